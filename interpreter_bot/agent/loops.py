@@ -12,7 +12,7 @@ import enum
 import logging
 from typing import Final
 
-from interpreter_bot import cancellation, errors, settings, values
+from interpreter_bot import cancellation, errors, events, settings, values
 from interpreter_bot.agent import (
     budgets,
     chat_messages,
@@ -101,7 +101,7 @@ class TurnSpec:
         system: the system prompt.
         transcript: ends in what the person wants, or in the middle of such a turn; grows.
         environment: where code runs.
-        observer: sees what happens.
+        emit: receives what happens.
         budget: made for this turn.
         cache_key: see `chat_messages.Prompt`.
         approve: lets a person say whether code may run; None if no person is asked.
@@ -115,7 +115,7 @@ class TurnSpec:
     system: str
     transcript: transcripts.Transcript
     environment: ports.Environment
-    observer: ports.TurnObserver
+    emit: events.Emit
     budget: budgets.Budget
     cache_key: str = ""
     approve: ports.Approve | None = None
@@ -163,7 +163,7 @@ class _Turn:
         )
         self._tool_runner = tool_execution.ToolRunner(
             job.environment,
-            job.observer,
+            job.emit,
             limits=job.limits,
             repetition_detector=self._guard,
             can_see=job.model.can_see,
@@ -175,7 +175,7 @@ class _Turn:
             job.llm,
             job.model,
             budget=job.budget,
-            observer=job.observer,
+            emit=job.emit,
             offered=offered,
             cache_key=job.cache_key,
         )
@@ -268,7 +268,7 @@ class _Turn:
             return True
         self._doubted, self._words = text.strip(), []
         self._transcript.add_note(file_references.as_objection(self._missing_files))
-        self._job.observer.notice(model_words.CHECKING)
+        self._job.emit(events.NoticeShown(model_words.CHECKING))
         return False
 
     async def _find_missing_files(self, text: str) -> tuple[str, ...]:

@@ -9,7 +9,7 @@ import functools
 from collections.abc import Callable, Sequence
 from typing import Final
 
-from interpreter_bot import settings, values
+from interpreter_bot import events, settings, values
 from interpreter_bot.agent import (
     budgets,
     chat_messages,
@@ -48,22 +48,6 @@ class CompletedCall:
     is_last: bool
 
 
-class NullListener:
-    """A listener for replies that are not shown."""
-
-    def text(self, delta: str) -> None:
-        """Ignore text."""
-
-    def code(self, delta: str) -> None:
-        """Ignore code."""
-
-    def notice(self, sentence: str) -> None:
-        """Ignore a notice."""
-
-    def progress(self, text: str, share: float | None) -> None:
-        """Ignore progress."""
-
-
 class ModelCall:
     """Calls one model during one turn.
 
@@ -77,7 +61,7 @@ class ModelCall:
         model: settings.Model,
         *,
         budget: budgets.Budget,
-        observer: ports.TurnObserver,
+        emit: events.Emit,
         offered: Sequence[chat_messages.Tool],
         cache_key: str = "",
     ) -> None:
@@ -88,29 +72,19 @@ class ModelCall:
         self._model = model
         self._tools = tuple(offered)
         self._budget = budget
-        self._observer = observer
+        self._emit = emit
         self._window = 1.0
         self._ratio = 1.0
         self._fixed = 0
 
-    def text(self, delta: str) -> None:
-        """Forward text."""
-        self.heard += delta
-        self._written += context_windows.text_tokens(delta)
-        self._observer.text(delta)
-
-    def code(self, delta: str) -> None:
-        """Forward code."""
-        self._written += context_windows.text_tokens(delta)
-        self._observer.writing(delta)
-
-    def notice(self, sentence: str) -> None:
-        """Forward a notice about the model."""
-        self._observer.notice(sentence)
-
-    def progress(self, text: str, share: float | None) -> None:
-        """Forward how far the model is on its way."""
-        self._observer.progress(text, share)
+    def _receive(self, event: events.TurnEvent) -> None:
+        match event:
+            case events.TextAdded(text=text):
+                self.heard += text
+                self._written += context_windows.text_tokens(text)
+            case events.CodeDrafted(text=text):
+                self._written += context_windows.text_tokens(text)
+        self._emit(event)
 
     async def ask(
         self, system: str, transcript: transcripts.Transcript, *, must_answer: bool, setbacks: int
@@ -157,7 +131,7 @@ class ModelCall:
             temperature=self._temperature(setbacks),
             cache_key=self._cache_key,
         )
-        self._observer.step(self._budget.spent.steps + 1)
+        self._emit(events.StepStarted(self._budget.spent.steps + 1))
         reply, is_cut = await self._stream_reply(prompt, estimate)
         return CompletedCall(reply=reply, is_cut=is_cut, may_call=may_call, is_last=grant.is_last)
 
@@ -168,7 +142,7 @@ class ModelCall:
         is_cut = False
         self._written = 0
         try:
-            reply = await self._llm.reply(prompt, listener=self)
+            reply = await self._llm.reply(prompt, emit=self._receive)
         except model_errors.CutError as error:
             reply, is_cut = error.partial, True
         except (asyncio.CancelledError, model_errors.ModelError) as error:
@@ -184,7 +158,7 @@ class ModelCall:
         return reply, is_cut
 
     def _charge(self, usage: values.Usage, *, is_step: bool = True) -> None:
-        self._observer.usage(self._budget.charge(usage, is_step=is_step))
+        self._emit(events.UsageChanged(self._budget.charge(usage, is_step=is_step)))
 
     def _room_for_answer(self, estimate: int) -> int:
         """Return the tokens that the window leaves for an answer; some servers refuse to be
@@ -264,7 +238,7 @@ async def short_text(
     if isinstance(grant, budgets.Refusal) or grant.is_last:
         return ""
     try:
-        reply = await llm.reply(prompt, listener=NullListener())
+        reply = await llm.reply(prompt, emit=events.discard)
     except model_errors.CutError as error:
         charge(_counted(error.partial, estimate, 0))
         return ""

@@ -1,11 +1,11 @@
-"""Protocols that the agent needs implemented: an environment, a turn observer, a model."""
+"""Protocols that the agent needs implemented: an environment, a model."""
 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Protocol, TypeAlias
 
-from interpreter_bot import errors, values
+from interpreter_bot import errors, events, values
 from interpreter_bot.agent import chat_messages
 
 Show: TypeAlias = Callable[[values.Output], None]
@@ -68,71 +68,14 @@ class ToolIndex(Protocol):
         """Say what a function takes and does, or that there is none of that name."""
 
 
-class TurnObserver(Protocol):
-    """Sees a turn happen. Called from the event loop, in order; must not block.
-
-    An exception of a method ends the turn and is passed on.
-    """
-
-    def step(self, number: int) -> None:
-        """The model is called for the `number`th time, from 1."""
-
-    def text(self, delta: str) -> None:
-        """The model writes to the person."""
-
-    def writing(self, delta: str) -> None:
-        """The model writes code; it may still turn out not to be run."""
-
-    def code(self, code: str) -> None:
-        """This code runs now."""
-
-    def output(self, output: values.Output) -> None:
-        """The running code shows an output."""
-
-    def finished(self, finished: values.Finished) -> None:
-        """The code has ended; comes once for every `code` unless the turn is stopped."""
-
-    def usage(self, spent: values.Usage) -> None:
-        """What the turn has cost so far."""
-
-    def notice(self, sentence: str) -> None:
-        """A notice about the turn itself, such as that the model is waited for."""
-
-    def progress(self, text: str, share: float | None) -> None:
-        """The progress of something that the turn waits for.
-
-        It replaces the previous call's, and is not kept.
-
-        Args:
-            text: what is waited for; empty once it is there, or given up.
-            share: the part that is done, from 0 to 1; None if it is unknown.
-        """
-
-
-class ModelReplyListener(Protocol):
-    """Receives a model's reply while it streams."""
-
-    def text(self, delta: str) -> None:
-        """Words for the person."""
-
-    def code(self, delta: str) -> None:
-        """Code that is to be run once it is complete."""
-
-    def notice(self, sentence: str) -> None:
-        """A notice about the model, such as that it is waited for."""
-
-    def progress(self, text: str, share: float | None) -> None:
-        """How far the model is on its way to be ready; see `TurnObserver.progress`."""
-
-
 class Llm(Protocol):
     """A language model behind any protocol."""
 
     async def reply(
-        self, prompt: chat_messages.Prompt, *, listener: ModelReplyListener
+        self, prompt: chat_messages.Prompt, *, emit: events.Emit
     ) -> chat_messages.ModelReply:
         """Request a reply. Cancelling closes the stream from the server at once.
 
         Raises:
-            ModelError: see `model_errors`; of these, `CutError` after part of the reply was heard.
+            ModelError: see `model_errors`; of these, `CutError` after part was received.
         """

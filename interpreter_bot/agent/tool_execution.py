@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final, TypeAlias
 
-from interpreter_bot import errors, settings, values
+from interpreter_bot import errors, events, settings, values
 from interpreter_bot.agent import chat_messages, observations, picture_selection, ports, tools
 from interpreter_bot.text import output_screens
 
@@ -119,7 +119,7 @@ class ToolRunner:
     def __init__(
         self,
         environment: ports.Environment,
-        observer: ports.TurnObserver,
+        emit: events.Emit,
         *,
         limits: settings.TurnLimits,
         repetition_detector: RepetitionDetector,
@@ -129,7 +129,7 @@ class ToolRunner:
         tool_index: ports.ToolIndex | None = None,
     ) -> None:
         self._environment = environment
-        self._observer = observer
+        self._emit = emit
         self._limits = limits
         self._guard = repetition_detector
         self._can_see = can_see
@@ -177,27 +177,20 @@ class ToolRunner:
         if refusal := self._guard.refusal_of(code):
             return refusal, ()
         screen = self._screen = output_screens.Screen()
-
-        def show(output: values.Output) -> None:
-            screen.show(output)
-            self._observer.output(output)
-
-        self._observer.code(code)
         allowed = code
         remark: chat_messages.Note | None = None
         try:
             if self._approve is not None:
                 allowed = await self._approve(code)
-            finished = await self._environment.run(allowed, show=show)
+            finished = await self._environment.run(allowed, show=screen.show)
         except errors.StoreError:
             raise
         except ports.NotApprovedError as error:
-            finished = values.Finished(values.Ending.REFUSED, 0.0, str(error))
+            finished = self._refused(error)
             remark = error.remark
         except errors.BotError as error:
-            finished = values.Finished(values.Ending.REFUSED, 0.0, str(error))
+            finished = self._refused(error)
         self._screen = None
-        self._observer.finished(finished)
         if remark is not None:
             self._guard.declined()
             return remark.text, ()
@@ -206,6 +199,11 @@ class ToolRunner:
         seen = await self._pictures_for_model(outputs, finished)
         text = observations.execution(outputs, finished, self._limits.output_characters)
         return text if allowed == code else f"{_EDITED.format(code=allowed)}\n{text}", seen
+
+    def _refused(self, error: errors.BotError) -> values.Finished:
+        """Return the end of code that did not run; the person is told why."""
+        self._emit(events.NoticeShown(str(error)))
+        return values.Finished(values.Ending.REFUSED, 0.0, str(error))
 
     async def _pictures_for_model(
         self, outputs: tuple[output_screens.Standing, ...], finished: values.Finished

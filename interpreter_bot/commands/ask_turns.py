@@ -10,11 +10,11 @@ import uuid
 from collections.abc import AsyncIterator, Callable, Sequence
 from typing import Final, TypeAlias
 
-from interpreter_bot import errors, settings, values
+from interpreter_bot import errors, events, settings, values
 from interpreter_bot.commands import console_runs
 from interpreter_bot.platforms import command_table
 from interpreter_bot.platforms.console import json_replies, terminal_replies, threaded_stdout
-from interpreter_bot.sessions import ports, requests, session_service
+from interpreter_bot.sessions import requests, session_service
 from interpreter_bot.wording import command_words
 
 Reply: TypeAlias = json_replies.TurnJsonLines | terminal_replies.TurnPrinter
@@ -109,7 +109,7 @@ class Turns:
         code: str | None,
         reply: Reply,
         attachments: Sequence[requests.Attachment],
-    ) -> ports.End:
+    ) -> events.TurnEnded:
         self._interrupter.stop_by(functools.partial(self._service.stop, self._key))
         request = requests.Request(
             key=self._key,

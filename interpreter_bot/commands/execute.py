@@ -57,12 +57,12 @@ def run(config: settings.Settings, options: argparse.Namespace) -> int:
     answers = terminal_input.StdinAnswers(is_script=options.source == "-" or piped is not None)
     writer = threaded_stdout.StdoutWriter()
     out = writer.file(sys.stdout)
-    audience: json_replies.ExecutionJsonLines | terminal_replies.ExecutionPrinter
+    reply: json_replies.ExecutionJsonLines | terminal_replies.ExecutionPrinter
     if options.json:
         json_answers = json_replies.JsonAnswers(answers)
-        audience = json_replies.ExecutionJsonLines(keeper, json_answers, out=out)
+        reply = json_replies.ExecutionJsonLines(keeper, json_answers, out=out)
     else:
-        audience = terminal_replies.ExecutionPrinter(
+        reply = terminal_replies.ExecutionPrinter(
             keeper,
             answers,
             out=out,
@@ -82,7 +82,7 @@ def run(config: settings.Settings, options: argparse.Namespace) -> int:
             session = unrecorded_code_runs.UnrecordedCodeRun(
                 *(hosts, key),
                 limits=config.limits,
-                audience=audience,
+                reply=reply,
                 on_installation=record.take,
             )
             try:
@@ -91,11 +91,11 @@ def run(config: settings.Settings, options: argparse.Namespace) -> int:
                     attachments.append((piped.name, piped.chunks()))
                 await session.attach(attachments)
                 interrupter.stop_by(session.stop)
-                async with console_runs.ticking(audience.tick):
+                async with console_runs.ticking(reply.tick):
                     is_ok = await session.run(codes)
                 while watched is not None and (others := await watched.changed(interrupter)):
                     interrupter.stop_by(session.stop)
-                    async with console_runs.ticking(audience.tick):
+                    async with console_runs.ticking(reply.tick):
                         is_ok = await session.run(others + options.cell)
                 return 0 if is_ok else console_runs.FAILED
             finally:

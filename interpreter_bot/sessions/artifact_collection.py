@@ -8,9 +8,10 @@ import hashlib
 import logging
 import shutil
 import tempfile
+from collections.abc import Callable
 from typing import Final, Protocol
 
-from interpreter_bot import cancellation, errors, settings, values
+from interpreter_bot import cancellation, errors, events, settings, values
 from interpreter_bot.hosts import ports as host_ports
 from interpreter_bot.sessions import ports
 from interpreter_bot.wording import file_words
@@ -70,12 +71,14 @@ class ArtifactCollector:
     def __init__(
         self,
         workspace: host_ports.Workspace,
-        audience: ports.ArtifactSink,
         *,
+        emit: events.Emit,
+        save: Callable[[str], ports.FileWriter | None],
         limits: settings.Limits,
     ) -> None:
         self._workspace = workspace
-        self._audience = audience
+        self._emit = emit
+        self._save = save
         self._most_bytes = max(limits.file_bytes, limits.upload_bytes)
         # A sparse file occupies no disk but is read in full: what is copied has a budget too.
         self._bytes_left = limits.workspace_bytes
@@ -91,32 +94,32 @@ class ArtifactCollector:
             changes = await self._workspace.changes_since(mark)
         except errors.BotError as error:
             _log.warning("the workspace could not be looked through", exc_info=error)
-            self._audience.announcement(cell, file_words.none_returned(error))
+            self._emit(events.NoticeShown(file_words.none_returned(error), cell))
             return []
         for name, reason in changes.skipped:
-            self._audience.announcement(cell, file_words.left_out(name, reason))
+            self._emit(events.NoticeShown(file_words.left_out(name, reason), cell))
         files = [info for info in changes.files if not _is_by_product(info.name)]
         tried = [await self._give(cell, info) for info in files[:_MOST_ARTIFACTS]]
         if len(files) > _MOST_ARTIFACTS:
             told = file_words.too_many(len(files), _MOST_ARTIFACTS)
-            self._audience.announcement(cell, told)
+            self._emit(events.NoticeShown(told, cell))
         if changes.is_truncated:
             told = file_words.UNSEEN_FILES
-            self._audience.announcement(cell, told)
+            self._emit(events.NoticeShown(told, cell))
         return [artifact for artifact in tried if artifact is not None]
 
     async def _give(self, cell: int, info: values.FileInfo) -> values.Artifact | None:
         try:
             artifact = await self._copy(cell, info)
         except errors.BotError as error:
-            self._audience.announcement(cell, file_words.left_out(info.name, error))
+            self._emit(events.NoticeShown(file_words.left_out(info.name, error), cell))
         except OSError as error:
             _log.warning("an artifact could not be saved", exc_info=error)
             is_full = error.errno in (errno.ENOSPC, errno.EDQUOT)
             reason = file_words.DISK_FULL if is_full else file_words.not_saved(error.strerror)
-            self._audience.announcement(cell, file_words.left_out(info.name, reason))
+            self._emit(events.NoticeShown(file_words.left_out(info.name, reason), cell))
         else:
-            self._audience.artifact(cell, artifact)
+            self._emit(events.FileMade(cell, artifact))
             return artifact
         return None
 
@@ -124,7 +127,7 @@ class ArtifactCollector:
         if info.size_bytes > self._bytes_left:
             raise errors.FileTooLargeError(file_words.TOO_LARGE_TOGETHER)
         most_bytes = min(self._most_bytes, self._bytes_left)
-        saving = self._audience.save(cell, info.name) or _NullWriter()
+        saving = self._save(info.name) or _NullWriter()
         with contextlib.closing(saving):
             # Many turns may copy at once: together they must leave the reserve, too.
             is_copied = not isinstance(saving, _NullWriter)

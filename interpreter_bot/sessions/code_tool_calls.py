@@ -20,13 +20,12 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
 
 import pydantic
 
-from interpreter_bot import cancellation, errors, settings
+from interpreter_bot import cancellation, errors, events, settings
 from interpreter_bot.sessions import (
-    ports,
     requests,
     tool_approvals,
     tool_logins,
-    turn_events,
+    turn_streams,
     variable_losses,
 )
 from interpreter_bot.store import records
@@ -70,7 +69,7 @@ class ToolRequests:
         broker: ToolBroker,
         audit: ToolAudit,
         request: requests.Request,
-        events: turn_events.TurnEvents,
+        stream: turn_streams.TurnStream,
         *,
         approvals: tool_approvals.ToolApprovals,
         others: Callable[[], Awaitable[frozenset[str]]],
@@ -81,7 +80,7 @@ class ToolRequests:
             broker: has the tools.
             audit: records calls.
             request: what the code runs for.
-            events: ask a person whether a call may be made, and show how far one is.
+            stream: asks a person whether a call may be made, and shows how far one is.
             approvals: of people, for as long as a kernel lives.
             others: returns who else ran code in the conversation, of which something may run yet.
         """
@@ -89,7 +88,7 @@ class ToolRequests:
         self._audit = audit
         self._key = request.key
         self._person = request.person
-        self._events = events
+        self._stream = stream
         self._approvals = approvals
         self._others = others
         self._calls = 0
@@ -155,8 +154,8 @@ class ToolRequests:
         if server not in self._told:
             try:
                 link = await tool_logins.link(self._broker, self._key, self._person, server)
-                was_told = await self._events.tell_privately(link)
-                self._told[server] = tool_words.login_needed(server, link_sent=was_told)
+                self._stream.emit(events.PrivateNotice(link))
+                self._told[server] = tool_words.login_needed(server)
             except errors.BotError as error:
                 self._told[server] = str(error)
         return self._told[server]
@@ -215,10 +214,10 @@ class ToolRequests:
         if lasting in self._approvals.of(self._key, kernel_id):
             return server, definition, True
         shown = _shown(server, definition, wish.arguments, beside_others=bool(others))
-        answer = await self._events.approve(
-            shown, choices=(ports.FOR_SESSION,), is_personal=server.authorization == "person"
+        answer = await self._stream.approve(
+            shown, choices=(events.FOR_SESSION,), is_personal=server.authorization == "person"
         )
-        if answer == ports.FOR_SESSION:
+        if answer == events.FOR_SESSION:
             self._approvals.add(self._key, kernel_id, lasting)
             return server, definition, True
         if answer is None:
@@ -241,7 +240,7 @@ class ToolRequests:
 
         async def report(progress: float, total: float | None, message: str | None) -> None:
             share = min(max(progress / total, 0.0), 1.0) if total else None
-            self._events.progress(title, share)
+            self._stream.emit(events.ProgressChanged(title, share))
 
         began = time.monotonic()
         ended = functools.partial(dataclasses.replace, call, outcome="failed")
@@ -260,7 +259,7 @@ class ToolRequests:
             reason = str(error)
             raise
         finally:
-            self._events.progress("", None)
+            self._stream.emit(events.ProgressChanged(""))
             seconds = time.monotonic() - began
             call = ended(reason=reason, received_bytes=size_bytes, seconds=seconds)
             # Also when it is stopped.
@@ -278,7 +277,7 @@ class ToolRequests:
 def of_turn(
     services: session_dependencies.SessionDependencies,
     request: requests.Request,
-    events: turn_events.TurnEvents,
+    stream: turn_streams.TurnStream,
     held: variable_losses.Variables,
 ) -> ToolRequests | None:
     """Return what answers the code of a turn; None where there are no tools."""
@@ -296,7 +295,7 @@ def of_turn(
         services.tools,
         services.database.tool_audit,
         request,
-        events,
+        stream,
         approvals=services.tool_approvals,
         others=others,
     )

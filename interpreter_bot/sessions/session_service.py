@@ -10,7 +10,7 @@ import logging
 from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any, Final, Literal
 
-from interpreter_bot import cancellation, encryption, errors, values
+from interpreter_bot import cancellation, encryption, errors, events, values
 from interpreter_bot.sessions import (
     event_claims,
     exports,
@@ -126,7 +126,7 @@ class SessionService:
             await services.hosts.listen(None)
             await services.write_retries.write()
 
-    async def handle(self, request: requests.Request, reply: ports.Reply) -> ports.End:
+    async def handle(self, request: requests.Request, reply: ports.Reply) -> events.TurnEnded:
         """Run one request when its turn comes; return the end, which `reply` has received too."""
         async with contextlib.AsyncExitStack() as stack:
             try:
@@ -134,11 +134,11 @@ class SessionService:
                 stop = await stack.enter_async_context(self._lane(request, reply))
                 await self.branches.take_back_edited(request)
             except errors.BotError as error:
-                end = ports.End(status=values.TurnStatus.FAILED, sentence=str(error))
-                reply.ended(end)
+                end = events.TurnEnded(status=values.TurnStatus.FAILED, sentence=str(error))
+                reply.emit(end)
                 return end
             except asyncio.CancelledError:
-                reply.ended(self._withdrawn())
+                reply.emit(self._withdrawn())
                 raise
             return await turns.run_turn(self._services, request, reply, stop=stop)
 
@@ -381,11 +381,11 @@ class SessionService:
             task.cancel()
         await self._lanes.drained()
 
-    def _withdrawn(self) -> ports.End:
+    def _withdrawn(self) -> events.TurnEnded:
         """Return the end of a request that was withdrawn while it waited: by a person, or by
         shutdown."""
         if self._lanes.is_closed:
-            return ports.End(status=values.TurnStatus.FAILED, sentence=session_words.CLOSING)
+            return events.TurnEnded(status=values.TurnStatus.FAILED, sentence=session_words.CLOSING)
         return turn_stops.StopSignal().end()
 
     def _check(self, request: requests.Request) -> None:
@@ -402,7 +402,10 @@ class SessionService:
     ) -> AsyncIterator[turn_stops.StopSignal]:
         """Hold the session's lane; the signal that is given stops the turn when it is set."""
         turn = self._lanes.turn(
-            request.key, person=request.person.id, request_id=request.id, waiting=reply.queued
+            request.key,
+            person=request.person.id,
+            request_id=request.id,
+            waiting=lambda ahead: reply.emit(events.Queued(ahead)),
         )
         # Before the turn: it may be cancelled when it has the lane and does not know it yet.
         with self._stops.asked(request.key, request.id) as stop:

@@ -10,9 +10,9 @@ import asyncio
 import logging
 from typing import Final
 
-from interpreter_bot import errors, settings, values
+from interpreter_bot import errors, events, settings, values
 from interpreter_bot.agent import budgets, model_calls, prompt_texts
-from interpreter_bot.sessions import ports, quotas, requests, session_dependencies, turn_inputs
+from interpreter_bot.sessions import quotas, requests, session_dependencies, turn_inputs
 from interpreter_bot.text import quantities, safe_text
 
 _log = logging.getLogger(__name__)
@@ -27,7 +27,7 @@ _SECONDS: Final = 60.0
 async def improve(
     services: session_dependencies.SessionDependencies,
     request: requests.Request,
-    end: ports.End,
+    end: events.TurnEnded,
     *,
     title: str,
 ) -> bool:
@@ -66,7 +66,7 @@ async def improve(
 async def _named(
     services: session_dependencies.SessionDependencies,
     request: requests.Request,
-    end: ports.End,
+    end: events.TurnEnded,
     *,
     model: str,
     limits: settings.DailyAllowance,

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 import pydantic
 
 from interpreter_bot import errors
-from interpreter_bot.sessions import turn_events
+from interpreter_bot.sessions import turn_streams
 from interpreter_bot.wording import tool_words
 
 if TYPE_CHECKING:
@@ -36,18 +36,18 @@ class StatementApprovals:
     """Asks whoever the code of one turn runs for."""
 
     def __init__(
-        self, connections: ConnectionService, key: str, events: turn_events.TurnEvents
+        self, connections: ConnectionService, key: str, stream: turn_streams.TurnStream
     ) -> None:
         """Ask nothing yet.
 
         Args:
             connections: run what is allowed.
             key: of the session.
-            events: ask the person.
+            stream: asks the person.
         """
         self._connections = connections
         self._key = key
-        self._events = events
+        self._stream = stream
 
     async def answer(self, told: str) -> str | None:
         """Answer what code asks, as JSON; None if it asks for something else.
@@ -77,7 +77,7 @@ class StatementApprovals:
         if len(shown) > _CHARACTERS:
             raise errors.BotError(tool_words.STATEMENT_TOO_LONG)
         # One that was edited is another statement, which nobody has asked for.
-        if await self._events.approve(shown) != shown:
+        if await self._stream.approve(shown) != shown:
             refusal = tool_words.statement_refused(wish.connection)
             self._connections.note_refusal(self._key, wish.connection, wish.sql, refusal)
             raise errors.BotError(refusal)
@@ -85,9 +85,9 @@ class StatementApprovals:
 
 
 def of_turn(
-    services: session_dependencies.SessionDependencies, key: str, events: turn_events.TurnEvents
+    services: session_dependencies.SessionDependencies, key: str, stream: turn_streams.TurnStream
 ) -> StatementApprovals | None:
     """Return what answers the code of a turn; None where there is no data."""
     if services.connections is None:
         return None
-    return StatementApprovals(services.connections, key, events)
+    return StatementApprovals(services.connections, key, stream)

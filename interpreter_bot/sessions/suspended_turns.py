@@ -12,10 +12,10 @@ import dataclasses
 import datetime
 import functools
 import logging
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Final, TypeAlias
 
-from interpreter_bot import errors, values
+from interpreter_bot import errors, events, values
 from interpreter_bot.hosts import ports as host_ports
 from interpreter_bot.sessions import (
     lanes,
@@ -24,8 +24,8 @@ from interpreter_bot.sessions import (
     requests,
     stored_transcripts,
     turn_environments,
-    turn_events,
     turn_recording,
+    turn_streams,
 )
 from interpreter_bot.store import databases, records
 from interpreter_bot.text import output_screens
@@ -92,7 +92,7 @@ class Progress:
         environment: turn_environments.SessionEnvironment,
         database: databases.Database,
         recorder: turn_recording.Recorder,
-        events: turn_events.TurnEvents,
+        stream: turn_streams.TurnStream,
         *,
         session_id: int,
     ) -> stored_transcripts.TurnMemory | None:
@@ -110,7 +110,7 @@ class Progress:
         if not is_asked_again:
             # The progress was written with the execution, in one transaction.
             environment.resumed = executions.pop()
-        events.cell = len(executions) - 1
+        stream.cell = len(executions) - 1
         return memory
 
 
@@ -157,18 +157,18 @@ async def show_again(
         match part:
             case past_turns.PastText(text=text):
                 steps += 1
-                reply.step(steps)
-                reply.text(text)
+                reply.emit(events.StepStarted(steps))
+                reply.emit(events.TextAdded(text))
             case past_turns.PastNotice(text=text):
-                reply.announcement(0, text)
+                reply.emit(events.NoticeShown(text, 0))
             case past_turns.PastCode(cell=cell, code=code):
                 is_shown = cell == resumed
-                reply.code(cell, code)
+                reply.emit(events.CodeStarted(cell, code))
             case past_turns.PastOutput(cell=cell, output=output):
                 if (shown := await _loaded(database, output)) is not None:
-                    reply.output(cell, shown)
+                    reply.emit(events.OutputShown(cell, shown))
             case past_turns.PastFinished(cell=cell, finished=finished) if cell != resumed:
-                reply.finished(cell, finished)
+                reply.emit(events.CodeFinished(cell, finished))
     return is_shown
 
 
@@ -293,25 +293,25 @@ class Resumptions:
             self._lanes.expect_no_more(request.key)
 
 
-class LateReply:
+class LateReply(ports.Reply):
     """A reply where no message can be gone on with: people get one notification at the end.
 
     Args:
-        tell: sends a notification.
+        notify: sends a notification.
     """
 
-    def __init__(self, tell: Callable[[str], Awaitable[object]]) -> None:
-        self._tell = tell
+    def __init__(self, notify: Callable[[str], Awaitable[object]]) -> None:
+        self._notify = notify
         self._sentences: list[str] = []
         self._words = ""
         self._screen = output_screens.Screen()
         self._names: list[str] = []
-        self._end: ports.End | None = None
+        self._end: events.TurnEnded | None = None
 
     async def send(self) -> None:
         """Send what the reply came to, once it has ended."""
         parts = [*self._sentences]
-        plain = "".join(one.plain for one in self._screen.outputs).strip()
+        plain = "".join(output.plain for output in self._screen.outputs).strip()
         if plain:
             parts.append(f"```\n{plain[:_MOST_CHARACTERS].replace('```', '` ` `')}\n```")
         if self._names:
@@ -319,70 +319,36 @@ class LateReply:
         if self._end is not None:
             parts += [self._end.text or self._words, self._end.sentence]
         text = "\n\n".join(filter(None, parts))
-        await self._tell(text if len(text) <= _MOST_CHARACTERS else text[:_MOST_CHARACTERS] + _CUT)
+        is_whole = len(text) <= _MOST_CHARACTERS
+        await self._notify(text if is_whole else text[:_MOST_CHARACTERS] + _CUT)
 
-    def queued(self, ahead: int) -> None:
-        """Ignore it."""
+    def _show(self, event: events.TurnEvent) -> None:
+        match event:
+            case events.StepStarted():
+                # What the model says from now on replaces what it said.
+                self._words = ""
+            case events.TextAdded(text=text):
+                self._words += text
+            case events.CodeStarted():
+                # What earlier code showed was for the model.
+                self._screen = output_screens.Screen()
+            case events.OutputShown(output=output):
+                self._screen.show(output)
+            case events.CodeFinished(finished=finished) if finished.reason:
+                self._sentences.append(finished.reason)
+            case events.NoticeShown(text=text):
+                self._sentences.append(text)
+            case events.FileMade(artifact=artifact):
+                self._names.append(artifact.name)
+            case events.TurnEnded():
+                self._end = event
 
-    def started(self) -> None:
-        """Ignore it."""
-
-    def step(self, number: int) -> None:
-        """What the model says from now on replaces what it said."""
-        self._words = ""
-
-    def progress(self, text: str, share: float | None) -> None:
-        """Ignore it."""
-
-    def text(self, delta: str) -> None:
-        """Note the model's words."""
-        self._words += delta
-
-    def writing(self, delta: str) -> None:
-        """Ignore it."""
-
-    async def approve(
-        self, cell: int, code: str, *, choices: Sequence[str] = (), is_personal: bool = False
-    ) -> str | None:
-        """Refuse: nobody can be asked."""
+    async def ask(self, question: events.Question) -> str | None:
+        """Decline: nobody can be asked."""
+        if isinstance(question, events.InputQuestion):
+            raise errors.BotError(session_words.no_place_for_input(question.prompt))
         return None
 
-    async def tell_privately(self, text: str) -> bool:
-        """Refuse: what is shown later is shown to all."""
-        return False
-
-    def code(self, cell: int, code: str) -> None:
-        """What earlier code showed was for the model."""
-        self._screen = output_screens.Screen()
-
-    def output(self, cell: int, output: values.Output) -> None:
-        """Note an output."""
-        self._screen.show(output)
-
-    async def ask(self, cell: int, request: values.InputRequested) -> str:
-        """Refuse: nobody can answer."""
-        raise errors.BotError(session_words.no_place_for_input(request.prompt))
-
-    def finished(self, cell: int, finished: values.Finished) -> None:
-        """Note what the code came to, where it did not end well."""
-        if finished.reason:
-            self._sentences.append(finished.reason)
-
-    def announcement(self, cell: int, text: str) -> None:
-        """Note a sentence."""
-        self._sentences.append(text)
-
-    def save(self, cell: int, name: str) -> ports.FileWriter | None:
+    def save(self, name: str) -> ports.FileWriter | None:
         """Return no writer: files stay where they are."""
         return None
-
-    def artifact(self, cell: int, artifact: values.Artifact) -> None:
-        """Note the name of a file."""
-        self._names.append(artifact.name)
-
-    def usage(self, spent: values.Usage) -> None:
-        """Ignore it."""
-
-    def ended(self, end: ports.End) -> None:
-        """Note the end."""
-        self._end = end

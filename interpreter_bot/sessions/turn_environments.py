@@ -13,7 +13,7 @@ import logging
 from collections.abc import Callable, Coroutine, Sequence
 from typing import Any, Final
 
-from interpreter_bot import code_activity, errors, settings, values
+from interpreter_bot import code_activity, errors, events, settings, values
 from interpreter_bot.agent import chat_messages, picture_selection
 from interpreter_bot.agent import ports as agent_ports
 from interpreter_bot.hosts import cancellable_executions
@@ -24,8 +24,8 @@ from interpreter_bot.sessions import (
     ports,
     requests,
     statement_approvals,
-    turn_events,
     turn_stops,
+    turn_streams,
     variable_losses,
 )
 from interpreter_bot.skills import accepted_skills, skill_catalogue
@@ -82,7 +82,7 @@ class SessionEnvironment:
         hosts: host_ports.Hosts,
         lease: host_ports.Lease,
         workspace: host_ports.Workspace,
-        events: turn_events.TurnEvents,
+        stream: turn_streams.TurnStream,
         *,
         held: variable_losses.Variables,
         skills: accepted_skills.AcceptedSkills,
@@ -103,7 +103,7 @@ class SessionEnvironment:
         self.skills = skills
         self._hosts = hosts
         self._lease = lease
-        self._events = events
+        self._stream = stream
         self._held = held
         self.approval = approval
         self._was_asked_for_plan = False
@@ -129,13 +129,13 @@ class SessionEnvironment:
         if self.resumed is not None:
             # A person may have changed it: this is what ran.
             return self.resumed.code
-        if self.approval == "never" or (self.approval == "plan" and self._events.cell >= 0):
+        if self.approval == "never" or (self.approval == "plan" and self._stream.cell >= 0):
             return code
-        if self.approval == "plan" and not (self._events.has_words or self._was_asked_for_plan):
+        if self.approval == "plan" and not (self._stream.has_words or self._was_asked_for_plan):
             # Asked for once: code is a plan of its own if the model finds no words.
             self._was_asked_for_plan = True
             raise agent_ports.NotApprovedError(session_words.PLAN_FIRST, remark=_PLAN_WANTED)
-        approved = await self._events.approve(code)
+        approved = await self._stream.approve(code)
         if approved is None:
             raise agent_ports.NotApprovedError(session_words.DECLINED, remark=_ASK_THEM)
         return approved
@@ -152,7 +152,7 @@ class SessionEnvironment:
         kernel = await self.kernel()
         loss = self._held.lost(kernel.id, saved=kernel.restored)
         if self._hosts.sandbox_level is values.SandboxLevel.NONE:
-            self._events.notice(ports.UNSANDBOXED)
+            self._stream.emit(events.NoticeShown(ports.UNSANDBOXED))
         if self.mark is None:
             # Not earlier: taking a kernel changes the files' owner, which is no change by the code.
             await self._hosts.note_checkpoint(*self._checkpoint)
@@ -160,11 +160,11 @@ class SessionEnvironment:
         self.kernel_id = kernel.id
         hosted_id = cancellable_executions.new_id()
         # No await from here until the code runs: an execution shown as begun must end.
-        await self._events.begin(code, hosted_id)
+        await self._stream.start_code(code, hosted_id)
         restore_notice = "" if self._held.are_in(kernel.id) else kernel.restore_notice
         for sentence in (loss.sentence if loss else "", restore_notice):
             if sentence:
-                show(values.Notice(sentence))
+                self._show(values.Notice(sentence), 0, show)
         self._held.begin(kernel.id, runs=kernel.runs + 1)
         hearing = self._hearing(show)
         executing = kernel.execute(code, execution_id=hosted_id, show=hearing, ask=self._asked)
@@ -185,7 +185,7 @@ class SessionEnvironment:
             return await self.tools.answer(request.tool_request, self.kernel_id)
         if request.is_installation and self.approval == "never":
             return values.YES
-        return await self._events.ask(request)
+        return await self._stream.ask(request)
 
     async def kernel(self) -> host_ports.Kernel:
         """Return the session's kernel, once it has started.
@@ -196,7 +196,7 @@ class SessionEnvironment:
         return await self._lease.kernel(waiting=self._say_waiting)
 
     def _say_waiting(self, sentence: str) -> None:
-        self._events.progress(sentence, None)
+        self._stream.emit(events.ProgressChanged(sentence))
 
     async def list_files(self) -> Sequence[values.FileInfo]:
         """List the files of the workspace."""
@@ -247,9 +247,9 @@ class SessionEnvironment:
         if self.mark is None or self._stop.is_suspended:
             return []
         collector = artifact_collection.ArtifactCollector(
-            self.workspace, self._events, limits=limits
+            self.workspace, emit=self._stream.emit, save=self._stream.save, limits=limits
         )
-        return await collector.collect(max(self._events.cell, 0), self.mark)
+        return await collector.collect(max(self._stream.cell, 0), self.mark)
 
     async def run_aside(
         self, code: str, *, show: Callable[[values.Output], None], seconds: float
@@ -287,7 +287,7 @@ class SessionEnvironment:
         self, execution: records.Execution, show: Callable[[values.Output], None]
     ) -> values.Finished:
         """Follow code that another bot began; what it showed until then is shown again."""
-        self._events.follow(execution)
+        self._stream.follow_code(execution)
         hosted_id = execution.hosted_id
         following = self._hosts.follow(hosted_id, show=self._hearing(show), ask=self._asked)
         try:
@@ -295,7 +295,7 @@ class SessionEnvironment:
         except errors.ExecutionMissingError as error:
             _log.warning("an execution cannot be followed", exc_info=error)
             finished = values.Finished(values.Ending.REFUSED, 0.0, session_words.CODE_UNKNOWN)
-            self._events.end(finished)
+            self._finish_code(finished)
             return finished
 
     def _hearing(self, show: Callable[[values.Output], None]) -> host_ports.Show:
@@ -304,10 +304,18 @@ class SessionEnvironment:
                 # At once: neither kernel nor bot may be there at the end.
                 self._on_installation(self.kernel_id, event)
                 return
-            self._events.hear(number)
-            show(event)
+            self._show(event, number, show)
 
         return hear
+
+    def _show(
+        self, output: values.Output, number: int, show: Callable[[values.Output], None]
+    ) -> None:
+        self._stream.emit(events.OutputShown(self._stream.cell, output, number))
+        show(output)
+
+    def _finish_code(self, finished: values.Finished) -> None:
+        self._stream.emit(events.CodeFinished(self._stream.cell, finished))
 
     async def _ended(
         self, executing: Coroutine[Any, Any, host_ports.ExecutionEnd], hosted_id: str
@@ -333,9 +341,9 @@ class SessionEnvironment:
 
     def _end(self, end: host_ports.ExecutionEnd) -> None:
         """Record the end of code: how it ended, what is defined, how long it computed."""
-        self._events.end(end.finished)
+        self._finish_code(end.finished)
         self._held.ran(self.kernel_id, end)
         for layer in end.installed:
             self._on_installation(self.kernel_id, layer)
         self._cpu_seconds += end.cpu_seconds
-        self._events.worked(self._cpu_seconds)
+        self._stream.note_cpu(self._cpu_seconds)

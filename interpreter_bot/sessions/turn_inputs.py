@@ -16,14 +16,14 @@ import secrets
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
-from interpreter_bot import code_activity, errors, settings, values
+from interpreter_bot import code_activity, errors, events, settings, values
 from interpreter_bot.agent import chat_messages, context_windows, observations, prompt_texts
 from interpreter_bot.hosts import ports as host_ports
 from interpreter_bot.sessions import (
     requests,
     stored_transcripts,
     turn_environments,
-    turn_events,
+    turn_streams,
 )
 from interpreter_bot.store import preferences, records
 from interpreter_bot.text import file_names, safe_text
@@ -107,7 +107,7 @@ async def system_prompt(
 async def store_attachments(
     attachments: Iterable[requests.Attachment],
     workspace: host_ports.Workspace,
-    events: turn_events.TurnEvents,
+    stream: turn_streams.TurnStream,
     limits: settings.Limits,
 ) -> StoredAttachment:
     """Put attachments into the workspace; each refusal is announced, and the rest goes on."""
@@ -118,7 +118,7 @@ async def store_attachments(
         except errors.BotError as error:
             _log.info("an attachment was refused", exc_info=error)
             name = file_names.safe_name(attachment.name)
-            events.notice(file_words.left_out(name, error))
+            stream.emit(events.NoticeShown(file_words.left_out(name, error)))
             refusals.append(_REFUSED.format(name=name, error=error))
         else:
             infos.append(info)
@@ -214,7 +214,7 @@ def session_model(
 async def store_request_attachments(
     request: requests.Request,
     environment: turn_environments.SessionEnvironment,
-    events: turn_events.TurnEvents,
+    stream: turn_streams.TurnStream,
     limits: settings.Limits,
 ) -> StoredAttachment:
     """Put the attachments of a request into the workspace.
@@ -224,7 +224,7 @@ async def store_request_attachments(
     """
     if not request.attachments:
         return StoredAttachment()
-    came = await store_attachments(request.attachments, environment.workspace, events, limits)
+    came = await store_attachments(request.attachments, environment.workspace, stream, limits)
     if not (came.infos or request.files or request.text.strip()):
         raise errors.BotError(file_words.NONE_FETCHED)
     return came

@@ -18,7 +18,7 @@ import logging
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import Any, Final, TypeVar
 
-from interpreter_bot import cancellation, code_activity, errors, values
+from interpreter_bot import cancellation, code_activity, errors, events, values
 from interpreter_bot.sessions import requests
 from interpreter_bot.store import databases, records, usage
 
@@ -168,22 +168,38 @@ class Recorder:
         self._acknowledge_all(len(self._unacknowledged))
         return True
 
-    def step(self, number: int) -> None:
-        """What follows belongs to this model call."""
-        self.step_number = self._steps_before + number
-        self._note_progress()
+    def record(self, event: events.TurnEvent) -> bool:
+        """Record an event, soon; return False for an output that is recorded already."""
+        match event:
+            case events.StepStarted(number=number):
+                self.step_number = self._steps_before + number
+                self._note_progress()
+            case events.TextAdded(text=text):
+                self._add_text(text)
+            case events.NoticeShown(text=text):
+                self._add(_Kind.NOTICE, text=text)
+            case events.OutputShown(output=output, number=number):
+                if number and not self._is_new(number):
+                    return False
+                self._add_output(output)
+            case events.CodeFinished(finished=finished):
+                self._finish_code(finished)
+            case events.FileMade(artifact=artifact):
+                self._artifacts.append(artifact)
+            case events.UsageChanged(usage=spent):
+                # Rounded as a whole, not call by call, so that the differences add up to it.
+                money = usage.whole_micros(spent.money)
+                cpu_seconds = self._used.cpu_seconds
+                self._used = dataclasses.replace(spent, money=money, cpu_seconds=cpu_seconds)
+                self._is_urgent.set()
+        return True
 
-    def text(self, delta: str) -> None:
-        """The model wrote to the person."""
+    def _add_text(self, text: str) -> None:
         last = self._pending[-1] if self._pending else None
         if last is not None and last.kind is _Kind.TEXT and last.step == self.step_number:
-            self._pending[-1] = dataclasses.replace(last, text=last.text + delta)
+            self._pending[-1] = dataclasses.replace(last, text=last.text + text)
         else:
-            self._add(_Kind.TEXT, text=delta)
-
-    def notice(self, sentence: str) -> None:
-        """The person got a notice of the bot."""
-        self._add(_Kind.NOTICE, text=sentence)
+            self._add(_Kind.TEXT, text=text)
 
     def queries(self, asked: Sequence[code_activity.AskedQuery]) -> None:
         """Code asked this of data connections."""
@@ -191,8 +207,7 @@ class Recorder:
         if asked:
             self._add(_Kind.QUERIES, detail={"queries": [*map(dataclasses.asdict, asked)]})
 
-    def output(self, output: values.Output) -> None:
-        """Code showed an output."""
+    def _add_output(self, output: values.Output) -> None:
         last = self._pending[-1].output if self._pending else None
         if (
             isinstance(output, values.Text)
@@ -241,7 +256,7 @@ class Recorder:
             await cancellation.shielded(begin())
         except asyncio.CancelledError:
             if self._execution_id is not None:
-                self.finished(values.Finished(values.Ending.STOPPED, 0.0))
+                self._finish_code(values.Finished(values.Ending.STOPPED, 0.0))
             raise
         self._hosted_id = hosted_id
 
@@ -250,15 +265,13 @@ class Recorder:
         self._execution_id, self._hosted_id = execution.id, execution.hosted_id
         self._heard[execution.id] = execution.heard
 
-    def hear(self, number: int) -> bool:
-        """The running code shows an output of this number; says whether it is a new one."""
+    def _is_new(self, number: int) -> bool:
         if self._execution_id is None or number <= self._heard.get(self._execution_id, 0):
             return False
         self._heard[self._execution_id] = number
         return True
 
-    def finished(self, finished: values.Finished) -> None:
-        """The code has ended."""
+    def _finish_code(self, finished: values.Finished) -> None:
         if self._hosted_id:
             self._unacknowledged.append(self._hosted_id)
         self._hosted_id = ""
@@ -269,24 +282,13 @@ class Recorder:
         self._execution_id = None
         self._is_urgent.set()
 
-    def artifact(self, artifact: values.Artifact) -> None:
-        """A file was sent to the person."""
-        self._artifacts.append(artifact)
-
     def kernel(self, hints: Mapping[str, Any]) -> None:
         """Record what is now known of the session's kernel."""
         self._kernel = hints
         self._is_urgent.set()
 
-    def spent(self, spent: values.Usage) -> None:
-        """The model usage of the turn until now."""
-        # Rounded as a whole, not call by call, so that the recorded differences add up to it.
-        money = usage.whole_micros(spent.money)
-        self._used = dataclasses.replace(spent, money=money, cpu_seconds=self._used.cpu_seconds)
-        self._is_urgent.set()
-
-    def worked(self, cpu_seconds: float) -> None:
-        """The processor time of the turn until now."""
+    def note_cpu(self, cpu_seconds: float) -> None:
+        """Record the processor time of the turn until now."""
         self._used = dataclasses.replace(self._used, cpu_seconds=cpu_seconds)
 
     async def flush(self) -> None:

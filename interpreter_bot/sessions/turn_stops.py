@@ -8,8 +8,8 @@ import functools
 from collections.abc import Collection, Iterator
 from typing import Final
 
-from interpreter_bot import values
-from interpreter_bot.sessions import lanes, ports, replica_calls
+from interpreter_bot import events, values
+from interpreter_bot.sessions import lanes, replica_calls
 from interpreter_bot.wording import session_words
 
 _STOPPED: Final = "Stopped."
@@ -36,7 +36,7 @@ class StopSignal(asyncio.Event):
         if self.is_restart and self.goes_on:
             self.set()
 
-    def end(self, text: str = "", *, last: values.Finished | None = None) -> ports.End:
+    def end(self, text: str = "", *, last: values.Finished | None = None) -> events.TurnEnded:
         """Return the end of a turn that was stopped.
 
         Args:
@@ -49,12 +49,14 @@ class StopSignal(asyncio.Event):
             sentence = (
                 session_words.ANSWER_CONTINUES if self.goes_on else session_words.ANSWER_INTERRUPTED
             )
-            return ports.End(status=status, text=text, sentence=sentence, goes_on=self.goes_on)
+            return events.TurnEnded(
+                status=status, text=text, sentence=sentence, goes_on=self.goes_on
+            )
         was_running = last is not None and last.ending is values.Ending.STOPPED
         sentence = (
             session_words.STOPPED if was_running and last and not last.kernel_lost else _STOPPED
         )
-        return ports.End(status=values.TurnStatus.STOPPED, text=text, sentence=sentence)
+        return events.TurnEnded(status=values.TurnStatus.STOPPED, text=text, sentence=sentence)
 
 
 class TurnStops:

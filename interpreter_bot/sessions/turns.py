@@ -14,7 +14,7 @@ import time
 from collections.abc import Awaitable
 from typing import Final, TypeVar
 
-from interpreter_bot import cancellation, errors, settings, values
+from interpreter_bot import cancellation, errors, events, settings, values
 from interpreter_bot.agent import (
     budgets,
     chat_messages,
@@ -32,10 +32,10 @@ from interpreter_bot.sessions import (
     stored_transcripts,
     suspended_turns,
     turn_environments,
-    turn_events,
     turn_inputs,
     turn_recording,
     turn_stops,
+    turn_streams,
     variable_losses,
 )
 from interpreter_bot.store import preferences, records
@@ -57,7 +57,7 @@ async def run_turn(
     reply: ports.Reply,
     *,
     stop: turn_stops.StopSignal,
-) -> ports.End:
+) -> events.TurnEnded:
     """Run a request to its end.
 
     Args:
@@ -68,11 +68,11 @@ async def run_turn(
     """
     started = time.monotonic() - request.elapsed_seconds
     recorder = turn_recording.Recorder(services.database, services.hosts.acknowledge)
-    work = _Work(services, request, turn_events.TurnEvents(reply, recorder), recorder)
+    work = _Work(services, request, turn_streams.TurnStream(reply, recorder), recorder)
     try:
         end = await _catch_all(work.run(stop))
         if end.status is values.TurnStatus.STOPPED:
-            end = stop.end(end.text, last=work.events.last)
+            end = stop.end(end.text, last=work.stream.last)
     except BaseException:
         # Not before: it is known only now whether the bot itself ends.
         stop.suspend()
@@ -83,33 +83,33 @@ async def run_turn(
         end = dataclasses.replace(end, seconds=seconds, turn_id=recorder.turn_id, queries=asked)
         try:
             if recorder.is_behind:
-                reply.announcement(max(work.events.cell, 0), session_words.NO_DATABASE)
-            reply.ended(end)
+                reply.emit(events.NoticeShown(session_words.NO_DATABASE, max(work.stream.cell, 0)))
+            reply.emit(end)
         finally:
             writing = _record_end(services, recorder, end, is_suspended=stop.is_suspended)
             await cancellation.shielded(_catch_all(writing))
     return end
 
 
-async def _catch_all(work: Awaitable[_T]) -> _T | ports.End:
+async def _catch_all(work: Awaitable[_T]) -> _T | events.TurnEnded:
     """Turn any exception into a failed End; the only broad `except` of a turn."""
     try:
         return await work
     except errors.BotError as error:
         _log.info("a turn failed", exc_info=error)
-        return ports.End(status=values.TurnStatus.FAILED, sentence=str(error))
+        return events.TurnEnded(status=values.TurnStatus.FAILED, sentence=str(error))
     except Exception:
         _log.exception("a turn fell")
-        return ports.End(status=values.TurnStatus.FAILED, sentence=session_words.FAULT)
+        return events.TurnEnded(status=values.TurnStatus.FAILED, sentence=session_words.FAULT)
 
 
 async def _record_end(
     services: session_dependencies.SessionDependencies,
     recorder: turn_recording.Recorder,
-    end: ports.End,
+    end: events.TurnEnded,
     *,
     is_suspended: bool,
-) -> ports.End:
+) -> events.TurnEnded:
     """Record how a turn ended; a failed write goes into the retry queue."""
     await recorder.close()
     if is_suspended:
@@ -130,7 +130,7 @@ class _Work:
     """The work of one turn.
 
     Attributes:
-        events: gets all events.
+        stream: gets all events.
     """
 
     _session: records.Session
@@ -139,12 +139,12 @@ class _Work:
         self,
         services: session_dependencies.SessionDependencies,
         request: requests.Request,
-        events: turn_events.TurnEvents,
+        stream: turn_streams.TurnStream,
         recorder: turn_recording.Recorder,
     ) -> None:
         self._services = services
         self._request = request
-        self.events = events
+        self.stream = stream
         self._recorder = recorder
         self._missing_files: tuple[str, ...] = ()
         self._memory: stored_transcripts.TurnMemory | None = None
@@ -154,14 +154,14 @@ class _Work:
         self._former: suspended_turns.Progress | None = None
         self._chosen = preferences.Choices()
 
-    async def run(self, stop: turn_stops.StopSignal) -> ports.End:
+    async def run(self, stop: turn_stops.StopSignal) -> events.TurnEnded:
         """Run the turn.
 
         Raises:
             BotError: it could not be done; the sentence says why.
         """
         services = self._services
-        self.events.started()
+        self.stream.emit(events.Started())
         # Shielded from cancellation, or else the store would keep a turn that runs nowhere.
         session = self._session = await cancellation.shielded(self._begin())
         await services.write_retries.write()
@@ -185,15 +185,15 @@ class _Work:
                 services.hosts,
                 lease,
                 await services.hosts.workspace(key),
-                self.events,
+                self.stream,
                 held=held,
                 skills=services.skills,
                 approval=approval_policy.of_request(
                     self._request, self._chosen, services.config.sessions.approval
                 ),
                 stop=stop,
-                tools=code_tool_calls.of_turn(services, self._request, self.events, held),
-                statements=statement_approvals.of_turn(services, key, self.events),
+                tools=code_tool_calls.of_turn(services, self._request, self.stream, held),
+                statements=statement_approvals.of_turn(services, key, self.stream),
                 checkpoint=(key, f"{self._recorder.turn_id}"),
                 on_installation=lambda kernel, layer: services.on_installation(
                     records.Installation(key, kernel, person, layer.name, layer.packages)
@@ -204,18 +204,18 @@ class _Work:
                     environment,
                     services.database,
                     self._recorder,
-                    self.events,
+                    self.stream,
                     session_id=session.id,
                 )
                 if self._request.is_shown_again:
-                    self.events.is_code_shown = await suspended_turns.show_again(
+                    self.stream.is_code_shown = await suspended_turns.show_again(
                         services.database,
-                        self.events.reply,
+                        self.stream.reply,
                         session_id=session.id,
                         turn_id=self._request.goes_on_with,
-                        resumed=self.events.cell + 1 if environment.resumed else None,
+                        resumed=self.stream.cell + 1 if environment.resumed else None,
                     )
-                self.events.notice(session_words.KEPT_RUNNING)
+                self.stream.emit(events.NoticeShown(session_words.KEPT_RUNNING))
             try:
                 end = await self._done(environment, stop)
             finally:
@@ -223,9 +223,9 @@ class _Work:
                     self._recorder.queries(services.connections.turns.end(key))
                 collecting = _catch_all(environment.collect(services.config.limits))
                 collected = await cancellation.shielded(collecting)
-                if isinstance(collected, ports.End):
+                if isinstance(collected, events.TurnEnded):
                     # A failure with the files must not cost the answer.
-                    self.events.notice(collected.sentence)
+                    self.stream.emit(events.NoticeShown(collected.sentence))
             return await self._mended(end, environment)
 
     async def _begin(self) -> records.Session:
@@ -246,10 +246,10 @@ class _Work:
             await self._services.database.sessions.note_files(session.id, {})
         if loss is not None:
             loss = dataclasses.replace(loss, files=gone or loss.files)
-            self.events.notice(loss.sentence)
+            self.stream.emit(events.NoticeShown(loss.sentence))
             self._remarks.append(loss.remark)
         elif gone:
-            self.events.notice(gone)
+            self.stream.emit(events.NoticeShown(gone))
             self._remarks.append(chat_messages.Note(f"[{gone}]"))
 
     @property
@@ -260,7 +260,7 @@ class _Work:
 
     async def _done(
         self, environment: turn_environments.SessionEnvironment, stop: turn_stops.StopSignal
-    ) -> ports.End:
+    ) -> events.TurnEnded:
         if self._memory is not None and self._former is not None:
             model = self._services.catalogue.model(self._former.model)
             return await self._ask(environment, model, self._memory, stop)
@@ -282,7 +282,7 @@ class _Work:
         """Store the attachments; return the question to the model, or None for code to be run."""
         services, request = self._services, self._request
         stored = await turn_inputs.store_request_attachments(
-            request, environment, self.events, services.config.limits
+            request, environment, self.stream, services.config.limits
         )
         if request.is_code:
             return None
@@ -316,24 +316,21 @@ class _Work:
 
     async def _run_code(
         self, environment: turn_environments.SessionEnvironment, stop: turn_stops.StopSignal
-    ) -> ports.End:
+    ) -> events.TurnEnded:
         """Run the person's own code, without a model."""
         suspended_turns.record_progress(self._services.hosts, self._recorder, environment, None)
         shown: list[values.Output] = []
-
-        def show(output: values.Output) -> None:
-            shown.append(output)
-            self.events.output(output)
-
         finished = await cancellation.run_until_stopped(
-            environment.run(self._request.text, show=show), stop=stop, seconds=self._seconds_left
+            environment.run(self._request.text, show=shown.append),
+            stop=stop,
+            seconds=self._seconds_left,
         )
-        end = ports.End(status=values.TurnStatus.DONE)
+        end = events.TurnEnded(status=values.TurnStatus.DONE)
         if isinstance(finished, cancellation.EarlyEnd):
             end = self._interrupted(finished)
             if stop.is_suspended:
                 return end
-            finished = self.events.last or values.Finished(values.Ending.STOPPED, 0.0, end.sentence)
+            finished = self.stream.last or values.Finished(values.Ending.STOPPED, 0.0, end.sentence)
         most = self._services.config.turn.output_characters
         earlier = [chat_messages.UserMessage(note.text, is_ours=True) for note in self._remarks]
         entries = earlier + stored_transcripts.of_code(self._request.text, shown, finished, most)
@@ -347,7 +344,7 @@ class _Work:
         model: settings.Model,
         memory: stored_transcripts.TurnMemory,
         stop: turn_stops.StopSignal,
-    ) -> ports.End:
+    ) -> events.TurnEnded:
         """Let a model answer."""
         services = self._services
         self._recorder.model = model.title
@@ -373,7 +370,7 @@ class _Work:
             ),
             transcript=memory.transcript,
             environment=environment,
-            observer=self.events,
+            emit=self.stream.emit,
             budget=reservation.budget,
             cache_key=values.cache_key(self._request.key),
             approve=environment.approved,
@@ -387,14 +384,14 @@ class _Work:
                 self._recorder.memory(memory.detail(), memory.shown_pictures())
         self._missing_files = outcome.missing_files
         status = _STATUSES.get(outcome.ending, values.TurnStatus.FAILED)
-        return ports.End(status=status, text=outcome.text, sentence=outcome.sentence)
+        return events.TurnEnded(status=status, text=outcome.text, sentence=outcome.sentence)
 
     async def _mended(
-        self, end: ports.End, environment: turn_environments.SessionEnvironment
-    ) -> ports.End:
+        self, end: events.TurnEnded, environment: turn_environments.SessionEnvironment
+    ) -> events.TurnEnded:
         """Write the names of files for links to them, and tell of files that do not exist."""
         if self._missing_files:
-            self.events.notice(model_words.missing_files(self._missing_files))
+            self.stream.emit(events.NoticeShown(model_words.missing_files(self._missing_files)))
         if not file_references.may_refer(end.text):
             return end
         names: list[str] = []
@@ -410,8 +407,8 @@ class _Work:
     def _seconds_left(self) -> float:
         return self._until - time.monotonic()
 
-    def _interrupted(self, interruption: cancellation.EarlyEnd) -> ports.End:
+    def _interrupted(self, interruption: cancellation.EarlyEnd) -> events.TurnEnded:
         if interruption is cancellation.EarlyEnd.STOPPED:
-            return ports.End(status=values.TurnStatus.STOPPED)
+            return events.TurnEnded(status=values.TurnStatus.STOPPED)
         sentence = model_words.out_of_time(self._services.config.turn.seconds)
-        return ports.End(status=values.TurnStatus.FAILED, sentence=sentence)
+        return events.TurnEnded(status=values.TurnStatus.FAILED, sentence=sentence)

@@ -7,7 +7,7 @@ import functools
 import logging
 from collections.abc import AsyncIterable, Callable, Iterable, Sequence
 
-from interpreter_bot import code_activity, errors, settings, values
+from interpreter_bot import code_activity, errors, events, settings, values
 from interpreter_bot.hosts import cancellable_executions
 from interpreter_bot.hosts import ports as host_ports
 from interpreter_bot.sessions import artifact_collection, ports
@@ -25,14 +25,14 @@ class UnrecordedCodeRun:
         key: str,
         *,
         limits: settings.Limits,
-        audience: ports.OutputSink,
+        reply: ports.Reply,
         on_installation: Callable[[str, code_activity.InstalledLayer], None],
     ) -> None:
         """Run nothing yet; `on_installation` takes a kernel's id, and what was installed there."""
         self._hosts = hosts
         self._key = key
         self._limits = limits
-        self._audience = audience
+        self._reply = reply
         self._on_installation = on_installation
         self._running = ""
         self._announced = ""
@@ -54,7 +54,7 @@ class UnrecordedCodeRun:
             info = await workspace.put(name, chunks)
             if info.name != name:
                 told = file_words.renamed(info.name)
-                self._audience.announcement(0, told)
+                self._reply.emit(events.NoticeShown(told, 0))
 
     async def run(self, cells: Sequence[str]) -> bool:
         """Run all cells, also after one that failed; return True if every one ended ok."""
@@ -73,7 +73,7 @@ class UnrecordedCodeRun:
                 # Every cell gets its end, however the run ends.
                 self._give_up(range(number, len(cells)))
                 raise
-            self._audience.finished(number, finished)
+            self._reply.emit(events.CodeFinished(number, finished))
             is_all_ok = is_all_ok and finished.ending is values.Ending.OK
         return is_all_ok
 
@@ -86,7 +86,8 @@ class UnrecordedCodeRun:
         """Report the end of the cell that was running, and of those that never will."""
         ending = values.Ending.STOPPED
         for number in numbers:
-            self._audience.finished(number, values.Finished(ending, 0.0, run_words.CELL_CUT_SHORT))
+            finished = values.Finished(ending, 0.0, run_words.CELL_CUT_SHORT)
+            self._reply.emit(events.CodeFinished(number, finished))
             ending = values.Ending.REFUSED
 
     async def _run(self, lease: host_ports.Lease, number: int, code: str) -> values.Finished:
@@ -96,17 +97,17 @@ class UnrecordedCodeRun:
             BotError: it was not run.
         """
         if self._hosts.sandbox_level is values.SandboxLevel.NONE:
-            self._audience.announcement(number, ports.UNSANDBOXED)
+            self._reply.emit(events.NoticeShown(ports.UNSANDBOXED, number))
         workspace = await self._hosts.workspace(self._key)
         kernel = await lease.kernel()
         if kernel.announcement and kernel.id != self._announced:
             self._announced = kernel.id
-            self._audience.announcement(number, kernel.announcement)
+            self._reply.emit(events.NoticeShown(kernel.announcement, number))
         # After taking the kernel, which changes the files' owner; that is no change by the code.
         mark = await workspace.mark()
         finished = await self._execute(kernel, number, code)
         collector = artifact_collection.ArtifactCollector(
-            workspace, self._audience, limits=self._limits
+            workspace, emit=self._reply.emit, save=self._reply.save, limits=self._limits
         )
         await collector.collect(number, mark)
         return finished
@@ -116,9 +117,9 @@ class UnrecordedCodeRun:
             # The kernel's listener could not handle this exception, and would wait for the end.
             if self._fault is None:
                 try:
-                    self._audience.output(number, output)
+                    self._reply.emit(events.OutputShown(number, output))
                 except Exception as error:
-                    self._lose_audience(error)
+                    self._lose_reader(error)
 
         async def ask(request: values.InputRequested) -> str:
             if request.tool_request:
@@ -126,11 +127,17 @@ class UnrecordedCodeRun:
             if request.is_installation:
                 return values.YES  # Who wrote the code wants it.
             try:
-                return await self._audience.ask(number, request)
+                question = events.InputQuestion(
+                    cell=number,
+                    prompt=request.prompt,
+                    is_password=request.is_password,
+                    choices=request.choices,
+                )
+                return await self._reply.ask(question) or ""
             except errors.BotError:
                 raise
             except Exception as error:
-                self._lose_audience(error)
+                self._lose_reader(error)
                 raise errors.BotError(session_words.UNWATCHED) from error
 
         self._running = cancellable_executions.new_id()
@@ -153,7 +160,7 @@ class UnrecordedCodeRun:
             raise self._fault
         return finished
 
-    def _lose_audience(self, error: Exception) -> None:
+    def _lose_reader(self, error: Exception) -> None:
         self._fault = error
         if self._task is not None:
             self._task.cancel()

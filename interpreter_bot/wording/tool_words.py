@@ -32,17 +32,11 @@ def approval(tool: str, server: str) -> str:
     return f"# Your code wants to call the tool {tool} of {server}."
 
 
-def login_needed(server: str, *, link_sent: bool) -> str:
-    what_next = (
-        "A link to log in was just sent to that person only. Nothing was called: ask again after "
-        "the login."
-        if link_sent
-        else f"The command `connect {server}` sends a link that nobody else sees. Nothing was "
-        "called."
-    )
+def login_needed(server: str) -> str:
     return (
         f"{server} is used with each person's own account, and the person who asked has not logged "
-        f"in. {what_next}"
+        "in. Nothing was called. A link to log in was sent to that person only; if it did not "
+        f"arrive, the command `connect {server}` sends another. Ask again after the login."
     )
 
 

@@ -12,7 +12,7 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
-from interpreter_bot import settings, values
+from interpreter_bot import events, settings, values
 from interpreter_bot.platforms.console import json_replies, terminal_input, terminal_replies
 from interpreter_bot.platforms.discord import startup
 from interpreter_bot.platforms.web import access, server
@@ -25,7 +25,7 @@ from tests.fakes.slack_server import servers as slack_servers
 from tests.integration.slack import worlds
 
 CODE = "look()"
-QUESTION = values.InputRequested("Your name?", is_password=False)
+QUESTION = events.InputQuestion(cell=0, prompt="Your name?", is_password=False)
 DONE = values.Finished(values.Ending.OK, 0.1)
 HOSTILE = (
     *("\x00\x1b[2J\x1b]0;x\x07", "\udc80", "\u202egnp.exe", "<!channel> @everyone <@1>"),
@@ -65,7 +65,7 @@ async def _handed_over(tmp_path):
         async def handle(request, reply):
             handed.set_result(reply)
             await over.wait()
-            return ports.End(status=values.TurnStatus.DONE)
+            return events.TurnEnded(status=values.TurnStatus.DONE)
 
         service.handle = handle
         yield service, handed, over.set
@@ -258,20 +258,20 @@ async def opened(request, tmp_path):
 
 
 def _begin(reply):
-    reply.queued(2)
-    reply.queued(1)
-    reply.started()
-    reply.progress("Starting the model…", None)
-    reply.progress("", None)
-    reply.step(1)
+    reply.emit(events.Queued(2))
+    reply.emit(events.Queued(1))
+    reply.emit(events.Started())
+    reply.emit(events.ProgressChanged("Starting the model…", None))
+    reply.emit(events.ProgressChanged("", None))
+    reply.emit(events.StepStarted(1))
 
 
 def _run(reply, cell, code, *outputs):
-    reply.writing(code[:100])
-    reply.code(cell, code)
+    reply.emit(events.CodeDrafted(code[:100]))
+    reply.emit(events.CodeStarted(cell, code))
     for output in outputs:
-        reply.output(cell, output)
-    reply.finished(cell, DONE)
+        reply.emit(events.OutputShown(cell, output))
+    reply.emit(events.CodeFinished(cell, DONE))
 
 
 def _every_output(text):
@@ -292,40 +292,42 @@ def _every_output(text):
 
 
 def _file(reply, cell, name, data):
-    if (writer := reply.save(cell, name)) is not None:
+    if (writer := reply.save(name)) is not None:
         with contextlib.closing(writer):
             writer.write(data)
             writer.complete()
-    reply.artifact(cell, values.Artifact(name, len(data), "0" * 64))
+    reply.emit(events.FileMade(cell, values.Artifact(name, len(data), "0" * 64)))
 
 
 async def test_a_turn_is_shown_from_its_wait_to_its_end(opened):
     reply = opened.reply
     _begin(reply)
-    reply.text("I will look. ")
+    reply.emit(events.TextAdded("I will look. "))
     _run(reply, 0, "look()", values.Text("stdout", "seen\n"))
-    reply.announcement(0, "Something is to be known.")
-    reply.step(2)
-    reply.text("There it is.")
+    reply.emit(events.NoticeShown("Something is to be known.", 0))
+    reply.emit(events.StepStarted(2))
+    reply.emit(events.TextAdded("There it is."))
     _file(reply, 0, "report.csv", b"a,b\n")
-    reply.usage(values.Usage(steps=2, input_tokens=10, money=decimal.Decimal("0.01")))
-    reply.ended(ports.End(status=values.TurnStatus.DONE, text="There it is.", seconds=1.0))
+    reply.emit(
+        events.UsageChanged(values.Usage(steps=2, input_tokens=10, money=decimal.Decimal("0.01")))
+    )
+    reply.emit(events.TurnEnded(status=values.TurnStatus.DONE, text="There it is.", seconds=1.0))
     for words in ("I will look.", "seen", "Something is to be known.", "There it is."):
         await opened.shows(words)
 
 
 async def test_what_is_for_the_person_alone_is_shown_at_once(opened):
     _begin(opened.reply)
-    assert await opened.reply.tell_privately("Open http://127.0.0.1/private now.")
+    opened.reply.emit(events.PrivateNotice("Open http://127.0.0.1/private now."))
     await opened.shows("http://127.0.0.1/private")
-    opened.reply.ended(ports.End(status=values.TurnStatus.DONE, text="There it is."))
+    opened.reply.emit(events.TurnEnded(status=values.TurnStatus.DONE, text="There it is."))
 
 
 @pytest.mark.parametrize(
     "status", [one for one in values.TurnStatus if one.value not in ("running", "done")]
 )
 async def test_what_went_wrong_is_said_also_before_anything_began(opened, status):
-    opened.reply.ended(ports.End(status=status, sentence="It could not be done."))
+    opened.reply.emit(events.TurnEnded(status=status, sentence="It could not be done."))
     await opened.shows("It could not be done.")
 
 
@@ -333,51 +335,51 @@ async def test_nothing_that_code_or_model_may_say_stops_it(opened):
     reply = opened.reply
     _begin(reply)
     for cell, text in enumerate(HOSTILE):
-        reply.text(text)
-        reply.announcement(max(cell - 1, 0), text)
-        reply.progress(text, 0.5)
+        reply.emit(events.TextAdded(text))
+        reply.emit(events.NoticeShown(text, max(cell - 1, 0)))
+        reply.emit(events.ProgressChanged(text, 0.5))
         _run(reply, cell, text, *_every_output(text))
-        reply.step(cell + 2)
+        reply.emit(events.StepStarted(cell + 2))
     name = "".join(HOSTILE[1:4]).replace("/", "")
     _file(reply, len(HOSTILE) - 1, name, b"x")
-    reply.text("There it is.")
-    reply.ended(ports.End(status=values.TurnStatus.DONE, text="There it is."))
+    reply.emit(events.TextAdded("There it is."))
+    reply.emit(events.TurnEnded(status=values.TurnStatus.DONE, text="There it is."))
     await opened.shows("There it is.")
 
 
 async def test_code_runs_if_a_person_lets_it_and_gets_what_they_answer(opened):
     reply = opened.reply
     _begin(reply)
-    allowed = asyncio.create_task(reply.approve(0, CODE))
+    allowed = asyncio.create_task(reply.ask(events.ApprovalQuestion(cell=0, code=CODE)))
     await opened.shows(CODE)
     await opened.decide(True)
     assert await allowed == CODE
-    reply.code(0, CODE)
-    answered = asyncio.create_task(reply.ask(0, QUESTION))
+    reply.emit(events.CodeStarted(0, CODE))
+    answered = asyncio.create_task(reply.ask(QUESTION))
     await opened.shows("Your name?")
     await opened.answer("Ada")
     assert await answered == "Ada"
-    reply.finished(0, DONE)
-    refused = asyncio.create_task(reply.approve(1, "remove()"))
+    reply.emit(events.CodeFinished(0, DONE))
+    refused = asyncio.create_task(reply.ask(events.ApprovalQuestion(cell=1, code="remove()")))
     await opened.shows("remove()")
     await opened.decide(False)
     assert await refused is None
-    reply.text("There it is.")
-    reply.ended(ports.End(status=values.TurnStatus.DONE, text="There it is."))
+    reply.emit(events.TextAdded("There it is."))
+    reply.emit(events.TurnEnded(status=values.TurnStatus.DONE, text="There it is."))
     await opened.shows("There it is.")
 
 
 async def test_a_question_that_is_not_asked_any_more_holds_nothing_up(opened):
     reply = opened.reply
     _begin(reply)
-    reply.code(0, CODE)
-    asking = asyncio.create_task(reply.ask(0, QUESTION))
+    reply.emit(events.CodeStarted(0, CODE))
+    asking = asyncio.create_task(reply.ask(QUESTION))
     await opened.shows("Your name?")
     asking.cancel()
     with contextlib.suppress(asyncio.CancelledError):
         await asking
-    reply.finished(0, values.Finished(values.Ending.STOPPED, 0.1))
-    reply.ended(ports.End(status=values.TurnStatus.STOPPED, sentence="It was stopped."))
+    reply.emit(events.CodeFinished(0, values.Finished(values.Ending.STOPPED, 0.1)))
+    reply.emit(events.TurnEnded(status=values.TurnStatus.STOPPED, sentence="It was stopped."))
     await opened.shows("It was stopped.")
 
 
@@ -385,20 +387,22 @@ async def test_what_comes_after_the_end_is_not_shown(opened):
     reply = opened.reply
     _begin(reply)
     _run(reply, 0, CODE)
-    reply.text("There it is.")
-    reply.ended(ports.End(status=values.TurnStatus.DONE, text="There it is."))
+    reply.emit(events.TextAdded("There it is."))
+    reply.emit(events.TurnEnded(status=values.TurnStatus.DONE, text="There it is."))
     late = "Much too late."
     for told in (
-        lambda: reply.text(late),
-        lambda: reply.announcement(0, late),
-        lambda: reply.progress(late, None),
-        lambda: reply.step(2),
-        lambda: reply.writing(late),
-        lambda: reply.code(1, late),
-        lambda: reply.output(1, values.Text("stdout", late)),
-        lambda: reply.finished(1, values.Finished(values.Ending.TIMED_OUT, 0.1, late)),
-        lambda: reply.artifact(1, values.Artifact(late, 1, "0" * 64)),
-        lambda: reply.ended(ports.End(status=values.TurnStatus.FAILED, sentence=late)),
+        lambda: reply.emit(events.TextAdded(late)),
+        lambda: reply.emit(events.NoticeShown(late, 0)),
+        lambda: reply.emit(events.ProgressChanged(late, None)),
+        lambda: reply.emit(events.StepStarted(2)),
+        lambda: reply.emit(events.CodeDrafted(late)),
+        lambda: reply.emit(events.CodeStarted(1, late)),
+        lambda: reply.emit(events.OutputShown(1, values.Text("stdout", late))),
+        lambda: reply.emit(
+            events.CodeFinished(1, values.Finished(values.Ending.TIMED_OUT, 0.1, late))
+        ),
+        lambda: reply.emit(events.FileMade(1, values.Artifact(late, 1, "0" * 64))),
+        lambda: reply.emit(events.TurnEnded(status=values.TurnStatus.FAILED, sentence=late)),
     ):
         # The one that remembers insists on the order.
         with contextlib.suppress(AssertionError):

@@ -1,8 +1,10 @@
-"""An audience that remembers, and insists on what `ports.Audience` promises."""
+"""A reply to runs of code that remembers, and insists on the order of events."""
 
 import io
 
-from interpreter_bot import errors
+from interpreter_bot import errors, events
+from interpreter_bot.sessions import ports
+from tests.fakes import replies
 
 
 class _Saving(io.BytesIO):
@@ -20,8 +22,8 @@ class _Saving(io.BytesIO):
         super().close()
 
 
-class Audience:
-    """Answers from a list; raises `faults` by name of method."""
+class Audience(ports.Reply):
+    """Answers from a list; raises `faults` by short name of event."""
 
     def __init__(self, *, answers=(), faults=None, is_keeping=True):
         self._answers = list(answers)
@@ -38,34 +40,30 @@ class Audience:
             raise self.faults[method]
         self.heard.append((cell, method, what))
 
-    def announcement(self, cell, text):
-        assert text
-        self._hear(cell, "announcement", text)
+    def _show(self, event):
+        name, content = replies.described(event)
+        if name == "artifact":
+            assert not self.open_files
+        elif name == "announcement":
+            assert content
+        self._hear(event.cell, name, content)
+        if name == "finished":
+            self._ended = event.cell
 
-    def output(self, cell, output):
-        self._hear(cell, "output", output)
-
-    async def ask(self, cell, request):
-        self._hear(cell, "ask", request)
+    async def ask(self, question):
+        assert isinstance(question, events.InputQuestion)
+        self._hear(question.cell, "ask", question)
         if not self._answers:
             raise errors.BotError("Nobody answers.")
         return self._answers.pop(0)
 
-    def save(self, cell, name):
-        self._hear(cell, "save", name)
+    def save(self, name):
+        self._hear(self._ended + 1, "save", name)
         if not self._is_keeping:
             return None
         saving = _Saving(self, name)
         self.open_files.add(saving)
         return saving
-
-    def artifact(self, cell, artifact):
-        assert not self.open_files
-        self._hear(cell, "artifact", artifact)
-
-    def finished(self, cell, finished):
-        self._hear(cell, "finished", finished)
-        self._ended = cell
 
     def of(self, method):
         """What was heard by one method, as (cell, what)."""

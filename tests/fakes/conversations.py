@@ -8,8 +8,8 @@
     async with conversations.opened(tmp_path, script) as service: …
 
 Lanes, stops, recording, history, files, choices and ends are those of `sessions`, on a store and
-workspaces below `tmp_path`. What a script does is what the agent does: it reports to
-`sessions.turn_events`, in an order that is checked; is cancelled when its turn is stopped; and runs
+workspaces below `tmp_path`. What a script does is what the agent does: it reports to a
+`TurnStream`, in an order that is checked; is cancelled when its turn is stopped; and runs
 nothing that could not be recorded.
 """
 
@@ -25,12 +25,11 @@ from unittest import mock
 
 import sqlalchemy
 
-from interpreter_bot import cancellation, settings, values
+from interpreter_bot import cancellation, events, settings, values
 from interpreter_bot.agent.llms import catalogues
 from interpreter_bot.hosts import local_host
 from interpreter_bot.kernels.files import workspaces
 from interpreter_bot.sessions import (
-    ports,
     session_dependencies,
     session_service,
     suspended_turns,
@@ -60,63 +59,68 @@ def done(seconds=0.2, **more):
 
 
 class Events:
-    """What a script reports, by the names and numbers of `ports.Reply`; the order is checked."""
+    """What a script reports, by short names; the order is checked."""
 
-    def __init__(self, events):
-        self._events = events
+    def __init__(self, stream):
+        self._stream = stream
         self._is_running = False
         self._steps = 0
         self.said = ""
 
-    def __getattr__(self, name):
-        assert name in ("writing", "progress", "usage"), name
-        return getattr(self._events, name)
-
     def step(self, number):
         assert (number, self._is_running) == (self._steps + 1, False)
         self._steps, self.said = number, ""
-        self._events.step(number)
+        self._stream.emit(events.StepStarted(number))
 
     def text(self, delta):
         self.said += delta
-        self._events.text(delta)
+        self._stream.emit(events.TextAdded(delta))
+
+    def writing(self, delta):
+        self._stream.emit(events.CodeDrafted(delta))
+
+    def progress(self, text, share):
+        self._stream.emit(events.ProgressChanged(text, share))
+
+    def usage(self, spent):
+        self._stream.emit(events.UsageChanged(spent))
 
     def announcement(self, cell, text):
-        self._events.announcement(cell, text)
+        self._stream.emit(events.NoticeShown(text, cell))
 
     async def code(self, cell, code):
-        assert (cell, self._is_running) == (self._events.cell + 1, False)
-        await self._events.begin(code)
+        assert (cell, self._is_running) == (self._stream.cell + 1, False)
+        await self._stream.start_code(code)
         self._is_running = True
 
     def output(self, cell, output):
         self._check(cell)
-        self._events.output(output)
+        self._stream.emit(events.OutputShown(cell, output))
 
     async def ask(self, cell, request):
         self._check(cell)
-        return await self._events.ask(request)
+        return await self._stream.ask(request)
 
     async def approve(self, cell, code, *, choices=(), is_personal=False):
-        assert cell == self._events.cell + 1
+        assert cell == self._stream.cell + 1
         # Running code asks for what it calls outside, with choices.
         assert self._is_running == bool(choices)
-        return await self._events.approve(code, choices=choices, is_personal=is_personal)
+        return await self._stream.approve(code, choices=choices, is_personal=is_personal)
 
     def finished(self, cell, finished):
         self._check(cell)
         self._is_running = False
-        self._events.end(finished)
+        self._stream.emit(events.CodeFinished(cell, finished))
 
     def save(self, cell, name):
-        return self._events.save(cell, name)
+        return self._stream.save(name)
 
     def artifact(self, cell, artifact):
         assert not self._is_running
-        self._events.artifact(cell, artifact)
+        self._stream.emit(events.FileMade(cell, artifact))
 
     def _check(self, cell):
-        assert (cell, self._is_running) == (self._events.cell, True), "it is of code that runs"
+        assert (cell, self._is_running) == (self._stream.cell, True), "it is of code that runs"
 
 
 @dataclasses.dataclass(eq=False)
@@ -145,7 +149,7 @@ class Turn:
 
     def done(self, text="", **more):
         """End well."""
-        return ports.End(status=values.TurnStatus.DONE, text=text, **more)
+        return events.TurnEnded(status=values.TurnStatus.DONE, text=text, **more)
 
     async def run(self, cell, code, *outputs, ending=values.Ending.OK, seconds=0.25, **more):
         """Run code that shows outputs; strings are printed."""
@@ -172,7 +176,7 @@ class _ScriptedWork(turns._Work):
 
     async def _done(self, environment, stop):
         services, request = self._services, self._request
-        reply = Events(self.events)
+        reply = Events(self.stream)
         directory = environment.workspace.directory
         turn = Turn(request, reply, services.service, environment.approval, directory)
         with services.service.noting(turn):
@@ -187,12 +191,12 @@ class _ScriptedWork(turns._Work):
     async def _played(self, turn, environment):
         limits, service = self._services.config.limits, self._services.service
         came = await turn_inputs.store_request_attachments(
-            turn.request, environment, self.events, limits
+            turn.request, environment, self.stream, limits
         )
         for info in came.infos:
             service.taken[info.name] = (turn.directory / info.name).read_bytes()
         end = await service.script(turn)
-        if isinstance(end, ports.End):
+        if isinstance(end, events.TurnEnded):
             return end
         return turn.done(end or "")
 

@@ -1,9 +1,40 @@
-"""A reply that remembers, and insists on the order that `ports.Reply` promises."""
+"""A reply that remembers, and insists on the order of events."""
 
 import asyncio
 import io
 
-from interpreter_bot import errors
+from interpreter_bot import errors, events
+from interpreter_bot.sessions import ports
+
+NAMES = {
+    events.Queued: ("waiting", "ahead"),
+    events.Started: ("begun", ""),
+    events.StepStarted: ("step", "number"),
+    events.ProgressChanged: ("progress", ""),
+    events.TextAdded: ("text", "text"),
+    events.CodeDrafted: ("writing", "text"),
+    events.CodeStarted: ("code", "code"),
+    events.OutputShown: ("output", "output"),
+    events.CodeFinished: ("finished", "finished"),
+    events.FileMade: ("artifact", "artifact"),
+    events.NoticeShown: ("announcement", "text"),
+    events.PrivateNotice: ("private", "text"),
+    events.UsageChanged: ("usage", "usage"),
+    events.TurnEnded: ("over", ""),
+}
+
+
+def described(event):
+    """Return the short name of an event, and what is in it."""
+    name, field = NAMES[type(event)]
+    match event:
+        case events.Started():
+            return name, None
+        case events.ProgressChanged():
+            return name, (event.text, event.share)
+        case events.TurnEnded():
+            return name, event
+    return name, getattr(event, field)
 
 
 class _Saving(io.BytesIO):
@@ -16,8 +47,8 @@ class _Saving(io.BytesIO):
         self._reply.files[self._name] = self.getvalue()
 
 
-class Reply:
-    """Answers and approves from lists; `faults` are raised by name of method."""
+class Reply(ports.Reply):
+    """Answers and approves from lists; `faults` are raised by short name of event."""
 
     def __init__(self, *, answers=(), approvals=(), faults=None, is_keeping=True):
         self._answers = list(answers)
@@ -38,83 +69,59 @@ class Reply:
         self.heard.append((method, what))
         self._arrival.set()
 
-    def queued(self, ahead):
-        assert ahead > 0
-        assert not self.of("begun")
-        self._hear("waiting", ahead)
+    def emit(self, event):
+        # Not ignored after the end, but refused.
+        self._show(event)
 
-    def started(self):
-        assert not self.of("begun")
-        self._hear("begun", None)
+    def _show(self, event):
+        self._check(event)
+        self._hear(*described(event))
+        if isinstance(event, events.TurnEnded):
+            self.end = event
 
-    def step(self, number):
-        assert number == len(self.of("step")) + 1
-        assert self._running is None
-        self._hear("step", number)
+    def _check(self, event):
+        match event:
+            case events.Queued(ahead=ahead):
+                assert ahead > 0
+                assert not self.of("begun")
+            case events.Started():
+                assert not self.of("begun")
+            case events.StepStarted(number=number):
+                assert number == len(self.of("step")) + 1
+                assert self._running is None
+            case events.ProgressChanged(share=share):
+                assert share is None or 0 <= share <= 1
+            case events.TextAdded(text=text) | events.NoticeShown(text=text):
+                assert text
+            case events.CodeStarted(cell=cell):
+                assert self._running is None
+                assert cell == self._cells
+                self._cells += 1
+                self._running = cell
+            case events.OutputShown(cell=cell):
+                assert cell == self._running, "outputs belong to the code that runs"
+            case events.CodeFinished(cell=cell):
+                assert cell == self._running
+                self._running = None
+            case events.FileMade(cell=cell):
+                assert cell == self._cells - 1
 
-    def progress(self, text, share):
-        assert share is None or 0 <= share <= 1
-        self._hear("progress", (text, share))
-
-    def text(self, delta):
-        assert delta
-        self._hear("text", delta)
-
-    def writing(self, delta):
-        self._hear("writing", delta)
-
-    def code(self, cell, code):
-        assert self._running is None
-        assert cell == self._cells
-        self._cells += 1
-        self._running = cell
-        self._hear("code", code)
-
-    def output(self, cell, output):
-        assert cell == self._running, "outputs belong to the code that runs"
-        self._hear("output", output)
-
-    async def ask(self, cell, request):
-        assert cell == self._running
-        self._hear("ask", request)
-        if not self._answers:
-            raise errors.BotError("Nobody answers.")
-        return self._answers.pop(0)
-
-    async def approve(self, cell, code, *, choices=(), is_personal=False):
-        assert cell == self._cells
-        self._hear("approve", code)
-        self.was_personal = is_personal
+    async def ask(self, question):
+        if isinstance(question, events.InputQuestion):
+            assert question.cell == self._running
+            self._hear("ask", question)
+            if not self._answers:
+                raise errors.BotError("Nobody answers.")
+            return self._answers.pop(0)
+        assert question.cell == self._cells
+        self._hear("approve", question.code)
+        self.was_personal = question.is_personal
         return self._approvals.pop(0)
 
-    async def tell_privately(self, text):
-        self._hear("tell_privately", text)
-        return True
-
-    def finished(self, cell, finished):
-        assert cell == self._running
-        self._running = None
-        self._hear("finished", finished)
-
-    def announcement(self, cell, text):
-        assert text
-        self._hear("announcement", text)
-
-    def save(self, cell, name):
+    def save(self, name):
         assert self._running is None
         self._hear("save", name)
         return _Saving(self, name) if self._is_keeping else None
-
-    def artifact(self, cell, artifact):
-        assert cell == self._cells - 1
-        self._hear("artifact", artifact)
-
-    def usage(self, spent):
-        self._hear("usage", spent)
-
-    def ended(self, end):
-        self._hear("over", end)
-        self.end = end
 
     def of(self, method):
         """What was heard by one method."""

@@ -56,7 +56,7 @@ async def test_question_about_a_file_is_answered_from_what_the_code_printed(mode
                 system="You are a data analyst with a Python interpreter.",
                 transcript=transcript,
                 environment=environment,
-                observer=observer,
+                emit=observer.emit,
                 budget=budgets.Budget(settings.TurnLimits(steps=3), local.model),
             )
         )

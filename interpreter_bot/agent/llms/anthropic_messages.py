@@ -13,8 +13,8 @@ from typing import Any, Final, cast
 import anthropic
 import httpx2
 
-from interpreter_bot import settings
-from interpreter_bot.agent import chat_messages, model_errors, ports
+from interpreter_bot import events, settings
+from interpreter_bot.agent import chat_messages, model_errors
 from interpreter_bot.agent.llms import (
     anthropic_blocks,
     chat_completions,
@@ -76,17 +76,17 @@ class MessagesLlm:
         self._most_answer_tokens = model.answer_tokens
 
     async def reply(
-        self, prompt: chat_messages.Prompt, *, listener: ports.ModelReplyListener
+        self, prompt: chat_messages.Prompt, *, emit: events.Emit
     ) -> chat_messages.ModelReply:
         """Request a reply."""
-        assembler = model_reply_assembly.ModelReplyAssembler(listener, prompt, origin=self._origin)
-        events = anthropic_blocks.StreamEvents(assembler)
+        assembler = model_reply_assembly.ModelReplyAssembler(emit, prompt, origin=self._origin)
+        stream_events = anthropic_blocks.StreamEvents(assembler)
         with _translated(assembler, api_key=self._client.api_key or ""):
             stream = await self._opened(prompt, assembler)
             # Closes the connection also on cancellation, so that the server stops at once.
             async with stream, contextlib.aclosing(chat_completions.chunks(stream)) as heard:
                 async for event in heard:
-                    events.hear(event)
+                    stream_events.hear(event)
                     if assembler.is_endless:
                         assembler.finish = chat_messages.Finish.LENGTH
                         break

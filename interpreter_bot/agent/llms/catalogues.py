@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Protocol
 
 import pydantic
 
-from interpreter_bot import errors, logs, settings
+from interpreter_bot import errors, events, logs, settings
 from interpreter_bot.agent import chat_messages, model_errors, ports
 from interpreter_bot.agent.llms import model_discovery, picture_support, retries
 from interpreter_bot.wording import model_words
@@ -224,11 +224,11 @@ class _NamingServerLlm:
         self._has_key = has_key
 
     async def reply(
-        self, prompt: chat_messages.Prompt, *, listener: ports.ModelReplyListener
+        self, prompt: chat_messages.Prompt, *, emit: events.Emit
     ) -> chat_messages.ModelReply:
         """Request a reply."""
         try:
-            return await self._llm.reply(prompt, listener=listener)
+            return await self._llm.reply(prompt, emit=emit)
         except model_errors.ModelError as error:
             named = model_errors.at_server(error, self._model, has_key=self._has_key)
             if named is error:

@@ -12,8 +12,8 @@ from typing import Any, Final, cast
 
 import openai
 
-from interpreter_bot import settings, values
-from interpreter_bot.agent import chat_messages, model_errors, ports
+from interpreter_bot import events, settings, values
+from interpreter_bot.agent import chat_messages, model_errors
 from interpreter_bot.agent.llms import (
     model_reply_assembly,
     reasoning_replay,
@@ -49,11 +49,11 @@ class ChatCompletionsLlm:
         self._origin = reasoning_replay.origin("chat", model)
 
     async def reply(
-        self, prompt: chat_messages.Prompt, *, listener: ports.ModelReplyListener
+        self, prompt: chat_messages.Prompt, *, emit: events.Emit
     ) -> chat_messages.ModelReply:
         """Request a reply."""
         assembler = model_reply_assembly.ModelReplyAssembler(
-            listener, prompt, habit=self.habit, origin=self._origin
+            emit, prompt, habit=self.habit, origin=self._origin
         )
         said: list[dict[str, Any]] = [{"role": "system", "content": prompt.system}]
         said.extend(wire_messages(prompt.messages, self._origin))

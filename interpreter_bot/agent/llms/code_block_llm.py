@@ -5,13 +5,12 @@ from __future__ import annotations
 import dataclasses
 from typing import Any, TypeAlias
 
-from interpreter_bot import values
+from interpreter_bot import events, values
 from interpreter_bot.agent import (
     chat_messages,
     context_windows,
     lenient_json,
     model_errors,
-    ports,
     prompt_texts,
     tool_execution,
     tools,
@@ -22,35 +21,24 @@ _Content: TypeAlias = str | list[dict[str, Any]]
 
 
 class BufferedModelReply:
-    """A listener that holds a reply's text back until code begins or it is released.
+    """Holds a reply's text back until code begins or it is released.
 
     For answers that may be replaced: their text is not shown before it is known to stand. If the
     turn is stopped before that, it shows what there was, as every turn does.
     """
 
-    def __init__(self, listener: ports.ModelReplyListener) -> None:
-        self._listener = listener
+    def __init__(self, emit: events.Emit) -> None:
+        self._emit = emit
         self._held: list[str] | None = []
 
-    def text(self, delta: str) -> None:
-        """Hold text back."""
-        if self._held is None:
-            self._listener.text(delta)
-        else:
-            self._held.append(delta)
-
-    def code(self, delta: str) -> None:
-        """Release the text, for code follows, and pass the code on."""
-        self.release()
-        self._listener.code(delta)
-
-    def notice(self, sentence: str) -> None:
-        """Pass a notice on."""
-        self._listener.notice(sentence)
-
-    def progress(self, text: str, share: float | None) -> None:
-        """Pass progress on."""
-        self._listener.progress(text, share)
+    def emit(self, event: events.TurnEvent) -> None:
+        """Hold text back, or pass an event on."""
+        if isinstance(event, events.TextAdded) and self._held is not None:
+            self._held.append(event.text)
+            return
+        if isinstance(event, events.CodeDrafted):
+            self.release()
+        self._emit(event)
 
     def drop(self) -> None:
         """Discard the text held back, and start again."""
@@ -60,7 +48,7 @@ class BufferedModelReply:
         """Pass on the text held back, and all that follows."""
         held, self._held = self._held, None
         if held:
-            self._listener.text("".join(held))
+            self._emit(events.TextAdded("".join(held)))
 
 
 class FencedLlm:
@@ -78,11 +66,11 @@ class FencedLlm:
         self._is_small = is_small
 
     async def reply(
-        self, prompt: chat_messages.Prompt, *, listener: ports.ModelReplyListener
+        self, prompt: chat_messages.Prompt, *, emit: events.Emit
     ) -> chat_messages.ModelReply:
         """Request a reply; a block of Python is a call of `run_code`."""
         if self._is_small and (bare := small_model_remedies.bare_answer(prompt.messages)):
-            listener.text(bare)
+            emit(events.TextAdded(bare))
             written = values.Usage(0, context_windows.text_tokens(bare), is_estimated=True)
             return chat_messages.ModelReply(text=bare, usage=written)
         system = prompt.system
@@ -105,11 +93,11 @@ class FencedLlm:
             else ""
         )
         if not reminder:
-            return await self._converse(said, prompt, listener)
+            return await self._converse(said, prompt, emit)
         _append(said, chat_messages.UserMessage(reminder, is_ours=True))
-        buffered = BufferedModelReply(listener)
+        buffered = BufferedModelReply(emit)
         try:
-            reply = await self._converse(said, prompt, buffered)
+            reply = await self._converse(said, prompt, buffered.emit, buffered)
             objection = small_model_remedies.objection(reply, prompt, is_small=self._is_small)
             if not objection:
                 return reply
@@ -117,7 +105,7 @@ class FencedLlm:
             _append(said, chat_messages.AssistantMessage(reply.text))
             _append(said, chat_messages.UserMessage(objection, is_ours=True))
             try:
-                again = await self._converse(said, prompt, buffered)
+                again = await self._converse(said, prompt, buffered.emit, buffered)
             except model_errors.CutError as error:
                 error.partial = with_both(reply, error.partial)
                 raise
@@ -136,10 +124,11 @@ class FencedLlm:
         self,
         said: list[dict[str, Any]],
         prompt: chat_messages.Prompt,
-        listener: ports.ModelReplyListener,
+        emit: events.Emit,
+        buffered: BufferedModelReply | None = None,
     ) -> chat_messages.ModelReply:
         assembler = model_reply_assembly.ModelReplyAssembler(
-            listener, prompt, takes_python=True, habit=self._chat.habit
+            emit, prompt, takes_python=True, habit=self._chat.habit
         )
         reply = await self._chat.converse(
             said, prompt, assembler=assembler, extra={}, stops_at_block=True
@@ -152,9 +141,9 @@ class FencedLlm:
         if not words:
             return reply
         # It copies the shape of its earlier replies, and believes it answers.
-        if isinstance(listener, BufferedModelReply):
-            listener.drop()
-        listener.text(words)
+        if buffered is not None:
+            buffered.drop()
+        emit(events.TextAdded(words))
         return dataclasses.replace(reply, text=f"{reply.text}{words}", calls=())
 
 

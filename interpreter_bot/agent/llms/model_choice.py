@@ -9,8 +9,8 @@ from typing import Final
 
 import httpx2
 
-from interpreter_bot import errors, settings
-from interpreter_bot.agent import chat_messages, model_calls, model_errors
+from interpreter_bot import errors, events, settings
+from interpreter_bot.agent import chat_messages, model_errors
 from interpreter_bot.agent.llms import catalogues, model_discovery, model_listing
 from interpreter_bot.egress import address_rules
 from interpreter_bot.setting_groups import header_values
@@ -111,7 +111,7 @@ async def ask_for_a_word(catalogue: catalogues.Catalogue, title: str) -> None:
         answer_tokens=_ANSWER_TOKENS,
     )
     llm = await catalogue.llm(title)
-    await llm.reply(prompt, listener=model_calls.NullListener())
+    await llm.reply(prompt, emit=events.discard)
 
 
 async def local_servers() -> dict[str, tuple[str, list[str]]]:

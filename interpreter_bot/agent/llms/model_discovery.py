@@ -10,7 +10,7 @@ import logging
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Final, TypeAlias
 
-from interpreter_bot import settings
+from interpreter_bot import events, settings
 from interpreter_bot.agent import chat_messages, model_errors, ports
 from interpreter_bot.agent.llms import model_listing
 from interpreter_bot.wording import model_words
@@ -158,7 +158,7 @@ class FirstListedLlm:
         self.problem = str(server.problem)
 
     async def reply(
-        self, prompt: chat_messages.Prompt, *, listener: ports.ModelReplyListener
+        self, prompt: chat_messages.Prompt, *, emit: events.Emit
     ) -> chat_messages.ModelReply:
         """Request a reply, once the server has listed its models."""
         if self._llm is None:
@@ -169,4 +169,4 @@ class FirstListedLlm:
                 raise
             self.problem = ""
             self._llm = await asyncio.to_thread(self._connect, first)
-        return await self._llm.reply(prompt, listener=listener)
+        return await self._llm.reply(prompt, emit=emit)

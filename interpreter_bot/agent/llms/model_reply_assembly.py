@@ -7,11 +7,10 @@ import json
 import secrets
 from typing import Final
 
-from interpreter_bot import values
+from interpreter_bot import events, values
 from interpreter_bot.agent import (
     chat_messages,
     picture_selection,
-    ports,
     tool_calls_in_text,
     tools,
     written_calls,
@@ -49,7 +48,7 @@ class ModelReplyAssembler:
     """Assembles one streamed reply and forwards its text and code.
 
     Args:
-        listener: receives text and code as they come.
+        emit: receives text and code as they come.
         prompt: the prompt of the call.
         takes_python: blocks of Python in the text are calls, as those in any known markup are.
         habit: how the model marks its thoughts, as far as is known.
@@ -67,7 +66,7 @@ class ModelReplyAssembler:
 
     def __init__(
         self,
-        listener: ports.ModelReplyListener,
+        emit: events.Emit,
         prompt: chat_messages.Prompt,
         *,
         takes_python: bool = False,
@@ -82,7 +81,7 @@ class ModelReplyAssembler:
         self.reasoning = reasoning_replay.Collector()
         self.is_reasoning_refused = False
         self._origin = origin
-        self._listener = listener
+        self._emit = emit
         self._finds_calls = bool(prompt.tools)
         self._habit = habit or ThoughtHabit(begins_in_thought=False)
         self._parser = tool_calls_in_text.Parser(
@@ -164,7 +163,7 @@ class ModelReplyAssembler:
             started.arguments.append(arguments)
         is_code = tools.canonical_name(started.name) == tools.RUN_CODE
         if is_code and (code := started.peek.feed(arguments)):
-            self._listener.code(code)
+            self._emit(events.CodeDrafted(code))
         return self._native.index(started)
 
     def complete(self, key: object, arguments: str) -> None:
@@ -214,13 +213,13 @@ class ModelReplyAssembler:
                     # After a call, a model goes on to invent what the code would print.
                     if not self._found and not self._unread:
                         self._words.append(text)
-                        self._listener.text(text)
+                        self._emit(events.TextAdded(text))
                 case tool_calls_in_text.Forget():
                     self._thoughts, self._words = self._words, []
                 case tool_calls_in_text.UnreadCall(text):
                     self._unread = self._unread or text
                 case tool_calls_in_text.Writing(text):
-                    self._listener.code(text)
+                    self._emit(events.CodeDrafted(text))
                 case tool_calls_in_text.Block(code, is_closed) if is_closed or is_whole:
                     self.has_block = True
                     arguments = json.dumps({"code": code})

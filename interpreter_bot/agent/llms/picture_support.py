@@ -7,7 +7,7 @@ import logging
 import re
 from typing import Final
 
-from interpreter_bot import settings
+from interpreter_bot import events, settings
 from interpreter_bot.agent import chat_messages, model_errors, picture_selection, ports, tools
 from interpreter_bot.wording import model_words
 
@@ -61,28 +61,28 @@ class PictureFallbackLlm:
         self._most = picture_selection.MOST
 
     async def reply(
-        self, prompt: chat_messages.Prompt, *, listener: ports.ModelReplyListener
+        self, prompt: chat_messages.Prompt, *, emit: events.Emit
     ) -> chat_messages.ModelReply:
         """Request a reply, with pictures or with their descriptions alone."""
         told = dataclasses.replace(prompt, messages=picture_selection.without(prompt.messages))
         if not self.is_blind:
             try:
-                return await self._limited(prompt, listener)
+                return await self._limited(prompt, emit)
             except model_errors.PicturesRefusedError:
                 if self._is_sure:
                     raise
                 _log.info("a model is told of pictures in words from now on")
                 self.is_blind = True
-                listener.notice(model_words.TOLD_OF_PICTURES)
+                emit(events.NoticeShown(model_words.TOLD_OF_PICTURES))
             except model_errors.PictureUnreadableError:
                 _log.info("a model's server could not read a picture")
-                reply = await self._llm.reply(told, listener=listener)
+                reply = await self._llm.reply(told, emit=emit)
                 return dataclasses.replace(reply, are_pictures_refused=True)
         blindly = tuple(tool for tool in prompt.tools if tool.name != tools.VIEW_IMAGE)
-        return await self._llm.reply(dataclasses.replace(told, tools=blindly), listener=listener)
+        return await self._llm.reply(dataclasses.replace(told, tools=blindly), emit=emit)
 
     async def _limited(
-        self, prompt: chat_messages.Prompt, listener: ports.ModelReplyListener
+        self, prompt: chat_messages.Prompt, emit: events.Emit
     ) -> chat_messages.ModelReply:
         """Request a reply, with as many pictures as the server has shown to take."""
         # Each try sends fewer pictures.
@@ -90,7 +90,7 @@ class PictureFallbackLlm:
             messages = picture_selection.newest(prompt.messages, self._most)
             limited = dataclasses.replace(prompt, messages=messages)
             try:
-                return await self._llm.reply(limited, listener=listener)
+                return await self._llm.reply(limited, emit=emit)
             except model_errors.TooManyPicturesError as error:
                 if error.most >= self._most:
                     raise model_errors.PictureUnreadableError from error

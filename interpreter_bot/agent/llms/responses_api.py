@@ -9,8 +9,8 @@ from typing import Any, Final, cast
 
 import openai
 
-from interpreter_bot import settings
-from interpreter_bot.agent import chat_messages, model_errors, ports
+from interpreter_bot import events, settings
+from interpreter_bot.agent import chat_messages, model_errors
 from interpreter_bot.agent.llms import (
     chat_completions,
     model_reply_assembly,
@@ -36,17 +36,15 @@ class ResponsesLlm:
         self._shows_outputs = True
 
     async def reply(
-        self, prompt: chat_messages.Prompt, *, listener: ports.ModelReplyListener
+        self, prompt: chat_messages.Prompt, *, emit: events.Emit
     ) -> chat_messages.ModelReply:
         """Request a reply."""
-        assembler = model_reply_assembly.ModelReplyAssembler(listener, prompt, origin=self._origin)
+        assembler = model_reply_assembly.ModelReplyAssembler(emit, prompt, origin=self._origin)
         try:
             return await self._stream_reply(prompt, assembler)
         except sdk_errors.ReasoningRefusedError:
-            # The server sent only that refusal, so no listener has heard anything yet.
-            assembler = model_reply_assembly.ModelReplyAssembler(
-                listener, prompt, origin=self._origin
-            )
+            # The server sent only that refusal, so nothing was emitted yet.
+            assembler = model_reply_assembly.ModelReplyAssembler(emit, prompt, origin=self._origin)
             assembler.is_reasoning_refused = True
             return await self._stream_reply(prompt, assembler)
 

@@ -8,7 +8,7 @@ import random
 from collections.abc import Awaitable, Callable
 from typing import Final, Protocol, TypeAlias
 
-from interpreter_bot import settings
+from interpreter_bot import events, settings
 from interpreter_bot.agent import chat_messages, model_errors, ports
 from interpreter_bot.wording import model_words
 
@@ -61,16 +61,18 @@ class StartingServerLlm:
         self._connecting = asyncio.Lock()
 
     async def reply(
-        self, prompt: chat_messages.Prompt, *, listener: ports.ModelReplyListener
+        self, prompt: chat_messages.Prompt, *, emit: events.Emit
     ) -> chat_messages.ModelReply:
         """Request a reply, once the server is up."""
-        address = await self._server.ready(progress=listener.progress)
+        address = await self._server.ready(
+            progress=lambda text, share: emit(events.ProgressChanged(text, share))
+        )
         async with self._connecting:
             if self._reached is None or self._reached[0] != address:
                 # It imports what its SDK needs.
                 self._reached = (address, await asyncio.to_thread(self._connect, address))
             reached = self._reached[1]
-        return await reached.reply(prompt, listener=listener)
+        return await reached.reply(prompt, emit=emit)
 
 
 class RetryingLlm:
@@ -90,20 +92,20 @@ class RetryingLlm:
         self._sleep = sleep
 
     async def reply(
-        self, prompt: chat_messages.Prompt, *, listener: ports.ModelReplyListener
+        self, prompt: chat_messages.Prompt, *, emit: events.Emit
     ) -> chat_messages.ModelReply:
         """Request a reply, with retries."""
         for attempt in range(self._patience.retries):
             try:
-                return await self._llm.reply(prompt, listener=listener)
+                return await self._llm.reply(prompt, emit=emit)
             except model_errors.ModelError as error:
                 wait = self._wait(error, attempt)
                 if wait is None:
                     raise
             if wait >= _NOTICED_SECONDS:
-                listener.notice(model_words.busy(wait))
+                emit(events.NoticeShown(model_words.busy(wait)))
             await self._sleep(wait)
-        return await self._llm.reply(prompt, listener=listener)
+        return await self._llm.reply(prompt, emit=emit)
 
     def _wait(self, error: model_errors.ModelError, attempt: int) -> float | None:
         """Return the seconds to wait before the next try; None if there is none."""

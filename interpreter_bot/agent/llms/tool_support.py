@@ -6,7 +6,8 @@ import logging
 import time
 from typing import Final
 
-from interpreter_bot.agent import chat_messages, model_errors, ports
+from interpreter_bot import events
+from interpreter_bot.agent import chat_messages, model_errors
 from interpreter_bot.agent.llms import chat_completions, code_block_llm
 from interpreter_bot.wording import model_words
 
@@ -40,22 +41,22 @@ class AdaptiveLlm:
         self._trial_at: float | None = None
 
     async def reply(
-        self, prompt: chat_messages.Prompt, *, listener: ports.ModelReplyListener
+        self, prompt: chat_messages.Prompt, *, emit: events.Emit
     ) -> chat_messages.ModelReply:
         """Request a reply, with tools or without."""
         if self._is_small or not self._offers_tools(prompt):
-            return await self._without.reply(prompt, listener=listener)
+            return await self._without.reply(prompt, emit=emit)
         try:
-            reply = await self._with_tools.reply(prompt, listener=listener)
+            reply = await self._with_tools.reply(prompt, emit=emit)
         except model_errors.ToolsRefusedError:
             if self._trial_at is None:
                 _log.info("a model is used without tools: its server refuses them")
-                listener.notice(model_words.TOOLS_REFUSED)
+                emit(events.NoticeShown(model_words.TOOLS_REFUSED))
             self._trial_at = time.monotonic() + _TRIAL_SECONDS
-            return await self._without.reply(prompt, listener=listener)
+            return await self._without.reply(prompt, emit=emit)
         if self._trial_at is not None:
             _log.info("a model is used with tools again: its server takes them")
-            listener.notice(model_words.TOOLS_BACK)
+            emit(events.NoticeShown(model_words.TOOLS_BACK))
             self._trial_at = None
         return reply
 

@@ -6,10 +6,10 @@ from __future__ import annotations
 import dataclasses
 import itertools
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Final, TextIO
 
-from interpreter_bot import errors, values
+from interpreter_bot import errors, events, values
 from interpreter_bot.platforms.console import saved_files, terminal_input
 from interpreter_bot.sessions import ports
 from interpreter_bot.text import quantities, safe_text
@@ -60,8 +60,8 @@ class JsonAnswers:
             )
 
 
-class ExecutionJsonLines:
-    """An output sink that writes JSON lines."""
+class ExecutionJsonLines(ports.Reply):
+    """Writes what runs of code show as JSON lines."""
 
     def __init__(
         self,
@@ -84,38 +84,73 @@ class ExecutionJsonLines:
     def tick(self) -> None:
         """Ignored: a program has a clock of its own."""
 
-    def announcement(self, cell: int, text: str) -> None:
-        """Write a sentence about the session."""
-        self._write("announcement", cell, {"text": text})
+    def _show(self, event: events.TurnEvent) -> None:
+        match event:
+            case events.NoticeShown(text=text, cell=cell):
+                self._write("announcement", cell, {"text": text})
+            case events.OutputShown(cell=cell, output=output):
+                self._write_output(cell, output)
+            case events.FileMade(cell=cell, artifact=artifact):
+                fields: dict[str, object] = {
+                    "name": artifact.name,
+                    "size": artifact.size_bytes,
+                    "sha256": artifact.sha256,
+                }
+                if self._keeper is not None:
+                    fields["path"] = str(self._keeper.path_of(artifact.name))
+                self._write("artifact", cell, fields)
+            case events.CodeFinished(cell=cell, finished=finished):
+                fields = {
+                    "status": finished.ending.value,
+                    "seconds": round(finished.seconds, 6),
+                }
+                if finished.reason:
+                    fields["reason"] = finished.reason
+                if finished.kernel_lost:
+                    fields["kernel_lost"] = True
+                self._write("finished", cell, fields)
 
-    def output(self, cell: int, output: values.Output) -> None:
+    def _write_output(self, cell: int, output: values.Output) -> None:
         """Write an output under the type that suits it."""
         kind, fields = _described(output)
         if isinstance(output, values.Image | values.Html) and self._keeper is not None:
             try:
                 fields["path"] = str(self._keeper.keep(cell, output))
             except saved_files.SavingError as error:
-                self.announcement(cell, str(error))
+                self._show(events.NoticeShown(str(error), cell))
         if isinstance(output, values.Display) and output.display_id is not None:
             fields |= {"display_id": output.display_id, "update": output.is_update}
         self._write(kind, cell, fields)
 
-    async def ask(self, cell: int, request: values.InputRequested) -> str:
+    async def ask(self, question: events.Question) -> str | None:
         """Write the question, and wait for its answer."""
-        fields: dict[str, object] = {"text": request.prompt}
-        if request.is_password:
+        if isinstance(question, events.ApprovalQuestion):
+            return await self._approve(question)
+        fields: dict[str, object] = {"text": question.prompt}
+        if question.is_password:
             fields["password"] = True
-        if request.choices:
-            fields["choices"] = [*request.choices]
+        if question.choices:
+            fields["choices"] = [*question.choices]
         try:
-            answer = await self._answer("input", cell, fields)
+            answer = await self._answer("input", question.cell, fields)
         except terminal_input.NoAnswerError:
-            if request.choices:
+            if question.choices:
                 raise
             return values.END_OF_INPUT
         if answer is None:
             raise errors.BotError(terminal_words.INPUT_DECLINED)
         return answer
+
+    async def _approve(self, question: events.ApprovalQuestion) -> str | None:
+        """Write the question, and wait for its answer: yes, no or a choice."""
+        code, choices = question.code, question.choices
+        fields: dict[str, object] = {"text": code} | ({"choices": [*choices]} if choices else {})
+        try:
+            answer = await self._answer("approve", question.cell, fields)
+        except terminal_input.NoAnswerError:
+            self._show(events.NoticeShown(terminal_words.NOBODY_TO_ASK, question.cell))
+            return None
+        return terminal_input.approved((answer or "").strip().lower(), code, choices)
 
     async def _answer(self, kind: str, cell: int, fields: dict[str, object]) -> str | None:
         """Ask; None declines.
@@ -129,33 +164,11 @@ class ExecutionJsonLines:
             question, lambda sentence: self._write("ignored", None, {"text": sentence})
         )
 
-    def save(self, cell: int, name: str) -> ports.FileWriter | None:
+    def save(self, name: str) -> ports.FileWriter | None:
         """Save files if a directory was given."""
         return self._keeper.open(name) if self._keeper is not None else None
 
-    def artifact(self, cell: int, artifact: values.Artifact) -> None:
-        """Write about a file."""
-        fields: dict[str, object] = {
-            "name": artifact.name,
-            "size": artifact.size_bytes,
-            "sha256": artifact.sha256,
-        }
-        if self._keeper is not None:
-            fields["path"] = str(self._keeper.path_of(artifact.name))
-        self._write("artifact", cell, fields)
 
-    def finished(self, cell: int, finished: values.Finished) -> None:
-        """Write how a cell ended."""
-        fields: dict[str, object] = {"status": finished.ending.value}
-        fields["seconds"] = round(finished.seconds, 6)
-        if finished.reason:
-            fields["reason"] = finished.reason
-        if finished.kernel_lost:
-            fields["kernel_lost"] = True
-        self._write("finished", cell, fields)
-
-
-@ports.silent_after_end
 class TurnJsonLines(ExecutionJsonLines):
     """Writes one turn as JSON; every line says in which `turn` (from 0) it was."""
 
@@ -182,69 +195,39 @@ class TurnJsonLines(ExecutionJsonLines):
         """Write why a command was not done."""
         self._write("refused", None, {"text": sentence})
 
-    def queued(self, ahead: int) -> None:
-        """Ignored: there is only one session here."""
-
-    def started(self) -> None:
-        """Ignored: there is nothing to write yet."""
-
-    def step(self, number: int) -> None:
-        """Write that the model is called."""
-        self._write("step", None, {"number": number})
-
-    def progress(self, text: str, share: float | None) -> None:
-        """Write what is waited for; the next line shows that it is over."""
-        if text:
-            self._write("progress", None, {"text": text, "share": share})
-
-    def text(self, delta: str) -> None:
-        """Write a piece of the model's words."""
-        self._write("text", None, {"text": delta})
-
-    def writing(self, delta: str) -> None:
-        """Ignored: code is written when it is complete."""
-
-    async def tell_privately(self, text: str) -> bool:
-        """Write a sentence for the person whose program reads this."""
-        self._write("private", None, {"text": text})
-        return True
-
-    def code(self, cell: int, code: str) -> None:
-        """Write code that runs now."""
-        self._write("code", cell, {"text": code})
-
-    async def approve(
-        self, cell: int, code: str, *, choices: Sequence[str] = (), is_personal: bool = False
-    ) -> str | None:
-        """Write the question, and wait for its answer: yes, no or a choice."""
-        fields: dict[str, object] = {"text": code} | ({"choices": [*choices]} if choices else {})
-        try:
-            answer = await self._answer("approve", cell, fields)
-        except terminal_input.NoAnswerError:
-            self.announcement(cell, terminal_words.NOBODY_TO_ASK)
-            return None
-        return terminal_input.approved((answer or "").strip().lower(), code, choices)
-
-    def usage(self, spent: values.Usage) -> None:
-        """Write the usage of the turn so far."""
-        fields: dict[str, object] = {
-            "steps": spent.steps,
-            "input_tokens": spent.input_tokens,
-            "output_tokens": spent.output_tokens,
-            "cached_tokens": spent.cached_tokens,
-            "money": str(spent.money),
-            "estimated": spent.is_estimated,
-        }
-        self._write("usage", None, fields)
-
-    def ended(self, end: ports.End) -> None:
-        """Write how the turn ended."""
-        fields: dict[str, object] = {"status": end.status.value, "text": end.text}
-        if end.sentence:
-            fields["reason"] = end.sentence
-        if end.queries:
-            fields["queries"] = [*map(dataclasses.asdict, end.queries)]
-        self._write("over", None, fields | {"seconds": round(end.seconds, 6)})
+    def _show(self, event: events.TurnEvent) -> None:
+        match event:
+            case events.StepStarted(number=number):
+                self._write("step", None, {"number": number})
+            case events.ProgressChanged(text=text, share=share):
+                # The next line shows that it is over.
+                if text:
+                    self._write("progress", None, {"text": text, "share": share})
+            case events.TextAdded(text=text):
+                self._write("text", None, {"text": text})
+            case events.PrivateNotice(text=text):
+                self._write("private", None, {"text": text})
+            case events.CodeStarted(cell=cell, code=code):
+                self._write("code", cell, {"text": code})
+            case events.UsageChanged(usage=usage):
+                fields: dict[str, object] = {
+                    "steps": usage.steps,
+                    "input_tokens": usage.input_tokens,
+                    "output_tokens": usage.output_tokens,
+                    "cached_tokens": usage.cached_tokens,
+                    "money": str(usage.money),
+                    "estimated": usage.is_estimated,
+                }
+                self._write("usage", None, fields)
+            case events.TurnEnded():
+                fields = {"status": event.status.value, "text": event.text}
+                if event.sentence:
+                    fields["reason"] = event.sentence
+                if event.queries:
+                    fields["queries"] = [*map(dataclasses.asdict, event.queries)]
+                self._write("over", None, fields | {"seconds": round(event.seconds, 6)})
+            case _:
+                super()._show(event)
 
 
 def _described(output: values.Output) -> tuple[str, dict[str, object]]:

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import shutil
 import time
-from collections.abc import Sequence
 from typing import Final, TextIO
 
-from interpreter_bot import values
+from interpreter_bot import events, values
 from interpreter_bot.platforms.console import (
     saved_files,
     terminal_input,
@@ -33,8 +32,8 @@ def draw_table(table: values.Table, most_width: int | None = None) -> str:
     return tables.draw(table, most_width, most_rows=_MOST_ROWS)
 
 
-class ExecutionPrinter:
-    """An output sink that prints. Text comes without escapes; names are shown as they are safe.
+class ExecutionPrinter(ports.Reply):
+    """Prints what runs of code show. Text comes without escapes; names are shown as they are safe.
 
     What a cell showed goes to standard output, what the bot says about it to standard error.
     """
@@ -69,6 +68,7 @@ class ExecutionPrinter:
         self._command = command
         self._limit_seconds = limit_seconds
         self._has_told_keep = False
+        self._approved_code = ""
         self._bar = ""
         self._await("Running", has_limit=True)
 
@@ -94,11 +94,23 @@ class ExecutionPrinter:
         elapsed = f"{self._activity}… {quantities.duration(int(seconds))}{limit}"
         self._err.status(f"{self._bar} {elapsed}".strip())
 
-    def announcement(self, cell: int, text: str) -> None:
-        """Print a sentence about the session."""
-        self._say(text, style=_YELLOW)
+    def _show(self, event: events.TurnEvent) -> None:
+        match event:
+            case events.NoticeShown(text=text):
+                self._say(text, style=_YELLOW)
+            case events.OutputShown(cell=cell, output=output):
+                self._print_output(cell, output)
+            case events.FileMade(artifact=artifact):
+                self._print_file(artifact)
+            case events.CodeFinished(finished=finished):
+                # Outputs show the other ends.
+                self._out.flush()
+                self._err.flush()
+                if finished.reason:
+                    self._say(f"[{finished.ending.value}] {finished.reason}", style=_BOLD_RED)
+                self._await("Running", has_limit=True)
 
-    def output(self, cell: int, output: values.Output) -> None:
+    def _print_output(self, cell: int, output: values.Output) -> None:
         """Print an output in the best form that a terminal has for it."""
         match output:
             case values.Text():
@@ -111,7 +123,7 @@ class ExecutionPrinter:
             case values.Table():
                 self._out.line(draw_table(output, self._width()))
             case values.Notice():
-                self.announcement(cell, output.text)
+                self._say(output.text, style=_YELLOW)
             case values.Json():
                 self._out.line(output.json)
             case values.Latex():
@@ -156,25 +168,26 @@ class ExecutionPrinter:
             self._out.flush()
         self._err.line(text, style=style)
 
-    async def ask(self, cell: int, request: values.InputRequested) -> str:
-        """Print the prompt and read a line."""
-        self._out.prompt(request.prompt)
+    async def ask(self, question: events.Question) -> str | None:
+        """Print the question and read a line."""
+        if isinstance(question, events.ApprovalQuestion):
+            return await self._approve(question)
+        self._out.prompt(question.prompt)
         self._await("")
         try:
-            return await self._answers.next(is_password=request.is_password)
+            return await self._answers.next(is_password=question.is_password)
         except terminal_input.NoAnswerError:
-            if request.choices:
+            if question.choices:
                 raise
             return values.END_OF_INPUT
         finally:
             self._await("Running", has_limit=True)
 
-    def save(self, cell: int, name: str) -> ports.FileWriter | None:
+    def save(self, name: str) -> ports.FileWriter | None:
         """Save files if a directory was given."""
         return self._keeper.open(name) if self._keeper is not None else None
 
-    def artifact(self, cell: int, artifact: values.Artifact) -> None:
-        """Print about a file."""
+    def _print_file(self, artifact: values.Artifact) -> None:
         where = f", saved as {self._keeper.path_of(artifact.name)}" if self._keeper else ""
         self._say(
             f"[file {artifact.name}, {quantities.size(artifact.size_bytes)}{where}]", style=_DIM
@@ -182,81 +195,12 @@ class ExecutionPrinter:
         if self._keeper is None:
             self._tell_keep()
 
-    def finished(self, cell: int, finished: values.Finished) -> None:
-        """Print how a cell ended, unless its outputs show it."""
-        self._out.flush()
-        self._err.flush()
-        if finished.reason:
-            self._say(f"[{finished.ending.value}] {finished.reason}", style=_BOLD_RED)
-        self._await("Running", has_limit=True)
-
-
-@ports.silent_after_end
-class TurnPrinter(ExecutionPrinter):
-    """Prints one turn: the model's words to standard output, its code to standard error."""
-
-    _spent = values.Usage()
-    _last_progress = ""
-    _approved_code = ""
-    shows_queries = False
-    """Whether what code asked of data connections is printed below the answer."""
-
-    def tell(self, text: str) -> None:
-        """Print what a command answers."""
-        self._out.line(safe_text.harmless(text))
-
-    def refuse(self, sentence: str) -> None:
-        """Print why a command was not done."""
-        self._say(sentence, style=_BOLD_RED)
-
-    def queued(self, ahead: int) -> None:
-        """Ignored: there is only one session here."""
-
-    def started(self) -> None:
-        """Begin to wait."""
-        self._await("Starting")
-
-    def step(self, number: int) -> None:
-        """Begin a new line for new words."""
-        self._out.close_line()
-        self._await("Thinking")
-
-    def finished(self, cell: int, finished: values.Finished) -> None:
-        """Print how a cell ended, unless its outputs show it."""
-        super().finished(cell, finished)
-        self._await("Finishing")
-
-    def progress(self, text: str, share: float | None) -> None:
-        """Print what is waited for once, and below it, on a terminal, a progress bar."""
-        if text and text != self._last_progress:
-            self._say(text, style=_DIM)
-            self._await("Waiting")
-        self._last_progress = text
-        self._bar = "" if share is None else terminal_output.bar(share)
-        self._err.status(self._bar)
-
-    def text(self, delta: str) -> None:
-        """Print the model's words as they come."""
-        self._out.text(safe_text.harmless(delta))
-
-    def writing(self, delta: str) -> None:
-        """Ignored: code is printed when it is complete."""
-
-    def code(self, cell: int, code: str) -> None:
-        """Print code that runs now; what it prints begins a line of its own."""
-        self._out.close_line()
-        if code != self._approved_code:
-            self._show(code)
-        self._approved_code = ""
-        self._await("Running", has_limit=True)
-
-    async def approve(
-        self, cell: int, code: str, *, choices: Sequence[str] = (), is_personal: bool = False
-    ) -> str | None:
+    async def _approve(self, question: events.ApprovalQuestion) -> str | None:
         """Show the code and ask; if no answer is possible it does not run."""
+        code, choices = question.code, question.choices
         self._out.close_line()
         revealed = safe_text.revealed(code)
-        self._show(revealed.text)
+        self._print_code(revealed.text)
         if revealed.warning:
             self._say(revealed.warning, style=_BOLD_RED)
         self._await("")
@@ -270,22 +214,66 @@ class TurnPrinter(ExecutionPrinter):
         self._await("Running", has_limit=True)
         return answer
 
-    def _show(self, code: str) -> None:
+    def _print_code(self, code: str) -> None:
         """Print code so that a copy of its lines runs."""
         self._say("── Python", style=_DIM)
         self._say(safe_text.harmless(code).rstrip("\n"), style=_DIM)
         self._say("──", style=_DIM)
 
-    async def tell_privately(self, text: str) -> bool:
-        """Print a sentence: nobody else is at this terminal."""
-        self._say(text, style=_YELLOW)
-        return True
 
-    def usage(self, spent: values.Usage) -> None:
-        """Store it for the end."""
-        self._spent = spent
+class TurnPrinter(ExecutionPrinter):
+    """Prints one turn: the model's words to standard output, its code to standard error."""
 
-    def ended(self, end: ports.End) -> None:
+    _spent = values.Usage()
+    _last_progress = ""
+    shows_queries = False
+    """Whether what code asked of data connections is printed below the answer."""
+
+    def tell(self, text: str) -> None:
+        """Print what a command answers."""
+        self._out.line(safe_text.harmless(text))
+
+    def refuse(self, sentence: str) -> None:
+        """Print why a command was not done."""
+        self._say(sentence, style=_BOLD_RED)
+
+    def _show(self, event: events.TurnEvent) -> None:
+        match event:
+            case events.Started():
+                self._await("Starting")
+            case events.StepStarted():
+                self._out.close_line()
+                self._await("Thinking")
+            case events.ProgressChanged(text=text, share=share):
+                # Once, and below it, on a terminal, a progress bar.
+                if text and text != self._last_progress:
+                    self._say(text, style=_DIM)
+                    self._await("Waiting")
+                self._last_progress = text
+                self._bar = "" if share is None else terminal_output.bar(share)
+                self._err.status(self._bar)
+            case events.TextAdded(text=text):
+                self._out.text(safe_text.harmless(text))
+            case events.PrivateNotice(text=text):
+                # Nobody else is at this terminal.
+                self._say(text, style=_YELLOW)
+            case events.CodeStarted(code=code):
+                self._out.close_line()
+                if code != self._approved_code:
+                    self._print_code(code)
+                self._approved_code = ""
+                self._await("Running", has_limit=True)
+            case events.UsageChanged(usage=usage):
+                self._spent = usage
+            case events.TurnEnded():
+                self._print_end(event)
+            case events.CodeFinished():
+                super()._show(event)
+                self._await("Finishing")
+            case _:
+                super()._show(event)
+
+    def _print_end(self, end: events.TurnEnded) -> None:
         """Print how the turn ended, and its usage."""
         self._await("")
         self._out.close_line()

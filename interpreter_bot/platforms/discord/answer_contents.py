@@ -10,8 +10,7 @@ import re
 import time
 from typing import Final, TypeAlias
 
-from interpreter_bot import values
-from interpreter_bot.sessions import ports
+from interpreter_bot import events, values
 from interpreter_bot.text import output_screens
 
 # A kernel's handle is hostile: anything else would not fit into a button.
@@ -103,7 +102,7 @@ class AnswerContents:
         self.draft = ""
         self.steps = 0
         self.artifacts: list[values.Artifact] = []
-        self.end: ports.End | None = None
+        self.end: events.TurnEnded | None = None
         self._draft: list[str] = []
 
     def step(self, number: int) -> None:
@@ -148,7 +147,7 @@ class AnswerContents:
                 return entry
         return None
 
-    def finish(self, end: ports.End) -> None:
+    def finish(self, end: events.TurnEnded) -> None:
         """Record the end: its text replaces that of the last step."""
         self.end = end
         self.ahead = None

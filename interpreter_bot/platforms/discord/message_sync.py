@@ -17,6 +17,7 @@ from typing import Final, TypeAlias
 
 import discord
 
+from interpreter_bot import events
 from interpreter_bot.platforms.discord import (
     api_errors,
     markdown,
@@ -26,7 +27,6 @@ from interpreter_bot.platforms.discord import (
     rate_limits,
     turn_rendering,
 )
-from interpreter_bot.sessions import ports
 from interpreter_bot.wording import discord_words, file_words
 
 _log = logging.getLogger(__name__)
@@ -52,7 +52,7 @@ _CLOSED: Final = api_errors.CANNOT_DIRECT | {
 _TOO_LARGE: Final = 413
 _MAX_NAMES: Final = 3
 _MAX_CONTENT: Final = 1950
-_RUN: Final = frozenset({"run", ports.FOR_SESSION})
+_RUN: Final = frozenset({"run", events.FOR_SESSION})
 _AS_NEW: Final = frozenset({api_errors.TOO_MANY_EDITS, api_errors.ARCHIVED})
 
 

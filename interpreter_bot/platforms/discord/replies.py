@@ -9,9 +9,9 @@ import dataclasses
 import functools
 import logging
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 
-from interpreter_bot import errors, values
+from interpreter_bot import errors, events, values
 from interpreter_bot.platforms.discord import (
     answer_contents,
     file_transfers,
@@ -62,8 +62,7 @@ class ReplyStyle:
     is_shown_again: bool = False
 
 
-@ports.silent_after_end
-class DiscordReply:
+class DiscordReply(ports.Reply):
     """One reply. Use `open`."""
 
     def __init__(
@@ -88,7 +87,8 @@ class DiscordReply:
             self._contents, self._spool.wrap, limit_seconds=style.limit_seconds
         )
         self._files: list[message_layout.Part] = []
-        self._has_ended = asyncio.Event()
+        self._is_over = asyncio.Event()
+        self._private_notices: asyncio.Queue[str] = asyncio.Queue()
         self._buttons: tuple[message_layout.Button, ...] = ()
         self._sync: message_sync.MessageSync = message_sync.MessageSync(
             target,
@@ -131,9 +131,12 @@ class DiscordReply:
         try:
             async with asyncio.TaskGroup() as tasks:
                 watching = tasks.create_task(reply._watch(on_lost), name="watch an answer")
-                shown = tasks.create_task(reply._show(), name="show an answer")
+                whispering = tasks.create_task(reply._whisper(), name="send private notices")
+                shown = tasks.create_task(reply._sync_all(), name="show an answer")
                 yield reply
                 await shown
+                await reply._private_notices.join()
+                whispering.cancel()
                 watching.cancel()
         finally:
             reply._spool.close()
@@ -146,11 +149,17 @@ class DiscordReply:
                 self._style.owner, discord_words.not_allowed_to_write(self._style.channel_id)
             )
 
-    async def _show(self) -> None:
+    async def _whisper(self) -> None:
+        """Send what only the person may see: direct messages, if they take any."""
+        while True:
+            await self._tell(self._style.owner, await self._private_notices.get())
+            self._private_notices.task_done()
+
+    async def _sync_all(self) -> None:
         """Sync the answer until all of it stands, including artifacts."""
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self._sync.run(), name="post an answer")
-            await self._has_ended.wait()
+            await self._is_over.wait()
             await self._pack()
             self._sync.finish()
 
@@ -191,70 +200,64 @@ class DiscordReply:
             offered.append(message_layout.Button("csv", number, owner, label))
         return tuple(offered)
 
-    # The methods of `sessions.ports.Reply`.
-
-    def queued(self, ahead: int) -> None:
-        """Show how many requests come before."""
-        self._contents.ahead = ahead
+    def _show(self, event: events.TurnEvent) -> None:
+        contents = self._contents
+        match event:
+            case events.Queued(ahead=ahead):
+                contents.ahead = ahead
+            case events.Started():
+                contents.ahead = None
+                contents.has_begun = True
+                contents.since = time.time()
+            case events.NoticeShown(text=text):
+                if text == session_words.KEPT_RUNNING:
+                    # All that is recorded was shown again: the former bot's messages can be told
+                    # apart.
+                    self._sync.begin()
+                contents.entries.append(answer_contents.Note(text))
+            case events.PrivateNotice(text=text):
+                self._private_notices.put_nowait(text)
+                return
+            case events.StepStarted(number=number):
+                contents.step(number)
+            case events.ProgressChanged(text=text, share=share):
+                if text and not contents.awaited:
+                    contents.since = time.time()
+                contents.awaited = run_words.waiting_sentence(text, share)
+            case events.TextAdded(text=text):
+                contents.text(text)
+            case events.CodeDrafted(text=text):
+                contents.writing(text)
+            case events.CodeStarted(cell=cell, code=code):
+                contents.begin(cell, code)
+            case events.OutputShown(cell=cell, output=output):
+                if (known := contents.cell(cell)) is not None:
+                    known.screen.show(output)
+            case events.CodeFinished(cell=cell, finished=finished):
+                if (known := contents.cell(cell)) is not None:
+                    known.finished = finished
+            case events.FileMade(artifact=artifact):
+                others = [file for file in contents.artifacts if file.name != artifact.name]
+                contents.artifacts = [*others, artifact]
+                return
+            case events.UsageChanged():
+                # `/interpreter usage` shows it.
+                return
+            case events.TurnEnded():
+                self._end_turn(event)
+                return
         self._sync.change()
 
-    def started(self) -> None:
-        """Show that the turn has started."""
-        self._contents.ahead = None
-        self._contents.has_begun = True
-        self._contents.since = time.time()
-        self._sync.change()
-
-    def announcement(self, cell: int, text: str) -> None:
-        """Show a sentence about the session."""
-        if text == session_words.KEPT_RUNNING:
-            # All that is recorded was shown again: the former bot's messages can be told apart.
-            self._sync.begin()
-        self._contents.entries.append(answer_contents.Note(text))
-        self._sync.change()
-
-    def step(self, number: int) -> None:
-        """Show that the model thinks."""
-        self._contents.step(number)
-        self._sync.change()
-
-    def progress(self, text: str, share: float | None) -> None:
-        """Show what is waited for."""
-        if text and not self._contents.awaited:
-            self._contents.since = time.time()
-        self._contents.awaited = run_words.waiting_sentence(text, share)
-        self._sync.change()
-
-    def text(self, delta: str) -> None:
-        """Show the model's words."""
-        self._contents.text(delta)
-        self._sync.change()
-
-    def writing(self, delta: str) -> None:
-        """Show code as it is written."""
-        self._contents.writing(delta)
-        self._sync.change()
-
-    def code(self, cell: int, code: str) -> None:
-        """Show what is run."""
-        self._contents.begin(cell, code)
-        self._sync.change()
-
-    def output(self, cell: int, output: values.Output) -> None:
-        """Show an output."""
-        known = self._contents.cell(cell)
-        if known is not None:
-            known.screen.show(output)
-        self._sync.change()
-
-    async def ask(self, cell: int, request: values.InputRequested) -> str:
+    async def ask(self, question: events.Question) -> str | None:
         """Ask where the request came from."""
+        if isinstance(question, events.ApprovalQuestion):
+            return await self._approve(question)
         if self._sync.is_lost.is_set():
             raise errors.BotError(discord_words.NOT_SHOWN)
-        entry = answer_contents.Question(0, request.prompt, is_password=request.is_password)
-        with self._asking(entry, verbs=request.choices or ("answer",)) as question:
-            answer = await question.answer or ""
-            self._answered(cell, entry, "•••" if request.is_password else answer)
+        entry = answer_contents.Question(0, question.prompt, is_password=question.is_password)
+        with self._asking(entry, verbs=question.choices or ("answer",)) as pending:
+            answer = await pending.answer or ""
+            self._answered(question.cell, entry, "•••" if question.is_password else answer)
             return answer
 
     def _answered(self, cell: int, entry: answer_contents.Question, shown: str) -> None:
@@ -264,13 +267,11 @@ class DiscordReply:
         if known is not None:
             known.screen.show(values.Text("stdout", f"{entry.prompt}{shown}\n"))
 
-    async def approve(
-        self, cell: int, code: str, *, choices: Sequence[str] = (), is_personal: bool = False
-    ) -> str | None:
-        """Ask where the request came from whether code may be run."""
+    async def _approve(self, asked: events.ApprovalQuestion) -> str | None:
+        code, choices = asked.code, asked.choices
         entry = answer_contents.Question(0, code, is_approval=True)
         verbs = ("run", *choices, "change", "refuse")
-        with self._asking(entry, verbs=verbs, code=code, is_personal=is_personal) as question:
+        with self._asking(entry, verbs=verbs, code=code, is_personal=asked.is_personal) as question:
             answer = await question.answer
             entry.verdict = (
                 f"🚫 {question_words.DECLINED}"
@@ -312,30 +313,11 @@ class DiscordReply:
                 self._buttons = ()
                 self._sync.change(is_urgent=True)
 
-    def save(self, cell: int, name: str) -> ports.FileWriter | None:
+    def save(self, name: str) -> ports.FileWriter | None:
         """Return the writer of an artifact, which is sent in the end."""
         return self._spool.save(name)
 
-    def artifact(self, cell: int, artifact: values.Artifact) -> None:
-        """Record a file that was made."""
-        known = [one for one in self._contents.artifacts if one.name != artifact.name]
-        self._contents.artifacts = [*known, artifact]
-
-    async def tell_privately(self, text: str) -> bool:
-        """Send a direct message."""
-        return await self._tell(self._style.owner, text)
-
-    def finished(self, cell: int, finished: values.Finished) -> None:
-        """Show how a cell ended."""
-        known = self._contents.cell(cell)
-        if known is not None:
-            known.finished = finished
-        self._sync.change()
-
-    def usage(self, spent: values.Usage) -> None:
-        """Show nothing: `/interpreter usage` does."""
-
-    def ended(self, end: ports.End) -> None:
+    def _end_turn(self, end: events.TurnEnded) -> None:
         """Record the end; it is shown when the files have been packed.
 
         A turn that goes on in the next bot looks as if it went on: that bot adopts its messages.
@@ -345,4 +327,4 @@ class DiscordReply:
             self._contents.awaited = end.sentence
         else:
             self._contents.finish(end)
-        self._has_ended.set()
+        self._is_over.set()

@@ -15,7 +15,7 @@ from typing import Any, Final
 import cachetools
 import discord
 
-from interpreter_bot import errors, settings, values
+from interpreter_bot import errors, events, settings, values
 from interpreter_bot.platforms.discord import (
     api_errors,
     channels_and_threads,
@@ -27,7 +27,6 @@ from interpreter_bot.platforms.discord import (
 )
 from interpreter_bot.sessions import (
     pending_questions,
-    ports,
     replica_calls,
     requests,
     session_service,
@@ -40,7 +39,7 @@ _DIRECT_SECONDS: Final = 20.0
 _CANCEL: Final = "discord cancel"
 _CANCEL_IN: Final = "discord cancel in"
 _FIND: Final = "discord find"
-_FALLEN: Final = ports.End(status=values.TurnStatus.FAILED, sentence=run_words.FAULT)
+_FALLEN: Final = events.TurnEnded(status=values.TurnStatus.FAILED, sentence=run_words.FAULT)
 
 _log = logging.getLogger(__name__)
 
@@ -298,7 +297,7 @@ class RequestsInFlight:
                     await self._service.handle(request, reply)
                 except Exception:
                     _log.exception("a request fell")
-                    reply.ended(_FALLEN)
+                    reply.emit(_FALLEN)
         except Exception:
             # What shows answers is what fell.
             _log.exception("an answer could not be shown")

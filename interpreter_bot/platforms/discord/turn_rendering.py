@@ -8,7 +8,7 @@ import re
 from collections.abc import Callable, Iterator
 from typing import Final, TypeAlias
 
-from interpreter_bot import values
+from interpreter_bot import events, values
 from interpreter_bot.platforms.discord import answer_contents, markdown, message_layout
 from interpreter_bot.platforms.rendering import (
     display_items,
@@ -16,7 +16,6 @@ from interpreter_bot.platforms.rendering import (
     output_selection,
     past_code,
 )
-from interpreter_bot.sessions import ports
 from interpreter_bot.text import quantities, safe_text
 from interpreter_bot.wording import discord_words, question_words, run_words
 
@@ -167,11 +166,11 @@ class TurnRenderer:
             thinking = f"⏳ thinking … ({_began(log.since)})"
             yield _status(thinking if log.has_begun else f"⏳ {discord_words.ONE_MOMENT}")
 
-    def _end(self, end: ports.End) -> Iterator[message_layout.Part]:
+    def _end(self, end: events.TurnEnded) -> Iterator[message_layout.Part]:
         yield from self._sentence(end)
         yield from self._summary(end)
 
-    def _sentence(self, end: ports.End) -> Iterator[message_layout.Part]:
+    def _sentence(self, end: events.TurnEnded) -> Iterator[message_layout.Part]:
         log = self._contents
         if end.sentence:
             mark = "⏹️" if end.status is values.TurnStatus.STOPPED else "⚠️"
@@ -179,7 +178,7 @@ class TurnRenderer:
         elif not (log.is_code or log.has_shown or self._has_words()):
             yield markdown.small("Done.")
 
-    def _summary(self, end: ports.End) -> Iterator[message_layout.Part]:
+    def _summary(self, end: events.TurnEnded) -> Iterator[message_layout.Part]:
         log = self._contents
         if log.cells and not (log.is_code or log.is_brief):
             runs = quantities.count(len(log.cells), "run")

@@ -16,9 +16,9 @@ from typing import Final, TypeAlias
 
 import mcp_types
 
-from interpreter_bot import errors, values
+from interpreter_bot import errors, events, values
 from interpreter_bot.platforms.mcp import replies, tool_definitions, tool_results
-from interpreter_bot.sessions import ports, requests, session_service
+from interpreter_bot.sessions import requests, session_service
 
 PLATFORM: Final = "mcp"
 Report: TypeAlias = Callable[[float, float | None, str | None], Awaitable[None]]
@@ -39,7 +39,7 @@ class ToolCalls:
     def __init__(self, service: session_service.SessionService) -> None:
         self._service = service
         # Turns go on after their call was cancelled, until they are recorded.
-        self._running: set[asyncio.Task[ports.End]] = set()
+        self._running: set[asyncio.Task[events.TurnEnded]] = set()
 
     async def call(
         self, client: str, name: str, arguments: dict[str, object] | None, *, report: Report
@@ -164,7 +164,7 @@ class ToolCalls:
 
 
 async def _report_until_done(
-    running: asyncio.Task[ports.End], reply: replies.RunReply, report: Report | None
+    running: asyncio.Task[events.TurnEnded], reply: replies.RunReply, report: Report | None
 ) -> None:
     """Report what a run does, until it is over."""
     began = time.monotonic()

@@ -7,9 +7,8 @@ import itertools
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Final, Literal, TypeAlias
 
-from interpreter_bot import values
+from interpreter_bot import events, values
 from interpreter_bot.platforms.rendering import past_code
-from interpreter_bot.sessions import ports
 from interpreter_bot.text import fences, quantities
 from interpreter_bot.wording import slack_words
 
@@ -30,7 +29,9 @@ def shorten(code: str) -> str:
     return "\n".join(kept)
 
 
-def small_print(end: ports.End, spent: values.Usage | None, *, is_fresh: bool = False) -> str:
+def small_print(
+    end: events.TurnEnded, spent: values.Usage | None, *, is_fresh: bool = False
+) -> str:
     """Return an answer's small print: duration; with a model, its usage.
 
     Args:

@@ -7,10 +7,9 @@ import json
 from collections.abc import Iterator, Sequence
 from typing import Any, Final, TypeAlias
 
-from interpreter_bot import values
+from interpreter_bot import events, values
 from interpreter_bot.platforms.rendering import message_splitting, past_code, query_listings
 from interpreter_bot.platforms.slack import markdown
-from interpreter_bot.sessions import ports
 from interpreter_bot.text import fences, quantities, safe_text
 from interpreter_bot.wording import question_words, session_words, slack_words
 
@@ -26,7 +25,7 @@ CONFIRM, DISMISS = "command_confirm", "command_dismiss"
 RUN, EDIT, CANCEL, ANSWER = "approval_run", "approval_edit", "approval_cancel", "input_answer"
 CHOICE: Final = "input_choice_"
 """Beginning of the actions that answer with one of the choices, which follows."""
-_CHOICES: Final = {ports.FOR_SESSION: question_words.FOR_SESSION}
+_CHOICES: Final = {events.FOR_SESSION: question_words.FOR_SESSION}
 
 _TABLE_ROWS: Final = 100
 _TABLE_COLUMNS: Final = 20

@@ -6,10 +6,9 @@ They wait for the next message in a thread, or for a button.
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
 from typing import Any, Final
 
-from interpreter_bot import values
+from interpreter_bot import events
 from interpreter_bot.platforms.slack import (
     api_errors,
     blocks,
@@ -39,7 +38,7 @@ async def ask(
     pending: pending_questions.PendingQuestions,
     place: message_posting.Place,
     thread: str,
-    request: values.InputRequested,
+    asked: events.InputQuestion,
     *,
     request_id: str,
 ) -> str:
@@ -48,17 +47,15 @@ async def ask(
     Raises:
         SlackError: the question could not be asked.
     """
-    prompt = quantities.one_line(request.prompt, _PROMPT_CHARACTERS)
+    prompt = quantities.one_line(asked.prompt, _PROMPT_CHARACTERS)
     shown = fences.inline(prompt) if prompt else ""
-    where = None if request.is_password else (place.workspace.team, place.channel, thread)
-    how = (
-        question_words.ANSWER_BY_BUTTON if request.is_password else question_words.ANSWER_IN_THREAD
-    )
+    where = None if asked.is_password else (place.workspace.team, place.channel, thread)
+    how = question_words.ANSWER_BY_BUTTON if asked.is_password else question_words.ANSWER_IN_THREAD
     text = f"⌨️ {question_words.asks(shown)}\n\n_{how}_"
     with pending.open(place.user, where, prompt=prompt) as question:
         chosen = [
             blocks.button(choice.capitalize(), f"{blocks.CHOICE}{choice}", question.id)
-            for choice in request.choices
+            for choice in asked.choices
         ]
         answering = chosen or [blocks.button("Answer", blocks.ANSWER, question.id)]
         under = [blocks.actions(*answering)]
@@ -81,17 +78,16 @@ async def approve(
     pending: pending_questions.PendingQuestions,
     place: message_posting.Place,
     thread: str,
-    code: str,
+    asked: events.ApprovalQuestion,
     *,
-    choices: Sequence[str] = (),
-    is_personal: bool = False,
     request_id: str,
 ) -> str | None:
-    """Ask for approval of exactly this code; see `ports.Reply.approve`.
+    """Ask for approval of exactly this code; returns what may run, or None.
 
     Raises:
         SlackError: the question could not be asked.
     """
+    code, choices = asked.code, asked.choices
     # People are asked to agree only to what they see.
     readable = safe_text.revealed(code)
     head = readable.text
@@ -100,7 +96,7 @@ async def approve(
         head = f"{head[:_SHOWN_CHARACTERS]}\n# … all of it is in plan.py"
     shown = markdown.python(head, readable.warning)
     may_edit = len(code) <= _EDITED_CHARACTERS
-    with pending.open(place.user, code=code, is_personal=is_personal) as question:
+    with pending.open(place.user, code=code, is_personal=asked.is_personal) as question:
         under = blocks.approval(
             f"{question_words.RUN_THIS}\n{shown}", question.id, may_edit=may_edit, choices=choices
         )

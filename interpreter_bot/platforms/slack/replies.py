@@ -10,10 +10,10 @@ import contextlib
 import dataclasses
 import logging
 import time
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable
 from typing import TypeAlias
 
-from interpreter_bot import errors, values
+from interpreter_bot import errors, events, values
 from interpreter_bot.platforms.slack import (
     answer_contents,
     api_errors,
@@ -45,8 +45,7 @@ class _Cell:
     screen: output_screens.Screen = dataclasses.field(default_factory=output_screens.Screen)
 
 
-@ports.silent_after_end
-class SlackReply:
+class SlackReply(ports.Reply):
     """The reply to one request; see `sessions.ports.Reply`.
 
     Attributes:
@@ -84,11 +83,12 @@ class SlackReply:
         self._results = execution_results.ExecutionResults()
         self._cell: _Cell | None = None
         self._made: list[file_uploads.Outgoing] = []
+        self._private_notices: list[str] = []
         self._spools: dict[str, file_uploads.UploadSpool] = {}
         self._table: blocks.Block | None = None
         self._wholes: list[tuple[str, str]] = []
         self._spent: values.Usage | None = None
-        self._end: ports.End | None = None
+        self._end: events.TurnEnded | None = None
         self._is_rewritten = False
         self._has_run = False
         self._is_code_cut = False
@@ -97,44 +97,46 @@ class SlackReply:
         self._changed = asyncio.Event()
         self._over = asyncio.Event()
 
-    # What sessions tell -------------------------------------------------------------------
+    # What happens ----------------------------------------------------------------------
 
-    def queued(self, ahead: int) -> None:
-        """See the port."""
-        self._wait_for(run_words.queued(ahead))
-        self._message.is_queued = ahead > 0
+    def _show(self, event: events.TurnEvent) -> None:
+        match event:
+            case events.Queued(ahead=ahead):
+                self._wait_for(run_words.queued(ahead))
+                self._message.is_queued = ahead > 0
+            case events.Started():
+                self._wait_for("")
+            case events.StepStarted():
+                if self._answer.words_of_step().strip():
+                    self._answer.text("\n\n")
+                self._answer.step()
+                self._since = time.monotonic()
+            case events.ProgressChanged(text=text, share=share):
+                self._wait_for(run_words.waiting_sentence(text, share))
+            case events.TextAdded(text=text):
+                self._answer.text(text)
+                self._since = time.monotonic()
+                self._changed.set()
+            case events.NoticeShown(text=text):
+                self._answer.paragraph(f"_{markdown.defused(quantities.one_line(text, 1000))}_")
+                self._changed.set()
+            case events.PrivateNotice(text=text):
+                self._private_notices.append(text)
+                self._changed.set()
+            case events.CodeStarted(cell=cell, code=code):
+                self._begin_cell(cell, code)
+            case events.OutputShown(output=output):
+                self._show_output(output)
+            case events.CodeFinished(cell=cell, finished=finished):
+                self._finish_cell(cell, finished)
+            case events.FileMade(artifact=artifact):
+                self._take_file(artifact)
+            case events.UsageChanged(usage=usage):
+                self._spent = usage
+            case events.TurnEnded():
+                self._end_turn(event)
 
-    def started(self) -> None:
-        """See the port."""
-        self._wait_for("")
-
-    def step(self, number: int) -> None:
-        """See the port."""
-        if self._answer.words_of_step().strip():
-            self._answer.text("\n\n")
-        self._answer.step()
-        self._since = time.monotonic()
-
-    def progress(self, text: str, share: float | None) -> None:
-        """See the port."""
-        self._wait_for(run_words.waiting_sentence(text, share))
-
-    def text(self, delta: str) -> None:
-        """See the port."""
-        self._answer.text(delta)
-        self._since = time.monotonic()
-        self._changed.set()
-
-    def writing(self, delta: str) -> None:
-        """See the port: code is shown when it runs."""
-
-    def announcement(self, cell: int, text: str) -> None:
-        """See the port."""
-        self._answer.paragraph(f"_{markdown.defused(quantities.one_line(text, 1000))}_")
-        self._changed.set()
-
-    def code(self, cell: int, code: str) -> None:
-        """See the port."""
+    def _begin_cell(self, cell: int, code: str) -> None:
         self._cell = _Cell(cell, code)
         self._since = time.monotonic()
         if self._config.code == "full" and not self._is_code:
@@ -145,8 +147,7 @@ class SlackReply:
         self._last_line = ""
         self._task(slack_words.RUNNING, "in_progress")
 
-    def output(self, cell: int, output: values.Output) -> None:
-        """See the port."""
+    def _show_output(self, output: values.Output) -> None:
         if self._cell is None:
             return
         self._cell.screen.show(output)
@@ -155,50 +156,33 @@ class SlackReply:
             self._last_line = quantities.one_line(lines, answer_contents.FIELD_CHARACTERS)
             self._changed.set()
 
-    async def ask(self, cell: int, request: values.InputRequested) -> str:
-        """See the port."""
-        thread = await self._message.settled(self._answer, self._live)
-        return await questions_to_people.ask(
-            self._message.api,
-            self._questions,
-            self._message.place,
-            thread,
-            request,
-            request_id=self._message.request_id,
-        )
-
-    async def approve(
-        self, cell: int, code: str, *, choices: Sequence[str] = (), is_personal: bool = False
-    ) -> str | None:
-        """See the port."""
-        message, pending = self._message, self._questions
+    async def ask(self, question: events.Question) -> str | None:
+        """Ask in the thread; code that waits for approval suspends the session's status."""
+        message = self._message
         thread = await message.settled(self._answer, self._live)
+        if isinstance(question, events.InputQuestion):
+            return await questions_to_people.ask(
+                message.api,
+                self._questions,
+                message.place,
+                thread,
+                question,
+                request_id=message.request_id,
+            )
         await message.status("suspended")
         try:
             return await questions_to_people.approve(
                 message.api,
-                pending,
+                self._questions,
                 message.place,
                 thread,
-                code,
-                choices=choices,
-                is_personal=is_personal,
+                question,
                 request_id=message.request_id,
             )
         finally:
             await message.status("processing")
 
-    async def tell_privately(self, text: str) -> bool:
-        """See the port: an ephemeral message."""
-        try:
-            await message_posting.whisper(self._message.api, self._message.place, text)
-        except api_errors.SlackError:
-            _log.exception("a person could not be told something privately")
-            return False
-        return True
-
-    def finished(self, cell: int, finished: values.Finished) -> None:
-        """See the port."""
+    def _finish_cell(self, cell: int, finished: values.Finished) -> None:
         running = self._cell or _Cell(cell, "")
         self._cell = None
         self._since = time.monotonic()
@@ -228,13 +212,12 @@ class SlackReply:
             file = file_uploads.of_bytes(made.name, made.data, made.about, is_image=False)
             self._made.append(file)
 
-    def save(self, cell: int, name: str) -> ports.FileWriter | None:
-        """See the port."""
+    def save(self, name: str) -> ports.FileWriter | None:
+        """Return a writer to disk, from where the file is uploaded in the end."""
         spool = self._spools[name] = file_uploads.UploadSpool()
         return spool
 
-    def artifact(self, cell: int, artifact: values.Artifact) -> None:
-        """See the port."""
+    def _take_file(self, artifact: values.Artifact) -> None:
         spool = self._spools.pop(artifact.name, None)
         if spool is None or not spool.is_complete:
             return
@@ -243,12 +226,7 @@ class SlackReply:
         else:
             self._made.append(file_uploads.Outgoing(artifact.name, spool.file))
 
-    def usage(self, spent: values.Usage) -> None:
-        """See the port."""
-        self._spent = spent
-
-    def ended(self, end: ports.End) -> None:
-        """See the port."""
+    def _end_turn(self, end: events.TurnEnded) -> None:
         self.is_left = end.sentence == session_words.CLOSING
         self._is_suspended = self.is_left or end.sentence == session_words.ANSWER_CONTINUES
         if self._is_suspended:
@@ -281,6 +259,7 @@ class SlackReply:
                     self._note_time()
                     self._changed.clear()
                     await self._progress()
+            await self._whisper()
             if self._is_suspended:
                 await self._message.suspend(self._answer, self._live)
             else:
@@ -316,7 +295,17 @@ class SlackReply:
             note = note if note != slack_words.THINKING else ""
         self._message.note = quantities.one_line(note, answer_contents.FIELD_CHARACTERS)
 
+    async def _whisper(self) -> None:
+        """Send what only the person may see: an ephemeral message."""
+        notices, self._private_notices = self._private_notices, []
+        for notice in notices:
+            try:
+                await message_posting.whisper(self._message.api, self._message.place, notice)
+            except api_errors.SlackError:
+                _log.exception("a person could not be notified privately")
+
     async def _progress(self) -> None:
+        await self._whisper()
         try:
             await self._message.progress(self._answer, self._live)
             if self._message.is_stopped:
@@ -329,7 +318,7 @@ class SlackReply:
             _log.info("progress could not be shown", exc_info=error)
         await self._message.pause(self._over)
 
-    async def _finish(self, end: ports.End) -> None:
+    async def _finish(self, end: events.TurnEnded) -> None:
         self._message.note = ""
         # What is left out is a button away.
         leaves_out = self._config.code == "short" and bool(end.turn_id)

@@ -10,7 +10,7 @@ import logging
 from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from typing import Any, Final
 
-from interpreter_bot import errors, values
+from interpreter_bot import errors, events, values
 from interpreter_bot.platforms.slack import (
     api_errors,
     handler_dependencies,
@@ -21,7 +21,7 @@ from interpreter_bot.platforms.slack import (
     thread_history,
     unfinished_answers,
 )
-from interpreter_bot.sessions import event_claims, ports, replica_calls, requests
+from interpreter_bot.sessions import event_claims, replica_calls, requests
 from interpreter_bot.text import quantities
 from interpreter_bot.wording import run_words
 
@@ -217,7 +217,7 @@ class RequestsInFlight:
         pump = asyncio.create_task(reply.pump(), name="slack pump")
         try:
             if entry.is_cancelled:
-                reply.ended(ports.End(status=values.TurnStatus.STOPPED))
+                reply.emit(events.TurnEnded(status=values.TurnStatus.STOPPED))
             else:
                 entry.is_handed_on = True
                 await self._service.handle(request, reply)
@@ -226,7 +226,7 @@ class RequestsInFlight:
             # The last net of a request; what shows answers may be what fell.
             _log.exception("a request fell")
             fault = run_words.FAULT
-            reply.ended(ports.End(status=values.TurnStatus.FAILED, sentence=fault))
+            reply.emit(events.TurnEnded(status=values.TurnStatus.FAILED, sentence=fault))
             if pump.done() and pump.exception() is not None:
                 with contextlib.suppress(api_errors.SlackError):
                     await entry.live.refuse(fault)

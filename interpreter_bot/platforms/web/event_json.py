@@ -10,9 +10,9 @@ import hashlib
 from collections.abc import Sequence
 from typing import Any, Final, TypeAlias
 
-from interpreter_bot import code_activity, errors, values
+from interpreter_bot import code_activity, errors, events, values
 from interpreter_bot.platforms.rendering import query_listings
-from interpreter_bot.sessions import live_data_views, ports
+from interpreter_bot.sessions import live_data_views
 from interpreter_bot.text import safe_text
 from interpreter_bot.wording import page_words
 
@@ -28,87 +28,92 @@ PICTURES: Final = {
 """The picture types that the page shows, with their file name suffixes."""
 
 
-def queued(ahead: int) -> Event:
-    """Event: so many requests come before this one."""
-    return {"kind": "waiting", "ahead": ahead}
+def to_json(event: events.TurnEvent) -> Event:
+    """Return an event of a turn as the page knows it."""
+    match event:
+        case events.Queued(ahead=ahead):
+            return {"kind": "waiting", "ahead": ahead}
+        case events.Started():
+            return {"kind": "begun"}
+        case events.NoticeShown(text=text):
+            return {"kind": "announcement", "text": text}
+        case events.PrivateNotice(text=text):
+            return {"kind": "private", "text": text}
+        case events.StepStarted(number=number):
+            return {"kind": "step", "number": number}
+        case events.ProgressChanged(text=text, share=share):
+            return {"kind": "progress", "text": text, "share": share}
+        case events.TextAdded(text=text):
+            return {"kind": "text", "delta": text}
+        case events.CodeDrafted(text=text):
+            return {"kind": "writing", "delta": text}
+        case events.CodeStarted(cell=cell, code=code):
+            return {"kind": "code", "cell": cell, "code": code}
+        case events.OutputShown(cell=cell, output=shown):
+            return output(cell, shown)
+        case events.CodeFinished(cell=cell, finished=finished):
+            return {
+                "kind": "finished",
+                "cell": cell,
+                "ending": finished.ending.name.lower(),
+                "seconds": round(finished.seconds, 3),
+                "reason": finished.reason,
+                "kernel_lost": finished.kernel_lost,
+            }
+        case events.FileMade(artifact=artifact):
+            return {
+                "kind": "artifact",
+                "name": artifact.name,
+                "size_bytes": artifact.size_bytes,
+                "sha256": artifact.sha256,
+            }
+        case events.UsageChanged(usage=usage):
+            return {
+                "kind": "usage",
+                "steps": usage.steps,
+                "input_tokens": usage.input_tokens,
+                "output_tokens": usage.output_tokens,
+                "cached_tokens": usage.cached_tokens,
+                # A decimal number in a string.
+                "money": format(usage.money.normalize(), "f"),
+                "is_estimated": usage.is_estimated,
+            }
+        case events.TurnEnded():
+            return {
+                "kind": "over",
+                "status": event.status.value,
+                "text": event.text,
+                "sentence": event.sentence,
+                "seconds": round(event.seconds, 3),
+                "turn": event.turn_id,
+                "goes_on": event.goes_on,
+            } | queries(event.queries)
 
 
-def started() -> Event:
-    """Event: the turn has started."""
-    return {"kind": "begun"}
-
-
-def announcement(text: str) -> Event:
-    """Event: a sentence of the bot."""
-    return {"kind": "announcement", "text": text}
-
-
-def private(text: str) -> Event:
-    """Event: a sentence of the bot with a link, which is not kept."""
-    return {"kind": "private", "text": text}
-
-
-def step(number: int) -> Event:
-    """Event: the model is called."""
-    return {"kind": "step", "number": number}
-
-
-def progress(text: str, share: float | None) -> Event:
-    """Event: what is waited for, and how far it is; empty text for nothing."""
-    return {"kind": "progress", "text": text, "share": share}
-
-
-def text(delta: str) -> Event:
-    """Event: a piece of the model's text."""
-    return {"kind": "text", "delta": delta}
-
-
-def writing(delta: str) -> Event:
-    """Event: a piece of code that may come to be run."""
-    return {"kind": "writing", "delta": delta}
-
-
-def code(cell: int, source: str) -> Event:
-    """Event: this code is run."""
-    return {"kind": "code", "cell": cell, "code": source}
-
-
-def printed(cell: int, stream: str, delta: str) -> Event:
-    """Event: a piece of printed text."""
-    return {"kind": "printed", "cell": cell, "stream": stream, "delta": delta}
-
-
-def asking(cell: int, question: int, request: values.InputRequested) -> Event:
+def asking(number: int, question: events.InputQuestion) -> Event:
     """Event: running code waits for an answer."""
     return {
         "kind": "asking",
-        "cell": cell,
-        "question": question,
-        "prompt": request.prompt,
-        "is_password": request.is_password,
-        "choices": list(request.choices),
+        "cell": question.cell,
+        "question": number,
+        "prompt": question.prompt,
+        "is_password": question.is_password,
+        "choices": list(question.choices),
     }
 
 
-def approving(
-    cell: int,
-    question: int,
-    source: str,
-    *,
-    is_planned: bool = False,
-    choices: Sequence[str] = (),
-) -> Event:
+def approving(number: int, question: events.ApprovalQuestion, *, is_planned: bool = False) -> Event:
     """Event: approval is asked for code, or for the plan above that begins with it."""
-    revealed = safe_text.revealed(source)
+    revealed = safe_text.revealed(question.code)
     return {
         "kind": "approving",
-        "cell": cell,
-        "question": question,
-        "code": source,
+        "cell": question.cell,
+        "question": number,
+        "code": question.code,
         "shown": revealed.text,
         "warning": revealed.warning,
         "is_planned": is_planned,
-        "choices": list(choices),
+        "choices": list(question.choices),
     }
 
 
@@ -121,54 +126,6 @@ def settled(question: int, answer: str | None = None) -> Event:
 def withdrawn() -> Event:
     """Event: a waiting request was withdrawn; its end follows."""
     return {"kind": "withdrawn"}
-
-
-def finished(cell: int, end: values.Finished) -> Event:
-    """Event: how a cell ended."""
-    return {
-        "kind": "finished",
-        "cell": cell,
-        "ending": end.ending.name.lower(),
-        "seconds": round(end.seconds, 3),
-        "reason": end.reason,
-        "kernel_lost": end.kernel_lost,
-    }
-
-
-def artifact(file: values.Artifact) -> Event:
-    """Event: a file that was made."""
-    return {
-        "kind": "artifact",
-        "name": file.name,
-        "size_bytes": file.size_bytes,
-        "sha256": file.sha256,
-    }
-
-
-def usage(spent: values.Usage) -> Event:
-    """Event: the usage of the turn; money as a decimal number in a string."""
-    return {
-        "kind": "usage",
-        "steps": spent.steps,
-        "input_tokens": spent.input_tokens,
-        "output_tokens": spent.output_tokens,
-        "cached_tokens": spent.cached_tokens,
-        "money": format(spent.money.normalize(), "f"),
-        "is_estimated": spent.is_estimated,
-    }
-
-
-def ended(end: ports.End) -> Event:
-    """Event: how the turn ended."""
-    return {
-        "kind": "over",
-        "status": end.status.value,
-        "text": end.text,
-        "sentence": end.sentence,
-        "seconds": round(end.seconds, 3),
-        "turn": end.turn_id,
-        "goes_on": end.goes_on,
-    } | queries(end.queries)
 
 
 def queries(asked: Sequence[code_activity.AskedQuery]) -> Event:
@@ -187,7 +144,7 @@ def output(cell: int, shown: values.Output) -> Event:
     event: Event = {"kind": "output", "cell": cell}
     match shown:
         case values.Text():
-            return printed(cell, shown.stream, shown.text)
+            return {"kind": "printed", "cell": cell, "stream": shown.stream, "delta": shown.text}
         case values.Error():
             names = {"name": shown.name, "message": shown.message}
             return event | {"type": "error", "traceback": shown.traceback} | names

@@ -8,6 +8,7 @@ import json
 from collections.abc import Callable, Iterable
 from typing import Final
 
+from interpreter_bot import events
 from interpreter_bot.platforms.web import event_json
 from interpreter_bot.sessions import pending_questions
 from interpreter_bot.wording import page_words
@@ -63,7 +64,7 @@ class EventLog:
 
     def events(self) -> list[event_json.Event]:
         """Return the events so far."""
-        start = [event_json.announcement(page_words.OUTPUT_LEFT_OUT)]
+        start = [event_json.to_json(events.NoticeShown(page_words.OUTPUT_LEFT_OUT))]
         return (start if self._is_cut else []) + [entry.whole() for entry in self._entries]
 
     def _shorten(self) -> None:

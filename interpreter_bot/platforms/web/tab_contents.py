@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Final
 
-from interpreter_bot import errors, values
+from interpreter_bot import errors, events, values
 from interpreter_bot.platforms.web import event_json, notebook_progress, tab_hub, validation
 from interpreter_bot.sessions import past_turns, requests, session_service
 from interpreter_bot.wording import page_words, session_words
@@ -75,11 +75,12 @@ def title(request: str) -> str:
 
 
 def _events(turn: past_turns.PastTurn) -> Iterator[event_json.Event]:
-    yield event_json.started()
+    yield event_json.to_json(events.Started())
     yield from _of_parts(turn.parts)
-    yield from map(event_json.artifact, turn.artifacts)
+    for artifact in turn.artifacts:
+        yield event_json.to_json(events.FileMade(0, artifact))
     if turn.spent.input_tokens or turn.spent.output_tokens:
-        yield event_json.usage(turn.spent)
+        yield event_json.to_json(events.UsageChanged(turn.spent))
     if turn.status != "running":
         yield _over(turn)
 
@@ -90,11 +91,12 @@ def news(before: past_turns.PastTurn, now: past_turns.PastTurn) -> Iterator[even
     match (before.parts[-1:], now.parts[known - 1 : known]):
         case ((past_turns.PastText(said),), (past_turns.PastText(text),)) if text != said:
             # Words of one step, as they come, are one part.
-            yield event_json.text(text[len(said) :])
+            yield event_json.to_json(events.TextAdded(text[len(said) :]))
     yield from _of_parts(now.parts, after=known)
-    yield from map(event_json.artifact, now.artifacts[len(before.artifacts) :])
+    for artifact in now.artifacts[len(before.artifacts) :]:
+        yield event_json.to_json(events.FileMade(0, artifact))
     if now.spent != before.spent:
-        yield event_json.usage(now.spent)
+        yield event_json.to_json(events.UsageChanged(now.spent))
     if now.status != "running":
         yield _over(now)
 
@@ -107,16 +109,16 @@ def _of_parts(parts: Sequence[past_turns.Past], *, after: int = 0) -> Iterator[e
             continue
         match part:
             case past_turns.PastText():
-                yield event_json.step(step)
-                yield event_json.text(part.text)
+                yield event_json.to_json(events.StepStarted(step))
+                yield event_json.to_json(events.TextAdded(part.text))
             case past_turns.PastCode():
-                yield event_json.code(part.cell, part.code)
+                yield event_json.to_json(events.CodeStarted(part.cell, part.code))
             case past_turns.PastOutput():
                 yield _output(part)
             case past_turns.PastFinished():
-                yield event_json.finished(part.cell, part.finished)
+                yield event_json.to_json(events.CodeFinished(part.cell, part.finished))
             case past_turns.PastNotice():
-                yield event_json.announcement(part.text)
+                yield event_json.to_json(events.NoticeShown(part.text))
 
 
 def _output(part: past_turns.PastOutput) -> event_json.Event:

@@ -6,8 +6,7 @@ import time
 
 import pytest
 
-from interpreter_bot import values
-from interpreter_bot.sessions import ports
+from interpreter_bot import events, values
 from tests.fakes.discord_server import worlds
 from tests.integration.discord import steps
 
@@ -123,7 +122,7 @@ async def test_an_answer_without_last_words_stays_in_its_order(discord_server, l
         turn.reply.text("Let me see.")
         await turn.run(0, "print('hello')", "hello\n")
         turn.reply.step(2)
-        return ports.End(status=values.TurnStatus.FAILED, sentence="The model is away.")
+        return events.TurnEnded(status=values.TurnStatus.FAILED, sentence="The model is away.")
 
     alice, channel = lab.person("alice"), lab.channel("general")
     async with connect(script):

@@ -9,7 +9,7 @@ import sqlite3
 
 import pytest
 
-from interpreter_bot import settings, values
+from interpreter_bot import events, settings, values
 from interpreter_bot.app import execution_startup
 from interpreter_bot.hosts import executions, local_startup, remote_host
 from interpreter_bot.kernel_host import host_server
@@ -228,7 +228,7 @@ async def test_a_question_waits_for_the_next_bot(opened, outliving):
         reply = continued(house, answers=["Ada"])
         await reply.until("over")
         assert printed((await last_turn(house)).parts) == ["Hello Ada"]
-    assert reply.of("ask") == [values.InputRequested("Who?", is_password=False)]
+    assert reply.of("ask") == [events.InputQuestion(cell=0, prompt="Who?")]
     assert reply.end.status is values.TurnStatus.DONE
 
 

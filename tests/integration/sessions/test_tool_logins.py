@@ -55,7 +55,7 @@ def said(reply):
 
 def link(reply):
     """Return the only link that a person was sent."""
-    (sentence,) = reply.of("tell_privately")
+    (sentence,) = reply.of("private")
     return re.search(r"http://\S+", sentence)[0]
 
 

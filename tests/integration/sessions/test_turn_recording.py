@@ -2,7 +2,7 @@
 
 import asyncio
 
-from interpreter_bot import values
+from interpreter_bot import events, values
 from interpreter_bot.sessions import turn_recording
 from interpreter_bot.store import databases
 from tests.integration.sessions.conftest import code
@@ -14,15 +14,13 @@ async def test_how_much_was_heard_is_written_with_what_was_heard_last(tmp_path):
         recorder = turn_recording.Recorder(database, lambda _: None)
         await recorder.begin(code("1"))
         await recorder.run("1", "hosted")
-        recorder.hear(1)
-        recorder.output(values.Notice("first"))
+        recorder.record(events.OutputShown(0, values.Notice("first"), 1))
         async with database.together(is_writing=True):
             writing = asyncio.create_task(recorder.flush())
             # It waits to write the first output; meanwhile the code shows another one, and ends.
             await asyncio.sleep(0.05)
-            recorder.hear(2)
-            recorder.output(values.Notice("second"))
-            recorder.finished(values.Finished(values.Ending.OK, 0.1))
+            recorder.record(events.OutputShown(0, values.Notice("second"), 2))
+            recorder.record(events.CodeFinished(0, values.Finished(values.Ending.OK, 0.1)))
         await writing
         await recorder.flush()
         await recorder.close()

@@ -9,7 +9,7 @@ import urllib.parse
 
 import pytest
 
-from interpreter_bot import errors, settings, values
+from interpreter_bot import errors, events, settings, values
 from interpreter_bot.agent.llms.embedded import on_demand_model
 from interpreter_bot.kernels import pools
 from interpreter_bot.sessions import past_turns, requests
@@ -283,7 +283,7 @@ async def test_queued_messages_are_told_to_the_model_once(opened):
 async def test_input_goes_to_the_person_and_the_answer_to_the_code(opened):
     async with opened() as house:
         reply = await house.run("print(input('Name? ') + '!')", replies.Reply(answers=["Eve"]))
-    assert reply.of("ask") == [values.InputRequested("Name? ", is_password=False)]
+    assert reply.of("ask") == [events.InputQuestion(cell=0, prompt="Name? ")]
     assert [output.plain for output in reply.of("output")][-1].endswith("Eve!\n")
 
 

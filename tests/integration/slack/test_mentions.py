@@ -9,8 +9,7 @@ import zipfile
 
 import pytest
 
-from interpreter_bot import errors, values
-from interpreter_bot.sessions import ports
+from interpreter_bot import errors, events, values
 from tests.fakes import conversations as fake
 from tests.integration.slack.worlds import connected, recent
 
@@ -57,7 +56,7 @@ async def test_the_last_words_come_first_then_table_pictures_and_one_batch_of_fi
         turn.reply.text("There it is.")
         turn.make(0, "out/report.csv", b"a,b\n1,2\n")
         turn.reply.usage(values.Usage(steps=2, input_tokens=10, output_tokens=5))
-        return ports.End(status=values.TurnStatus.DONE, text="There it is.", seconds=1.2)
+        return events.TurnEnded(status=values.TurnStatus.DONE, text="There it is.", seconds=1.2)
 
     service.script = script
     ts = slack.say("U1", channel, "<@UBOT> plot")
@@ -94,7 +93,7 @@ async def test_a_picture_that_was_saved_and_shown_is_posted_once(slack, service,
         turn.reply.finished(0, fake.done())
         turn.make(0, "plot.png", PNG)
         turn.make(0, "report.csv", b"a,b\n1,2\n")
-        return ports.End(status=values.TurnStatus.DONE, text="There it is.", seconds=1.2)
+        return events.TurnEnded(status=values.TurnStatus.DONE, text="There it is.", seconds=1.2)
 
     service.script = script
     slack.say("U1", "DU1", "<@UBOT> plot")
@@ -156,7 +155,7 @@ async def test_mentions_in_generated_text_reach_nobody(slack, service, app):
         turn.reply.step(2)
         turn.reply.text("[https://bank.com](https://evil.example/x)")
         turn.make(0, f"{nasty.replace('/', '')}.txt", b"x")
-        return ports.End(status=values.TurnStatus.FAILED, sentence=nasty)
+        return events.TurnEnded(status=values.TurnStatus.FAILED, sentence=nasty)
 
     service.script = script
     ts = slack.say("U1", "C1", "<@UBOT> go")

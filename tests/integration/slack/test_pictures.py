@@ -4,8 +4,7 @@ import asyncio
 
 import pytest
 
-from interpreter_bot import values
-from interpreter_bot.sessions import ports
+from interpreter_bot import events, values
 from tests.fakes import conversations as fake
 from tests.fakes.slack_server import servers
 from tests.integration.slack.worlds import connected
@@ -117,7 +116,7 @@ async def test_answer_without_last_words_has_words_output_and_pictures_in_order(
             turn.reply.text(f"{('one', 'two')[step - 1]}!")
             figure = values.Image(mime="image/png", data=PNG, plain="<Figure>")
             await turn.run(step - 1, "plot()", "three!\n", figure)
-        return ports.End(status=values.TurnStatus.FAILED, sentence="The model is away.")
+        return events.TurnEnded(status=values.TurnStatus.FAILED, sentence="The model is away.")
 
     service.script = script
     ts = await answered(slack, channel)

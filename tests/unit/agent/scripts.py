@@ -6,10 +6,10 @@ import dataclasses
 
 import pydantic
 
-from interpreter_bot import errors, settings, values
+from interpreter_bot import errors, events, settings, values
 from interpreter_bot.agent import budgets, chat_messages, loops, transcripts
 from interpreter_bot.agent.llms import catalogues
-from tests.fakes import anthropic_server, openai_server
+from tests.fakes import anthropic_server, openai_server, replies
 
 OK = values.Finished(values.Ending.OK, 0.1)
 FAILED = values.Finished(values.Ending.ERROR, 0.1)
@@ -36,6 +36,7 @@ class Workbench:
         self.interrupted = 0
         self.scaled_down = []
         self.files = files or {}
+        self.emit = events.discard
 
     async def run(self, code, *, show):
         self.ran.append(code)
@@ -45,7 +46,9 @@ class Workbench:
         if isinstance(step, Exception):
             raise step
         outputs, finished = step
+        self.emit(events.CodeStarted(len(self.ran) - 1, code))
         for output in outputs:
+            self.emit(events.OutputShown(len(self.ran) - 1, output))
             show(output)
         if finished is None:
             try:
@@ -53,6 +56,7 @@ class Workbench:
             except asyncio.CancelledError:
                 self.interrupted += 1
                 raise
+        self.emit(events.CodeFinished(len(self.ran) - 1, finished))
         return finished
 
     async def list_files(self):
@@ -81,16 +85,9 @@ class Watcher:
         self.seen = []
         self.arrival = asyncio.Event()
 
-    def _see(self, kind, what):
-        self.seen.append((kind, what))
+    def emit(self, event):
+        self.seen.append(replies.described(event))
         self.arrival.set()
-
-    def __getattr__(self, kind):
-        if kind == "progress":
-            return lambda text, share: self._see(kind, (text, share))
-        if kind not in ("step", "text", "writing", "code", "output", "finished", "usage", "notice"):
-            raise AttributeError(kind)
-        return lambda what: self._see(kind, what)
 
     def of(self, kind):
         return [what for seen, what in self.seen if seen == kind]
@@ -130,7 +127,7 @@ class Stage:
             system=self.system,
             transcript=self.transcript,
             environment=self.environment,
-            observer=self.observer,
+            emit=self.observer.emit,
             budget=budget,
             cache_key=self.cache_key,
             approve=approve,
@@ -140,7 +137,7 @@ class Stage:
 
 @contextlib.asynccontextmanager
 async def stage(
-    replies,
+    script,
     *played,
     question="How many?",
     files=None,
@@ -164,19 +161,21 @@ async def stage(
     serving = {"models": (model["name"],), **(serving or {})}
     is_anthropics = model.get("protocol") == "anthropic"
     played_by = anthropic_server if is_anthropics else openai_server
-    async with played_by.Server(replies, **serving) as server:
+    async with played_by.Server(script, **serving) as server:
         model = settings.Model(**{"base_url": server.base_url, **model})
         patience = settings.Patience(**{"silence_seconds": 5, **(patience or {})})
         keys = {model.api_key_variable: pydantic.SecretStr(server.api_key)}
         catalogue = catalogues.Catalogue([model], keys=keys, patience=patience, sleep=sleep)
         transcript = transcripts.Transcript()
         transcript.add_user_message(question)
+        observer, environment = Watcher(), Workbench(*played, files=files)
+        environment.emit = observer.emit
         try:
             yield Stage(
                 server,
                 catalogue,
-                Watcher(),
-                Workbench(*played, files=files),
+                observer,
+                environment,
                 transcript,
                 model,
                 settings.TurnLimits(**(turn or {})),

@@ -7,7 +7,7 @@ import json
 import pydantic
 import pytest
 
-from interpreter_bot import errors, settings, values
+from interpreter_bot import errors, events, settings, values
 from interpreter_bot.agent import chat_messages, model_errors, ports, transcripts
 from interpreter_bot.agent.llms import catalogues
 from interpreter_bot.agent.loops import OutcomeKind
@@ -76,7 +76,7 @@ async def test_code_that_a_person_declines_is_no_failure(protocol):
         outcome = await stage.run(approve=decline)
     assert (outcome.ending, outcome.text) == (OutcomeKind.ANSWERED, "What then?")
     assert stage.environment.ran == []
-    assert {one.reason for one in stage.observer.of("finished")} == {"Not run: declined."}
+    assert set(stage.observer.of("announcement")) == {"Not run: declined."}
     told = json.dumps(stage.server.requests[-1].messages)
     assert "[The person declined.]" in told
     assert "Not run: declined." not in told
@@ -314,13 +314,14 @@ async def test_time_over_ends_the_turn_even_in_the_middle_of_code():
 
 async def test_what_a_watcher_raises_ends_the_turn():
     async with scripts.stage([server.text("hello")]) as stage:
-        stage.observer.text = _gone
+        stage.observer.emit = _gone
         with pytest.raises(ValueError, match="nobody listens"):
             await stage.run()
 
 
-def _gone(delta):
-    raise ValueError("nobody listens")
+def _gone(event):
+    if isinstance(event, events.TextAdded):
+        raise ValueError("nobody listens")
 
 
 @PROTOCOLS
@@ -442,7 +443,7 @@ async def test_retry_after_is_honoured_and_announced():
         outcome = await stage.run()
     assert outcome.text == "Hi."
     assert stage.waits == [7.0]
-    assert stage.observer.of("notice") == ["The model is busy. Asking again in 7 s."]
+    assert stage.observer.of("announcement") == ["The model is busy. Asking again in 7 s."]
 
 
 async def test_server_that_is_not_there_is_unreachable():
@@ -557,9 +558,11 @@ async def test_allowance_is_asked_before_each_call():
 
 
 async def test_cancelling_twice_does_not_leave_code_running():
+    started = asyncio.Event()
+
     class Slow(scripts.Workbench):
         async def run(self, code, *, show):
-            show(values.Text("stdout", "x"))
+            started.set()
             try:
                 await asyncio.sleep(60)
             finally:
@@ -570,7 +573,7 @@ async def test_cancelling_twice_does_not_leave_code_running():
     async with scripts.stage([server.code("while True: pass")]) as stage:
         stage.environment = Slow()
         running = asyncio.create_task(stage.run())
-        await stage.observer.until("output")
+        await started.wait()
         for _ in range(2):
             running.cancel()
             await asyncio.sleep(0.02)
@@ -685,7 +688,7 @@ async def test_who_names_a_missing_file_again_is_not_asked_for_ever_and_people_a
         outcome = await stage.run()
     assert outcome.text == "It is saved as `mean.csv`."
     assert outcome.missing_files == ("mean.csv",)
-    assert stage.observer.of("notice") == [
+    assert stage.observer.of("announcement") == [
         "The model was asked to check this answer, and answers again."
     ]
 

@@ -100,7 +100,7 @@ async def test_a_server_that_refuses_pictures_is_told_words_from_then_on(protoco
         assert (await stage.run()).text.endswith("b")
         assert len(stage.server.refusals) == 1
         assert WORDS in json.dumps(stage.server.requests[-1].body)
-    assert len(stage.observer.of("notice")) == 1
+    assert len(stage.observer.of("announcement")) == 1
     assert stage.waits == []
 
 

@@ -33,7 +33,7 @@ def session_of(pool, audience, **limits):
     return unrecorded_code_runs.UnrecordedCodeRun(
         *(local_host.LocalHost(pool), "key"),
         limits=settings.Limits(**limits),
-        audience=audience,
+        reply=audience,
         on_installation=lambda *_: pytest.fail("nothing is installed here"),
     )
 
@@ -174,10 +174,10 @@ async def test_links_are_left_out_and_by_products_not_even_mentioned(pool_of):
 
 async def test_what_cannot_be_saved_is_announced_and_the_rest_is_saved(pool_of):
     class Full(audiences.Audience):
-        def save(self, cell, name):
+        def save(self, name):
             if name == "a":
                 raise OSError(36, "File name too long")
-            return super().save(cell, name)
+            return super().save(name)
 
     def write(directory):
         (directory / "a").touch()

@@ -4,9 +4,9 @@ from types import SimpleNamespace
 
 import pytest
 
+from interpreter_bot import events
 from interpreter_bot.agent import chat_messages, tools
 from interpreter_bot.agent.llms import chat_completions, model_reply_assembly
-from interpreter_bot.agent.model_calls import NullListener
 
 CODE = "print(42)"
 
@@ -15,7 +15,7 @@ def _reply(**delta):
     prompt = chat_messages.Prompt(
         system="", messages=(chat_messages.UserMessage("How many?"),), tools=tools.TOOLS
     )
-    assembler = model_reply_assembly.ModelReplyAssembler(NullListener(), prompt)
+    assembler = model_reply_assembly.ModelReplyAssembler(events.discard, prompt)
     choice = SimpleNamespace(delta=SimpleNamespace(**delta), finish_reason="stop")
     chat_completions._hear(SimpleNamespace(choices=[choice]), assembler)
     return assembler.reply()

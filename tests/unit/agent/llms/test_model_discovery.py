@@ -6,8 +6,8 @@ import sys
 
 import pytest
 
-from interpreter_bot import errors, settings
-from interpreter_bot.agent import chat_messages, model_calls, model_errors
+from interpreter_bot import errors, events, settings
+from interpreter_bot.agent import chat_messages, model_errors
 from interpreter_bot.agent.llms import catalogues, model_discovery
 from tests.fakes import anthropic_server, openai_server
 
@@ -89,7 +89,7 @@ async def ask(catalogue):
         system="Be short.", messages=(chat_messages.UserMessage("Hello?"),)
     )
     llm = await catalogue.llm()
-    return await llm.reply(prompt, listener=model_calls.NullListener())
+    return await llm.reply(prompt, emit=events.discard)
 
 
 async def test_a_server_that_starts_later_answers_with_its_own_model():

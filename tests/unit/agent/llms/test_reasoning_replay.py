@@ -8,7 +8,7 @@ import types
 import pydantic
 import pytest
 
-from interpreter_bot import logs, settings
+from interpreter_bot import events, logs, settings
 from interpreter_bot.agent import chat_messages, transcripts
 from interpreter_bot.agent.llms import catalogues, reasoning_replay
 from interpreter_bot.agent.loops import OutcomeKind
@@ -139,13 +139,14 @@ async def test_refused_reasoning_is_left_out_once_and_forgotten(protocol, mind):
         await stage.run()
         thinking.is_forgetful = True
         stage.transcript.add_user_message("more")
-        loop = stage.observer.step
+        emit = stage.observer.emit
 
-        def step(number):
-            thinking.is_forgetful = number == 1
-            loop(number)
+        def forget_first(event):
+            if isinstance(event, events.StepStarted):
+                thinking.is_forgetful = event.number == 1
+            emit(event)
 
-        stage.observer.step = step
+        stage.observer.emit = forget_first
         outcome = await stage.run()
         # Google's wants something in its place, which it is given from then on.
         assert len(stage.server.refusals) == (2 if mind is minds.Gemini else 1)

@@ -67,7 +67,7 @@ async def test_call_as_text_is_run_as_a_call(protocol):
     assert outcome.text == "It is 42."
     assert stage.environment.ran == ["print(42)"]
     assert offered(stage) == [True] * 3
-    assert stage.observer.of("notice") == []
+    assert stage.observer.of("announcement") == []
     assert stage.observer.said == "Now:\nIt is 42.Yes."
 
 
@@ -116,7 +116,7 @@ async def test_code_that_a_new_model_only_shows_is_never_run(protocol):
     assert outcome.text == SHOWN.strip()
     assert stage.environment.ran == ["1"]
     assert offered(stage) == [True] * 4
-    assert stage.observer.of("notice") == []
+    assert stage.observer.of("announcement") == []
 
 
 async def test_code_that_a_model_shows_after_it_has_called_is_never_run():
@@ -144,7 +144,7 @@ async def test_server_that_takes_tools_again_is_given_them(monkeypatch):
         stage.transcript.add_user_message("Again.")
         await stage.run()
     assert offered(stage) == [True, False, True, True]
-    assert stage.observer.of("notice")[1:] == [
+    assert stage.observer.of("announcement")[1:] == [
         "This model's server accepts tools again. Code blocks in its answers are only shown."
     ]
 
@@ -158,7 +158,7 @@ async def test_server_that_refuses_tools_is_asked_without():
     async with scripts.stage(replies, scripts.printed("42")) as stage:
         outcome = await stage.run()
     assert outcome.text == "42"
-    assert "does not accept tools" in stage.observer.of("notice")[0]
+    assert "does not accept tools" in stage.observer.of("announcement")[0]
 
 
 @pytest.mark.parametrize(
@@ -182,7 +182,7 @@ async def test_small_model_writes_blocks_from_the_start_unless_the_settings_say_
     async with scripts.stage([server.text("Hi.")], name="tiny-1.5b", protocol=protocol) as stage:
         await stage.run()
     assert offered(stage) == [has_tools]
-    assert stage.observer.of("notice") == []
+    assert stage.observer.of("announcement") == []
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-from interpreter_bot import errors, values
+from interpreter_bot import errors, events, values
 from interpreter_bot.platforms.console import json_replies, saved_files, terminal_input
 
 
@@ -75,16 +75,18 @@ TABLE = values.Table(
     ids=lambda value: type(value).__name__,
 )
 def test_each_output_has_its_object(told, output, fields):
-    assert told(lambda audience: audience.output(7, output)) == [{"cell": 7} | fields]
+    assert told(lambda audience: audience.emit(events.OutputShown(7, output))) == [
+        {"cell": 7} | fields
+    ]
 
 
 def test_what_is_kept_has_its_path(told, tmp_path):
     keeper = saved_files.SavedFiles(tmp_path)
 
     def show(audience):
-        audience.output(0, values.Image(mime="image/svg+xml", data=b"<svg/>"))
-        audience.output(0, values.Html(html=b"h"))
-        audience.artifact(0, values.Artifact("a/b", 3, "00"))
+        audience.emit(events.OutputShown(0, values.Image(mime="image/svg+xml", data=b"<svg/>")))
+        audience.emit(events.OutputShown(0, values.Html(html=b"h")))
+        audience.emit(events.FileMade(0, values.Artifact("a/b", 3, "00")))
 
     image, html, artifact = told(show, keeper)
     assert (tmp_path / "cell-0-1.svg").read_bytes() == b"<svg/>"
@@ -96,22 +98,24 @@ def test_what_is_kept_has_its_path(told, tmp_path):
 def test_what_cannot_be_kept_is_announced_and_shown_without_a_path(told, tmp_path):
     keeper = saved_files.SavedFiles(tmp_path)
     (tmp_path / "cell-0-1.html").mkdir()
-    announcement, html = told(lambda a: a.output(0, values.Html(html=b"h")), keeper)
+    announcement, html = told(
+        lambda a: a.emit(events.OutputShown(0, values.Html(html=b"h"))), keeper
+    )
     assert (announcement["type"], html["type"]) == ("announcement", "html")
     assert "could not be saved" in announcement["text"]
     assert "path" not in html
 
 
 def test_artifacts_without_a_place_have_no_path(told):
-    lines = told(lambda audience: audience.artifact(1, values.Artifact("é", 3, "00")))
+    lines = told(lambda audience: audience.emit(events.FileMade(1, values.Artifact("é", 3, "00"))))
     assert lines == [{"type": "artifact", "cell": 1, "name": "é", "size": 3, "sha256": "00"}]
 
 
 def test_an_end_says_what_there_is_to_say(told):
     def show(audience):
-        audience.finished(0, values.Finished(values.Ending.OK, 0.1234567))
+        audience.emit(events.CodeFinished(0, values.Finished(values.Ending.OK, 0.1234567)))
         lost = values.Finished(values.Ending.OUT_OF_MEMORY, 1, "Too much.", kernel_lost=True)
-        audience.finished(1, lost)
+        audience.emit(events.CodeFinished(1, lost))
 
     common = {"type": "finished"}
     assert told(show) == [
@@ -123,7 +127,7 @@ def test_an_end_says_what_there_is_to_say(told):
 
 
 def test_announcements_are_lines_too(told):
-    lines = told(lambda audience: audience.announcement(2, "Words."))
+    lines = told(lambda audience: audience.emit(events.NoticeShown("Words.", 2)))
     assert lines == [{"type": "announcement", "cell": 2, "text": "Words."}]
 
 
@@ -152,16 +156,19 @@ def lines_of(out):
     return [json.loads(line) for line in out.getvalue().splitlines()]
 
 
-ASKED = values.InputRequested("who? ", is_password=False)
+ASKED = events.InputQuestion(cell=0, prompt="who? ", is_password=False)
 
 
 async def test_a_program_answers_each_question_by_its_id(driven):
     given = ({"id": 1, "answer": "Ada\nL."}, {"id": 2, "answer": "yes"}, {"id": 3, "answer": "no"})
     with driven(*given, {"id": 4, "answer": "session"}) as (out, reply):
-        assert await reply.ask(0, ASKED) == "Ada\nL."
-        assert await reply.approve(0, "x = 1") == "x = 1"
-        assert await reply.approve(0, "x = 1") is None
-        assert await reply.approve(0, "x", choices=("session",)) == "session"
+        assert await reply.ask(ASKED) == "Ada\nL."
+        assert await reply.ask(events.ApprovalQuestion(cell=0, code="x = 1")) == "x = 1"
+        assert await reply.ask(events.ApprovalQuestion(cell=0, code="x = 1")) is None
+        assert (
+            await reply.ask(events.ApprovalQuestion(cell=0, code="x", choices=("session",)))
+            == "session"
+        )
     told = [(line["type"], line["id"], line["text"]) for line in lines_of(out)]
     assert told == [
         ("input", 1, "who? "),
@@ -180,7 +187,7 @@ async def test_what_is_no_answer_is_said_and_the_question_stays_open(driven):
         {"id": 1, "answer": 3},
     )
     with driven(*junk, {"id": 1, "answer": ""}) as (out, reply):
-        assert await reply.ask(0, ASKED) == ""
+        assert await reply.ask(ASKED) == ""
     ignored = [line["text"] for line in lines_of(out) if line["type"] == "ignored"]
     assert len(ignored) == len(junk)
     assert all(text.startswith("An answer is a line such as") for text in ignored)
@@ -189,9 +196,9 @@ async def test_what_is_no_answer_is_said_and_the_question_stays_open(driven):
 async def test_the_end_of_standard_input_and_null_decline(driven):
     with driven({"id": 1, "answer": None}) as (out, reply):
         with pytest.raises(errors.BotError, match="declined"):
-            await reply.ask(0, ASKED)
-        assert await reply.approve(0, "x = 1") is None
-        assert await reply.ask(0, ASKED) == values.END_OF_INPUT
+            await reply.ask(ASKED)
+        assert await reply.ask(events.ApprovalQuestion(cell=0, code="x = 1")) is None
+        assert await reply.ask(ASKED) == values.END_OF_INPUT
     assert [line["text"] for line in lines_of(out) if line["type"] == "announcement"] == [
         "Declined: standard input has ended, so nobody can answer."
     ]

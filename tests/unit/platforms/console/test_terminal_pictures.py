@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from interpreter_bot import values
+from interpreter_bot import events, values
 from interpreter_bot.platforms.console import (
     terminal_input,
     terminal_pictures,
@@ -85,8 +85,9 @@ async def test_a_picture_is_drawn_in_its_place_among_the_words(terminal):
         err=writer.file(standard),
         pictures="kitty",
     )
-    printer.output(0, values.Text(text="before", stream="stdout"))
-    printer.output(0, values.Image(data=PNG[:100], mime="image/png", plain="a figure"))
+    printer.emit(events.OutputShown(0, values.Text(text="before", stream="stdout")))
+    picture = values.Image(data=PNG[:100], mime="image/png", plain="a figure")
+    printer.emit(events.OutputShown(0, picture))
     await writer.drain()
     shown = ""
     while "a figure" not in shown or not shown.endswith("\n"):

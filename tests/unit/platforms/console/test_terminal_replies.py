@@ -4,7 +4,7 @@ import sys
 
 import pytest
 
-from interpreter_bot import values
+from interpreter_bot import events, values
 from interpreter_bot.platforms.console import saved_files, terminal_input, terminal_replies
 
 
@@ -17,8 +17,8 @@ def shown(capsys):
             keeper, terminal_input.StdinAnswers(is_script=True), out=sys.stdout, err=sys.stderr
         )
         for output in outputs:
-            printer.output(0, output)
-        printer.finished(0, finished or values.Finished(values.Ending.OK, 0.1))
+            printer.emit(events.OutputShown(0, output))
+        printer.emit(events.CodeFinished(0, finished or values.Finished(values.Ending.OK, 0.1)))
         return tuple(capsys.readouterr())
 
     return show
@@ -89,8 +89,8 @@ def test_artifacts_and_announcements_are_told_beside_the_output(capsys, tmp_path
         out=sys.stdout,
         err=sys.stderr,
     )
-    printer.announcement(0, "A new Python was started.")
-    printer.artifact(0, values.Artifact("a.csv", 1234, "00"))
+    printer.emit(events.NoticeShown("A new Python was started.", 0))
+    printer.emit(events.FileMade(0, values.Artifact("a.csv", 1234, "00")))
     assert capsys.readouterr() == (
         "",
         f"A new Python was started.\n[file a.csv, 1.21 KiB, saved as {tmp_path}/files/a.csv]\n",

@@ -4,9 +4,8 @@ import io
 import json
 import time
 
-from interpreter_bot import code_activity, values
+from interpreter_bot import code_activity, events, values
 from interpreter_bot.platforms.console import json_replies, terminal_input, terminal_replies
-from interpreter_bot.sessions import ports
 from tests.unit.platforms.console.test_terminal_output import Terminal
 
 WAITS = (("Looking…", None), ("Downloading. Free.", 0.0), ("Downloading. Free.", 0.5), ("", None))
@@ -21,8 +20,8 @@ def printed(*, out, err):
         None, terminal_input.StdinAnswers(is_script=True), out=out, err=err
     )
     for text, share in WAITS:
-        printer.progress(text, share)
-    printer.text("Hello.")
+        printer.emit(events.ProgressChanged(text, share))
+    printer.emit(events.TextAdded("Hello."))
     return err.getvalue()
 
 
@@ -41,7 +40,7 @@ def test_json_has_every_step_of_it():
     out = io.StringIO()
     lines = json_replies.TurnJsonLines(None, no_answers(), out=out)
     for text, share in WAITS:
-        lines.progress(text, share)
+        lines.emit(events.ProgressChanged(text, share))
     told = [json.loads(line) for line in out.getvalue().splitlines()]
     assert [(line["type"], line["text"], line["share"]) for line in told] == [
         ("progress", text, share) for text, share in WAITS if text
@@ -50,7 +49,7 @@ def test_json_has_every_step_of_it():
 
 def ended():
     asked = (code_activity.AskedQuery("sales", "select 1", rows=1, seconds=0.5),)
-    return ports.End(status=values.TurnStatus.DONE, queries=asked)
+    return events.TurnEnded(status=values.TurnStatus.DONE, queries=asked)
 
 
 def test_queries_are_printed_below_an_answer_where_that_is_wanted():
@@ -59,14 +58,14 @@ def test_queries_are_printed_below_an_answer_where_that_is_wanted():
         answers = terminal_input.StdinAnswers(is_script=True)
         printer = terminal_replies.TurnPrinter(None, answers, out=io.StringIO(), err=err)
         printer.shows_queries = is_wanted
-        printer.ended(ended())
+        printer.emit(ended())
         assert err.getvalue() == shown
 
 
 def test_json_always_has_the_queries_of_a_turn():
     out = io.StringIO()
     lines = json_replies.TurnJsonLines(None, no_answers(), out=out)
-    lines.ended(ended())
+    lines.emit(ended())
     [asked] = json.loads(out.getvalue())["queries"]
     assert asked == {
         "connection": "sales",
@@ -93,18 +92,18 @@ def test_who_waits_at_a_terminal_sees_for_how_long_and_how_long_it_may_take(monk
         printer.tick()
         return terminal.getvalue()[before:].removeprefix("\r\x1b[2K")
 
-    printer.started()
-    printer.step(1)
+    printer.emit(events.Started())
+    printer.emit(events.StepStarted(1))
     assert wait(1) == ""
     assert wait(4) == "Thinking… 5 s"
-    printer.code(0, "work()")
+    printer.emit(events.CodeStarted(0, "work()"))
     assert wait(62) == "Running… 1 min 2 s of at most 2 min"
-    printer.output(0, values.Text("stdout", "half a line"))
+    printer.emit(events.OutputShown(0, values.Text("stdout", "half a line")))
     # A line that code has not ended is not torn.
     assert wait(1) == ""
-    printer.output(0, values.Text("stdout", "\n"))
+    printer.emit(events.OutputShown(0, values.Text("stdout", "\n")))
     assert wait(1) == "Running… 1 min 4 s of at most 2 min"
-    printer.finished(0, values.Finished(values.Ending.OK, 64.0))
-    printer.ended(ended())
+    printer.emit(events.CodeFinished(0, values.Finished(values.Ending.OK, 64.0)))
+    printer.emit(ended())
     assert wait(9) == ""
     assert "work()\n" in terminal.getvalue()

@@ -5,9 +5,8 @@ import itertools
 
 import pytest
 
-from interpreter_bot import values
+from interpreter_bot import events, values
 from interpreter_bot.platforms.discord import answer_contents, message_layout, turn_rendering
-from interpreter_bot.sessions import ports
 
 
 def laid_out(*texts):
@@ -20,7 +19,7 @@ def laid_out(*texts):
     for text in texts:
         contents.text(text)
         yield [draft.content for draft in message_layout.lay_out(renderer.parts())]
-    contents.end = ports.End(status=values.TurnStatus.DONE)
+    contents.end = events.TurnEnded(status=values.TurnStatus.DONE)
     yield [draft.content for draft in message_layout.lay_out(renderer.parts())]
 
 

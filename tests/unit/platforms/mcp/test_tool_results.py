@@ -2,18 +2,17 @@ import base64
 
 import pytest
 
-from interpreter_bot import values
+from interpreter_bot import events, values
 from interpreter_bot.platforms.mcp import replies, tool_results
-from interpreter_bot.sessions import ports
 
 
 def _reply(ending=values.Ending.OK, *outputs, reason="", lost=False, end=None):
     reply = replies.RunReply()
     for output in outputs:
-        reply.output(0, output)
+        reply.emit(events.OutputShown(0, output))
     if ending is not None:
-        reply.finished(0, values.Finished(ending, 1.0, reason, lost))
-    reply.ended(end or ports.End(status=values.TurnStatus.DONE))
+        reply.emit(events.CodeFinished(0, values.Finished(ending, 1.0, reason, lost)))
+    reply.emit(end or events.TurnEnded(status=values.TurnStatus.DONE))
     return reply
 
 
@@ -52,7 +51,9 @@ def test_silence_is_said():
         (_reply(values.Ending.STOPPED), "[The code ended: stopped.]"),
         (_reply(values.Ending.CRASHED, lost=True), "[All variables are gone; files are kept.]"),
         (
-            _reply(None, end=ports.End(status=values.TurnStatus.FAILED, sentence="All busy.")),
+            _reply(
+                None, end=events.TurnEnded(status=values.TurnStatus.FAILED, sentence="All busy.")
+            ),
             "[All busy.]",
         ),
     ],
@@ -65,13 +66,13 @@ def test_an_end_that_is_none_is_an_error_with_its_reason(reply, said):
 
 def test_progress_is_the_last_line_printed_made_harmless():
     reply = replies.RunReply()
-    reply.queued(2)
+    reply.emit(events.Queued(2))
     assert reply.latest == "Waiting behind 2 requests."
-    reply.started()
+    reply.emit(events.Started())
     assert reply.latest == ""
-    reply.output(0, values.Text("stdout", "10 %\r20\x1b[2J %\r30 %"))
+    reply.emit(events.OutputShown(0, values.Text("stdout", "10 %\r20\x1b[2J %\r30 %")))
     assert reply.latest == "30 %"
-    reply.output(0, values.Text("stdout", "x" * 5000 + "\n\n"))
+    reply.emit(events.OutputShown(0, values.Text("stdout", "x" * 5000 + "\n\n")))
     assert reply.latest == "x" * 199 + "…"
 
 

@@ -1,9 +1,9 @@
 import dataclasses
 import datetime
 
-from interpreter_bot import code_activity, values
+from interpreter_bot import code_activity, events, values
 from interpreter_bot.platforms.web import event_json, tab_contents
-from interpreter_bot.sessions import past_turns, ports
+from interpreter_bot.sessions import past_turns
 
 START = datetime.datetime(2026, 1, 1, tzinfo=datetime.UTC)
 TURN = past_turns.PastTurn(
@@ -48,8 +48,8 @@ def test_a_past_turn_is_told_like_one_that_runs():
     assert (end["status"], end["text"], end["seconds"], end["turn"]) == ("done", TURN.answer, 3, 7)
     asked = {"connection": "sales", "statement": "select 1", "outcome": "1 row in 0.5 s"}
     assert end["queries"] == [asked]
-    live = ports.End(status=values.TurnStatus.DONE, queries=TURN.queries)
-    assert event_json.ended(live)["queries"] == [asked]
+    live = events.TurnEnded(status=values.TurnStatus.DONE, queries=TURN.queries)
+    assert event_json.to_json(live)["queries"] == [asked]
 
 
 def test_one_that_runs_elsewhere_has_no_end():

@@ -1,8 +1,7 @@
 import json
 
-from interpreter_bot import values
+from interpreter_bot import events, values
 from interpreter_bot.platforms.web import event_json, tab_hub
-from interpreter_bot.sessions import ports
 
 THREAD = "a" * 16
 HEAD = {"request": "x", "files": [], "is_code": False, "started": 0.0}
@@ -19,7 +18,7 @@ async def test_only_those_who_watch_a_conversation_hear_of_it():
     hub.enter(here)
     hub.enter(elsewhere)
     turn = hub.begin(THREAD, "t" * 16, HEAD)
-    turn.say(event_json.text("hello"))
+    turn.say(event_json.to_json(events.TextAdded("hello")))
     hub.tell("conversations", {"conversations": []})
     assert [one["kind"] for one in await _heard(here)] == ["turn", "event", "conversations"]
     assert [one["kind"] for one in await _heard(elsewhere)] == ["conversations"]
@@ -36,7 +35,7 @@ async def test_a_tab_that_takes_nothing_is_given_up():
 
 
 def _ended(number):
-    return event_json.ended(ports.End(status=values.TurnStatus.DONE, turn_id=number))
+    return event_json.to_json(events.TurnEnded(status=values.TurnStatus.DONE, turn_id=number))
 
 
 def test_a_turn_that_the_store_knows_is_forgotten_and_others_are_kept_for_a_while():
@@ -66,7 +65,9 @@ def test_pictures_are_kept_within_a_budget():
 
 def test_what_is_written_survives_broken_characters():
     output = values.Text("stdout", "\ud800 half")
-    message = tab_hub.encoded_message("event", {"event": event_json.output(0, output)})
+    message = tab_hub.encoded_message(
+        "event", {"event": event_json.to_json(events.OutputShown(0, output))}
+    )
     assert message.isascii()
     assert json.loads(message)["event"]["delta"] == "\ud800 half"
 

@@ -72,9 +72,9 @@ async def test_it_is_started_when_it_is_first_asked_and_answers(model, tmp_path,
     async with opened(path, tmp_path) as local, catalogued(local) as llm:
         assert local.unavailable == ""
         assert not (tmp_path / "notes").exists()
-        reply = await llm.reply(PROMPT, listener=observer)
+        reply = await llm.reply(PROMPT, emit=observer.emit)
         assert reply.text == "I am small."
-        await llm.reply(PROMPT, listener=observer)
+        await llm.reply(PROMPT, emit=observer.emit)
     assert observer.of("progress")[-2:] == [("Starting the demo model…", None), ("", None)]
     (started,) = notes()
     assert started["order"]["context_tokens"] == local.model.context_tokens == 8192
@@ -85,7 +85,7 @@ async def test_a_proxy_of_the_environment_does_not_stand_between(model, tmp_path
     for name in ("HTTP_PROXY", "http_proxy", "ALL_PROXY"):
         monkeypatch.setenv(name, "http://127.0.0.1:9")
     async with opened(model(), tmp_path) as local, catalogued(local) as llm:
-        assert (await llm.reply(PROMPT, listener=scripts.Watcher())).text == "Hello."
+        assert (await llm.reply(PROMPT, emit=scripts.Watcher().emit)).text == "Hello."
 
 
 async def test_its_process_knows_no_secret_and_its_key_stands_nowhere(
@@ -132,12 +132,12 @@ async def test_begun_in_the_background_it_is_there_at_once(model, tmp_path):
 async def test_a_process_that_dies_is_started_again_once(model, tmp_path, notes):
     async with opened(model(), tmp_path) as local, catalogued(local) as llm:
         for _ in range(2):
-            await llm.reply(PROMPT, listener=scripts.Watcher())
+            await llm.reply(PROMPT, emit=scripts.Watcher().emit)
             os.kill(notes()[-1]["pid"], signal.SIGKILL)
             await gone(notes()[-1]["pid"])
         for _ in range(2):
             with pytest.raises(model_errors.ModelError, match="keeps crashing"):
-                await llm.reply(PROMPT, listener=scripts.Watcher())
+                await llm.reply(PROMPT, emit=scripts.Watcher().emit)
         assert local.unavailable
     assert len(notes()) == 2
 
@@ -263,11 +263,11 @@ async def test_a_model_is_reached_where_its_server_now_is():
             return retries.ServerAddress(f"http://127.0.0.1:{self.count // 2}", "key")
 
     class Llm:
-        async def reply(self, prompt, *, listener):
+        async def reply(self, prompt, *, emit):
             return chat_messages.ModelReply(text="ok")
 
     met = []
     llm = retries.StartingServerLlm(Server(), lambda address: met.append(address.base_url) or Llm())
     for _ in range(4):
-        await llm.reply(PROMPT, listener=scripts.Watcher())
+        await llm.reply(PROMPT, emit=scripts.Watcher().emit)
     assert met == ["http://127.0.0.1:0", "http://127.0.0.1:1", "http://127.0.0.1:2"]
