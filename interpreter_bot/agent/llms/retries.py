@@ -13,7 +13,7 @@ from interpreter_bot.agent import chat_messages, model_errors, ports
 from interpreter_bot.wording import model_words
 
 Progress: TypeAlias = Callable[[str, float | None], None]
-"""Callback with what is waited for, and how far it is; see `ports.TurnObserver.progress`."""
+"""Callback with what is waited for, and how far it is; see `events.ProgressChanged`."""
 
 # Shorter waits are not announced.
 _NOTICED_SECONDS: Final = 2.0
