@@ -18,6 +18,29 @@ from interpreter_bot.app import execution_startup, garbage_collection
 if TYPE_CHECKING:
     from interpreter_bot.egress.broker import Broker
     from interpreter_bot.sessions import session_service
+    from interpreter_bot.store import active_bot
+
+
+def import_ahead(config: settings.Settings) -> None:
+    """Import what the bot needs when it becomes the active one; blocks for seconds."""
+    modules = {
+        "app.service_startup": True,
+        "agent.llms.openai_clients": True,
+        "hosts.host_processes": config.host.mode != "inside" and not config.host.fleet,
+        "hosts.local_startup": config.host.mode == "inside",
+        "hosts.placed_hosts": bool(config.host.fleet),
+        "egress.broker": config.has_doors,
+        "mcp_servers.tool_broker": bool(config.mcp_servers),
+        "platforms.web.server": config.web.enabled,
+        "platforms.web.routes": config.web.enabled,
+        "platforms.slack.startup": config.slack.is_on,
+        "platforms.discord.startup": bool(config.discord.token.get_secret_value()),
+    }
+    for name, is_needed in modules.items():
+        if is_needed:
+            # What is not installed is said when it is opened.
+            with contextlib.suppress(ImportError):
+                importlib.import_module(f"interpreter_bot.{name}")
 
 
 @contextlib.asynccontextmanager
@@ -29,6 +52,7 @@ async def open_service(
     is_ephemeral: bool = False,
     kernels_outlive: bool = False,
     broker: Broker | None = None,
+    bot: active_bot.ActiveBot | None = None,
 ) -> AsyncIterator[session_service.SessionService]:
     """Open everything that platforms need.
 
@@ -39,6 +63,7 @@ async def open_service(
         is_ephemeral: leaves nothing behind: no file, no memory.
         kernels_outlive: see `execution_startup.open_hosts`.
         broker: lets code reach the outside, if that is open already.
+        bot: for which it is opened; None for a process beside the bot.
 
     Raises:
         BotError: it cannot be opened; the sentence says why.
@@ -70,6 +95,7 @@ async def open_service(
                 is_ephemeral=is_ephemeral,
                 hosts=hosts,
                 broker=broker,
+                bot=bot,
             )
             service = await stack.enter_async_context(conversations)
         yield service

@@ -7,7 +7,7 @@ import contextlib
 import functools
 import importlib.util
 import secrets
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import AbstractAsyncContextManager
 from typing import TYPE_CHECKING, Final
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from interpreter_bot.data_connections import connection_service
     from interpreter_bot.egress import broker
     from interpreter_bot.mcp_servers import tool_broker
-    from interpreter_bot.store import accounts, databases
+    from interpreter_bot.store import accounts, active_bot, databases
 
 _NO_SDK: Final = errors.missing_extra("mcp_servers", "mcp")
 _SEED_FILE: Final = "doors.key"
@@ -214,14 +214,33 @@ async def fleet_addresses(config: settings.Settings) -> list[host_addresses.Addr
 
 
 def open_database(
-    config: settings.Settings, *, takes_orphans: bool = True
+    config: settings.Settings,
+    *,
+    takes_orphans: bool = True,
+    bot: active_bot.ActiveBot | None = None,
 ) -> AbstractAsyncContextManager[databases.Database]:
     """Open the database of the settings; see `databases.Database.open`."""
-    from interpreter_bot.store import databases, engines
+    from interpreter_bot.store import databases
 
-    url = config.store.url or engines.default(config.paths.data)
     kept = config.paths.data / "kept"
-    return databases.Database.open(url, files=kept, takes_orphans=takes_orphans)
+    return databases.Database.open(
+        _database_url(config), files=kept, takes_orphans=takes_orphans, bot=bot
+    )
+
+
+def hold_active_bot(
+    config: settings.Settings, on_wait: Callable[[], None]
+) -> AbstractAsyncContextManager[active_bot.ActiveBot]:
+    """Be the active bot of the database of the settings; see `active_bot.hold`."""
+    from interpreter_bot.store import active_bot
+
+    return active_bot.hold(_database_url(config), on_wait)
+
+
+def _database_url(config: settings.Settings) -> str:
+    from interpreter_bot.store import engines
+
+    return config.store.url or engines.default(config.paths.data)
 
 
 @contextlib.asynccontextmanager

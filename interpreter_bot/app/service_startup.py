@@ -29,7 +29,7 @@ from interpreter_bot.sessions import (
     session_service,
 )
 from interpreter_bot.skills import accepted_skills
-from interpreter_bot.store import databases, engines, records
+from interpreter_bot.store import active_bot, databases, engines, records
 from interpreter_bot.wording import model_words
 
 if TYPE_CHECKING:
@@ -77,6 +77,7 @@ async def open_conversations(
     hosts: Awaitable[ports.Hosts],
     broker: Broker | None = None,
     is_ephemeral: bool = False,
+    bot: active_bot.ActiveBot | None = None,
 ) -> AsyncIterator[session_service.SessionService]:
     """Open everything that platforms need beside kernels; see `bot_startup`.
 
@@ -87,14 +88,17 @@ async def open_conversations(
         hosts: where kernels live; waited for last.
         broker: lets their code reach the outside, if there is one.
         is_ephemeral: leaves nothing behind: no file, no memory.
+        bot: for which it is opened; None for a process beside the bot.
 
     Raises:
         BotError: it cannot be opened; the sentence says why.
     """
     async with contextlib.AsyncExitStack() as stack:
         stack.enter_context(spool_directory(config.paths.data))
-        memory = _temporary(stack) if is_ephemeral else execution_startup.open_database(config)
-        database = await stack.enter_async_context(memory)
+        opening = (
+            _temporary(stack) if is_ephemeral else execution_startup.open_database(config, bot=bot)
+        )
+        database = await stack.enter_async_context(opening)
         credentials = stored_credentials.StoredCredentials(config)
         stored = await asyncio.to_thread(credentials.load)
         named = model_setup.with_stored(environment, stored)

@@ -16,11 +16,12 @@ from contextlib import AbstractAsyncContextManager
 from typing import TYPE_CHECKING, Any, Final
 
 from interpreter_bot import errors, settings, side_by_side, stored_credentials
-from interpreter_bot.app import bot_startup, garbage_collection
+from interpreter_bot.app import bot_startup, execution_startup, garbage_collection
 from interpreter_bot.text import quantities
 
 if TYPE_CHECKING:
     from interpreter_bot.sessions import session_service
+    from interpreter_bot.store import active_bot
 
 _log = logging.getLogger(__name__)
 
@@ -36,6 +37,12 @@ _FAILED, _REFUSED = 1, 2
 _FIRST_WAIT_SECONDS: Final = 1.0
 # Discord revokes the token of a bot that begins more than a thousand sessions a day.
 _LONGEST_WAIT_SECONDS: Final = 120.0
+_STANDS_BY: Final = (
+    "Another bot uses this database. This one stands by, and takes over when that one ends."
+)
+_LOST: Final = (
+    "The database was out of reach, so another bot may act by now. This one begins again."
+)
 _UNFORESEEN: Final = "Unexpected error; the details are in the log."
 
 _Opening = Callable[[], AbstractAsyncContextManager[str]]
@@ -72,9 +79,7 @@ async def run_bot(
     *,
     kernels_outlive: bool = False,
 ) -> int:
-    """Run the bot until `end` is set; returns the exit status.
-
-    The page is there first, and everything else is opened behind it.
+    """Stand by while another bot is active, then run the bot until `end` is set.
 
     Args:
         config: the settings in effect.
@@ -82,13 +87,62 @@ async def run_bot(
         end: ends it in order.
         kernels_outlive: see `execution_startup.open_hosts`.
 
+    Returns:
+        The exit status.
+
     Raises:
         BotError: nothing could be opened; the sentence says why.
     """
     platforms = _Platforms(_names(config), end)
-    loop = asyncio.get_running_loop()
-    ready: asyncio.Future[session_service.SessionService] = loop.create_future()
-    opening = bot_startup.open_service(config, environment, kernels_outlive=kernels_outlive)
+    holding = execution_startup.hold_active_bot(config, functools.partial(_stand_by, config))
+    async with side_by_side.opening(holding, "active bot") as active:
+        if not await _is_before(active, end):
+            return 0
+        bot = active.result()
+        restarting = asyncio.create_task(_restart_when_lost(bot, end), name="restart")
+        try:
+            opening = bot_startup.open_service(
+                config, environment, kernels_outlive=kernels_outlive, bot=bot
+            )
+            return await _run_platforms(config, opening, platforms, end)
+        finally:
+            restarting.cancel()
+
+
+def _stand_by(config: settings.Settings) -> None:
+    _say(_STANDS_BY)
+    asyncio.get_running_loop().run_in_executor(None, bot_startup.import_ahead, config)
+
+
+async def _restart_when_lost(bot: active_bot.ActiveBot, end: asyncio.Event) -> None:
+    """Become a new process, as nothing of this one may act any more."""
+    await bot.lost.wait()
+    if end.is_set():
+        os._exit(_FAILED)
+    _say(_LOST)
+    os.execv(sys.executable, sys.orig_argv)  # noqa: S606
+
+
+async def _is_before(opened: asyncio.Future[Any], end: asyncio.Event) -> bool:
+    """Wait until something is opened, or the end; says whether it was opened."""
+    ending = asyncio.create_task(end.wait(), name="end")
+    first: set[asyncio.Future[Any]] = {opened, ending}
+    try:
+        await asyncio.wait(first, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        ending.cancel()
+    return opened.done()
+
+
+async def _run_platforms(
+    config: settings.Settings,
+    opening: AbstractAsyncContextManager[session_service.SessionService],
+    platforms: _Platforms,
+    end: asyncio.Event,
+) -> int:
+    """Open the page, everything else behind it, and then the other platforms."""
+    ready: asyncio.Future[session_service.SessionService]
+    ready = asyncio.get_running_loop().create_future()
     try:
         if config.web.enabled:
             from interpreter_bot.platforms.web import server
@@ -96,10 +150,7 @@ async def run_bot(
             page = functools.partial(server.serve, ready, config.web, config.paths.data)
             await platforms.open_first(_PAGE, page)
         async with side_by_side.opening(opening, "conversations") as opened:
-            ending = asyncio.create_task(end.wait(), name="end")
-            first: set[asyncio.Future[Any]] = {opened, ending}
-            await asyncio.wait(first, return_when=asyncio.FIRST_COMPLETED)
-            if not opened.done():
+            if not await _is_before(opened, end):
                 return platforms.status
             service = opened.result()
             openings = _openings(config, service)

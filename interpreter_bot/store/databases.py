@@ -19,6 +19,7 @@ from sqlalchemy.ext import asyncio as sa_asyncio
 from interpreter_bot import errors
 from interpreter_bot.store import (
     accounts,
+    active_bot,
     activity_audit,
     blobs,
     engines,
@@ -165,9 +166,10 @@ class Database:
         engine: sa_asyncio.AsyncEngine,
         instance: liveness.Instance,
         files: blobs.Blobs,
+        bot: active_bot.ActiveBot | None = None,
     ) -> None:
         self.engine = engine
-        begin = transactions.Transactions(engine)
+        begin = transactions.Transactions(engine, bot.ensure_active if bot is not None else None)
         self.together = begin.together
         self.orphans: tuple[records.Turn, ...] = ()
         self.files = files
@@ -192,7 +194,12 @@ class Database:
     @classmethod
     @contextlib.asynccontextmanager
     async def open(
-        cls, url: str, *, files: pathlib.Path, takes_orphans: bool = True
+        cls,
+        url: str,
+        *,
+        files: pathlib.Path,
+        takes_orphans: bool = True,
+        bot: active_bot.ActiveBot | None = None,
     ) -> AsyncIterator[Database]:
         """Open a database: upgrade its schema, and interrupt the turns of dead bots.
 
@@ -200,6 +207,7 @@ class Database:
             url: `sqlite:////absolute/file.db` or `postgresql://…`; see `engines.default`.
             files: directory for what is too large for a database, made when needed.
             takes_orphans: whether turns of dead bots are taken; else a bot does that, and tells.
+            bot: for which it is opened; None for a process beside the bot.
 
         Raises:
             SettingsError: the URL cannot be used.
@@ -214,7 +222,7 @@ class Database:
                 instance = await stack.enter_async_context(liveness.alive(address))
             engine = engines.make(address)
             stack.push_async_callback(_close, engine)
-            database = cls(engine, instance, blobs.Blobs(files))
+            database = cls(engine, instance, blobs.Blobs(files), bot)
             if takes_orphans:
                 database.orphans = await database.turns.take_orphans()
             if database.orphans:

@@ -41,6 +41,8 @@ and no waiting helps.
 _BUSY_MILLISECONDS: Final = 30_000
 _CONNECTIONS: Final = 10
 _USED_AT: Final = "interpreter_bot_used_at"
+# The transaction of a bot that was stopped ends before another bot is active (`active_bot`).
+_SERVER_SETTINGS: Final = {"idle_in_transaction_session_timeout": "5s"}
 _TRUSTED_SECONDS: Final = 1.0
 
 
@@ -97,6 +99,7 @@ def make(url: sqlalchemy.URL, **options: Any) -> sa_asyncio.AsyncEngine:
         engine = sa_asyncio.create_async_engine(url, **options)
         _prepare_sqlite(engine.sync_engine, foreign_keys=True)
     else:
+        options["connect_args"] = {"server_settings": _SERVER_SETTINGS}
         engine = sa_asyncio.create_async_engine(url, **options)
         _try_idle_connections(engine.sync_engine)
     _wrap_system_errors(engine.sync_engine)

@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import datetime
 import logging
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import sqlalchemy
@@ -29,9 +29,19 @@ UpsertingInsert: TypeAlias = "sqlite.Insert | postgresql.Insert"
 
 
 class Transactions:
-    """Transactions on one engine. In one, await nothing but the database."""
+    """Transactions on one engine. In one, await nothing but the database.
 
-    def __init__(self, engine: sa_asyncio.AsyncEngine) -> None:
+    Args:
+        engine: of the database.
+        before_write: raises a StoreError if nothing may be written any more.
+    """
+
+    def __init__(
+        self,
+        engine: sa_asyncio.AsyncEngine,
+        before_write: Callable[[], Awaitable[None]] | None = None,
+    ) -> None:
+        self._before_write = before_write
         self._readers = engine
         self._writers = engine.execution_options(**{engines.WRITING: True})
         self.is_sqlite = engine.dialect.name == "sqlite"
@@ -70,9 +80,11 @@ class Transactions:
         if (joined := self._written.get(asyncio.current_task())) is not None:
             yield joined
             return
-        with translated():
-            async with self._turnstile, self._writers.begin() as transaction:
-                yield transaction
+        async with self._turnstile:
+            await self._check_write()
+            with translated():
+                async with self._writers.begin() as transaction:
+                    yield transaction
 
     @contextlib.asynccontextmanager
     async def alone(self, *, is_writing: bool) -> AsyncIterator[Transaction]:
@@ -88,9 +100,15 @@ class Transactions:
             async with self.writing() if is_writing else self.reading() as transaction:
                 yield transaction
             return
+        if is_writing:
+            await self._check_write()
         with translated():
             async with self._alone.connect() as connection:
                 yield connection
+
+    async def _check_write(self) -> None:
+        if self._before_write is not None:
+            await self._before_write()
 
     @contextlib.asynccontextmanager
     async def together(self, *, is_writing: bool) -> AsyncIterator[None]:

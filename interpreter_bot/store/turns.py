@@ -195,18 +195,12 @@ class Turns:
         return _record(row)
 
     async def finish(self, turn_id: int, status: values.TurnStatus, *, answer: str = "") -> bool:
-        """Record how a turn ended. The first end counts.
-
-        The end of a turn of this instance replaces "interrupted", which another replica may have
-        recorded by mistake.
+        """Record how a turn of this instance ended. The first end counts.
 
         Returns:
             Whether it was recorded: not if it had ended, or its session was deleted.
         """
-        is_open = sa.or_(
-            _T.c.status == _Status.RUNNING.value,
-            sa.and_(_T.c.status == _Status.INTERRUPTED.value, _T.c.owner == self._instance.id),
-        )
+        is_open = sa.and_(_T.c.status == _Status.RUNNING.value, _T.c.owner == self._instance.id)
         end = (
             sa.update(_T)
             .where(_T.c.id == turn_id, is_open)
@@ -264,8 +258,12 @@ class Turns:
             return int((await transaction.execute(query)).scalar_one())
 
     async def note_progress(self, turn_id: int, progress: Mapping[str, Any]) -> None:
-        """Record what another bot needs to go on with a turn that runs."""
-        noting = sa.update(_T).where(_T.c.id == turn_id, _T.c.status == _Status.RUNNING.value)
+        """Record what another bot needs to go on with a turn of this instance that runs."""
+        noting = sa.update(_T).where(
+            _T.c.id == turn_id,
+            _T.c.status == _Status.RUNNING.value,
+            _T.c.owner == self._instance.id,
+        )
         async with self._begin.writing() as transaction:
             await transaction.execute(noting.values(progress=dict(progress)))
 

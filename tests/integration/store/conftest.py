@@ -1,5 +1,6 @@
 """Every test of the store runs on both databases."""
 
+import functools
 import threading
 
 import pytest
@@ -69,7 +70,7 @@ def url(request, tmp_path, is_new):
 @pytest.fixture
 def opening(url, tmp_path):
     """Open that database; as often as wanted, each time as another replica."""
-    return lambda: databases.Database.open(url, files=tmp_path / "kept")
+    return functools.partial(databases.Database.open, url, files=tmp_path / "kept")
 
 
 @pytest.fixture

@@ -117,18 +117,6 @@ async def test_a_bot_that_went_away_properly_leaves_orphans_as_well(opening):
         assert not await database.turns.finish(left.id, Status.DONE)
 
 
-async def test_a_turn_taken_for_interrupted_becomes_what_its_owner_says(opening, database, turn):
-    async with opening() as replica:
-
-        async def dead(transaction, owner):
-            return True
-
-        replica.turns._instance.is_dead = dead
-        assert len(await replica.turns.take_orphans()) == 1
-    assert await database.turns.finish(turn.id, Status.DONE, answer="Not at all")
-    assert (await database.turns.get(turn.id)).status is Status.DONE
-
-
 async def test_a_server_that_restarts_is_used_again_and_we_still_count_as_alive(
     opening, postgresql, url, monkeypatch
 ):

@@ -3,7 +3,6 @@
 import asyncio
 import contextlib
 import datetime
-import fcntl
 import time
 
 import pytest
@@ -11,7 +10,7 @@ import sqlalchemy
 
 from interpreter_bot import encryption, errors
 from interpreter_bot.sessions import replica_calls
-from interpreter_bot.store import columns, engines, liveness, replica_call_table, schema
+from interpreter_bot.store import columns, liveness, replica_call_table, schema
 
 
 @contextlib.asynccontextmanager
@@ -274,30 +273,6 @@ async def test_what_is_typed_is_encrypted_where_replicas_share_keys(opening, tmp
             async with other.open():
                 assert await asked == {}
     assert typed == [{"answer": "hunter2\0\ud800"}]
-
-
-async def test_replicas_of_an_earlier_release_are_asked_and_those_that_died_are_not(
-    opening, database, url, tmp_path
-):
-    name = "ab" * 16
-    if database.engine.dialect.name == "sqlite":
-        file = tmp_path / "bot.db-instances" / name
-        for size, is_held, count in ((0, True, 1), (1, True, 1), (2, True, 0), (1, False, 0)):
-            with file.open("wb") as locked:
-                locked.truncate(size)
-                if is_held:
-                    fcntl.flock(locked, fcntl.LOCK_EX)
-                assert await database.calls.count_others() == count, (size, is_held)
-        return
-    for said, count in ((name, 1), (f"replica {name}", 1), (f"idle {name}", 0), ("shell", 0)):
-        engine = engines.make(
-            engines.parse(url),
-            connect_args={"server_settings": {"application_name": f"interpreter-bot {said}"}},
-        )
-        async with engine.connect() as connection:
-            await connection.execute(sqlalchemy.select(1))
-            assert await database.calls.count_others() == count, said
-        await engine.dispose()
 
 
 async def test_a_replica_whose_connection_broke_can_be_asked_again_soon(opening, database):

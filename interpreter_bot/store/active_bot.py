@@ -1,0 +1,255 @@
+"""The active bot of a database: one acts, and all others stand by until it ends.
+
+It holds a lock, which the end of its process releases: on a file beside an SQLite database, or of a
+session of its own on a PostgreSQL server. That session is used every two seconds. The server ends
+it after eight seconds of silence, and a bot without an answer for five writes nothing any more; so
+no two bots act at once, also if one is stopped, or its machine is cut off.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import fcntl
+import hashlib
+import logging
+import math
+import os
+import pathlib
+import time
+import uuid
+from collections.abc import AsyncIterator, Callable
+from typing import Final, Protocol
+
+import sqlalchemy
+from sqlalchemy import exc, pool
+from sqlalchemy.ext import asyncio as sa_asyncio
+
+from interpreter_bot import errors
+from interpreter_bot.store import engines, transactions
+from interpreter_bot.wording import storage_words
+
+_log = logging.getLogger(__name__)
+
+_TRY_SECONDS: Final = 0.2
+_RECONNECT_SECONDS: Final = 1.0
+_USE_SECONDS: Final = 2.0
+_ANSWER_SECONDS: Final = 5.0
+_SILENCE: Final = sqlalchemy.text("select set_config('idle_session_timeout', '8s', false)")
+# A server that is started together with the bot.
+_START_SECONDS: Final = 30.0
+_IS_STARTING: Final = "57P03"
+_UNUSABLE: Final = (exc.SQLAlchemyError, OSError)
+
+
+class ActiveBot:
+    """The bot that acts. Use `hold`.
+
+    Attributes:
+        id: its name among all that were ever active.
+        lost: set when another bot may act; this one must end at once.
+    """
+
+    def __init__(self) -> None:
+        self.id = uuid.uuid4().hex
+        self.lost = asyncio.Event()
+        self._is_sure = asyncio.Event()
+        self._sure_until = math.inf
+
+    async def ensure_active(self) -> None:
+        """Wait until it is certain that no other bot acts.
+
+        Raises:
+            StoreError: it is not.
+        """
+        try:
+            async with asyncio.timeout(_ANSWER_SECONDS):
+                while _now() >= self._sure_until:
+                    if self.lost.is_set():
+                        raise TimeoutError
+                    self._is_sure.clear()
+                    await self._is_sure.wait()
+        except TimeoutError as error:
+            raise errors.StoreError(storage_words.DATABASE_DOWN) from error
+
+    async def _watch(self, lock: _ServerLock) -> None:
+        """Use the lock's session until it is lost."""
+        asked = _now()
+        while True:
+            self._sure_until = asked + _ANSWER_SECONDS
+            self._is_sure.set()
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(_USE_SECONDS):
+                    await lock.is_closed.wait()
+            asked = _now()
+            asking = asyncio.create_task(lock.try_take(), name="store: stay active")
+            # Twice: after a moment in which nothing ran, an answer may be there that is not read.
+            for seconds in (_ANSWER_SECONDS - 1, 1):
+                await asyncio.wait({asking}, timeout=seconds)
+            if not asking.done():
+                asking.cancel()
+                _log.error("the database does not answer")
+                break
+            if (error := asking.exception()) is not None:
+                _log.error("the connection that holds the lock is lost", exc_info=error)
+                break
+            if not asking.result():
+                _log.error("another session has the lock: is there a pooler before the server?")
+                break
+        self._sure_until = -math.inf
+        self.lost.set()
+
+
+@contextlib.asynccontextmanager
+async def hold(url: str, on_wait: Callable[[], None] = lambda: None) -> AsyncIterator[ActiveBot]:
+    """Be the active bot of a database as long as the context is open.
+
+    Args:
+        url: see `databases.Database.open`.
+        on_wait: called once, if another bot is active.
+
+    Raises:
+        SettingsError: the URL cannot be used.
+        StoreError: the database cannot be used.
+    """
+    address = engines.parse(url)
+    bot = ActiveBot()
+    with transactions.translated(_UNUSABLE):
+        if engines.is_sqlite(address):
+            lock: _FileLock | _ServerLock = _FileLock(engines.file(address))
+        else:
+            lock = _ServerLock(address)
+        try:
+            await _take(lock, on_wait)
+        except BaseException:
+            await lock.release()
+            raise
+    watch = None
+    if isinstance(lock, _ServerLock):
+        watch = asyncio.create_task(bot._watch(lock), name="store: watch the lock")
+    try:
+        yield bot
+    finally:
+        if watch is not None:
+            watch.cancel()
+            await asyncio.wait({watch})
+        await lock.release()
+
+
+class _Lock(Protocol):
+    async def try_take(self) -> bool:
+        """Take it if nobody else has it; says whether it is ours."""
+
+
+async def _take(lock: _Lock, on_wait: Callable[[], None]) -> None:
+    """Wait until a lock is ours.
+
+    Raises:
+        SQLAlchemyError: the server refuses, or has not been there for a while.
+        OSError: likewise, or a file cannot be used.
+    """
+    give_up = time.monotonic() + _START_SECONDS
+    is_reported = is_absent = False
+    while True:
+        seconds = _TRY_SECONDS
+        try:
+            # Statements that wait for the lock instead would keep the server from cleaning up.
+            async with asyncio.timeout(_ANSWER_SECONDS):
+                if await lock.try_take():
+                    return
+        except _UNUSABLE as error:
+            is_late = not is_reported and time.monotonic() > give_up
+            if is_late or not (is_reported or _may_be_starting(error)):
+                raise
+            if not is_absent:
+                _log.warning("the database cannot be reached; it is tried again", exc_info=error)
+            is_absent, seconds = True, _RECONNECT_SECONDS
+        else:
+            is_absent = False
+            if not is_reported:
+                is_reported = True
+                on_wait()
+        await asyncio.sleep(seconds)
+
+
+def _may_be_starting(error: Exception) -> bool:
+    original = error.orig if isinstance(error, exc.DBAPIError) else error
+    return isinstance(original, OSError) or getattr(original, "sqlstate", "") == _IS_STARTING
+
+
+class _FileLock:
+    """Lock on a file beside an SQLite database."""
+
+    def __init__(self, database: pathlib.Path) -> None:
+        path = database.with_name(f"{database.name}-active")
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        self._file = os.open(path, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
+
+    async def try_take(self) -> bool:
+        try:
+            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return False
+        return True
+
+    async def release(self) -> None:
+        os.close(self._file)
+
+
+class _ServerLock:
+    """Advisory lock of a session on a server.
+
+    Attributes:
+        is_closed: set when the connection was closed.
+    """
+
+    def __init__(self, url: sqlalchemy.URL) -> None:
+        self.is_closed = asyncio.Event()
+        self._engine = sa_asyncio.create_async_engine(
+            url,
+            poolclass=pool.NullPool,
+            isolation_level="AUTOCOMMIT",
+            hide_parameters=True,
+            connect_args={"server_settings": {"application_name": "interpreter-bot active"}},
+        )
+        self._connection: sa_asyncio.AsyncConnection | None = None
+
+    async def try_take(self) -> bool:
+        # A session that has it gets it again; behind a pooler, it may be another session by now.
+        try:
+            if self._connection is None:
+                self._connection = await self._engine.connect()
+                await self._prepare(self._connection)
+            attempt = sqlalchemy.select(sqlalchemy.func.pg_try_advisory_lock(lock_number("active")))
+            return bool((await self._connection.execute(attempt)).scalar_one())
+        except BaseException:
+            await self._close()
+            raise
+
+    async def _prepare(self, connection: sa_asyncio.AsyncConnection) -> None:
+        await connection.execute(_SILENCE)
+        driver = (await connection.get_raw_connection()).driver_connection
+        assert driver is not None, "it is connected"  # noqa: S101
+        driver.add_termination_listener(lambda _: self.is_closed.set())
+
+    async def _close(self) -> None:
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            with contextlib.suppress(*_UNUSABLE):
+                await connection.close()
+        self.is_closed.clear()
+
+    async def release(self) -> None:
+        await self._close()
+        await self._engine.dispose()
+
+
+def lock_number(name: str) -> int:
+    """Return the number of an advisory lock: 64 bits, signed, unlikely to collide."""
+    digest = hashlib.sha256(f"interpreter-bot {name}".encode()).digest()
+    return int.from_bytes(digest[:8], "big", signed=True)
+
+
+def _now() -> float:
+    """Return seconds that go on while the process, or its machine, is stopped."""
+    return time.clock_gettime(time.CLOCK_BOOTTIME)

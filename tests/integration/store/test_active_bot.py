@@ -1,0 +1,154 @@
+"""One bot of a database acts, and the others stand by."""
+
+import asyncio
+import contextlib
+import os
+import signal
+import sys
+import time
+
+import pytest
+
+from interpreter_bot import errors, values
+from interpreter_bot.store import active_bot
+
+KEY = values.SessionKey("web", thread="t")
+
+# A bot that writes without pause as long as it is active.
+WRITER = """
+import asyncio, pathlib, sys
+from interpreter_bot import values
+from interpreter_bot.store import active_bot, databases
+
+async def main():
+    url = sys.argv[1]
+    async with (
+        active_bot.hold(url) as bot,
+        databases.Database.open(url, files=pathlib.Path(sys.argv[2]), bot=bot) as database,
+    ):
+        session = await database.sessions.open(values.SessionKey("web", thread="t"))
+        print("active", flush=True)
+        while not bot.lost.is_set():
+            await database.turns.start(session.id, person="p", text="?")
+
+asyncio.run(main())
+"""
+
+
+@pytest.fixture
+async def writer(url, tmp_path):
+    """The process of another bot that is active."""
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, "-W", "error", "-c", WRITER, url, tmp_path / "kept",
+        stdout=asyncio.subprocess.PIPE,
+    )  # fmt: skip
+    assert await asyncio.wait_for(process.stdout.readline(), 30)
+    yield process
+    with contextlib.suppress(ProcessLookupError):
+        process.kill()
+    await process.wait()
+
+
+@pytest.fixture
+def only_postgresql(url):
+    if url.startswith("sqlite"):
+        pytest.skip("a matter of servers")
+
+
+async def test_second_bot_waits_and_is_active_when_the_first_ends(url):
+    waits, order = asyncio.Event(), []
+
+    async def second():
+        async with active_bot.hold(url, waits.set) as bot:
+            order.append("second")
+            return bot.id
+
+    async with active_bot.hold(url) as first:
+        following = asyncio.create_task(second())
+        await asyncio.wait_for(waits.wait(), 10)
+        await asyncio.sleep(0.5)
+        order.append("first")
+    ended = time.monotonic()
+    assert await asyncio.wait_for(following, 10) != first.id
+    assert time.monotonic() - ended < 1
+    assert order == ["first", "second"]
+
+
+async def test_bot_that_waits_can_be_ended(url):
+    async with active_bot.hold(url):
+        waits = asyncio.Event()
+        waiting = asyncio.create_task(contextlib.AsyncExitStack().enter_async_context(
+            active_bot.hold(url, waits.set)))  # fmt: skip
+        await asyncio.wait_for(waits.wait(), 10)
+        waiting.cancel()
+        await asyncio.wait({waiting}, timeout=5)
+        assert waiting.cancelled()
+
+
+async def test_killed_bot_is_followed_at_once(url, writer):
+    writer.kill()
+    killed = time.monotonic()
+    async with active_bot.hold(url):
+        assert time.monotonic() - killed < 2
+
+
+@pytest.mark.usefixtures("only_postgresql")
+async def test_stopped_bot_is_followed_within_ten_seconds_and_writes_nothing_more(
+    url, writer, opening
+):
+    os.kill(writer.pid, signal.SIGSTOP)
+    stopped = time.monotonic()
+    async with active_bot.hold(url), opening() as database:
+        assert time.monotonic() - stopped < 10
+        session = await database.sessions.open(KEY)
+        before = [turn.id for turn in await database.turns.of_session(session.id, most=100_000)]
+        os.kill(writer.pid, signal.SIGCONT)
+        # What it writes next is refused.
+        assert await asyncio.wait_for(writer.wait(), 30)
+        after = [turn.id for turn in await database.turns.of_session(session.id, most=100_000)]
+        assert after == before
+
+
+@pytest.mark.usefixtures("only_postgresql")
+async def test_lock_that_is_lost_is_noticed_and_nothing_is_written_any_more(
+    url, opening, postgresql
+):
+    async with active_bot.hold(url) as bot, opening(bot=bot) as database:
+        await database.sessions.open(KEY)
+        postgresql.sql(
+            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity"
+            " WHERE application_name = 'interpreter-bot active'"
+        )
+        await asyncio.wait_for(bot.lost.wait(), 5)
+        with pytest.raises(errors.StoreError):
+            await database.sessions.open(values.SessionKey("web", thread="other"))
+        assert await database.sessions.find(KEY)
+
+
+@pytest.mark.usefixtures("only_postgresql")
+async def test_bot_that_waits_outlasts_a_restart_of_the_server(url, postgresql):
+    waits = asyncio.Event()
+
+    async def follow():
+        async with active_bot.hold(url, waits.set) as bot:
+            return bot
+
+    async with active_bot.hold(url) as first:
+        following = asyncio.create_task(follow())
+        await asyncio.wait_for(waits.wait(), 10)
+        postgresql.stop()
+        await asyncio.wait_for(first.lost.wait(), 5)
+        assert not following.done()
+        starting = asyncio.create_task(follow())
+        await asyncio.to_thread(postgresql.start)
+        bots = await asyncio.wait_for(asyncio.gather(following, starting), 20)
+    assert len({first.id, *(bot.id for bot in bots)}) == 3
+
+
+async def test_turns_of_another_bot_are_not_ended(opening, url):
+    async with active_bot.hold(url) as bot, opening(bot=bot) as database:
+        session = await database.sessions.open(KEY)
+        turn = await database.turns.start(session.id, person="p", text="?")
+        async with opening(takes_orphans=False) as beside:
+            assert not await beside.turns.finish(turn.id, values.TurnStatus.FAILED)
+        assert await database.turns.finish(turn.id, values.TurnStatus.DONE)
