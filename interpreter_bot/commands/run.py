@@ -285,7 +285,8 @@ class _Platforms:
                 failure: Exception = error
             except errors.BotError as error:
                 if name not in self._opened:
-                    _log.exception("%s failed", name)
+                    # The sentence is enough, but for whoever asked for more.
+                    _log.info("%s failed", name, exc_info=True)
                     self._fail(name, str(error))
                     return
                 failure = error

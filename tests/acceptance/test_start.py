@@ -183,8 +183,8 @@ async def test_a_port_that_is_taken_is_a_sentence_and_starts_nothing(tmp_path, s
             said, warned = await process.communicate()
             assert process.returncode == 2
     assert said == b""
-    assert f"The web page cannot be served at 127.0.0.1:{port}".encode() in warned
-    assert b"Traceback" not in warned
+    assert warned.count(f"The web page cannot be served at 127.0.0.1:{port}".encode()) == 1
+    assert warned.count(b"\n") == 1
     assert not (tmp_path / "data/interpreter-bot.db").exists()
     await gone(tmp_path)
 
