@@ -39,7 +39,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     atexit.register(gc.freeze)
     try:
         with _quiet_terminal(options):
-            if options.module in _SLOW and sys.stderr.isatty():
+            # A host that a bot starts shares the bot's terminal.
+            is_asked_for = getattr(options, "linger", None) is None
+            if options.module in _SLOW and is_asked_for and sys.stderr.isatty():
                 sys.stderr.write("Starting…\n")
             with garbage_collection.paused():
                 config = _settings(options)

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, Final
 from interpreter_bot import errors, settings, side_by_side, stored_credentials
 from interpreter_bot.app import bot_startup, execution_startup, garbage_collection
 from interpreter_bot.text import quantities
+from interpreter_bot.wording import terminal_words
 
 if TYPE_CHECKING:
     from interpreter_bot.sessions import session_service
@@ -356,6 +357,8 @@ def _ending() -> Iterator[asyncio.Event]:
     def ask() -> None:
         if end.is_set() and task is not None:
             task.cancel()
+        elif sys.stderr.isatty():
+            sys.stderr.write(f"{terminal_words.STOPPING}\n")
         end.set()
 
     for signum in (signal.SIGINT, signal.SIGTERM):

@@ -8,6 +8,7 @@ GREETING: Final = (
     "Ask a question, or run your own code with /py CODE. /help lists the commands. "
     "Tab completes, Ctrl-C stops an answer, Ctrl-D ends the chat."
 )
+STOPPING: Final = "Stopping… Press Ctrl-C again to end running answers at once."
 NO_QUESTION: Final = "There is no question; see interpreter-bot ask --help."
 STDIN: Final = "Standard input"
 STDIN_WAITED_FOR: Final = "Waiting for standard input; add </dev/null if there is none."

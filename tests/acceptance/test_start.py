@@ -31,7 +31,7 @@ def database_held_up(tmp_path):
 
 
 @contextlib.asynccontextmanager
-async def running(tmp_path, short_path, **variables):
+async def running(tmp_path, short_path, *, errors=asyncio.subprocess.PIPE, **variables):
     """Run the bot; gives its process."""
     environment = {
         "PATH": os.environ["PATH"],
@@ -48,7 +48,7 @@ async def running(tmp_path, short_path, **variables):
         *(sys.executable, "-m", "interpreter_bot", "run"),
         env=environment | variables,
         stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.PIPE,
+        stderr=errors,
     )
     try:
         yield process
@@ -166,6 +166,21 @@ async def test_a_signal_does_not_wait_for_kernels_that_do_not_start(tmp_path, sh
         await asyncio.sleep(3)
         process.terminate()
         assert await asyncio.wait_for(process.wait(), 10) == 0
+
+
+async def test_a_terminal_says_once_that_it_starts_and_that_it_stops(tmp_path, short_path):
+    ours, theirs = os.openpty()
+    try:
+        async with running(tmp_path, short_path, errors=theirs) as process:
+            async with tab(await address(process)) as (_, live):
+                await heard(live, '"hello"')
+            process.send_signal(signal.SIGINT)
+            assert await asyncio.wait_for(process.wait(), 30) == 0
+        lines = os.read(ours, 65536).decode().splitlines()
+        assert [line.partition("…")[0] for line in lines] == ["Starting", "Stopping"]
+    finally:
+        os.close(ours)
+        os.close(theirs)
 
 
 async def test_a_kill_during_the_start_leaves_nothing(tmp_path, short_path):
