@@ -27,7 +27,7 @@ _MODEL: Final = (
 _FOUND: Final = "Found on this machine: {name} at {address} ({models}).\n"
 _SLACK: Final = (
     "\nSlack. Open https://api.slack.com/apps, choose Create New App, From a manifest, and paste "
-    "{manifest}.\nInstall the app to your workspace.\n"
+    "the text of\n{manifest}.\nInstall the app to your workspace.\n"
 )
 _DISCORD: Final = (
     "\nDiscord. Open https://discord.com/developers/applications, choose New Application, Bot, "

@@ -118,7 +118,7 @@ async def test_an_interrupt_leaves_what_was_there(terminal, tmp_path):
 async def test_nothing_entered_is_said_and_the_manifest_named(terminal, tmp_path):
     await terminal.enter("Key (not shown): ", "")
     await terminal.enter("Address", "")
-    await terminal.until("From a manifest, and paste ")
+    await terminal.until("From a manifest, and paste the text of\r\n")
     manifest = pathlib.Path(await terminal.until(".\r\n"))
     assert "display_information:" in await asyncio.to_thread(manifest.read_text)
     await terminal.enter("xoxb-", "")
