@@ -34,12 +34,19 @@ async def _starts(count: int, ready: pools.Pool, forking: pools.Pool) -> list[me
     alternative = metrics.Alternative("cold ipykernel", plain[1:])
     wanted = "session wanted → stack imported"
     return [
-        metrics.Measure(f"{wanted}, spare", "ms", spare[1:], bar=15.0, alternative=alternative),
+        metrics.Measure(
+            f"{wanted}, spare",
+            "ms",
+            spare[1:],
+            bar=20.0,
+            alternative=alternative,
+            least_ratio=60.0,
+        ),
         metrics.Measure(
             f"{wanted}, no spare",
             "ms",
             forked[1:],
-            bar=60.0,
+            bar=70.0,
             alternative=alternative,
             least_ratio=20.0,
         ),

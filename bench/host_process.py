@@ -71,13 +71,13 @@ async def run(effort: sample_sizes.Effort) -> list[metrics.Measure]:
             trips[1],
             alternative=metrics.Alternative("in the bot's", trips[0]),
         ),
-        metrics.Measure("what the process costs of that", "ms", more, bar=0.8),
+        metrics.Measure("what the process costs of that", "ms", more, bar=1.5),
         metrics.Measure("what TLS and a machine of a fleet cost of 1+1", "ms", over_tls, bar=1.5),
         metrics.Measure(
             "session wanted → stack imported, spare in a host process",
             "ms",
             stack[1],
-            bar=15.0,
+            bar=20.0,
             alternative=metrics.Alternative("in the bot's", stack[0]),
         ),
         metrics.Measure(

@@ -10,55 +10,75 @@ import time
 from typing import Any
 
 from bench import measured_bots, metrics, sample_sizes
+from interpreter_bot.kernels import launchers
 
-# Every session is frozen long before it ends.
+# Where sessions can be frozen, each is long before this ends.
 _SETTLE_SECONDS = 30.0
 _FREEZE_SECONDS = 1.0
 _LOOKS = 5
 _THAWED = 20
+_WATCHED = "watched"
 
 
 async def run(effort: sample_sizes.Effort) -> list[metrics.Measure]:
-    """Measure it in bots of their own, with control groups where there are any, and without."""
+    """Measure it in bots of their own, with control groups if there are any, and without.
+
+    Only control groups of version 2, perhaps beside those of version 1, freeze idle sessions.
+    """
     measures = []
-    for groups, how in (("auto", "control groups"), ("off", "watched")):
-        told = await measured_bots.apart(
-            "bench.idleness", effort.frozen, effort.idle_seconds, groups
+    for groups in ("auto", "off"):
+        figures = await measured_bots.apart(
+            "bench.idleness", effort.unused, effort.idle_seconds, groups
         )
-        # Where there are no groups, both are the same.
-        how = how if told["has_groups"] else "watched"
         measures.append(
             metrics.Measure(
-                f"{effort.frozen} idle kernels, {how}: processor of bot and kernels",
+                f"{effort.unused} idle kernels, {figures['how']}: processor of bot and kernels",
                 "% of a core",
-                told["used"],
-                bar=0.5,
-                notes={"thawing_ms": told["thawing_ms"], "is_root": os.geteuid() == 0},
+                figures["used"],
+                bar=1.0,
+                notes={
+                    "frozen": figures["frozen"],
+                    "thawing_ms": figures["thawing_ms"],
+                    "is_root": os.geteuid() == 0,
+                },
             )
         )
+        # Without groups, both are the same.
+        if figures["how"] == _WATCHED:
+            break
     return measures
 
 
 async def _be_bot(count: int, seconds: float, groups: str) -> dict[str, Any]:
-    told: dict[str, Any] = {"used": [], "thawing_ms": []}
+    figures: dict[str, Any] = {"used": [], "thawing_ms": []}
     kernels = {"concurrent": count + 10, "spares": 2, "freeze_seconds": _FREEZE_SECONDS}
     async with measured_bots.pool(groups=groups, **kernels) as pool:
         for number in range(count):
             await measured_bots.execute(await pool.take(str(number)), measured_bots.STACK)
-        everyone = [launched.provisioner.usage() for launched in pool.live.values()]
-        told["has_groups"] = everyone[0].counted_bytes() is not None
+        sessions = list(pool.live.values())
+        usages = [session.provisioner.usage() for session in sessions]
+        figures["how"] = _how(sessions[0])
         await asyncio.sleep(_SETTLE_SECONDS)
         for _ in range(_LOOKS):
-            before = sum(one.cpu_seconds() for one in everyone)
+            before = sum(usage.cpu_seconds() for usage in usages)
             began, used = time.monotonic(), time.process_time()
             await asyncio.sleep(seconds / _LOOKS)
             used, took = time.process_time() - used, time.monotonic() - began
-            used += sum(one.cpu_seconds() for one in everyone) - before
-            told["used"].append(100 * used / took)
-        for launched in list(pool.live.values())[:_THAWED]:
-            frozen, usual = [await measured_bots.trip(launched.kernel) for _ in range(2)]
-            told["thawing_ms"].append(round(frozen - usual, 2))
-    return told
+            used += sum(usage.cpu_seconds() for usage in usages) - before
+            figures["used"].append(100 * used / took)
+        frozen = [session.kernel for session in sessions if session.kernel.is_frozen]
+        figures["frozen"] = len(frozen)
+        for kernel in frozen[:_THAWED]:
+            thawing, usual = [await measured_bots.trip(kernel) for _ in range(2)]
+            figures["thawing_ms"].append(round(thawing - usual, 2))
+    return figures
+
+
+def _how(session: launchers.LaunchedKernel) -> str:
+    if session.provisioner.can_freeze:
+        return "control groups"
+    is_grouped = session.provisioner.usage().is_counted
+    return "control groups that cannot freeze" if is_grouped else _WATCHED
 
 
 if __name__ == "__main__":

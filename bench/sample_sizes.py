@@ -14,7 +14,7 @@ class Effort:
         trips: round trips of each kind.
         idle_kernels: kernels whose memory is read.
         sessions: sessions that live at once.
-        frozen: sessions that nobody uses.
+        unused: sessions that nobody uses.
         idle_seconds: how long they run nothing.
         computing_seconds: how long some of them compute.
         flood_seconds: how long a cell prints.
@@ -33,7 +33,7 @@ class Effort:
     trips: int = 300
     idle_kernels: int = 6
     sessions: int = 100
-    frozen: int = 500
+    unused: int = 500
     idle_seconds: float = 20.0
     computing_seconds: float = 10.0
     flood_seconds: float = 20.0
@@ -54,7 +54,7 @@ QUICK = Effort(
     trips=100,
     idle_kernels=2,
     sessions=20,
-    frozen=50,
+    unused=50,
     idle_seconds=10.0,
     computing_seconds=3.0,
     flood_seconds=4.0,

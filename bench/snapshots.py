@@ -84,7 +84,7 @@ async def run(effort: sample_sizes.Effort) -> list[metrics.Measure]:
         metrics.Measure(f"{size}: saved", "ms", saved, bar=1000.0),
         metrics.Measure(f"{size}: checkpoint with nothing new", "CPU ms", nothing, bar=300.0),
         metrics.Measure(f"{size}: who comes then waits to have it noted", "ms", noted, bar=20.0),
-        metrics.Measure(f"{size}: back in another kernel", "ms", back, bar=60.0),
+        metrics.Measure(f"{size}: back in another kernel", "ms", back, bar=100.0),
         metrics.Measure(f"{size}: who comes while it is saved waits", "ms", waits, bar=20.0),
         metrics.Measure(
             f"{models}: saved and read back to check",

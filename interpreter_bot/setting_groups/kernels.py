@@ -102,7 +102,8 @@ class Kernels(fields.Group):
     are released too. The next start then takes some seconds. 0 means never."""
     freeze_seconds: Annotated[float, pydantic.Field(ge=0)] = 30.0
     """A kernel that is unused for this long is frozen, with everything its code left running, until
-    it is used again. 0 means never. Takes control groups."""
+    it is used again. 0 means never. Takes control groups of version 2, which may be there beside
+    those of version 1."""
     background_seconds: Annotated[float, pydantic.Field(ge=0)] = 0.0
     """Processor time that code may use in the background after `freeze_seconds` before it is
     frozen."""

@@ -185,7 +185,9 @@ SET_PYTHON: Final = (
 ALLOW_NAMESPACES: Final = 'Remove sandbox.level = "container" from the settings.'
 NOT_WANTED: Final = "switched off in the settings"
 NO_PROBE: Final = "the check did not answer"
-NOT_FROZEN: Final = "not frozen without control groups: what code left running continues"
+NOT_FROZEN: Final = (
+    "not frozen without control groups of version 2: what code left running continues"
+)
 APART: Final = "pid, mnt, net, ipc, uts: one per session"
 NOT_IN_CONTAINERS: Final = {
     "host name": "the container's own",
