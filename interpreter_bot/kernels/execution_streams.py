@@ -16,7 +16,7 @@ from collections.abc import Awaitable, Callable
 from typing import Final, Protocol
 
 from interpreter_bot import errors, settings, values
-from interpreter_bot.kernels import outputs, variable_names
+from interpreter_bot.kernels import outputs
 from interpreter_bot.kernels.wire import clients, jupyter_messages, sockets, zmtp
 from interpreter_bot.wording import run_words
 
@@ -108,7 +108,7 @@ class ExecutionStream:
         self._extra_questions: list[asyncio.Task[str]] = []
         self.next_answer: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self.status = "aborted"
-        self.namespace: variable_names.VariableNames | None = None
+        self.namespace: outputs.VariableNames | None = None
         self.has_lost_output = False
 
     @property
@@ -253,7 +253,7 @@ class ExecutionStream:
         except TimeoutError:
             self.has_lost_output = run_words.OUTPUT_LOST not in self._notices
             self._notify_once(run_words.OUTPUT_LOST)
-        self.namespace = variable_names.read(message.content)
+        self.namespace = outputs.read_names(message.content)
         self.status = status if isinstance(status, str) else "aborted"
 
     async def _receive_output(self) -> None:

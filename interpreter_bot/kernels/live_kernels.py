@@ -21,7 +21,6 @@ from interpreter_bot import code_activity, errors, session_variables, settings, 
 from interpreter_bot.kernels import (
     execution_streams,
     outputs,
-    variable_names,
 )
 from interpreter_bot.kernels.provisioning import provisioners
 from interpreter_bot.kernels.wire import clients, sockets
@@ -73,7 +72,7 @@ class Kernel:
         self._is_interrupted = False
         self._death_reason = run_words.crash(None)
         self.last_used = time.monotonic()
-        self.namespace = variable_names.VariableNames()
+        self.namespace = outputs.VariableNames()
         """Names that code has defined, as of the last reply."""
         self.is_frozen = False
         """Whether all its processes are stopped, until the next execution."""

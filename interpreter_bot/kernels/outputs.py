@@ -1,7 +1,13 @@
-"""Kernel messages translated to outputs, within one execution's budget. Pure."""
+"""What a kernel's messages show and report, within one execution's budget. Pure.
+
+All of it may be hostile, and is shown to people and models, so it is checked and bounded.
+"""
 
 from __future__ import annotations
 
+import dataclasses
+import unicodedata
+from collections.abc import Mapping
 from typing import Final, Literal
 
 from interpreter_bot import settings, values
@@ -21,6 +27,13 @@ _UPDATES_PER_DISPLAY: Final = 20
 # One error ends an execution; others are forged, or shown by code that goes on.
 _MAX_ERRORS: Final = 10
 _DISPLAYS: Final = frozenset({"execute_result", "display_data", "update_display_data"})
+_MAX_NAMES: Final = 30
+_MAX_READ: Final = 100
+_MAX_COUNTED: Final = 1000
+_VARIABLE_CHARACTERS: Final = 40
+# Letters, digits and the underscore, of scripts that are written from left to right. Others could
+# reverse the sentence that contains a name, and combining marks could pile up on it.
+_DIRECTIONS: Final = frozenset({"L", "EN", "ON"})
 
 Outputs = tuple[values.Output, ...]
 
@@ -204,3 +217,42 @@ def _single_line(text: str) -> str:
 
 def _ending(name: str, message: str) -> str:
     return f"{name}: {message}".rstrip() if message.strip() else name
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class VariableNames:
+    """Defined names.
+
+    Attributes:
+        names: the latest first.
+        more: number of other names.
+    """
+
+    names: tuple[str, ...] = ()
+    more: int = 0
+
+
+def read_names(content: Mapping[str, object]) -> VariableNames | None:
+    """Read the names of variables in a reply; None if it has none in a valid form.
+
+    Only valid Python identifiers are accepted, of a bounded length, and only so many of them.
+    """
+    fields = content.get("variables")
+    if not isinstance(fields, dict):
+        return None
+    listed, count = fields.get("names"), fields.get("count")
+    if not isinstance(listed, list) or type(count) is not int:
+        return None
+    names = tuple(dict.fromkeys(name for name in listed[:_MAX_READ] if _is_harmless(name)))
+    count = min(max(count, len(names)), _MAX_COUNTED)
+    first_names = names[:_MAX_NAMES]
+    return VariableNames(first_names, count - len(first_names))
+
+
+def _is_harmless(name: object) -> bool:
+    return (
+        isinstance(name, str)
+        and len(name) <= _VARIABLE_CHARACTERS
+        and name.isidentifier()
+        and all(unicodedata.bidirectional(letter) in _DIRECTIONS for letter in name)
+    )

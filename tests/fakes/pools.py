@@ -13,7 +13,7 @@ import types
 from collections.abc import Callable
 
 from interpreter_bot import errors, settings, values
-from interpreter_bot.kernels import variable_names
+from interpreter_bot.kernels import outputs
 from interpreter_bot.kernels.files import workspaces
 
 OK = values.Finished(values.Ending.OK, 0.1)
@@ -61,7 +61,7 @@ class Kernel:
 
     provisioner = types.SimpleNamespace(usage=Usage)
     is_frozen = False
-    namespace = variable_names.VariableNames()
+    namespace = outputs.VariableNames()
     loss_reason = "It crashed."
     restored = None
     restore_notice = ""

@@ -7,7 +7,7 @@ import pytest
 
 from interpreter_bot import errors, values
 from interpreter_bot.hosts import executions, messages
-from interpreter_bot.kernels import execution_journals, variable_names
+from interpreter_bot.kernels import execution_journals, outputs
 
 
 class WaitingKernel:
@@ -17,7 +17,7 @@ class WaitingKernel:
     is_alive = True
     loss_reason = ""
     runs = 1
-    namespace = variable_names.VariableNames()
+    namespace = outputs.VariableNames()
     is_counted = True
 
     def __init__(self):

@@ -15,7 +15,7 @@ import pytest
 from hypothesis import strategies as st
 
 from interpreter_bot import settings, values
-from interpreter_bot.kernels import mime_bundles, outputs, variable_names
+from interpreter_bot.kernels import mime_bundles, outputs
 from interpreter_bot.kernels.wire import jupyter_messages, zmtp
 from interpreter_bot.text import safe_text
 
@@ -193,7 +193,7 @@ def test_messages_are_outputs_that_can_be_shown(messages):
                 assert output.row_count >= len(output.rows)
             if isinstance(output, values.Html):
                 output.html.decode()
-    names = variable_names.read(messages[0][1])
+    names = outputs.read_names(messages[0][1])
     assert names is None or all(name.isidentifier() for name in names.names)
 
 

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from interpreter_bot.kernels import variable_names
+from interpreter_bot.kernels import outputs
 
 _JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(),
@@ -14,14 +14,14 @@ _JSON = st.recursive(
 
 
 def said(names, count):
-    return variable_names.read({"variables": {"names": names, "count": count}})
+    return outputs.read_names({"variables": {"names": names, "count": count}})
 
 
 def test_names_are_read_in_their_order_and_the_rest_is_counted():
-    assert said(["df", "größe", "数据", "x"], 4) == variable_names.VariableNames(
+    assert said(["df", "größe", "数据", "x"], 4) == outputs.VariableNames(
         ("df", "größe", "数据", "x")
     )
-    assert said(["b", "a"], 7) == variable_names.VariableNames(("b", "a"), 5)
+    assert said(["b", "a"], 7) == outputs.VariableNames(("b", "a"), 5)
 
 
 @pytest.mark.parametrize(
@@ -33,7 +33,7 @@ def test_names_are_read_in_their_order_and_the_rest_is_counted():
     ],
 )
 def test_what_could_do_harm_is_counted_and_not_shown(name):
-    assert said([name, "fine"], 2) == variable_names.VariableNames(("fine",), 1)
+    assert said([name, "fine"], 2) == outputs.VariableNames(("fine",), 1)
 
 
 @pytest.mark.parametrize(
@@ -42,17 +42,17 @@ def test_what_could_do_harm_is_counted_and_not_shown(name):
      {"variables": {"names": [], "count": True}}, {"variables": {"names": [], "count": 1.5}}],
 )  # fmt: skip
 def test_what_makes_no_sense_says_nothing(content):
-    assert variable_names.read(content) is None
+    assert outputs.read_names(content) is None
 
 
 def test_many_are_few():
     space = said([f"v{number}" for number in range(5000)], 10**30)
     assert len(space.names) == 30
     assert space.more == 970
-    assert said(["a"] * 9, -5) == variable_names.VariableNames(("a",))
+    assert said(["a"] * 9, -5) == outputs.VariableNames(("a",))
 
 
 @given(_JSON)
 def test_whatever_is_said_is_read_or_not(content):
-    space = variable_names.read({"variables": content})
+    space = outputs.read_names({"variables": content})
     assert space is None or (len(space.names) <= 30 and 0 <= space.more <= 1000)
