@@ -7,7 +7,7 @@ import re
 ROOT = pathlib.Path(__file__).parents[3]
 PACKAGE = ROOT / "interpreter_bot"
 TEXT = (ROOT / "ARCHITECTURE.md").read_text("utf-8")
-MAX_LINES = 300
+MAX_LINES = 380
 TYPES = re.findall(r"\[`([\w.]+)`", TEXT)
 MODULES = {path.stem for path in PACKAGE.rglob("*.py")}
 FOLDERS = {path.name for path in PACKAGE.rglob("*") if path.is_dir()}
