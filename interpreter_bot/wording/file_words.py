@@ -19,7 +19,6 @@ NO_ATTACHMENTS: Final = (
     "files."
 )
 REFUSED_BY_DISCORD: Final = "⚠️ The file is too large for Discord. It stays in /mnt/data."
-NOTEBOOK_TOO_LARGE: Final = "The notebook is too large to send on Discord."
 NOTEBOOK: Final = "This conversation as a Jupyter notebook:"
 SENT_AS_FILE: Final = "That is too long to show here, so I sent it to you as a file."
 FOR_DATA: Final = "Files for /mnt/data"

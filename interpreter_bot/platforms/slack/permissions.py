@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 import cachetools
 
 from interpreter_bot import errors, settings, values
+from interpreter_bot.platforms import command_table
 from interpreter_bot.platforms.slack import api_errors, installations, web_api
 from interpreter_bot.sessions import approval_policy, quotas
 from interpreter_bot.wording import access_words
@@ -22,7 +23,7 @@ PEOPLE: Final = "allowed_people"
 GROUPS: Final = "allowed_groups"
 CHANNELS: Final = "allowed_channels"
 APPROVAL: Final = approval_policy.NAME
-FOLLOWING: Final = "follow_threads"
+FOLLOWING: Final = command_table.FOLLOWING
 TOKENS: Final = quotas.TOKENS
 MONEY: Final = quotas.MONEY
 """Names of the choices."""

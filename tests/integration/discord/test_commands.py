@@ -6,6 +6,7 @@ import json
 import pytest
 
 from interpreter_bot import values
+from interpreter_bot.platforms import command_table
 from tests.fakes import offers
 from tests.fakes.discord_server import rules, worlds
 from tests.integration.discord import steps
@@ -336,9 +337,9 @@ async def test_help_lists_what_is_on(discord_server, lab, connect, tmp_path, thi
         done = await discord_server.command(alice, channel, "interpreter help")
         text = await steps.finished(done)
     shown = set(text.partition("has: ")[2].split("\n")[0].rstrip(".").split(", "))
-    conditional = {command for commands in offers.COMMANDS.values() for command in commands}
-    expected = {command for thing in things for command in offers.COMMANDS[thing]}
-    assert shown & conditional == expected
+    table = command_table.offered("discord")
+    always = {name for name, row in table.items() if not row.needs} - {"py"}
+    assert shown == always | {command for thing in things for command in offers.COMMANDS[thing]}
 
 
 TYPED = "Try this: ```py\nprint(\u201c1+1\u201d)\u00a0``` thanks"

@@ -5,16 +5,16 @@ import re
 
 import pytest
 
+from interpreter_bot.platforms import command_table
 from tests.fakes import offers
 from tests.integration.slack.worlds import connected
 
-ALWAYS = {"reset", "stop", "files", "notebook", "usage", "limits", "variables", "again", "fork"}
-ALWAYS |= {"undo", "follow", "py", "help"}
+ALWAYS = {name for name, row in command_table.offered("slack").items() if not row.needs}
 
 
 def listed(text):
     """The commands that a help lists."""
-    return set(re.findall(r"(?:^- |[·;,] )`([a-z]+)", text, re.MULTILINE))
+    return set(re.findall(r"^- `([a-z]+)", text, re.MULTILINE))
 
 
 async def helped(slack, way):
