@@ -129,6 +129,7 @@ def _settings(options: argparse.Namespace) -> settings.Settings:
 
     from interpreter_bot import settings
     from interpreter_bot.setting_groups import header_values, unknown_names
+    from interpreter_bot.wording import operator_words
 
     prefix = str(settings.Settings.model_config["env_prefix"])
     if unknown := unknown_names.variable_sentences(os.environ, prefix, settings.Settings):
@@ -141,21 +142,19 @@ def _settings(options: argparse.Namespace) -> settings.Settings:
         lines = [
             unknown_names.sentence(_dotted(fault["loc"]), settings.Settings)
             if fault["type"] == "extra_forbidden"
-            else f"The setting {_dotted(fault['loc'])} is wrong: {fault['msg']}."
+            else operator_words.bad_setting(_dotted(fault["loc"]), fault["msg"])
             for fault in faults
         ]
         raise errors.SettingsError("\n".join(lines)) from error
     except (OSError, tomllib.TOMLDecodeError) as error:
-        raise errors.SettingsError(f"The settings file cannot be read: {error}.") from error
+        raise errors.SettingsError(operator_words.unreadable_settings_file(error)) from error
     except ValueError as error:
-        raise errors.SettingsError(f"The settings cannot be read: {error}.") from error
+        raise errors.SettingsError(operator_words.unreadable_settings(error)) from error
     named = tuple(model.api_key_variable for model in config.models)
     if unusable := header_values.variable_sentences(os.environ, named):
         raise errors.SettingsError("\n".join(unusable))
     if not config.sandbox.enabled:
-        raise errors.SettingsError(
-            "No file or variable turns the sandbox off; --unsafe-no-sandbox does."
-        )
+        raise errors.SettingsError(operator_words.SANDBOX_ONLY_BY_OPTION)
     if getattr(options, "unsafe_no_sandbox", False):
         sandbox = config.sandbox.model_copy(update={"enabled": False})
         config = config.model_copy(update={"sandbox": sandbox})

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 
 from interpreter_bot import encryption, errors, private_files, settings
 from interpreter_bot.hosts import host_addresses, host_sockets, kernel_doors, ports
-from interpreter_bot.wording import host_words
+from interpreter_bot.wording import host_words, operator_words
 
 if TYPE_CHECKING:
     from interpreter_bot.data_connections import connection_service
@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from interpreter_bot.mcp_servers import tool_broker
     from interpreter_bot.store import accounts, active_bot, databases
 
-_NO_SDK: Final = errors.missing_extra("mcp_servers", "mcp")
 _SEED_FILE: Final = "doors.key"
 _SEED_BYTES: Final = 32
 
@@ -106,7 +105,7 @@ async def open_tools(
         yield None
         return
     if importlib.util.find_spec("mcp") is None:
-        raise errors.SettingsError(_NO_SDK)
+        raise errors.SettingsError(operator_words.NO_MCP_SDK_FOR_SERVERS)
     # Imported here: without servers, nothing needs the SDK, which is large.
     from interpreter_bot.mcp_servers import tool_broker
 

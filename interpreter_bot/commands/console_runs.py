@@ -14,6 +14,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterat
 from typing import Final, TypeAlias
 
 from interpreter_bot.platforms.console import code_sources, saved_files, threaded_stdout
+from interpreter_bot.wording import operator_words
 
 FAILED: Final = 1
 REFUSED: Final = 2
@@ -82,7 +83,7 @@ def check_files(paths: Iterable[pathlib.Path]) -> None:
     """
     for path in paths:
         if not path.exists() or path.is_dir():
-            raise code_sources.InputFileError(f"{path} is not a file.")
+            raise code_sources.InputFileError(operator_words.not_a_file(path))
 
 
 async def chunks(path: pathlib.Path) -> AsyncIterator[bytes]:
@@ -96,7 +97,7 @@ async def chunks(path: pathlib.Path) -> AsyncIterator[bytes]:
             while chunk := await asyncio.to_thread(file.read, _CHUNK_BYTES):
                 yield chunk
     except OSError as error:
-        raise code_sources.InputFileError(f"{path} cannot be read.") from error
+        raise code_sources.InputFileError(operator_words.unreadable(path)) from error
 
 
 def run(

@@ -25,6 +25,7 @@ from interpreter_bot.platforms.console import (
     threaded_stdout,
 )
 from interpreter_bot.sessions import unrecorded_code_runs
+from interpreter_bot.wording import operator_words
 
 _log = logging.getLogger(__name__)
 
@@ -40,18 +41,16 @@ def run(config: settings.Settings, options: argparse.Namespace) -> int:
         BotError: nothing was run.
     """
     if options.watch and options.source in (None, "-"):
-        raise code_sources.InputFileError("There is no file to watch; name a script or notebook.")
+        raise code_sources.InputFileError(operator_words.NOTHING_TO_WATCH)
     watched = _WatchedFile(options.source) if options.watch else None
     codes = code_sources.read(options.source) if options.source else []
     codes += options.cell
     if not codes:
-        raise code_sources.InputFileError(
-            "There is no code to run; see interpreter-bot exec --help."
-        )
+        raise code_sources.InputFileError(operator_words.NO_CODE)
     files = [path for path in options.file if path != _STDIN]
     console_runs.check_files(files)
     if _STDIN in options.file and options.source == "-":
-        raise code_sources.InputFileError("Standard input is the code, so it cannot be a file too.")
+        raise code_sources.InputFileError(operator_words.STDIN_IS_CODE)
     piped = terminal_input.piped_file() if _STDIN in options.file else None
     keeper = saved_files.SavedFiles(options.keep) if options.keep is not None else None
     answers = terminal_input.StdinAnswers(is_script=options.source == "-" or piped is not None)

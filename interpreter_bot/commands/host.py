@@ -34,7 +34,7 @@ from interpreter_bot.kernels import (
     shared_object_stores,
     snapshot_generations,
 )
-from interpreter_bot.wording import host_words
+from interpreter_bot.wording import host_words, operator_words
 
 _log = logging.getLogger(__name__)
 
@@ -42,15 +42,8 @@ _log = logging.getLogger(__name__)
 _UNATTENDED_SECONDS: Final = 25 * 3600.0
 _SAVED_SECONDS: Final = 30.0
 _POLL_SECONDS: Final = 0.2
-_NONE: Final = "No process that keeps Python kernels can be reached."
-_NO_PORT: Final = "The host cannot listen: {reason} ({address})."
-_NO_TLS: Final = "host.listen needs host.tls, a directory that `host certificate` makes."
-_NO_SNAPSHOTS: Final = "host.store needs snapshots.enabled: what was saved is what is shared."
-_NAMELESS: Final = "Name the host as bots address it, or --bot and the bot's name."
-_NO_DAYS: Final = "A certificate is valid for 1 to {most} days."
 # Some readers of certificates know no year of five digits.
 _MOST_DAYS: Final = 36_500
-_DRAINING: Final = "It starts no more kernels, and ends when the last one is gone.\n"
 
 
 def run(config: settings.Settings, options: argparse.Namespace) -> int:
@@ -67,7 +60,7 @@ def run(config: settings.Settings, options: argparse.Namespace) -> int:
         return _certify(options)
     if options.verb == "drain":
         asyncio.run(host_processes.drain(host_sockets.newest(config.paths), is_urgent=False))
-        sys.stdout.write(_DRAINING)
+        sys.stdout.write(host_words.DRAINED)
         return 0
     try:
         return asyncio.run(_serve(config, options.linger))
@@ -101,7 +94,7 @@ async def _statuses(config: settings.Settings) -> list[dict[str, object]]:
             about = dataclasses.asdict(told) | {"packages": len(told.packages)}
             found.append({"socket": str(path), **about})
     if not found:
-        raise errors.KernelError(_NONE)
+        raise errors.KernelError(host_words.NONE_RUNNING)
     return found
 
 
@@ -128,7 +121,7 @@ async def _opened(
         shared = None
         if config.host.store:
             if not config.snapshots.enabled:
-                raise errors.SettingsError(_NO_SNAPSHOTS)
+                raise errors.SettingsError(host_words.STORE_NEEDS_SNAPSHOTS)
             shared = shared_object_stores.SharedStore(config.host.store)
             await archive_manifests.share_key(shared, config)
         closing = contextlib.AsyncExitStack()
@@ -159,7 +152,9 @@ async def _opened(
         try:
             opened = await stack.enter_async_context(serving)
         except OSError as error:
-            told = _NO_PORT.format(address=config.host.listen or path, reason=error.strerror)
+            told = host_words.cannot_listen(
+                config.host.listen or path, error.strerror, "host.listen"
+            )
             raise errors.SettingsError(told) from error
         if config.host.metrics:
             metrics = host_metrics.listening(opened, config.host.metrics)
@@ -178,7 +173,7 @@ def _tls(config: settings.Settings) -> host_addresses.TlsAddress | None:
     if not config.host.listen:
         return None
     if config.host.tls is None:
-        raise errors.SettingsError(_NO_TLS)
+        raise errors.SettingsError(host_words.LISTEN_NEEDS_TLS)
     credentials = host_addresses.Credentials(config.host.tls, is_host=True)
     return host_addresses.TlsAddress(
         *host_addresses.parse(config.host.listen), credentials=credentials
@@ -192,9 +187,9 @@ def _certify(options: argparse.Namespace) -> int:
 
     names = [options.bot] if options.bot else options.names
     if not names or (options.bot and options.names):
-        raise errors.SettingsError(_NAMELESS)
+        raise errors.SettingsError(host_words.NO_HOST_NAME)
     if not 0 < options.days <= _MOST_DAYS:
-        raise errors.SettingsError(_NO_DAYS.format(most=_MOST_DAYS))
+        raise errors.SettingsError(host_words.bad_days(_MOST_DAYS))
     authority = certificate_authorities.CertificateAuthority(options.directory)
     place = authority.issue(names, is_bot=bool(options.bot), days=options.days)
     sys.stdout.write(f"{place}\n")
@@ -250,7 +245,7 @@ def _uid(name: str) -> int | None:
     try:
         return pwd.getpwnam(name).pw_uid
     except KeyError as error:
-        raise errors.SettingsError(f"There is no user {name}.") from error
+        raise errors.SettingsError(operator_words.no_user(name)) from error
 
 
 def _tell(**said: object) -> None:

@@ -14,9 +14,8 @@ from typing import TextIO
 
 from interpreter_bot import code_activity, errors, settings, side_by_side, values
 from interpreter_bot.app import bot_startup, execution_startup
+from interpreter_bot.wording import operator_words
 
-_NO_SDK = errors.missing_extra("MCP", "mcp")
-_TOKEN = "The token of {name}, which is shown this once:\n{token}\n"  # noqa: S105
 _ENDED = 130
 
 
@@ -27,7 +26,7 @@ def check_sdk() -> None:
         SettingsError: it is not.
     """
     if importlib.util.find_spec("mcp") is None:
-        raise errors.SettingsError(_NO_SDK)
+        raise errors.SettingsError(operator_words.NO_MCP_SDK)
 
 
 def run(config: settings.Settings, options: argparse.Namespace) -> int:
@@ -46,10 +45,10 @@ def run(config: settings.Settings, options: argparse.Namespace) -> int:
         sys.stdout.write("".join(f"{name}\n" for name in client_tokens.names(file)))
         return 0
     if not options.name:
-        raise errors.SettingsError(f"Name the client: interpreter-bot mcp {options.verb} NAME.")
+        raise errors.SettingsError(operator_words.name_client(options.verb))
     if options.verb == "add":
         token = client_tokens.add(file, options.name)
-        sys.stdout.write(_TOKEN.format(name=options.name, token=token))
+        sys.stdout.write(operator_words.client_token(options.name, token))
     else:
         client_tokens.remove(file, options.name)
     return 0

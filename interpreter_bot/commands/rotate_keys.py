@@ -15,7 +15,7 @@ from interpreter_bot import encryption, settings, stored_credentials
 from interpreter_bot.app import execution_startup
 from interpreter_bot.platforms.slack import installations
 from interpreter_bot.store import third_party_tables
-from interpreter_bot.text import quantities
+from interpreter_bot.wording import operator_words
 
 
 def run(config: settings.Settings, options: argparse.Namespace) -> int:
@@ -27,12 +27,7 @@ def run(config: settings.Settings, options: argparse.Namespace) -> int:
     keys = encryption.KeyRing.of(config)
     installed, logged_in = asyncio.run(_encrypt(config, keys))
     entered = stored_credentials.StoredCredentials(config).reencrypt()
-    sys.stdout.write(
-        f"{quantities.count(installed, 'installation')} of Slack, "
-        f"{quantities.count(logged_in, 'account')} of people and "
-        f"{quantities.count(entered, 'key')} that people entered are encrypted anew. Once the bot "
-        f"was started again, only backups need the older keys of {keys.where}.\n"
-    )
+    sys.stdout.write(operator_words.keys_rotated(installed, logged_in, entered, keys.where))
     return 0
 
 

@@ -17,8 +17,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from interpreter_bot import errors, settings, side_by_side, stored_credentials
 from interpreter_bot.app import bot_startup, execution_startup, garbage_collection
-from interpreter_bot.text import quantities
-from interpreter_bot.wording import terminal_words
+from interpreter_bot.wording import operator_words, terminal_words
 
 if TYPE_CHECKING:
     from interpreter_bot.sessions import session_service
@@ -26,11 +25,6 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 
-_NOTHING: Final = (
-    "No platform is set up: give SLACK_BOT_TOKEN and SLACK_APP_TOKEN, or DISCORD_TOKEN, or leave "
-    "the web page on."
-)
-_PAGE: Final = "The web page"
 _SLACK: Final = "Slack"
 _DISCORD: Final = "Discord"
 _MCP: Final = "MCP"
@@ -38,13 +32,6 @@ _FAILED, _REFUSED = 1, 2
 _FIRST_WAIT_SECONDS: Final = 1.0
 # Discord revokes the token of a bot that begins more than a thousand sessions a day.
 _LONGEST_WAIT_SECONDS: Final = 120.0
-_STANDS_BY: Final = (
-    "Another bot uses this database. This one stands by, and takes over when that one ends."
-)
-_LOST: Final = (
-    "The database was out of reach, so another bot may act by now. This one begins again."
-)
-_UNFORESEEN: Final = "Unexpected error; the details are in the log."
 
 _Opening = Callable[[], AbstractAsyncContextManager[str]]
 """Opens a platform, repeatedly if called so; yields a sentence about where it is."""
@@ -111,7 +98,7 @@ async def run_bot(
 
 
 def _stand_by(config: settings.Settings) -> None:
-    _say(_STANDS_BY)
+    _say(operator_words.STANDS_BY)
     asyncio.get_running_loop().run_in_executor(None, bot_startup.import_ahead, config)
 
 
@@ -120,7 +107,7 @@ async def _restart_when_lost(bot: active_bot.ActiveBot, end: asyncio.Event) -> N
     await bot.lost.wait()
     if end.is_set():
         os._exit(_FAILED)
-    _say(_LOST)
+    _say(operator_words.LOCK_LOST)
     os.execv(sys.executable, sys.orig_argv)  # noqa: S606
 
 
@@ -149,7 +136,7 @@ async def _run_platforms(
             from interpreter_bot.platforms.web import server
 
             page = functools.partial(server.serve, ready, config.web, config.paths.data)
-            await platforms.open_first(_PAGE, page)
+            await platforms.open_first(operator_words.PAGE, page)
         async with side_by_side.opening(opening, "conversations") as opened:
             if not await _is_before(opened, end):
                 return platforms.status
@@ -170,13 +157,13 @@ def _names(config: settings.Settings) -> set[str]:
         SettingsError: there is none.
     """
     are_on = {
-        _PAGE: config.web.enabled,
+        operator_words.PAGE: config.web.enabled,
         _SLACK: config.slack.is_on,
         _DISCORD: bool(config.discord.token.get_secret_value()),
         _MCP: config.mcp.enabled,
     }
     if not any(are_on.values()):
-        raise errors.SettingsError(_NOTHING)
+        raise errors.SettingsError(operator_words.NOTHING_TO_RUN)
     return {name for name, is_on in are_on.items() if is_on}
 
 
@@ -198,7 +185,7 @@ def _openings(
     if service.logins.are_possible:
         from interpreter_bot.platforms import login_pages
 
-        openings["Logins at tools"] = functools.partial(
+        openings[operator_words.LOGINS] = functools.partial(
             login_pages.serve, service, config.tool_logins
         )
     if config.mcp.enabled:
@@ -295,7 +282,7 @@ class _Platforms:
                 # Foreign libraries read what comes from outside: one platform's failure must not
                 # end others.
                 _log.exception("a platform ended in an error")
-                failure = errors.PlatformLostError(_UNFORESEEN)
+                failure = errors.PlatformLostError(operator_words.UNEXPECTED)
             else:
                 return
             if self._end.is_set():
@@ -324,9 +311,7 @@ class _Platforms:
 
     def _lose(self, name: str, error: Exception, wait_seconds: float) -> None:
         """Report that one is tried again; with all details when it is lost, not each time."""
-        sentence = (
-            f"{name} failed: {error} It is tried again in {quantities.duration(wait_seconds)}."
-        )
+        sentence = operator_words.failed_for_now(name, error, wait_seconds)
         if name in self._lost:
             _log.warning(sentence)
             return
@@ -336,7 +321,7 @@ class _Platforms:
 
     def _fail(self, name: str, sentence: str) -> None:
         """Give one up; ends the bot when none is left."""
-        _say(f"{name} failed: {sentence}")
+        _say(operator_words.failed(name, sentence))
         self._lost.discard(name)
         self._failed.add(name)
         if self._failed.issuperset(self._names):

@@ -26,21 +26,10 @@ from interpreter_bot.hosts import remote_host, session_moves
 from interpreter_bot.kernels.files import session_locks, workspaces
 from interpreter_bot.platforms.console import terminal_input
 from interpreter_bot.store import columns, databases
-from interpreter_bot.text import quantities, safe_text
+from interpreter_bot.text import safe_text
+from interpreter_bot.wording import operator_words
 
 _FAILED: Final = 1
-_ENDED: Final = "An operator ended the Python of this conversation."
-_DELETED: Final = (
-    "An operator deleted the files of this conversation in /mnt/data, its variables and "
-    "its pictures. The messages are kept."
-)
-_NO_HOST: Final = (
-    "No process that keeps Python kernels answers here, so only what lies on the disk is known; "
-    "kernels inside a bot's own process are out of reach."
-)
-_INSIDE: Final = "A bot is using it whose kernels are in its own process; end that first."
-_UNASKED: Final = "Nobody can confirm this here; add --yes if you are sure."
-_QUESTION: Final = "Forget {what}: Python, variables and files in /mnt/data? [y/N] "
 
 
 def run(config: settings.Settings, options: argparse.Namespace) -> int:
@@ -63,7 +52,7 @@ async def _run(config: settings.Settings, options: argparse.Namespace) -> int:
             held = [one for one in everyone if one.status or one.saved or options.all]
             _print(held, is_json=options.json)
             if not (hosts or options.json):
-                sys.stderr.write(f"{_NO_HOST}\n")
+                sys.stderr.write(f"{operator_words.NO_HOST_ANSWERS}\n")
             return 0
         chosen = _chosen(everyone, options.names)
         if options.verb == "forget" and not options.yes:
@@ -98,9 +87,9 @@ def _chosen(
             shown = safe_text.harmless(name)
             several = ", ".join(one.short_name for one in found)
             raise errors.BotError(
-                f"Several sessions begin with {shown}: {several}."
+                operator_words.several_sessions(shown, several)
                 if found
-                else f"There is no session {shown}."
+                else operator_words.no_session(shown)
             )
         chosen[found[0].key] = found[0]
     return list(chosen.values())
@@ -113,14 +102,14 @@ async def _ask_first(chosen: Sequence[session_listings.Entry]) -> None:
         BotError: they are not.
     """
     if not (sys.stdin and sys.stdin.isatty()):
-        raise errors.BotError(_UNASKED)
+        raise errors.BotError(operator_words.NOBODY_CONFIRMS)
     for one in chosen:
         sys.stdout.write("  ".join(one.cells()[:5]) + "\n")
-    sys.stdout.write(_QUESTION.format(what=quantities.count(len(chosen), "session")))
+    sys.stdout.write(operator_words.confirm_forgetting(len(chosen)))
     sys.stdout.flush()
     answers = terminal_input.StdinAnswers(is_script=False)
     if await answers.approval(values.YES, ()) is None:
-        raise errors.BotError("Nothing was forgotten.")
+        raise errors.BotError(operator_words.NOT_FORGOTTEN)
 
 
 def _verbs(
@@ -131,28 +120,27 @@ def _verbs(
     async def save(entry: session_listings.Entry) -> str:
         host = _host(entry)
         if entry.status is None:
-            raise errors.KernelError("It has no Python now; what is saved stays.")
+            raise errors.KernelError(operator_words.NO_PYTHON_TO_SAVE)
         is_saved = await host.save(entry.key)
         saved = (await host.variables(entry.key)).saved
         if not is_saved or saved is None:
-            raise errors.KernelError("It was not saved: it is in use, or nothing can be kept.")
-        lost = f", {saved.lost_count:,} cannot be" if saved.lost_count else ""
-        return f"{quantities.count(saved.kept, 'variable')} saved{lost}."
+            raise errors.KernelError(operator_words.NOT_SAVED)
+        return operator_words.variables_saved(saved.kept, saved.lost_count)
 
     async def end(entry: session_listings.Entry) -> str:
         host = _host(entry)
         if entry.status is None:
-            return "It has no Python now."
-        await host.end(entry.key, _ENDED)
+            return operator_words.NO_PYTHON
+        await host.end(entry.key, operator_words.PYTHON_ENDED)
         is_saved = (await host.variables(entry.key)).saved is not None
-        return f"Its Python is ended; {'some' if is_saved else 'none'} of its variables are saved."
+        return operator_words.ended(is_saved=is_saved)
 
     async def forget(entry: session_listings.Entry) -> str:
         session = entry.session
         if config.host.fleet:
             # What lies on its machine, and in the store, is deleted there or not at all.
             _host(entry)
-        row = {"gone": _DELETED, "at": columns.now().isoformat()}
+        row = {"gone": operator_words.FILES_DELETED, "at": columns.now().isoformat()}
         if session is not None:
             # First: a bot that comes in between says why they are gone.
             await database.sessions.note_files(session.id, row)
@@ -170,7 +158,7 @@ def _verbs(
             raise
         if session is not None:
             await database.parts.release_files(session.id)
-        return "Its Python, variables and files are gone."
+        return operator_words.FORGOTTEN
 
     return {"save": save, "end": end, "forget": forget}
 
@@ -180,15 +168,15 @@ async def _move(
 ) -> str:
     """Move a session to another machine of a fleet, with its files and variables."""
     if not entry.epoch:
-        raise errors.KernelError("It is on no machine of a fleet yet.")
+        raise errors.KernelError(operator_words.NOT_IN_FLEET)
     source, data_id = _host(entry), target.connection.status.data_id
     if source.connection is target.connection:
-        return "It is already there."
+        return operator_words.ALREADY_THERE
     await session_moves.SessionMoves().move_out(entry.key, source, target)
     placed = await database.placements.put(entry.key, data_id, after=entry.epoch)
     if placed.data_id != data_id:
-        raise errors.KernelError("It was moved elsewhere meanwhile.")
-    return f"It continues at {target.connection.address}, with its files and variables."
+        raise errors.KernelError(operator_words.MOVED_ELSEWHERE)
+    return operator_words.moved(target.connection.address)
 
 
 def _target(hosts: Sequence[remote_host.RemoteHost], name: str) -> remote_host.RemoteHost:
@@ -202,7 +190,7 @@ def _target(hosts: Sequence[remote_host.RemoteHost], name: str) -> remote_host.R
             return host
     known = ", ".join(str(host.connection.address) for host in hosts) or "none"
     shown = safe_text.harmless(name)
-    raise errors.BotError(f"There is no host at {shown}; those that answer: {known}.")
+    raise errors.BotError(operator_words.no_host(shown, known))
 
 
 async def _remove(workspace: workspaces.Workspace) -> None:
@@ -213,7 +201,7 @@ async def _remove(workspace: workspaces.Workspace) -> None:
     """
     async with session_locks.SessionLocks().unused(workspace) as is_unused:
         if not is_unused:
-            raise errors.KernelError(_INSIDE)
+            raise errors.KernelError(operator_words.USED_BY_BOT)
         await workspace.remove()
 
 
@@ -224,7 +212,7 @@ def _host(entry: session_listings.Entry) -> remote_host.RemoteHost:
         KernelError: nothing that answers.
     """
     if entry.host is None:
-        raise errors.KernelError(_NO_HOST)
+        raise errors.KernelError(operator_words.NO_HOST_ANSWERS)
     return entry.host
 
 
@@ -239,7 +227,4 @@ def _print(entries: Sequence[session_listings.Entry], *, is_json: bool) -> None:
     rich.console.Console(soft_wrap=True).print(table)
     memory = sum(one.status.memory_bytes or 0 for one in entries if one.status)
     saved = sum(one.saved.bytes for one in entries if one.saved)
-    sys.stdout.write(
-        f"{quantities.count(len(entries), 'session')}, {quantities.size(memory)} of memory, "
-        f"{quantities.size(saved)} saved.\n"
-    )
+    sys.stdout.write(operator_words.totals(len(entries), memory, saved))

@@ -11,17 +11,14 @@ from typing import TYPE_CHECKING, Final
 
 from interpreter_bot import errors, settings
 from interpreter_bot.app import execution_startup
+from interpreter_bot.wording import operator_words
 
 if TYPE_CHECKING:
     from interpreter_bot.mcp_servers.definitions import Listing
     from interpreter_bot.mcp_servers.tool_broker import ToolBroker
 
 _FAILED: Final = 1
-_NONE: Final = "There are no tool servers: mcp_servers lists none.\n"
 _DIGEST_CHARACTERS: Final = 12
-_NAMELESS: Final = (
-    "Write the server and its digest: interpreter-bot tools {verb} NAME{more}, as the list ends."
-)
 
 
 def run(config: settings.Settings, options: argparse.Namespace) -> int:
@@ -36,23 +33,22 @@ def run(config: settings.Settings, options: argparse.Namespace) -> int:
 async def _run(config: settings.Settings, options: argparse.Namespace) -> int:
     async with execution_startup.open_tools(config, os.environ) as broker:
         if broker is None:
-            sys.stdout.write(_NONE)
+            sys.stdout.write(operator_words.NO_TOOL_SERVERS)
             return 0
         if options.verb == "list":
             return await _list(config, broker)
         if not options.names:
-            more = "@DIGEST" if options.verb == "accept" else ""
-            raise errors.SettingsError(_NAMELESS.format(verb=options.verb, more=more))
+            raise errors.SettingsError(operator_words.name_server(options.verb))
         for told in options.names:
             name, _, digest = told.partition("@")
             if name not in {server.name for server in config.mcp_servers}:
-                raise errors.SettingsError(f"mcp_servers has none that is called {name!r}.")
+                raise errors.SettingsError(operator_words.no_tool_server(name))
             if options.verb == "accept":
                 accepted = broker.definitions.accept(name, digest)
-                sys.stdout.write(f"{len(accepted.tools)} tools of {name} are on.\n")
+                sys.stdout.write(operator_words.tools_on(len(accepted.tools), name))
             else:
                 broker.definitions.refuse(name)
-                sys.stdout.write(f"The tools of {name} are off.\n")
+                sys.stdout.write(operator_words.tools_off(name))
     return 0
 
 
@@ -73,13 +69,13 @@ async def _list(config: settings.Settings, broker: ToolBroker) -> int:
     for name, now in everyone.items():
         lines = [*_lines(broker, name, now=now, names=names)]
         if name in unreachable:
-            lines.insert(0, f"{name}: {unreachable[name]} This is what it offered last.")
+            lines.insert(0, f"{name}: {unreachable[name]} {operator_words.OFFERED_BEFORE}")
         is_off = any(one != "on" for one in broker.definitions.usable(name).standings.values())
         if is_off or name in unreachable:
             status = _FAILED
         if is_off and now.tools:
             digest = now.digest[:_DIGEST_CHARACTERS]
-            lines.append(f"to use all as it is above: interpreter-bot tools accept {name}@{digest}")
+            lines.append(operator_words.accept_all(name, digest))
         sys.stdout.write("".join(f"{line}\n" for line in lines))
     return status
 
@@ -95,7 +91,7 @@ def _lines(
     standings = accepted_definitions.compared(before, now).standings
     yield f"{name}  {len(now.tools)} tools  {now.digest[:_DIGEST_CHARACTERS]}"
     if standings[""] != "on":
-        yield "  instructions  changed"
+        yield operator_words.INSTRUCTIONS_CHANGED
         former = {"said": before.instructions} if before.instructions else None
         change = definitions.difference(former, {"said": now.instructions})
         yield from (f"      {line}" for line in change)
@@ -106,8 +102,8 @@ def _lines(
         if standing == "gone":
             continue
         for warning in definitions.warnings(name, now.tools[tool], names):
-            yield f"      beware: {warning}"
+            yield operator_words.beware(warning)
         if standing != "on":
             change = definitions.difference(before.tools.get(tool), now.tools[tool])
             yield from (f"      {line}" for line in change)
-    yield from (f"  left out: {sentence}" for sentence in now.left_out)
+    yield from map(operator_words.left_out, now.left_out)

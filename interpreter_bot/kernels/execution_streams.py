@@ -18,7 +18,7 @@ from typing import Final, Protocol
 from interpreter_bot import errors, settings, values
 from interpreter_bot.kernels import outputs
 from interpreter_bot.kernels.wire import clients, jupyter_messages, sockets, zmtp
-from interpreter_bot.wording import run_words
+from interpreter_bot.wording import run_words, tool_words
 
 _log = logging.getLogger(__name__)
 
@@ -50,7 +50,7 @@ KillKernel = Callable[[values.Ending, str], None]
 
 async def _refuse_call() -> str:
     """Answer a malformed call of a tool in the bot's name, as no person could answer it."""
-    return json.dumps({"error": "This tool call is too large or malformed."})
+    return json.dumps({"error": tool_words.MALFORMED})
 
 
 class Install(Protocol):

@@ -97,10 +97,10 @@ async def serve(
         except OSError as error:
             raise errors.SettingsError(
                 page_words.not_served(
-                    "The login page",
+                    page_words.LOGIN_PAGE,
                     f"{config.host}:{config.port}",
                     error.strerror,
-                    "Set another tool_logins.port.",
+                    page_words.OTHER_LOGIN_PORT,
                 )
             ) from error
         own = f"http://127.0.0.1:{runner.addresses[0][1]}"
@@ -120,8 +120,8 @@ class _LoginPages:
     async def begin(self, request: web.Request) -> web.StreamResponse:
         """Show what a link is for."""
         login = await self._logins.look(request.match_info["ticket"])
-        form = _FORM.format(action=html.escape(request.path), fields="", label="Go on to log in")
-        return _page(f"Log in at {login.account.server}", _who(login) + form)
+        form = _FORM.format(action=html.escape(request.path), fields="", label=page_words.GO_ON)
+        return _page(page_words.log_in_at(login.account.server), _who(login) + form)
 
     async def go_on(self, request: web.Request) -> web.StreamResponse:
         """Use a link up, and lead to the login of the server."""
@@ -151,9 +151,10 @@ class _LoginPages:
             for name in _RETURNED
             if name in request.query
         )
-        label = "Let the bot use it"
-        form = _FORM.format(action=html.escape(request.path), fields=fields, label=label)
-        return _page(f"Let the bot use {login.account.server}?", _who(login) + form)
+        form = _FORM.format(
+            action=html.escape(request.path), fields=fields, label=page_words.LET_BOT_USE
+        )
+        return _page(page_words.let_bot_use(login.account.server), _who(login) + form)
 
     async def finish(self, request: web.Request) -> web.StreamResponse:
         """Finish the login of a person who agreed."""
@@ -162,7 +163,7 @@ class _LoginPages:
         returned = {name: str(form[name]) for name in _RETURNED if name in form}
         login = await self._logins.finish(request.match_info["server"], returned, _mark(request))
         told = _DONE.format(server=login.account.server, name=_shown(login.name or "you"))
-        response = _page("Logged in", told)
+        response = _page(page_words.LOGGED_IN, told)
         response.del_cookie(_COOKIE, path=request.path)
         return response
 

@@ -14,6 +14,7 @@ from typing import Final
 from interpreter_bot import values
 from interpreter_bot.sessions import exports, past_turns
 from interpreter_bot.text import safe_text
+from interpreter_bot.wording import page_words
 
 _POLICY: Final = (
     "default-src 'none'; img-src data:; style-src 'unsafe-inline'; font-src data:;"
@@ -40,8 +41,6 @@ iframe { width: 100%; height: 24rem; border: 1px solid #8886; background: #fff }
   h1, h2, h3 { break-after: avoid }
 }
 """
-_SCRIPTED: Final = "Interactive: it can be seen in the conversation, and in its notebook."
-_GONE: Final = "This picture is not in this file."
 
 
 def markdown_texts(turns: Iterable[past_turns.PastTurn]) -> Iterator[str]:
@@ -131,11 +130,11 @@ def _extent(table: values.Table) -> str:
 def _display(shown: values.StoredDisplay, data: bytes | None) -> str:
     about = html.escape(shown.plain)
     if data is None:
-        return f'<p class="note">{_GONE}</p>'
+        return f'<p class="note">{page_words.PICTURE_LEFT_OUT}</p>'
     if shown.mime != "text/html":
         source = f"data:{html.escape(shown.mime)};base64,{base64.b64encode(data).decode()}"
         return f'<p><img alt="{about or "Picture"}" src="{source}"></p>'
     if b"<script" in data.lower():
-        return f'<pre>{about}</pre><p class="note">{_SCRIPTED}</p>'
+        return f'<pre>{about}</pre><p class="note">{page_words.INTERACTIVE}</p>'
     page = html.escape(data.decode("utf-8", "replace"))
     return f'<iframe sandbox title="{about or "Page"}" srcdoc="{page}"></iframe>'

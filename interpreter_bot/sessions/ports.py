@@ -7,9 +7,6 @@ from typing import Final, Protocol
 
 from interpreter_bot import events
 
-UNSANDBOXED: Final = "UNSANDBOXED: this code runs with the bot's own rights on its machine."
-"""Sentence with each piece of code, where kernels have no walls."""
-
 NO_TOOLS: Final = '{"servers": {}}'
 """What code is answered that asks for tools where there are none; of a call, it has no result."""
 

@@ -30,7 +30,7 @@ from interpreter_bot.sessions import (
 )
 from interpreter_bot.skills import accepted_skills, skill_catalogue
 from interpreter_bot.store import records
-from interpreter_bot.wording import session_words
+from interpreter_bot.wording import run_words, session_words
 
 _log = logging.getLogger(__name__)
 
@@ -152,7 +152,7 @@ class SessionEnvironment:
         kernel = await self.kernel()
         loss = self._held.lost(kernel.id, saved=kernel.restored)
         if self._hosts.sandbox_level is values.SandboxLevel.NONE:
-            self._stream.emit(events.NoticeShown(ports.UNSANDBOXED))
+            self._stream.emit(events.NoticeShown(run_words.UNSANDBOXED))
         if self.mark is None:
             # Not earlier: taking a kernel changes the files' owner, which is no change by the code.
             await self._hosts.note_checkpoint(*self._checkpoint)

@@ -97,7 +97,7 @@ class UnrecordedCodeRun:
             BotError: it was not run.
         """
         if self._hosts.sandbox_level is values.SandboxLevel.NONE:
-            self._reply.emit(events.NoticeShown(ports.UNSANDBOXED, number))
+            self._reply.emit(events.NoticeShown(run_words.UNSANDBOXED, number))
         workspace = await self._hosts.workspace(self._key)
         kernel = await lease.kernel()
         if kernel.announcement and kernel.id != self._announced:

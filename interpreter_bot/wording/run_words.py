@@ -44,6 +44,7 @@ DISK_FULL_FOR_VARIABLES: Final = (
     "The machine's disk is full, so variables could not be saved. If Python ends now, the last "
     "save comes back."
 )
+UNSANDBOXED: Final = "UNSANDBOXED: this code runs with the bot's own rights on its machine."
 CUT_SHORT: Final = "Stopped."
 CELL_CUT_SHORT: Final = "The run ended before this cell was done."
 ABANDONED: Final = "The execution was abandoned."

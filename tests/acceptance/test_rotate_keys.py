@@ -32,10 +32,7 @@ def test_keys_are_rotated_and_a_missing_one_is_said(tmp_path):
     variables = {**os.environ, "INTERPRETER_BOT_PATHS__DATA": str(tmp_path)}
     command = [sys.executable, "-m", "interpreter_bot", "rotate-keys"]
     done = subprocess.run(command, env=variables, capture_output=True, text=True, check=True)
-    assert (
-        "2 installations of Slack, 0 accounts of people and 0 keys that people entered"
-        in done.stdout
-    )
+    assert "2 Slack workspaces, 0 logins of people and 0 keys that people entered" in done.stdout
     new, kept = (tmp_path / "keys").read_text().split()
     assert kept == old
     assert new not in done.stdout + done.stderr

@@ -142,10 +142,10 @@ async def test_those_that_cannot_be_reached_are_tried_again(bot, capsys, monkeyp
         made = bot(slack=worlds.settings_for(slack), discord=settings.Discord(token=discord.token))
         async with being(made) as (task, end):
             _, warned = await said(capsys, "Slack: ", task)
-            assert re.search(r"Slack failed: .*tried again in", warned)
+            assert re.search(r"Slack failed: .*tries again in", warned)
             monkeypatch.setattr(Route, "BASE", reachable)
             _, more = await said(capsys, "Discord: ", task)
-            assert re.search(r"Discord cannot be reached\..*tried again in", warned + more)
+            assert re.search(r"Discord cannot be reached\..*tries again in", warned + more)
             end.set()
             assert await task == 0
 
@@ -240,7 +240,7 @@ def test_a_signal_ends_it_in_order(started, signum, tmp_path):
 def test_nothing_to_be_is_a_sentence(started):
     process = started(INTERPRETER_BOT_WEB__ENABLED="false")
     assert process.wait(timeout=90) == 2
-    assert "No platform is set up" in process.stderr.read()
+    assert "Nothing is set up to run" in process.stderr.read()
 
 
 def test_tokens_come_from_the_names_that_everybody_knows(monkeypatch):

@@ -15,7 +15,7 @@ from interpreter_bot.text import output_screens
 from interpreter_bot.wording import command_words
 
 BUTTON: Final = "Show code"
-ABOUT: Final = "What I ran for that answer:"
+ABOUT: Final = command_words.CODE_OF_ANSWER
 FILE_NAME: Final = "code.py"
 OUTPUT: Final = "Output:"
 OUTPUT_FILE_NAME: Final = "output.txt"

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from interpreter_bot import code_activity, session_variables, settings, values
 from interpreter_bot.sessions import tool_listings
 from interpreter_bot.text import quantities
+from interpreter_bot.wording import fact_words
 
 if TYPE_CHECKING:
     # It brings the database, which a command that shows the limits does not need.
@@ -16,48 +17,6 @@ if TYPE_CHECKING:
 
     from interpreter_bot.sessions import past_turns
 
-_OF_CODE: Final = {
-    "execution_seconds": ("Time for one piece of code", "It is stopped; variables are kept."),
-    "input_seconds": ("Waiting for your answer", "The code is stopped."),
-    "memory_bytes": (
-        "Memory",
-        "MemoryError; variables are kept. If the code goes on, Python is restarted.",
-    ),
-    "cpu_cores": ("Processor cores", "Code runs slower."),
-    "processes": ("Processes and threads", "New ones fail to start."),
-    "upload_bytes": ("A file you upload", "It is refused."),
-    "file_bytes": ("A file that code writes", "Writing fails."),
-    "workspace_bytes": ("All files in /mnt/data", "The code is stopped."),
-    "workspace_files": ("Number of files", "The code is stopped."),
-    "output_bytes": ("Printed text of one piece of code", "The rest is left out."),
-    "displays": ("Pictures and tables of one piece of code", "Any more are left out."),
-}
-# What only the person cares for who runs the bot.
-_OF_THE_HOST: Final = {
-    "display_bytes": ("One picture or table", "It is left out."),
-    "temporary_bytes": ("Files in /tmp", "OSError: no space left."),
-    "open_files": ("Open files", "OSError: too many open files."),
-    "address_space_bytes": ("Address space", "MemoryError."),
-    "disk_reserve_bytes": (
-        "Free space of the host's disk",
-        "If less is free, the code is stopped.",
-    ),
-    "memory_reserve_bytes": (
-        "Available memory of the host",
-        "If less is available, the session that uses most is ended.",
-    ),
-    "bot_memory_bytes": (
-        "Memory of the bot itself",
-        "The session that sends the most output is ended.",
-    ),
-}
-
-
-_IDLE: Final = (
-    "If you start more, the one idle longest is saved, and its variables come back when you use it "
-    "again. If all are running, the next one waits."
-)
-_INSTEAD_OF_TMP: Final = "Temporary files go where Python's tempfile module puts them."
 _MOST_VARIABLES: Final = 20
 _MOST_TOOLS: Final = 30
 
@@ -78,7 +37,7 @@ class Fact(NamedTuple):
 
 def limit(name: str, value: float) -> Fact:
     """Describe a limit; the note says what happens at it."""
-    label, note = (_OF_CODE | _OF_THE_HOST)[name]
+    label, note = (fact_words.LIMITS_OF_CODE | fact_words.LIMITS_OF_HOST)[name]
     if name.endswith("_bytes"):
         return Fact(label, quantities.size(value), note)
     is_time = name.endswith("_seconds")
@@ -91,13 +50,13 @@ def limits(
     sandbox_level: values.SandboxLevel = values.SandboxLevel.FULL,
 ) -> list[Fact]:
     """Describe what code may use, and what it lacks at a level of the sandbox."""
-    facts = [limit(name, getattr(limits, name)) for name in _OF_CODE]
+    facts = [limit(name, getattr(limits, name)) for name in fact_words.LIMITS_OF_CODE]
     if sandbox_level is values.SandboxLevel.NONE:
-        facts.append(Fact("⚠️ Sandbox", "none", "Code can do whatever the bot can."))
+        facts.append(Fact(*fact_words.NO_SANDBOX))
     if sandbox_level is values.SandboxLevel.CONTAINER:
-        facts.append(Fact("Writing to /tmp, opening ports", "not available", _INSTEAD_OF_TMP))
+        facts.append(Fact(*fact_words.NO_TMP_NO_PORTS))
     if kernels.per_person:
-        facts.append(Fact("Your conversations with Python running", f"{kernels.per_person}", _IDLE))
+        facts.append(Fact(fact_words.SESSIONS, f"{kernels.per_person}", fact_words.MORE_SESSIONS))
     return facts
 
 
@@ -166,7 +125,7 @@ def variables(
         if count > _MOST_VARIABLES:
             facts.append(Fact(heading, f"{count - _MOST_VARIABLES:,} more"))
     if saved.lost:
-        facts.append(Fact("If variables are lost", "“again” re-runs the cells that made them"))
+        facts.append(Fact(*fact_words.IF_LOST))
     return facts
 
 
@@ -175,7 +134,7 @@ def network(of: code_activity.Reach) -> list[Fact]:
     data = [Fact(f"connections.{one.name}", one.description) for one in of.offers]
     data += [Fact("Asked", asked, outcome) for one in of.offers for asked, outcome in one.recent]
     if not of.hosts:
-        said = of.refusal or "Ask whoever runs this bot to allow hosts."
+        said = of.refusal or fact_words.ASK_FOR_HOSTS
         return [Fact("Network", "none", said), *data]
     facts = [_reachable(one) for one in of.hosts]
     used = f"{quantities.size(of.bytes)} of {quantities.size(of.most_bytes)}"
@@ -190,22 +149,21 @@ def _reachable(one: code_activity.Reachable) -> Fact:
     told += [f"{', '.join(one.methods)} only"] if one.methods else []
     told += [f"below {', '.join(one.paths)}"] if one.paths else []
     told += ["each request needs your approval"] if one.needs_approval else []
-    note = "The bot adds the credentials; code does not see them." if one.has_secret else ""
+    note = fact_words.CREDENTIALS_ADDED if one.has_secret else ""
     return Fact(one.host, "; ".join(told), note)
 
 
 def tools(found: Sequence[tool_listings.ServerTools]) -> list[Fact]:
     """Describe the tools of servers that code may call."""
     if not found:
-        said = "Ask whoever runs this bot to add tool servers."
-        return [Fact("Tools", "none", said)]
+        return [Fact("Tools", "none", fact_words.ASK_FOR_SERVERS)]
     facts = []
     for one in found:
         if one.is_logged_in is not None:
             command, now = (
                 ("disconnect", "logged in") if one.is_logged_in else ("connect", "not logged in")
             )
-            said = f"With your own account; {command} {one.server} changes that."
+            said = fact_words.own_account(command, one.server)
             facts.append(Fact(f"tools.{one.server}", now, said))
         for label, names in (
             ("", one.free),
@@ -218,6 +176,6 @@ def tools(found: Sequence[tool_listings.ServerTools]) -> list[Fact]:
                     Fact(f"tools.{one.server}{label}", ", ".join(names[:_MOST_TOOLS]) + more)
                 )
         if one.off_count:
-            said = "Ask whoever runs this bot to accept them."
-            facts.append(Fact(f"tools.{one.server}, off", str(one.off_count), said))
+            label, said = f"tools.{one.server}, off", fact_words.ASK_TO_ACCEPT
+            facts.append(Fact(label, str(one.off_count), said))
     return facts

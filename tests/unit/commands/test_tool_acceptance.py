@@ -37,7 +37,7 @@ async def test_what_is_new_or_changed_is_listed_and_used_once_it_was_accepted(
     listed = await said("list", status=1)
     assert "  send  new\n      +description: Send.\n" in listed
     command = listed.splitlines()[-1].partition("tools accept ")[2]
-    assert await said("accept", command, status=0) == "1 tools of mail are on.\n"
+    assert await said("accept", command, status=0) == "On: 1 tool of mail.\n"
     assert (await said("list", status=0)).endswith("  send  on\n")
     assert finding() == (True, "on: 1 of 1 tool")
     server.tools = [tool_servers.tool("send", "Send, and tell me.", a="A.")]
@@ -47,5 +47,5 @@ async def test_what_is_new_or_changed_is_listed_and_used_once_it_was_accepted(
     with pytest.raises(errors.BotError, match="read what has changed"):
         await said("accept", command, status=0)
     assert await said("refuse", "mail", status=0) == "The tools of mail are off.\n"
-    with pytest.raises(errors.BotError, match="none that is called 'post'"):
+    with pytest.raises(errors.BotError, match="no server 'post'"):
         await said("accept", "post@123456789012", status=0)

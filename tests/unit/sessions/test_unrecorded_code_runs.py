@@ -7,7 +7,8 @@ import pytest
 
 from interpreter_bot import errors, settings, values
 from interpreter_bot.hosts import local_host
-from interpreter_bot.sessions import ports, unrecorded_code_runs
+from interpreter_bot.sessions import unrecorded_code_runs
+from interpreter_bot.wording import run_words
 from tests.fakes import audiences, pools
 from tests.fakes.pools import Step
 
@@ -78,10 +79,10 @@ async def test_without_a_sandbox_every_cell_says_so(pool_of):
     audience = audiences.Audience()
     await session_of(pool, audience).run(["a", "b"])
     assert audience.of("announcement") == [
-        (0, ports.UNSANDBOXED),
-        (1, ports.UNSANDBOXED),
+        (0, run_words.UNSANDBOXED),
+        (1, run_words.UNSANDBOXED),
     ]
-    assert "UNSANDBOXED" in ports.UNSANDBOXED
+    assert "UNSANDBOXED" in run_words.UNSANDBOXED
 
 
 @pytest.mark.parametrize("error", [errors.PoolFullError, errors.SandboxError])
