@@ -54,16 +54,16 @@ async def listening(host: WatchedHost, address: str) -> AsyncIterator[None]:
         free_bytes = await asyncio.to_thread(machine_exhaustion.free_bytes)
         all_bytes = machines.memory_bytes()
         figures = {
-            "memory_bytes": ("Memory that it and its sessions may have.", all_bytes),
-            "memory_free_bytes": ("What is left of it.", free_bytes),
+            "memory_bytes": (host_words.MEMORY, all_bytes),
+            "memory_free_bytes": (host_words.FREE_MEMORY, free_bytes),
             "used_ratio": (
-                "How full it is, from 0 to 1; 1 if it takes no sessions.",
+                host_words.USED_RATIO,
                 1.0 if host.is_draining else max(0.0, 1 - free_bytes / all_bytes),
             ),
-            "draining": ("1 if it takes no sessions, and ends.", int(host.is_draining)),
+            "draining": (host_words.DRAINING, int(host.is_draining)),
         }
         for name, count in (await host.loads()).items():
-            figures[name] = (f"The {name} that it has now.", count)
+            figures[name] = (host_words.current_number(name), count)
         text = "".join(
             f"# HELP {full} {help_text}\n# TYPE {full} gauge\n{full} {value}\n"
             for full, (help_text, value) in (

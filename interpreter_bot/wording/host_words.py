@@ -109,6 +109,16 @@ NODES_NEED_TLS: Final = (
     "Set INTERPRETER_BOT_HOST__LISTEN and INTERPRETER_BOT_HOST__TLS on each node of the cluster."
 )
 
+# Help of the metrics.
+MEMORY: Final = "Memory that the host and its sessions may use."
+FREE_MEMORY: Final = "Memory that is free for sessions."
+USED_RATIO: Final = "How full the host is, from 0 to 1; 1 also if it is draining."
+DRAINING: Final = "1 if the host is draining: it takes no sessions, and ends with the last one."
+
+
+def current_number(things: str) -> str:
+    return f"The current number of {things}."
+
 
 def not_reached(path: object) -> str:
     return f"No Python host can be reached at {path}."

@@ -218,7 +218,7 @@ async def write(request: web.Request, response: web.StreamResponse, data: bytes)
             if request.transport is not None:
                 # Closing would wait until the client has read what is buffered.
                 request.transport.abort()
-            raise ConnectionResetError("The client stopped reading.") from error
+            raise ConnectionResetError("the client stopped reading") from error
 
 
 def visit_id(request: web.Request) -> str:

@@ -108,7 +108,7 @@ class Routes:
             if not isinstance(error, errors.BotError):
                 _log.exception("a request ended in an error")
             if request.writer.output_size:
-                raise ConnectionError("A response that has begun can only break off.") from error
+                raise ConnectionError("a response that has begun can only break off") from error
             status = next(
                 (status for kind, status in _STATUSES.items() if isinstance(error, kind)), 500
             )

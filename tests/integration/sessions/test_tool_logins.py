@@ -143,5 +143,5 @@ async def test_nobody_logs_in_where_no_page_is_served(opened):
         house.service.logins.serve_at("")
         with pytest.raises(errors.BotError, match="does not serve the login page"):
             await house.service.logins.link(KEY, BERT, "jira")
-        with pytest.raises(errors.BotError, match="no server 'other'"):
+        with pytest.raises(errors.BotError, match="no tool server 'other'"):
             await house.service.logins.link(KEY, BERT, "other")
