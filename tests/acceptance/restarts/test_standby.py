@@ -199,7 +199,7 @@ async def test_stopped_bot_that_goes_on_after_another_took_over_stands_by(pair, 
     assert time.monotonic() - began < 12
     before = len(active.said)
     os.kill(active.process.pid, signal.SIGCONT)
-    await active.until("another bot may act by now", after=before)
+    await active.until("another bot may have taken over", after=before)
     await active.until(STANDS_BY, after=before)
     go.touch()
     assert await over(visitor, HELD) == ["once", "over"]
