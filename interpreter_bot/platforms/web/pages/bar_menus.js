@@ -1,9 +1,26 @@
 // The menus of the bar: about Python, to take a conversation along, and everything else.
 
-import { $, address, download, plain } from "./dom.js";
+import { $, ICONS, address, download, plain } from "./dom.js";
 import { askedToRestart, confirmed } from "./dialogs.js";
 import { openMenu } from "./menus.js";
-import { buttonWords, dialogWords, menuWords } from "./words.js";
+import { dialogWords, menuWords } from "./later_words.js";
+import { buttonWords } from "./words.js";
+
+Object.assign(ICONS, {
+  braces: "M8 4c-3 0-1 7-4 8 3 1 1 8 4 8M16 4c3 0 1 7 4 8-3 1-1 8-4 8",
+  chart: "M5 20V10M12 20V4M19 20v-7",
+  fork: "M6 4v16M6 14c8 0 12-2 12-9M15 8l3-3 3 3",
+  gauge: "M4 18a9 9 0 1 1 16 0M12 15l4-5",
+  help: "M12 4a8 8 0 1 0 0 16 8 8 0 0 0 0-16M10 10a2 2 0 1 1 3 1.7c-1 .6-1 1-1 1.8M12 16h.01",
+  moon: "M19 14A8 8 0 0 1 10 5a8 8 0 1 0 9 9",
+  plug: "M9 3v5M15 3v5M6 8h12v3a6 6 0 0 1-12 0zM12 17v4",
+  power: "M12 4v8M7 6.5a8 8 0 1 0 10 0",
+  print: "M7 8V4h10v4M7 16H4V8h16v8h-3M7 13h10v7H7z",
+  screen: "M4 5h16v11H4zM9 20h6M12 16v4",
+  shield: "M12 3l7 3v6c0 4-3 7-7 9-4-2-7-5-7-9V6z",
+  spark: "M12 4l2 6 6 2-6 2-2 6-2-6-6-2 6-2z",
+  sun: "M12 8a4 4 0 1 0 0 8 4 4 0 0 0 0-8M12 2v2M12 20v2M2 12h2M20 12h2M5 5l1.4 1.4M17.6 17.6L19 19M5 19l1.4-1.4M17.6 6.4L19 5",
+});
 
 /**
  * Open the menu of a button.

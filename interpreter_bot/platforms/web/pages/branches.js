@@ -1,7 +1,8 @@
 // Other versions of a question and its answer: writing one, and going from one to the next.
 
 import { el, styled } from "./dom.js";
-import { buttonWords, conversationWords } from "./words.js";
+import { branchWords } from "./later_words.js";
+import { buttonWords } from "./words.js";
 
 await styled("/forms.css");
 
@@ -21,7 +22,7 @@ export function edit(turn) {
 
 /** A form with a question in it; what is sent goes on in a branch of its own. */
 function editForm({ request, is_code: isCode }, { send, close }) {
-  const field = el("textarea", { "aria-label": isCode ? conversationWords.code : conversationWords.question, dir: isCode ? "ltr" : "auto", spellcheck: String(!isCode), rows: Math.min(request.split("\n").length + 1, 20) });
+  const field = el("textarea", { "aria-label": isCode ? branchWords.code : branchWords.question, dir: isCode ? "ltr" : "auto", spellcheck: String(!isCode), rows: Math.min(request.split("\n").length + 1, 20) });
   field.value = request;
   const form = el("form", { class: `edit-asked ${isCode ? "is-code" : ""}`, onsubmit: submit, onkeydown: key }, field,
     el("div", { class: "row end" }, el("button", { type: "button", class: "quiet", onclick: close }, buttonWords.cancel), el("button", { class: "strong" }, isCode ? buttonWords.run : buttonWords.send)));
@@ -45,6 +46,6 @@ function editForm({ request, is_code: isCode }, { send, close }) {
 export function versionsOf({ at, threads }) {
   const beside = (to, words, sign) =>
     el("a", { href: threads[to] && `#${threads[to]}`, class: "icon", role: "link", "aria-label": words, "aria-disabled": threads[to] ? null : "true" }, sign);
-  return el("nav", { class: "versions", "aria-label": conversationWords.branches },
-    beside(at - 1, conversationWords.earlierBranch, "‹"), el("span", {}, `${at + 1} / ${threads.length}`), beside(at + 1, conversationWords.laterBranch, "›"));
+  return el("nav", { class: "versions", "aria-label": branchWords.branches },
+    beside(at - 1, branchWords.earlierBranch, "‹"), el("span", {}, `${at + 1} / ${threads.length}`), beside(at + 1, branchWords.laterBranch, "›"));
 }

@@ -1,7 +1,8 @@
 // Small questions to the person, and the panel beside a conversation.
 
 import { $, el, styled } from "./dom.js";
-import { buttonWords, dialogWords } from "./words.js";
+import { dialogWords } from "./later_words.js";
+import { buttonWords } from "./words.js";
 
 await styled("/dialogs.css");
 

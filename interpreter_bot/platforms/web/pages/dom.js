@@ -2,7 +2,8 @@
 
 import { buttonWords } from "./words.js";
 
-const ICONS = {
+/** Drawings by name; `bar_menus` adds those of its own. */
+export const ICONS = {
   plus: "M12 5v14M5 12h14",
   menu: "M4 7h16M4 12h16M4 17h16",
   more: "M5 12h.01M12 12h.01M19 12h.01",
@@ -30,23 +31,9 @@ const ICONS = {
   share: "M12 15V4M8 8l4-4 4 4M5 13v5a2 2 0 0 0 2 2h10a2 2 0 0 0 2-2v-5",
   full: "M4 9V4h5M15 4h5v5M20 15v5h-5M9 20H4v-5",
   code: "M9 7l-5 5 5 5M15 7l5 5-5 5",
-  braces: "M8 4c-3 0-1 7-4 8 3 1 1 8 4 8M16 4c3 0 1 7 4 8-3 1-1 8-4 8",
-  columns: "M4 5h16v14H4zM4 10h16M10 5v14",
   again: "M20 12a8 8 0 1 1-2.5-5.8M20 4v5h-5",
   undo: "M8 5L4 9l4 4M4 9h10a5 5 0 0 1 0 10h-3",
-  power: "M12 4v8M7 6.5a8 8 0 1 0 10 0",
-  print: "M7 8V4h10v4M7 16H4V8h16v8h-3M7 13h10v7H7z",
   globe: "M12 4a8 8 0 1 0 0 16 8 8 0 0 0 0-16M4 12h16M12 4c-5 5-5 11 0 16 5-5 5-11 0-16",
-  fork: "M6 4v16M6 14c8 0 12-2 12-9M15 8l3-3 3 3",
-  spark: "M12 4l2 6 6 2-6 2-2 6-2-6-6-2 6-2z",
-  shield: "M12 3l7 3v6c0 4-3 7-7 9-4-2-7-5-7-9V6z",
-  screen: "M4 5h16v11H4zM9 20h6M12 16v4",
-  sun: "M12 8a4 4 0 1 0 0 8 4 4 0 0 0 0-8M12 2v2M12 20v2M2 12h2M20 12h2M5 5l1.4 1.4M17.6 17.6L19 19M5 19l1.4-1.4M17.6 6.4L19 5",
-  moon: "M19 14A8 8 0 0 1 10 5a8 8 0 1 0 9 9",
-  chart: "M5 20V10M12 20V4M19 20v-7",
-  gauge: "M4 18a9 9 0 1 1 16 0M12 15l4-5",
-  plug: "M9 3v5M15 3v5M6 8h12v3a6 6 0 0 1-12 0zM12 17v4",
-  help: "M12 4a8 8 0 1 0 0 16 8 8 0 0 0 0-16M10 10a2 2 0 1 1 3 1.7c-1 .6-1 1-1 1.8M12 16h.01",
 };
 
 /** Make an element. Properties beginning with "on" are listeners; null and false are left out. */

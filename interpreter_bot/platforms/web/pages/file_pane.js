@@ -5,7 +5,8 @@ import { post } from "./connection.js";
 import { asked, confirmed } from "./dialogs.js";
 import { fileAddress } from "./files.js";
 import { preview } from "./previews.js";
-import { buttonWords, dialogWords, fileWords } from "./words.js";
+import { dialogWords, fileWords } from "./later_words.js";
+import { buttonWords } from "./words.js";
 
 let around = null;
 let place = null;

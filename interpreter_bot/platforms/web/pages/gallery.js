@@ -1,7 +1,8 @@
 // Pictures in full size, one after the other: those of the conversation, or the one of a file.
 
 import { $, el, icon, styled } from "./dom.js";
-import { buttonWords, galleryWords, outputWords } from "./words.js";
+import { galleryWords } from "./later_words.js";
+import { buttonWords, outputWords } from "./words.js";
 
 await styled("/gallery.css");
 

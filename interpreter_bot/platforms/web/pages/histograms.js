@@ -1,7 +1,7 @@
 // How the values of a column are spread, drawn small, and said in words.
 
 import { el, plain } from "./dom.js";
-import { tableWords } from "./words.js";
+import { tableWords } from "./later_words.js";
 
 const WIDTH = 96, HEIGHT = 22, FEW = 1000;
 

@@ -6,7 +6,7 @@ import { Conversation, FIRST_TURNS } from "./conversation.js";
 import { $, address, download, el, icon, madeUp, plain } from "./dom.js";
 import { Sidebar } from "./sidebar.js";
 import { welcome } from "./welcome.js";
-import { buttonWords, composerWords, connectionWords, conversationWords, dialogWords, paneWords, pythonWords } from "./words.js";
+import { buttonWords, composerWords, connectionWords, conversationWords, pythonWords } from "./words.js";
 
 const ID = /^[A-Za-z0-9_-]{16,64}$/;
 const TWICE_MILLISECONDS = 2000;
@@ -132,7 +132,7 @@ function branch({ number, head }, text) {
 }
 
 async function edit(code) {
-  if (!$("message").value.trim() || (await (await dialogs()).confirmed(dialogWords.editCode, dialogWords.editsCode, { action: buttonWords.edit }))) composer.write(code, true);
+  if (!$("message").value.trim() || (await (await dialogs()).confirmed(composerWords.editCode, composerWords.editsCode, { action: buttonWords.edit }))) composer.write(code, true);
 }
 
 // ---- hearing
@@ -300,7 +300,7 @@ for (const [id, glyph] of [["python-state"], ["share", "share"], ["more", "more"
   $(id).addEventListener("click", open);
   $(id).addEventListener("keydown", (event) => event.key === "ArrowDown" && (event.preventDefault(), open()));
 }
-$("files").append(icon("folder"), el("span", { class: "label" }, paneWords.files));
+$("files").append(icon("folder"), el("span", { class: "label" }, buttonWords.files));
 $("files").addEventListener("click", () => (pane?.isOpen() ? pane.closePane() : showFiles()));
 for (const place of ["turns", "composer"]) $(place).addEventListener("view", ({ detail }) => showFiles(detail));
 addEventListener("uploaded", renewPane);

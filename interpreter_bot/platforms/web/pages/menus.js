@@ -1,6 +1,8 @@
 // A menu that opens at a button, over everything else.
 
-import { $, el, icon, moveByArrows } from "./dom.js";
+import { $, el, icon, moveByArrows, styled } from "./dom.js";
+
+await styled("/menus.css");
 
 const menu = $("actions");
 let owner = null;

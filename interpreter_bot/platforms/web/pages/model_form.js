@@ -1,8 +1,10 @@
 // Choice of a model: a key, or a server of models, entered by whoever runs the bot.
 
 import { pageKey } from "./connection.js";
-import { el } from "./dom.js";
-import { modelWords } from "./words.js";
+import { el, styled } from "./dom.js";
+import { modelWords } from "./later_words.js";
+
+await styled("/forms.css");
 
 export function modelForm() {
   const key = el("input", { type: "password", name: "key", autocomplete: "off", spellcheck: false, placeholder: "sk-…", "aria-label": modelWords.keyOf });

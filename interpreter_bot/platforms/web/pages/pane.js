@@ -1,13 +1,14 @@
 // The pane beside a conversation: its files, the variables of Python, and the columns of its tables.
 
 import { $, el, icon, styled } from "./dom.js";
-import { paneWords } from "./words.js";
+import { paneWords } from "./later_words.js";
+import { buttonWords } from "./words.js";
 
 await styled("/pane.css");
 
 /** Each tab, the panel that is asked for it, and the module that draws it. */
 const TABS = {
-  files: [paneWords.files, "files", () => import("./file_pane.js")],
+  files: [buttonWords.files, "files", () => import("./file_pane.js")],
   variables: [paneWords.variables, "variables", () => import("./variables_pane.js")],
   schema: [paneWords.schema, "variables", () => import("./schema_pane.js")],
 };

@@ -2,7 +2,8 @@
 
 import { el, linked, plain } from "./dom.js";
 import { openPanel } from "./dialogs.js";
-import { modelWords, panelWords, pythonWords } from "./words.js";
+import { modelWords, panelWords } from "./later_words.js";
+import { pythonWords } from "./words.js";
 
 export function showPanel(shown, actions) {
   DRAWERS[shown.panel]?.(shown, actions);

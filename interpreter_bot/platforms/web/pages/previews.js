@@ -6,7 +6,8 @@ import { post } from "./connection.js";
 import { PICTURE, PAGE, fileAddress } from "./files.js";
 import { Words } from "./markdown.js";
 import { framed } from "./outputs.js";
-import { buttonWords, fileWords } from "./words.js";
+import { fileWords } from "./later_words.js";
+import { buttonWords } from "./words.js";
 
 const TABLE = /\.(?:csv|tsv|tab|parquet|pq|xlsx|xlsm|xlsb|xls|ods)$/i;
 const PLAYED = { audio: /\.(?:mp3|m4a|wav|flac|ogg)$/i, video: /\.(?:mp4|m4v|webm)$/i };

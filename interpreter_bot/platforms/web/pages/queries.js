@@ -1,7 +1,7 @@
 // What code asked of data connections, below an answer.
 
 import { el, named, scrollable, styled } from "./dom.js";
-import { queries as counted } from "./words.js";
+import { queryCount } from "./later_words.js";
 
 await styled("/forms.css");
 
@@ -10,6 +10,6 @@ export function queriesOf(queries) {
   const one = ({ connection, statement, outcome }) => connection
     ? el("li", {}, el("p", { class: "muted" }, named(connection), `: ${outcome}`), scrollable(el("pre", {}, el("code", { dir: "ltr" }, statement))))
     : el("li", { class: "muted" }, statement);
-  const summary = el("summary", {}, counted(queries.length));
+  const summary = el("summary", {}, queryCount(queries.length));
   return el("details", { class: "queries" }, summary, el("ol", {}, queries.map(one)));
 }

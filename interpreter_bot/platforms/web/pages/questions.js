@@ -2,7 +2,8 @@
 
 import { el, scrollable, styled } from "./dom.js";
 import { highlighted } from "./python_highlighting.js";
-import { buttonWords, questionWords } from "./words.js";
+import { questionWords } from "./later_words.js";
+import { buttonWords } from "./words.js";
 
 // A form that moves under the mouse might be answered by mistake.
 await styled("/forms.css");

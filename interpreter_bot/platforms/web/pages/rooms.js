@@ -1,7 +1,8 @@
 // All of the window for one element, until Escape gives it back.
 
 import { el, icon, styled } from "./dom.js";
-import { buttonWords, tableWords } from "./words.js";
+import { tableWords } from "./later_words.js";
+import { buttonWords } from "./words.js";
 
 await styled("/tables.css");
 

@@ -2,7 +2,8 @@
 
 import { el, plain } from "./dom.js";
 import { look } from "./kernel_lookups.js";
-import { pythonWords, tableWords, variableWords } from "./words.js";
+import { tableWords, variableWords } from "./later_words.js";
+import { pythonWords } from "./words.js";
 
 const PAGE = 40;
 const MAX_COLUMNS = 200;

@@ -1,8 +1,8 @@
 // Tables that code showed: the part of each that came with it, and the way to the rest.
 
 import { copier, el, icon, scrollable } from "./dom.js";
-import { buttonWords, tableWords } from "./words.js";
-import * as counted from "./words.js";
+import { columnCount, rowCount, tableWords } from "./later_words.js";
+import { buttonWords } from "./words.js";
 
 const NUMERIC = /^\s*[-+]?(?:[\d,. ]+(?:e[-+]?\d+)?%?|nan|inf|<NA>|None)\s*$/i;
 const SHORT = 40;
@@ -70,8 +70,8 @@ function opened(text) {
 /** Say how large a table is, and which part of it is here. */
 function extent({ columns, rows, row_count: allRows, column_count: allColumns, index_count: index }) {
   const parts = [];
-  if (rows.length < allRows) parts.push(counted.rows(rows.length));
-  if (columns.length - index < allColumns) parts.push(counted.columns(columns.length - index));
-  const size = `${counted.rows(allRows)} × ${counted.columns(allColumns)}`;
+  if (rows.length < allRows) parts.push(rowCount(rows.length));
+  if (columns.length - index < allColumns) parts.push(columnCount(columns.length - index));
+  const size = `${rowCount(allRows)} × ${columnCount(allColumns)}`;
   return parts.length ? size + tableWords.firstShown(parts) : size;
 }

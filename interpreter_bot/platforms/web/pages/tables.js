@@ -6,8 +6,8 @@ import { Grid } from "./grids.js";
 import { spread } from "./histograms.js";
 import { look } from "./kernel_lookups.js";
 import { enlarge } from "./rooms.js";
-import { buttonWords, pythonWords, tableWords } from "./words.js";
-import * as counted from "./words.js";
+import { columnCount, rowCount, tableWords } from "./later_words.js";
+import { buttonWords, pythonWords } from "./words.js";
 
 const BLOCK = 100;
 const MOST_BLOCKS = 60;
@@ -169,10 +169,10 @@ export class LiveTable {
 
   tell() {
     const { found, row_count: all, column_count: columns, index_count: index } = this.known;
-    const rows = found < all ? tableWords.found(found, all) : counted.rows(all);
+    const rows = found < all ? tableWords.found(found, all) : rowCount(all);
     const whole = this.table.is_cut ? tableWords.firstOfMore : this.table.row_count > all ? tableWords.firstOf(this.table.row_count) : "";
     this.status.classList.remove("problem");
-    this.status.textContent = `${rows}${whole} × ${counted.columns(columns - index)}`;
+    this.status.textContent = `${rows}${whole} × ${columnCount(columns - index)}`;
   }
 
   // ---- what the grid asks for

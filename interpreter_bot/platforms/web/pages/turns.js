@@ -4,8 +4,7 @@ import { duration, el, icon, named, copier, linked, scrollable } from "./dom.js"
 import { fileCard, fileLink } from "./files.js";
 import { Words, codeBlock, requester } from "./markdown.js";
 import { Outputs } from "./outputs.js";
-import { buttonWords, pythonWords, turnWords } from "./words.js";
-import * as counted from "./words.js";
+import { buttonWords, pythonWords, tokenCount, turnWords } from "./words.js";
 
 // More than that is read where it stands.
 const MOST_SPOKEN = 1500;
@@ -292,7 +291,7 @@ export class Turn {
     if (end.seconds > 0) parts.push(duration(end.seconds));
     const tokens = this.spent ? this.spent.input_tokens + this.spent.output_tokens : 0;
     const cached = this.spent?.cached_tokens ? turnWords.fromCache(this.spent.cached_tokens) : "";
-    if (tokens) parts.push((this.spent.is_estimated ? turnWords.estimated(counted.tokens(tokens)) : counted.tokens(tokens)) + cached);
+    if (tokens) parts.push((this.spent.is_estimated ? turnWords.estimated(tokenCount(tokens)) : tokenCount(tokens)) + cached);
     if (this.spent && Number(this.spent.money) > 0) parts.push(turnWords.money(this.spent.money));
     const all = () => this.said.map((words) => words.text).join("\n\n").trim();
     if (parts.length) this.meta.append(el("span", {}, parts.join(" · ")));

@@ -3,7 +3,8 @@
 import { pageKey } from "./connection.js";
 import { LARGEST_PREVIEW, PICTURE } from "./files.js";
 import { $, address, el, icon, named, size, styled } from "./dom.js";
-import { buttonWords, composerWords } from "./words.js";
+import { uploadWords } from "./later_words.js";
+import { buttonWords } from "./words.js";
 
 await styled("/uploads.css");
 
@@ -75,7 +76,7 @@ export class Uploads {
   add(thread, files) {
     const most = this.limit();
     for (const file of files) {
-      if (most && file.size > most) this.complain(composerWords.tooLarge(file.name, size(file.size), size(most)));
+      if (most && file.size > most) this.complain(uploadWords.tooLarge(file.name, size(file.size), size(most)));
       else this.upload(thread, file);
     }
   }
@@ -94,7 +95,7 @@ export class Uploads {
       this.draw(item.thread);
       dispatchEvent(new Event("uploaded"));
     };
-    request.onerror = () => this.failed(item, composerWords.uploadBroken);
+    request.onerror = () => this.failed(item, uploadWords.uploadBroken);
     request.onabort = () => this.remove(item);
     request.open("POST", address("/upload", { thread, name: file.name }));
     request.setRequestHeader("Content-Type", "application/octet-stream");
@@ -106,7 +107,7 @@ export class Uploads {
 
   failed(item, why) {
     this.remove(item);
-    this.complain(composerWords.uploadFailed(item.name, why));
+    this.complain(uploadWords.uploadFailed(item.name, why));
   }
 
   remove(item) {
@@ -119,7 +120,7 @@ export class Uploads {
     if (item.thread !== this.thread) return;
     const part = item.size ? item.sent / item.size : 1;
     item.bar.value = part;
-    item.words.textContent = part < 1 ? composerWords.uploadShare(Math.floor(part * 100), size(item.size)) : composerWords.storing;
+    item.words.textContent = part < 1 ? uploadWords.uploadShare(Math.floor(part * 100), size(item.size)) : uploadWords.storing;
   }
 
   draw(thread) {
@@ -128,7 +129,7 @@ export class Uploads {
   }
 
   chip(item) {
-    const label = item.isDone ? composerWords.removeFile(item.name) : composerWords.cancelUpload(item.name);
+    const label = item.isDone ? uploadWords.removeFile(item.name) : uploadWords.cancelUpload(item.name);
     const away = () => (item.isDone ? this.remove(item) : item.request.abort());
     const view = (event) => event.currentTarget.dispatchEvent(new CustomEvent("view", { bubbles: true, detail: item.name }));
     const name = named(item.name, { class: "file-title" });

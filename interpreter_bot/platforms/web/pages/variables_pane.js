@@ -2,7 +2,8 @@
 
 import { el, plain, size } from "./dom.js";
 import { inLocalTime, rows } from "./panels.js";
-import { buttonWords, variableWords } from "./words.js";
+import { variableWords } from "./later_words.js";
+import { buttonWords } from "./words.js";
 
 const notice = el("div", {});
 const list = el("ul", { class: "variables" });

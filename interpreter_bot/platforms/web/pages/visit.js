@@ -3,7 +3,7 @@
 import { $, address, always, download } from "./dom.js";
 import { fileCard } from "./files.js";
 import { Turn } from "./turns.js";
-import { menuWords, visitWords } from "./words.js";
+import { menuWords, visitWords } from "./later_words.js";
 
 const FIRST_TURNS = 30;
 const RUNNING_MILLISECONDS = 2000;

@@ -1,7 +1,7 @@
 // Messages that were sent while their files were on the way: each goes when those have arrived, in order.
 
 import { $, el, plain } from "./dom.js";
-import { composerWords } from "./words.js";
+import { uploadWords } from "./later_words.js";
 
 export class WaitingMessages {
   /** `send` takes a message and says whether it is gone; `giveBack` takes one that will not be sent. */
@@ -65,8 +65,8 @@ export class WaitingMessages {
     const back = (one) => () => (this.take(one), this.draw());
     $("waiting").replaceChildren(...this.of(this.uploads.thread).map((one) =>
       el("li", {},
-        el("p", {}, el("span", { class: "muted" }, composerWords.waitsForFiles), el("bdi", {}, plain(one.text.slice(0, 200)) || composerWords.noText)),
+        el("p", {}, el("span", { class: "muted" }, uploadWords.waitsForFiles), el("bdi", {}, plain(one.text.slice(0, 200)) || uploadWords.noText)),
         el("ul", { class: "chips" }, one.items.map((item) => this.uploads.chip(item))),
-        el("button", { type: "button", class: "small", onclick: back(one) }, composerWords.takeBack))));
+        el("button", { type: "button", class: "small", onclick: back(one) }, uploadWords.takeBack))));
   }
 }

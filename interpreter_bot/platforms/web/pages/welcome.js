@@ -1,18 +1,20 @@
 // The first screen of a conversation in which nothing was said yet.
 
 import { el, icon, linked } from "./dom.js";
-import { modelForm } from "./model_form.js";
-import { modelWords, welcomeWords } from "./words.js";
+import { welcomeWords } from "./words.js";
 
 export function welcome({ models, model_notice: notice, can_choose_model: canChoose, sandbox_level: level }, { write, pick, take }) {
   const hasModel = models.length > 0;
-  const examples = (hasModel ? welcomeWords.questions : welcomeWords.snippets).map(([title, text]) =>
+  const examples = el("div", { class: "examples" });
+  const show = (some) => examples.append(...some.map(([title, text]) =>
     el("button", { type: "button", class: "example", onclick: () => write(text, !hasModel) },
-      el("strong", {}, title), hasModel ? el("span", {}, text) : el("code", {}, text.split("\n").filter((one) => one && !one.startsWith("import"))[0])));
+      el("strong", {}, title), hasModel ? el("span", {}, text) : el("code", {}, text.split("\n").filter((one) => one && !one.startsWith("import"))[0]))));
+  if (hasModel) show(welcomeWords.questions);
+  else import("./later_words.js").then(({ sampleWords }) => show(sampleWords.snippets));
   const trySample = async () => {
-    const { sampleTable } = await import("./sample_table.js");
+    const [{ sampleTable }, { sampleWords }] = await Promise.all([import("./sample_table.js"), import("./later_words.js")]);
     take([new File([sampleTable()], "sales.csv", { type: "text/csv" })]);
-    write(hasModel ? welcomeWords.sampleQuestion : welcomeWords.sampleCode, !hasModel);
+    write(hasModel ? sampleWords.question : sampleWords.code, !hasModel);
   };
   return [
     el("h2", {}, hasModel ? welcomeWords.ask : welcomeWords.run),
@@ -21,7 +23,7 @@ export function welcome({ models, model_notice: notice, can_choose_model: canCho
     el("button", { type: "button", class: "drop-zone", onclick: pick }, icon("clip"),
       el("span", {}, el("strong", {}, welcomeWords.drop), welcomeWords.dropWhat)),
     el("p", { class: "sample" }, welcomeWords.noData, el("button", { type: "button", class: "small", onclick: trySample }, welcomeWords.takeSample)),
-    el("div", { class: "examples" }, examples),
+    examples,
     level === "container" ? el("p", { class: "muted sandbox-level" }, welcomeWords.ordinaryContainer) : null,
   ].filter(Boolean);
 
@@ -30,7 +32,9 @@ export function welcome({ models, model_notice: notice, can_choose_model: canCho
     if (!notice) return [];
     const words = el("p", { class: "model-notice" }, linked(notice));
     if (!canChoose) return [words];
-    if (!hasModel) return [modelForm(), words];
-    return [el("details", { class: "model-notice" }, el("summary", {}, `${modelWords.demoAnswers} `, el("strong", {}, modelWords.betterModel)), modelForm(), el("p", {}, linked(notice)))];
+    const form = el("div", {});
+    import("./model_form.js").then(({ modelForm }) => form.append(modelForm()));
+    if (!hasModel) return [form, words];
+    return [el("details", { class: "model-notice" }, el("summary", {}, `${welcomeWords.demoAnswers} `, el("strong", {}, welcomeWords.betterModel)), form, el("p", {}, linked(notice)))];
   }
 }
