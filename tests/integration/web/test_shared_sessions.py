@@ -81,7 +81,7 @@ async def test_a_thread_is_read_by_who_has_the_link(serving_fake, browsing):
         await page.until("document.querySelector('.turn img')?.naturalWidth === 60")
         assert await page.text(".bubble") == "show me the units"
         assert await page.text(".words strong") == "grew"
-        assert "A conversation of Slack, to read." in await page.text("#banner")
+        assert "You are reading a conversation of Slack." in await page.text("#banner")
         # Its secret has left the address, and so a bookmark, and the list of what was visited.
         assert len(await page.value("location.hash")) == 33
         assert await page.text("#made .file-title") == "made.csv"
