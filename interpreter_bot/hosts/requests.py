@@ -17,6 +17,7 @@ from collections.abc import Callable
 from typing import Any, Final, Protocol, TypeVar
 
 F = TypeVar("F", bound=Callable[..., Any])
+T = TypeVar("T")
 
 # Any collection may be given; a tuple comes out at the other end.
 _READ_AS: Final[dict[Any, Any]] = {
@@ -66,6 +67,14 @@ class Request:
             field = dataclasses.field(**options)
             fields.append((parameter.name, self._types[parameter.name], field))
         return dataclasses.make_dataclass(self.method, fields, frozen=True)
+
+    def call(self, method: Callable[..., T], arguments: Any) -> T:  # noqa: ANN401
+        """Call a method that answers this request, with an instance of `arguments`."""
+        fields = dataclasses.fields(arguments)
+        # By position, as an implementation may have other names for its parameters.
+        positional = [getattr(arguments, field.name) for field in fields if not field.kw_only]
+        named = {field.name: getattr(arguments, field.name) for field in fields if field.kw_only}
+        return method(*positional, **named)
 
 
 class Sender(Protocol):

@@ -12,7 +12,6 @@ import collections
 import contextlib
 import functools
 import hashlib
-import json
 import logging
 import os
 import pathlib
@@ -339,7 +338,7 @@ async def _answer_errors(
         return await handler(request)
     except errors.BotError as error:
         return request_answers.json_response(messages.error_fields(error), status=422)
-    except (KeyError, json.JSONDecodeError, TypeError) as error:
+    except KeyError as error:  # A parameter of the address is missing.
         raise web.HTTPBadRequest from error
 
 

@@ -74,15 +74,15 @@ class RequestAnswers:
         request = requests.REQUESTS.get(name)
         if request is None:
             raise web.HTTPNotFound
-        arguments = vars(await read_arguments(request, http_request))
+        arguments = await read_arguments(request, http_request)
         if name in self._methods:
-            answering = self._methods[name](**arguments)
+            answering = request.call(self._methods[name], arguments)
             if request.is_withdrawn:
                 answering = _while_connected(http_request, answering)
             return json_response(await answering)
         key = http_request.query["key"]
         workspace = await self._host.workspace(key)
-        answer = await getattr(workspace, request.method)(**arguments)
+        answer = await request.call(getattr(workspace, request.method), arguments)
         if name in _CHANGING:
             await self._note_change(key)
         return json_response(answer)
