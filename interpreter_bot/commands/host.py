@@ -67,7 +67,7 @@ def run(config: settings.Settings, options: argparse.Namespace) -> int:
     except errors.BotError as error:
         if options.linger is not None:
             # Whoever started it tells people; it reads one line.
-            _tell(error=messages.error_fields(error))
+            _print(messages.HostFailed(messages.error_fields(error)))
         raise
 
 
@@ -100,7 +100,7 @@ async def _statuses(config: settings.Settings) -> list[dict[str, object]]:
 
 async def _serve(config: settings.Settings, linger_seconds: float | None) -> int:
     async with _opened(config, linger_seconds) as (serving, host):
-        _tell(ready=os.getpid())
+        _print(messages.HostReady(os.getpid()))
         loop = asyncio.get_running_loop()
         for signum in (signal.SIGINT, signal.SIGTERM):
             loop.add_signal_handler(signum, serving.drain)
@@ -248,8 +248,8 @@ def _uid(name: str) -> int | None:
         raise errors.SettingsError(operator_words.no_user(name)) from error
 
 
-def _tell(**said: object) -> None:
-    """Tell whoever started it; it may be gone."""
+def _print(message: messages.ToStarter) -> None:
+    """Print a message for whoever started this process, and may be gone."""
     with contextlib.suppress(OSError):
-        sys.stdout.write(messages.document(said).decode("ascii") + "\n")
+        sys.stdout.write(messages.encode(message) + "\n")
         sys.stdout.flush()

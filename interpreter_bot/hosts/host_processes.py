@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import fcntl
-import json
 import logging
 import os
 import pathlib
@@ -293,13 +292,14 @@ class _HostStarter:
                 if not first_line.done():
                     process.kill()
             line = await first_line
-        if b"ready" in line:
-            return
-        await asyncio.to_thread(process.wait)
         try:
-            raise messages.error(messages.read(messages.ErrorFields, json.loads(line)["error"]))
-        except (ValueError, KeyError, TypeError) as error:
+            started = messages.to_starter(line)
+        except messages.MalformedError as error:
+            await asyncio.to_thread(process.wait)
             raise errors.KernelError(host_words.NOT_STARTED) from error
+        if isinstance(started, messages.HostFailed):
+            await asyncio.to_thread(process.wait)
+            raise messages.error(started.error)
 
     async def end(self) -> None:
         """End the lingering hosts that no other bot uses."""

@@ -266,6 +266,24 @@ ToDoors: TypeAlias = DoorsOpened | DoorConnection
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
+class HostReady:
+    """A host process serves bots from now on."""
+
+    pid: int
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class HostFailed:
+    """A host process could not start, and ends."""
+
+    error: ErrorFields
+
+
+ToStarter: TypeAlias = HostReady | HostFailed
+"""The one line that a host process prints for whoever started it."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
 class HostStatus:
     """Status of a host.
 
@@ -314,7 +332,7 @@ class HostStatus:
     executions: int
 
 
-def encode(message: ToHost | ToBot | ToDoors) -> str:
+def encode(message: ToHost | ToBot | ToDoors | ToStarter) -> str:
     """Write a message."""
     return document({"type": type(message).__name__, "fields": message}).decode("ascii")
 
@@ -349,7 +367,17 @@ def to_doors(data: str) -> ToDoors:
     return message
 
 
-def _decode(kinds: Any, data: str) -> Any:  # noqa: ANN401 - one of the kinds
+def to_starter(data: str | bytes) -> ToStarter:
+    """Read the line of a host process that starts.
+
+    Raises:
+        MalformedError: it is none.
+    """
+    message: ToStarter = _decode(ToStarter, data)
+    return message
+
+
+def _decode(kinds: Any, data: str | bytes) -> Any:  # noqa: ANN401 - one of the kinds
     try:
         message = json.loads(data)
         return read(_kinds_by_name(kinds)[message["type"]], message["fields"])

@@ -2,7 +2,6 @@
 
 import asyncio
 import contextlib
-import json
 import os
 import signal
 import socket
@@ -68,7 +67,7 @@ class Machine:
         )
 
     def await_start(self):
-        assert "ready" in json.loads(self.process.stdout.readline())
+        assert b"HostReady" in self.process.stdout.readline()
 
     def kill(self):
         self.process.kill()

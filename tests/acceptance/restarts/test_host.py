@@ -221,7 +221,7 @@ async def served(config, *options):
         stdout=asyncio.subprocess.PIPE,
     )
     try:
-        assert b"ready" in await process.stdout.readline()
+        assert b"HostReady" in await process.stdout.readline()
         yield process
     finally:
         if process.returncode is None:

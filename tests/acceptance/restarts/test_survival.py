@@ -274,7 +274,7 @@ async def test_variables_live_on_in_a_service_while_the_bot_is_restarted(bot):
         stdout=asyncio.subprocess.PIPE,
     )
     try:
-        assert b"ready" in await service.stdout.readline()
+        assert b"HostReady" in await service.stdout.readline()
         async with being_there(bot) as person:
             await person.run(BEGIN)
         assert await bot.host_pid() == service.pid
