@@ -55,35 +55,35 @@ class SandboxError(BotError):
 
 
 class KernelError(BotError):
-    """The Python kernel could not be used."""
+    """Python could not be used."""
 
 
 class KernelStartError(KernelError):
-    """No Python kernel could be started. Please try again in a moment."""
+    """Python could not be started. Try again in a minute."""
 
 
 class KernelLostError(KernelError):
-    """The Python kernel is gone and its variables with it."""
+    """Python ended, and its variables are gone."""
 
 
 class HostUnusableError(KernelError):
-    """The process that keeps the Python kernels is there, but cannot be used."""
+    """The Python host cannot be used."""
 
 
 class PoolFullError(KernelError):
-    """All Python kernels are busy right now. Please try again in a moment."""
+    """Python is busy everywhere. Try again in a minute."""
 
 
 class ExecutionMissingError(KernelError):
-    """What that code showed is not known any more."""
+    """The output of that code is no longer kept."""
 
 
 class SessionMovedError(KernelError):
-    """This conversation is on another machine by now. Please try again."""
+    """This conversation has moved to another machine. Try again."""
 
 
 class SessionExistsError(KernelError):
-    """There is such a conversation already."""
+    """This conversation already exists."""
 
 
 class PackagesError(KernelError):
@@ -119,7 +119,7 @@ class UnansweredError(BotError):
 
 
 class StoreError(BotError):
-    """What was said cannot be remembered right now."""
+    """The conversation cannot be stored right now."""
 
 
 class PlatformLostError(BotError):

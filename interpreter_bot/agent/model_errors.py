@@ -133,7 +133,7 @@ class RefusedError(ModelError):
 
 
 class RequestRefusedError(ModelError):
-    """The model server rejected the bot's request. The bot's log has the details."""
+    """The model server rejected the bot's request. The details are in the bot's log."""
 
 
 class CutError(ModelError):

@@ -60,7 +60,7 @@ DOORS_BROKEN: Final = (
 )
 BOT_AWAY: Final = "The bot that connects code to the outside is not there right now."
 DOORS_SHUT: Final = (
-    "Code of this conversation may no longer connect to the outside. Whoever runs the bot decides "
+    "Code of this conversation may no longer connect to the outside. Whoever runs this bot decides "
     "this."
 )
 

@@ -57,11 +57,11 @@ DEMO: Final = (
 )
 DEMO_OFF: Final = "The demo model is switched off (local.enabled)."
 NO_DEMO_LIBRARY: Final = errors.missing_extra("The demo model", "local")
-DEMO_CRASHES: Final = "The demo model keeps crashing. The bot's log has the details."
+DEMO_CRASHES: Final = "The demo model keeps crashing. The details are in the bot's log."
 DEMO_ENDS: Final = "The demo model is being stopped."
 DEMO_CHECKED: Final = "Looking for the demo model…"
 DEMO_STARTS: Final = "Starting the demo model…"
-DEMO_NOT_STARTED: Final = "The demo model could not be started. The bot's log has the details."
+DEMO_NOT_STARTED: Final = "The demo model could not be started. The details are in the bot's log."
 DEMO_SLOW: Final = "The demo model did not start in time. Try again in a minute."
 DEMO_NEEDS_AVX2: Final = (
     "The demo model cannot run on this machine's processor, which lacks AVX2. Use another model."
@@ -124,7 +124,7 @@ def out_of_tokens(limit: int) -> str:
 
 
 def out_of_money(limit: object) -> str:
-    return f"This would cost more than the {limit} that a request may cost."
+    return f"This would cost more than {limit}, the most for one request."
 
 
 def keeps_failing(error: str) -> str:

@@ -64,7 +64,7 @@ def not_listed(host: str, port: int, *, is_port: bool) -> str:
     """Return that a host, or only a port of it, is closed."""
     what = "this port is" if is_port else "this host is"
     return (
-        f"Code cannot reach {host}, port {port}: {what} not allowed. Ask whoever runs the bot to "
+        f"Code cannot reach {host}, port {port}: {what} not allowed. Ask whoever runs this bot to "
         "add it under `egress` in its settings."
     )
 
@@ -75,7 +75,7 @@ def not_found(host: str) -> str:
 
 def private_address(host: str) -> str:
     return (
-        f"{host} has only addresses that code may not reach. Whoever runs the bot can allow "
+        f"{host} has only addresses that code may not reach. Whoever runs this bot can allow "
         "private ones with `address_rules` in its entry under `egress`."
     )
 

@@ -12,26 +12,26 @@ NOT_A_MODULE: Final = "That is not the name of a module."
 SESSION_FULL: Final = "Too much was installed in this session. Reset it to install more."
 PERSON_FULL: Final = (
     "Your conversations have as many packages as one person may have. Reset one to install more, "
-    "or ask whoever runs the bot to raise package_index.cache_bytes."
+    "or ask whoever runs this bot to raise package_index.cache_bytes."
 )
 CACHE_FULL: Final = (
-    "Packages in use fill the space that is reserved for packages. Ask whoever runs the bot to "
+    "Packages in use fill the space that is reserved for packages. Ask whoever runs this bot to "
     "raise package_index.cache_bytes."
 )
 DISK_FULL: Final = "The bot's disk has no space left for packages."
-NOT_STORED: Final = "The packages could not be stored. The bot's log has the details."
+NOT_STORED: Final = "The packages could not be stored. The details are in the bot's log."
 NOT_INSTALLED: Final = "The packages could not be installed."
 UNPACKED_TOO_LARGE: Final = (
-    "These packages take more disk space than is allowed. Ask whoever runs the bot to raise "
+    "These packages take more disk space than is allowed. Ask whoever runs this bot to raise "
     "package_index.unpacked_bytes."
 )
 TOO_SLOW: Final = (
-    "The installation took too long and was stopped. Ask whoever runs the bot to raise "
+    "The installation took too long and was stopped. Ask whoever runs this bot to raise "
     "package_index.build_seconds."
 )
 DOWNLOAD_TOO_SLOW: Final = "Downloading them took too long."
 UNREADABLE: Final = "The package index sent an unreadable answer."
-_DOCTOR: Final = "Whoever runs the bot can see why with `interpreter-bot doctor`."
+_DOCTOR: Final = "Whoever runs this bot can see why with `interpreter-bot doctor`."
 UNTRUSTED: Final = f"The bot does not trust the certificate of the package index. {_DOCTOR}"
 NO_PROXY: Final = (
     f"The proxy between the bot and the package index does not let it through. {_DOCTOR}"
@@ -105,28 +105,28 @@ def not_replaced(name: str) -> str:
 def not_replaced_while_running(name: str, version: str) -> str:
     return (
         f"{name} {version} is installed and cannot be replaced while Python runs. Ask whoever runs "
-        "the bot to give kernels another version."
+        "this bot to install another version for code."
     )
 
 
 def too_many(count: int, limit: int) -> str:
     return (
         f"This needs {count} packages; at most {limit} can be installed together. Ask whoever runs "
-        "the bot to raise package_index.packages."
+        "this bot to raise package_index.packages."
     )
 
 
 def download_too_large(size_bytes: int, limit_bytes: int) -> str:
     return (
         f"This would download {quantities.size(size_bytes)}; at most "
-        f"{quantities.size(limit_bytes)} are allowed. Ask whoever runs the bot to raise "
+        f"{quantities.size(limit_bytes)} are allowed. Ask whoever runs this bot to raise "
         "package_index.download_bytes."
     )
 
 
 def not_allowed(name: str, setting: str) -> str:
     return (
-        f"The package {name} may not be installed here. Ask whoever runs the bot to change "
+        f"The package {name} may not be installed here. Ask whoever runs this bot to change "
         f"{setting}."
     )
 
@@ -141,7 +141,7 @@ def pip_option(name: str) -> str:
 def not_from_index(name: str) -> str:
     return (
         f"{name} cannot be installed: packages come only from the package index, by their names. "
-        "Whoever runs the bot chooses that index (package_index.url)."
+        "Whoever runs this bot chooses that index (package_index.url)."
     )
 
 
@@ -158,4 +158,4 @@ def too_long(text: str) -> str:
 
 
 def conditional(text: str) -> str:
-    return f"{text}: a condition is not possible here."
+    return f"{text}: conditions such as `; python_version` cannot be used here."

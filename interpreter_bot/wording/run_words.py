@@ -69,8 +69,8 @@ UNCOUNTABLE: Final = (
 )
 OVER_SAVED: Final = "The code filled the folder that is reserved for saved variables."
 GRABBING: Final = (
-    "The code started too many programs in process sessions of their own, each of which would get "
-    "as much of the processor as another person's whole session."
+    "The code started too many process sessions (setsid), which take processor time from other "
+    "people."
 )
 UNRESPONSIVE: Final = "The code did not stop when it was asked to."
 LOST: Final = "Its variables are gone, except those saved earlier; files in /mnt/data are kept."
@@ -162,8 +162,10 @@ def crash(status: int | None) -> str:
         name = signal.Signals(-code).name
     except ValueError:
         name = f"signal {-code}"
-    words = {"SIGSEGV": "a segmentation fault", "SIGABRT": "an abort", "SIGKILL": "a kill"}
-    return f"The Python process died of {words.get(name, name)}."
+    if name == "SIGKILL":
+        return "The Python process was killed."
+    words = {"SIGSEGV": "segmentation fault", "SIGABRT": "abort"}
+    return f"The Python process crashed ({words.get(name, name)})."
 
 
 def too_many_processes(limits: settings.Limits) -> str:

@@ -26,8 +26,8 @@ RESET: Final = "Reset. Variables and history are cleared."
 
 NOTHING_TO_UNDO: Final = "There is nothing to undo."
 NOT_LAST: Final = (
-    "That is no longer the last answer here, so nothing was undone. Say undo again to take back "
-    "the last one."
+    "That is no longer the last answer here, so nothing was undone. To undo the last one, "
+    "say undo again."
 )
 UNDONE: Final = "The last answer was undone."
 NOTHING_TO_REBUILD: Final = "Nothing to rebuild: all variables are there."
@@ -57,9 +57,9 @@ TABLE_GONE: Final = "That table is no longer there. Run its code again to get al
 CUT_OFF: Final = "The bot was restarted in the middle of this."
 STOPPED_BY_PERSON: Final = "Somebody stopped this."
 
-CLOSING: Final = "The bot is being shut down. Please ask again in a moment."
-WITHDRAWN: Final = "The request was withdrawn before its turn came."
-DELETED_FIRST: Final = "The conversation was deleted before the request had its turn."
+CLOSING: Final = "The bot is being shut down. Please ask again in a minute."
+WITHDRAWN: Final = "The request was withdrawn before it began."
+DELETED_FIRST: Final = "The conversation was deleted before this request began."
 MESSAGE_LOST: Final = (
     "The bot was restarted before it got to the last message here. Please send it again."
 )
@@ -140,8 +140,8 @@ def branch(missed_runs: int, files_flaw: str) -> str:
 def branch_left_out(pieces: int, limit: int) -> str:
     left = quantities.count(pieces, "piece")
     return (
-        f" {left} of the code cannot run again, because together it has more than {limit:,} "
-        "characters. What they made is missing."
+        f" Of the code, {left} cannot run again, because all of it is longer than {limit:,} "
+        "characters. Variables from there are missing."
     )
 
 
@@ -182,14 +182,14 @@ def unused(days: str) -> str:
 
 def person_over_limit(limit_bytes: int) -> str:
     return (
-        f"the conversations that one person began held more than {quantities.size(limit_bytes)} "
-        "together, and this one was used least recently"
+        f"the conversations of one person held more than {quantities.size(limit_bytes)}, and this "
+        "one was used least recently"
     )
 
 
 def all_over_limit(limit_bytes: int) -> str:
     return (
-        f"all conversations held more than {quantities.size(limit_bytes)} together, and this one "
+        f"all conversations together held more than {quantities.size(limit_bytes)}, and this one "
         "was used least recently"
     )
 

@@ -56,7 +56,7 @@ WHOLE_ORGANISATION: Final = (
 ORGANISATION_TOKEN: Final = f"SLACK_BOT_TOKEN is for an organisation. {WHOLE_ORGANISATION}"
 TOKEN_NOT_STORED: Final = (
     "The bot could not store its token for this workspace, so it was not installed. Ask whoever "
-    "runs the bot to look into its log."
+    "runs this bot to check its log."
 )
 NO_SOCKET: Final = "Slack's Socket Mode cannot be reached."
 BOT_TOKEN: Final = "the bot token (SLACK_BOT_TOKEN)"

@@ -9,12 +9,12 @@ GREETING: Final = (
     "Tab completes, Ctrl-C stops an answer, Ctrl-D ends the chat."
 )
 STOPPING: Final = "Stopping… Press Ctrl-C again to end running answers at once."
-NO_QUESTION: Final = "There is no question; see interpreter-bot ask --help."
+NO_QUESTION: Final = "There is no question. See `interpreter-bot ask --help`."
 STDIN: Final = "Standard input"
-STDIN_WAITED_FOR: Final = "Waiting for standard input; add </dev/null if there is none."
+STDIN_WAITED_FOR: Final = "Waiting for standard input. If there is none, add </dev/null."
 STDIN_UNREADABLE: Final = "Standard input cannot be read."
 STDIN_NOT_TEXT: Final = "Standard input is not text, so it cannot be a question."
-NO_INPUT: Final = "The code asked for input, and there is none to give."
+NO_INPUT: Final = "The code asked for input, but there is none."
 INPUT_DECLINED: Final = "The code asked for input, and the answer was declined."
 NOBODY_TO_ASK: Final = "Declined: standard input has ended, so nobody can answer."
 MALFORMED_ANSWER: Final = (

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Final
 
-MALFORMED: Final = "This is not a valid call of a tool."
+MALFORMED: Final = "This is not a valid tool call."
 RESTARTED: Final = (
     "The bot was restarted during this call, so it may or may not have been carried out."
 )
 STOPPED: Final = "It was stopped."
-WITH_YOUR_ACCOUNT: Final = "# It is called with your own account."
+WITH_YOUR_ACCOUNT: Final = "# The call uses your own account."
 OTHERS_RAN_CODE: Final = (
     " Other people ran code in this conversation, and it may be their code that calls this tool."
 )
@@ -25,7 +25,7 @@ def not_approved(server: str, tool: str) -> str:
 
 
 def edited(code: str) -> str:
-    return f"The call was not approved as it is. The person wants this instead:\n{code}"
+    return f"The call was not approved. The person wants this instead:\n{code}"
 
 
 def approval(tool: str, server: str) -> str:
@@ -62,7 +62,7 @@ def statement_refused(connection: str) -> str:
 
 
 def statement(connection: str) -> str:
-    return f"-- To be run on {connection}:"
+    return f"-- To run on {connection}:"
 
 
 # Servers of tools, and logins there.
@@ -79,7 +79,7 @@ OTHER_LOGIN_SERVER: Final = "the server names another login server than the bot'
 NO_PKCE: Final = "it does not support PKCE with S256."
 UNSAFE_ADDRESS: Final = "it names an address that is not safe."
 REGISTER_BY_HAND: Final = (
-    "the bot has to be registered there by hand. Ask whoever runs the bot to set `oauth` of the "
+    "the bot has to be registered there by hand. Ask whoever runs this bot to set `oauth` of the "
     "server."
 )
 OTHER_RESOURCE: Final = "the server names another address as its own."

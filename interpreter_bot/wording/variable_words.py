@@ -10,20 +10,20 @@ MACHINE_LOST: Final = "The machine that Python ran on cannot be reached."
 FILES_LOST: Final = "Files of this conversation were on a machine that cannot be reached."
 FILES_KEPT: Final = "Files in /mnt/data are kept."
 USED_ELSEWHERE: Final = (
-    "Another part of the bot is using this conversation's Python. Try again in a moment."
+    "Another part of the bot is using this conversation's Python. Try again in a minute."
 )
-THEN_PARTLY_SAVED: Final = "Some variables from then were not saved, so nothing was changed."
-THEN_GONE: Final = "The variables from then are no longer kept, so nothing was changed."
+THEN_PARTLY_SAVED: Final = "Some variables of that time were not saved, so nothing was changed."
+THEN_GONE: Final = "The variables of that time are no longer kept, so nothing was changed."
 OTHER_VERSION: Final = (
     "Your variables were saved by another version of this bot, so they are not restored."
 )
 UNREADABLE: Final = "Your saved variables cannot be read, so they were deleted."
-NOT_READ_NOW: Final = "They cannot be read now."
+NOT_READ_NOW: Final = "They cannot be read right now."
 CRASHED_READING: Final = "Python crashed while it read them."
 NO_ROOM: Final = "All your Python sessions are busy. Try again when one is done or stopped."
 STARTING: Final = "Python is still starting. Try again in a minute."
 UNREADABLE_ANSWER: Final = "Python sent an unreadable answer about the table. Try again."
-NOT_A_QUESTION: Final = "A table cannot be asked that."
+NOT_A_QUESTION: Final = "This is not a valid request for a table."
 
 
 def lost(names: str, reason: str, files: str) -> str:

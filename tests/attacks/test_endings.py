@@ -97,7 +97,7 @@ CRASHES = {
     "success": ("os._exit(0)", "exit code 0"),
     "segmentation fault": ("ctypes.string_at(0)", "segmentation fault"),
     "abort": ("os.abort()", "abort"),
-    "kill": ("os.kill(os.getpid(), signal.SIGKILL)", "a kill"),
+    "kill": ("os.kill(os.getpid(), signal.SIGKILL)", "was killed"),
     "bus error": ("os.kill(os.getpid(), signal.SIGBUS)", "SIGBUS"),
     "illegal instruction": ("os.kill(os.getpid(), signal.SIGILL)", "SIGILL"),
     "real time signal": ("os.kill(os.getpid(), 40)", "signal 40"),

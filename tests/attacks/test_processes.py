@@ -227,7 +227,7 @@ async def test_killing_everything_in_sight_ends_this_session_only(bot, run):
     )
 
     assert ran.ending is values.Ending.CRASHED
-    assert "a kill" in ran.finished.reason
+    assert "was killed" in ran.finished.reason
     assert (await run("x", key="other")).plain == "1"
 
 

@@ -82,7 +82,7 @@ async def test_what_writes_runs_once_a_person_allows_it_and_only_as_they_saw_it(
     sql = "insert into orders (region) values (:r)"
     run = f"connections['till'].query({sql!r}, {{'r': 'south'}})"
     count = "print(len(connections['sales'].query('select * from orders')))"
-    shown = f"-- To be run on till:\n{sql}\n-- :r = 'south'"
+    shown = f"-- To run on till:\n{sql}\n-- :r = 'south'"
     async with opened(**connections) as house:
         reply = await house.run(run, replies.Reply(approvals=[None]))
         assert "This statement was not approved to run on till" in str(reply.heard)
@@ -106,7 +106,7 @@ async def test_what_writes_runs_once_a_person_allows_it_and_only_as_they_saw_it(
             "asking.ask(get_ipython().kernel, {'do': 'allow statement', 'connection': 'till',"
             " 'sql': 'delete from orders where id = 9', 'parameters': {}})\n"
             "print(there._request('till/query', wish))",
-            replies.Reply(approvals=["-- To be run on till:\ndelete from orders where id = 9"]),
+            replies.Reply(approvals=["-- To run on till:\ndelete from orders where id = 9"]),
         )
         assert plain(forged).count("is_approval_wanted") == 2
         later = await house.run(

@@ -160,7 +160,7 @@ async def test_code_too_long_to_be_asked_for_again_is_left_out_of_a_branch_and_s
         await house.run("x = 2")
         cells, notice = await _branch(house, KEY, "x = 2", COPY)
         assert cells == ("x = 1",)
-        assert "1 piece of the code cannot run again" in notice
+        assert "Of the code, 1 piece cannot run again" in notice
 
 
 async def test_the_last_turn_is_taken_back_with_variables_files_and_words(opened):

@@ -359,7 +359,7 @@ async def test_the_budget_of_a_person_takes_their_least_recently_used(opened_kee
         assert await keeper.retention.apply() == 1
         [(thread, sentence)] = keeper.told
         assert thread == "c"
-        assert "that one person began held more than 5 MiB together" in sentence
+        assert "of one person held more than 5 MiB" in sentence
         assert [await keeper.files(one) for one in "abcd"] == [["f"], ["f"], [], ["f"]]
         assert await keeper.retention.apply() == 0
 
@@ -372,7 +372,7 @@ async def test_the_budget_of_all_spares_who_runs_or_has_a_kernel(opened_keeper):
         await keeper.house.run("x = 1", key=key("old"))
         await keeper.age(9, "old")
         assert await keeper.retention.apply() == 1
-        assert "all conversations held more than 3 MiB" in keeper.told[0][1]
+        assert "all conversations together held more than 3 MiB" in keeper.told[0][1]
         assert [await keeper.files(one) for one in ("old", "next")] == [["f"], []]
 
 

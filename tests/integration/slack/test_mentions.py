@@ -373,7 +373,7 @@ async def test_failure_is_said_in_the_answer(slack, service, app):
     ts = slack.say("U1", "C1", "<@UBOT> go")
     await slack.until(lambda: slack.status("C1", ts) == "active")
     [answer] = slack.answers("C1", ts)
-    assert "All Python kernels are busy" in answer["text"]
+    assert "Python is busy everywhere" in answer["text"]
     assert all(block["type"] != "context_actions" for block in answer["blocks"])
 
 

@@ -61,7 +61,7 @@ async def test_no_call_is_made_whose_input_is_too_dear_to_be_cached():
         [], input_price="0", cache_write_price="1000000", turn={"money": "1"}
     ) as stage:
         outcome = await stage.run()
-    assert outcome.sentence == "This would cost more than the 1 that a request may cost."
+    assert outcome.sentence == "This would cost more than 1, the most for one request."
 
 
 @pytest.mark.parametrize(

@@ -238,7 +238,7 @@ async def test_run_that_was_refused_is_told_and_may_be_repeated():
         outcome = await stage.run()
     assert outcome.ending is OutcomeKind.ANSWERED
     assert stage.environment.ran == ["1", "1"]
-    assert "All Python kernels are busy" in json.dumps(stage.server.requests[1].messages)
+    assert "Python is busy everywhere" in json.dumps(stage.server.requests[1].messages)
 
 
 async def test_code_may_be_repeated_after_the_kernel_was_lost():
@@ -536,7 +536,7 @@ async def test_no_call_is_made_that_money_does_not_cover():
     ) as stage:
         outcome = await stage.run()
     assert outcome.ending is OutcomeKind.OUT_OF_BUDGET
-    assert outcome.sentence == "This would cost more than the 0.01 that a request may cost."
+    assert outcome.sentence == "This would cost more than 0.01, the most for one request."
     assert outcome.spent.money <= decimal.Decimal("0.01")
     assert stage.server.requests[0].body["max_tokens"] < 1000
 

@@ -63,7 +63,9 @@ def _is_left_out(node, logged):
     if isinstance(node, ast.AnnAssign | ast.Assign):
         target = node.target if isinstance(node, ast.AnnAssign) else node.targets[0]
         return ast.unparse(target) in logged
-    is_note = isinstance(node, ast.Call) and ast.unparse(node.func).endswith(("Note", "Prompt", "compile"))
+    is_note = isinstance(node, ast.Call) and ast.unparse(node.func).endswith(
+        ("Note", "Prompt", "compile")
+    )
     return is_note or _is_log(node) or _is_docstring(node)
 
 

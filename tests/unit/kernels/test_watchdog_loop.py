@@ -272,7 +272,7 @@ CONDEMNED = {
         "out of memory",
         run_words.over_memory(512 * MIB),
     ),
-    "programs in process sessions of their own": (
+    "process sessions (setsid)": (
         {"reading": session_metering.Reading(MIB, 9, 6)},
         "stopped",
         run_words.GRABBING,
