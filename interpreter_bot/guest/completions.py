@@ -85,7 +85,7 @@ def find(shell: Any, before: str) -> dict[str, Any]:
         return _complete_string(shell.Completer, before, quote)
     typed = _WORD.search(before)[0]  # type: ignore[index]
     start = before[: len(before) - len(typed)]
-    called = _find_called(space, before, brackets)
+    called_function = _find_called_function(space, before, brackets)
     options: Iterable[_Option]
     if _IMPORT.search(before.rpartition("\n")[2]):
         line = _IMPORTED_BEFORE.sub("", before)
@@ -95,14 +95,16 @@ def find(shell: Any, before: str) -> dict[str, Any]:
         options = _attribute_options(shell.Completer, space, start.rstrip()[:-1].rstrip(), typed)
     else:
         options = itertools.chain(
-            _parameter_options(called) if _ARGUMENT.search(start) else (),
+            _parameter_options(called_function) if _ARGUMENT.search(start) else (),
             _variable_options(space, shell.user_ns_hidden),
         )
-    return _matching_options(typed, options, signature=called and _describe_function(*called))
+    return _matching_options(
+        typed, options, signature=called_function and _describe_function(*called_function)
+    )
 
 
 def _in_child(shell: Any, before: str) -> dict[str, Any]:
-    # Whatever a user's class prints here is no output of the session.
+    # Text that a user's class prints here is not output of the session.
     sys.stdout = sys.stderr = open(os.devnull, "w")  # noqa: SIM115
     return find(shell, before)
 
@@ -139,33 +141,33 @@ def _scan_brackets(text: str) -> tuple[int | None, list[int]]:
     brackets: list[int] = []
     position = 0
     while (match := _QUOTED.search(text, position)) is not None:
-        mark, position = match[0], match.end()
-        if mark[0] == "#":
+        token, position = match[0], match.end()
+        if token[0] == "#":
             if position == len(text):
                 return -1, brackets
-        elif mark in "([{":
+        elif token in "([{":
             brackets.append(match.start())
-        elif mark in ")]}":
-            while brackets and text[brackets.pop()] != _CLOSING[mark]:
+        elif token in ")]}":
+            while brackets and text[brackets.pop()] != _CLOSING[token]:
                 continue
         else:
             start = position
             while True:
-                end = text.find(mark, position)
-                line = text.find("\n", start) if len(mark) == 1 else -1
+                end = text.find(token, position)
+                line = text.find("\n", start) if len(token) == 1 else -1
                 if end < 0 and line < 0:
                     return start, brackets
                 if line >= 0 and (end < 0 or line < end):
                     position = line
                     break
-                position = end + len(mark)
+                position = end + len(token)
                 if not _is_escaped(text, end):
                     break
     return None, brackets
 
 
-def _is_escaped(text: str, at: int) -> bool:
-    return (at - len(text[:at].rstrip("\\"))) % 2 == 1
+def _is_escaped(text: str, position: int) -> bool:
+    return (position - len(text[:position].rstrip("\\"))) % 2 == 1
 
 
 # ---- what may follow
@@ -216,7 +218,7 @@ def _attribute_options(
 
 
 def _evaluate(space: dict[str, Any], text: str) -> Any:
-    """Return what a dotted name is; None if nothing, or nothing that is safe to look up."""
+    """Return the value of a dotted name; None if there is none, or evaluating it is not safe."""
     match = _DOTTED.search(text)
     if match is None:
         return None
@@ -230,7 +232,9 @@ def _evaluate(space: dict[str, Any], text: str) -> Any:
 # ---- what is called
 
 
-def _find_called(space: dict[str, Any], before: str, brackets: list[int]) -> tuple[str, Any] | None:
+def _find_called_function(
+    space: dict[str, Any], before: str, brackets: list[int]
+) -> tuple[str, Any] | None:
     """Return the function whose arguments are being written, and its name."""
     if not brackets or before[brackets[-1]] != "(":
         return None
@@ -246,8 +250,8 @@ def _signature(function: Any) -> inspect.Signature | None:
         return None
 
 
-def _parameter_options(called: tuple[str, Any] | None) -> Iterator[_Option]:
-    signature = _signature(called[1]) if called is not None else None
+def _parameter_options(called_function: tuple[str, Any] | None) -> Iterator[_Option]:
+    signature = _signature(called_function[1]) if called_function is not None else None
     for parameter in signature.parameters.values() if signature is not None else ():
         if parameter.kind in _NAMED_KINDS:
             yield f"{parameter.name}=", "property", ""
@@ -258,13 +262,15 @@ def _describe_function(name: str, function: Any) -> dict[str, str] | None:
     signature, doc = _signature(function), inspect.getdoc(function) or ""
     if signature is not None:
         parameters = [
-            parameter.replace(annotation=parameter.empty, default=_Default.of(parameter))
+            parameter.replace(
+                annotation=parameter.empty, default=_Default.from_parameter(parameter)
+            )
             for parameter in signature.parameters.values()
         ]
         bare = signature.replace(parameters=parameters, return_annotation=signature.empty)
         label = f"{name}{bare}"
     elif doc.startswith(f"{name}("):
-        # Functions in C that say in the first line of their documentation what they take.
+        # For functions in C, the first line of their documentation may be their signature.
         label, _, doc = doc.partition("\n")
     else:
         return None
@@ -282,7 +288,7 @@ class _Default:
         return self._text
 
     @classmethod
-    def of(cls, parameter: inspect.Parameter) -> Any:
+    def from_parameter(cls, parameter: inspect.Parameter) -> Any:
         if parameter.default is parameter.empty:
             return parameter.empty
         text = repr(parameter.default) if type(parameter.default) in _PLAIN_DEFAULTS else "…"

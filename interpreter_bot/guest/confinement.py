@@ -11,31 +11,31 @@ from typing import Any
 
 from . import rootfs, seccomp, syscalls
 
-# What of a fork server's kernels keeps them apart, as the bot names it.
+# Walls between kernels, as in `Walls` of the bot.
 NAMESPACES, CONTAINER, NOTHING = "namespaces", "container", "nothing"
 
-_PROC_MASKED = (
+_MASKED_PROC_FILES = (
     *("buddyinfo", "cmdline", "config.gz", "diskstats", "interrupts", "iomem", "ioports"),
     *("kallsyms", "kcore", "key-users", "keys", "kmsg", "latency_stats", "locks", "modules"),
     *("partitions", "sched_debug", "schedstat", "softirqs", "swaps", "sysrq-trigger"),
     *("timer_list", "timer_stats", "zoneinfo"),
 )
-_PROC_EMPTIED = ("acpi", "asound", "driver", "pressure", "scsi")
-_EMPTY = "/run"
+_EMPTIED_PROC_DIRECTORIES = ("acpi", "asound", "driver", "pressure", "scsi")
+_EMPTY_DIRECTORY = "/run"
 _NAMESPACES = (
     syscalls.CLONE_NEWNS | syscalls.CLONE_NEWNET | syscalls.CLONE_NEWIPC | syscalls.CLONE_NEWUTS
 )
 _INSIDE_ID = 1000
-# Least, default and most bytes that one TCP socket may queue. The kernel's usual maximum of tens of
-# megabytes would be memory that is charged to no session; on a loopback less is as fast.
-_TCP_QUEUES = {"tcp_rmem": "4096 131072 212992", "tcp_wmem": "4096 16384 212992"}
-# DATA counts the 8 MiB stack of each thread in full. The unused part of a stack is no memory, so it
-# is allowed on top; the session as a whole is bounded from outside.
+# Smallest, default and largest queue of a TCP socket in bytes. Linux's usual maximum of tens of
+# megabytes would count for no session; on a loopback, smaller queues are as fast.
+_TCP_QUEUE_SIZES = {"tcp_rmem": "4096 131072 212992", "tcp_wmem": "4096 16384 212992"}
+# RLIMIT_DATA counts the 8 MiB stack of each thread in full, though most of it is unused, so some
+# stacks are allowed on top. The session as a whole is bounded from outside.
 _STACKS_BYTES = 64 * 1024 * 1024
 
 
 def map_to_root(uid: int, gid: int) -> None:
-    """Map this process's ids outside to root in the user namespace that it has just made."""
+    """Map this process's former ids to root in the user namespace that it has just entered."""
     _write("/proc/self/setgroups", "deny")
     _write("/proc/self/uid_map", f"0 {uid} 1")
     _write("/proc/self/gid_map", f"0 {gid} 1")
@@ -44,13 +44,13 @@ def map_to_root(uid: int, gid: int) -> None:
 def enter_namespaces(
     *, temporary_bytes: int, uid: int, readable: list[str], has_network: bool = False
 ) -> None:
-    """Give the first process of a pid namespace its own other namespaces and file systems.
+    """Give process 1 of a pid namespace the other namespaces, and file systems of its own.
 
     Args:
-        temporary_bytes: size of /tmp; shared memory gets as much again.
-        uid: the kernel's future user id; its home directory is created here.
+        temporary_bytes: size of /tmp, and of shared memory.
+        uid: the kernel's future user id, which will own the home directory.
         readable: the environment's directories.
-        has_network: it keeps the network that it has.
+        has_network: whether it keeps the present network.
     """
     syscalls.unshare(_NAMESPACES & ~(syscalls.CLONE_NEWNET if has_network else 0))
     syscalls.rename_host()
@@ -59,7 +59,7 @@ def enter_namespaces(
     restricted = syscalls.MS_NOSUID | syscalls.MS_NODEV
     syscalls.umount("/proc")
     syscalls.mount("proc", "/proc", "proc", restricted | syscalls.MS_NOEXEC)
-    for name, sizes in () if has_network else _TCP_QUEUES.items():
+    for name, sizes in () if has_network else _TCP_QUEUE_SIZES.items():
         _write(f"/proc/sys/net/ipv4/{name}", sizes)
     syscalls.umount(rootfs.HOST)
     syscalls.umount("/tmp")
@@ -71,12 +71,9 @@ def enter_namespaces(
 
 
 def mask_proc(files: dict[str, str]) -> None:
-    """Hide or replace the host's data in /proc, and make all of it read-only.
+    """Hide the host's data in /proc or replace it by texts, and make /proc read-only.
 
-    Code's own files in /proc would let it undo its OOM score, for example.
-
-    Args:
-        files: name in /proc to the text it shows instead.
+    A writable /proc would, for example, let code change its OOM score. `files` are texts by name.
     """
     source = "/tmp/.proc"
     read_only = syscalls.MS_BIND | syscalls.MS_REMOUNT | syscalls.MS_RDONLY
@@ -88,7 +85,10 @@ def mask_proc(files: dict[str, str]) -> None:
         syscalls.mount(None, f"/proc/{name}", None, read_only | syscalls.MS_NOSUID)
         os.unlink(source)
     present = set(os.listdir("/proc"))
-    for cover, names in (("/dev/null", _PROC_MASKED), (_EMPTY, _PROC_EMPTIED)):
+    for cover, names in (
+        ("/dev/null", _MASKED_PROC_FILES),
+        (_EMPTY_DIRECTORY, _EMPTIED_PROC_DIRECTORIES),
+    ):
         for name in present.intersection(names):
             syscalls.mount(cover, f"/proc/{name}", None, syscalls.MS_BIND)
     flags = syscalls.MS_NOSUID | syscalls.MS_NODEV | syscalls.MS_NOEXEC
@@ -106,15 +106,15 @@ def prefer_as_oom_victim() -> None:
 
 
 def enter_cgroup_namespace() -> None:
-    """Make the current cgroups look like the topmost ones; their real names tell about the bot."""
+    """Make the current cgroups look like the root, because their names tell about the bot."""
     syscalls.unshare(syscalls.CLONE_NEWCGROUP)
 
 
 def enter_user_namespace(uid: int) -> None:
-    """Become `uid` irrevocably, in a user namespace that can create no other.
+    """Switch to `uid` irrevocably, in a user namespace that can create no other.
 
-    Process limits count per user and namespace: the namespace makes them count per session even
-    where every session has the same user id on the host.
+    Linux counts processes per user and user namespace, so limits hold per session even if all
+    sessions have the same user id on the host.
     """
     if uid != os.getuid():
         os.setgroups([])
@@ -134,8 +134,8 @@ def limit(limits: dict[str, Any]) -> None:
     """Set resource limits that cannot be raised again.
 
     Args:
-        limits: names of RLIMIT constants without their prefix, to values, or to pairs of the soft
-            and the hard limit. DATA gets as much more as the stacks of eight threads.
+        limits: by names of RLIMIT constants without prefix, a value, or a pair of soft and hard
+            limit. The stacks of eight threads are added to DATA.
     """
     if "DATA" in limits:
         limits = limits | {"DATA": limits["DATA"] + _STACKS_BYTES}
@@ -149,7 +149,7 @@ def limit(limits: dict[str, Any]) -> None:
 
 
 def confine() -> None:
-    """Give up every privilege and install the seccomp filter; irrevocable."""
+    """Drop all privileges and install the seccomp filter, irrevocably."""
     syscalls.drop_capabilities()
     syscalls.forbid_new_privileges()
     syscalls.install_filter(seccomp.build())

@@ -1,9 +1,9 @@
-"""The first process of a session without namespaces: forks the kernel, ends all it leaves behind.
+"""The first process of a session without namespaces: forks the kernel, and ends all processes.
 
-It is a copy of the fork server. The kernel is its child and waits, with everything imported and
-nothing confined, until the bot names the session's directories: Landlock cannot be told later.
-Processes that lose their parent become this process's children, so none of them can leave the
-session. Its end is theirs; should it be killed, the fork server inherits and ends them.
+It is a copy of the fork server. The kernel is its child. With everything imported, but not
+confined, it waits until the bot names the session's directories, because Landlock rules cannot be
+added later. Orphans become children of the keeper, so no process can leave the session. The keeper
+ends them at its end; if it is killed, the fork server adopts and ends them.
 """
 
 from __future__ import annotations
@@ -40,8 +40,7 @@ class Keeper(init_processes.Init):
         Args:
             channel: this end of the socket to the bot.
             spec: of the fork server and the kernel.
-            run_kernel: is the kernel, given its end of the link and what it was told; ends the
-                process.
+            run_kernel: runs the kernel, given its end of the link and its spec, and exits.
         """
         super().__init__(channel, spec)
         self._run_kernel = run_kernel
@@ -55,7 +54,7 @@ class Keeper(init_processes.Init):
         syscalls.adopt_orphans()
         os.setsid()
 
-    def _make_doors(self, ports: Iterable[int]) -> list[int]:
+    def _create_doors(self, ports: Iterable[int]) -> list[int]:
         far_ends = []
         for port in ports:
             own, far_end = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
@@ -63,26 +62,26 @@ class Keeper(init_processes.Init):
             far_ends.append(far_end.detach())
         return far_ends
 
-    def _begin_kernel(
-        self, kernel_spec: dict[str, Any], entrances: list[int], listeners: list[int]
+    def _fork_kernel(
+        self, kernel_spec: dict[str, Any], join_files: list[int], listeners: list[int]
     ) -> None:
         self._kernel = os.fork()
         if self._kernel == 0:
-            for entrance in entrances:
-                os.write(entrance, b"0")
-            for descriptor in entrances:
+            for join_file in join_files:
+                os.write(join_file, b"0")
+            for descriptor in join_files:
                 os.close(descriptor)
             signal.set_wakeup_fd(-1)
-            # With these, code could speak for its keeper.
+            # With these, code could send messages in its keeper's name.
             doors = (door.channel for door in self._doors.values())
-            for endpoint in (self._channel, self._link, *self._wakers, *doors):
+            for endpoint in (self._channel, self._link, *self._wakeup_sockets, *doors):
                 endpoint.close()
-            self._run_kernel(self._far_end, kernel_spec | {"listeners": listeners})
-        self._far_end.close()
-        for descriptor in (*entrances, *listeners):
+            self._run_kernel(self._kernel_end, kernel_spec | {"listeners": listeners})
+        self._kernel_end.close()
+        for descriptor in (*join_files, *listeners):
             os.close(descriptor)
         self._kernel_fd = os.pidfd_open(self._kernel)
-        self._hear("entered")
+        self._wait_for_kernel("entered")
 
     def _serve(self, wakeup: socket.socket) -> int:
         doors = {door.channel.fileno(): door for door in self._doors.values()}
@@ -93,12 +92,13 @@ class Keeper(init_processes.Init):
                 for descriptor, events in self._poll.poll():
                     if descriptor == wakeup.fileno():
                         wakeup.recv(512)
-                    # Before any request, which an ended kernel would fail without saying why.
+                    # Check before a request, which would fail without the reason if the kernel
+                    # ended.
                     if (status := container_walls.reap().get(self._kernel)) is not None:
-                        self._say({"event": "ended", "status": status})
+                        self._send({"event": "ended", "status": status})
                         return 0
                     if descriptor == self._channel.fileno():
-                        if not self._obey():
+                        if not self._handle_request():
                             return 0
                     elif descriptor in doors:
                         if not doors[descriptor].update():
@@ -107,53 +107,54 @@ class Keeper(init_processes.Init):
                         if events & select.POLLIN:
                             self._supervisor.answer()
                         else:
-                            # No process is left that could connect.
+                            # All processes that could connect have ended.
                             self._poll.unregister(descriptor)
         finally:
             self._end_all()
 
-    def _obey(self) -> bool:
-        """Handle one request of the bot; False when the session is to end, or the bot is gone."""
+    def _handle_request(self) -> bool:
+        """Handle one request of the bot; return whether the session goes on."""
         received = control_channels.receive(self._channel)
         if received is None:
             return False
         request, descriptors = received
         if request["op"] == "connect":
-            self._hand_out("socket", 1)
+            self._send_sockets("socket", 1)
         elif request["op"] == "attach":
             control_channels.send(self._link, request, descriptors)
             for descriptor in descriptors:
                 os.close(descriptor)
-            _, descriptors = self._hear("confined")
+            _, descriptors = self._wait_for_kernel("confined")
             for listener in descriptors:
                 self._supervise(listener)
-            self._say({"event": "attached"})
+            self._send({"event": "attached"})
         return bool(request["op"] != "end")
 
     def _supervise(self, listener: int) -> None:
-        """Answer from now on what the session wants to connect to."""
+        """Start to answer the session's `connect` calls."""
         if self._spec["has_own_id"]:
-            # As its parent with its user id, where root may not look into every process.
+            # A container's root may not inspect processes of other users, but their user may.
             syscalls.access_files_as(self._spec["uid"])
         self._supervisor = supervised_connections.Supervisor(listener, self._doors)
         self._poll.register(listener, select.POLLIN)
 
     def _end_all(self) -> None:
-        """Kill every process of the session, and wait until none is left."""
-        is_over = container_walls.end_descendants()
+        """Kill all processes of the session, and wait until they have ended."""
+        has_ended = container_walls.end_descendants()
         if self._spec["has_own_id"]:
-            self._clean_up(is_over=is_over)
+            self._clean_up(has_ended=has_ended)
 
-    def _clean_up(self, *, is_over: bool) -> None:
-        """Remove the shared memory of the session's user id, and kill what is left of it at once.
+    def _clean_up(self, *, has_ended: bool) -> None:
+        """Remove the shared memory of the session's user id, and kill remaining processes at once.
 
-        Only if something is: in other containers, a session of another bot may have the same id.
+        Nothing is killed if all have ended, because in another container a session may have the
+        same id.
         """
         pid = os.fork()
         if pid == 0:
             try:
                 container_walls.become(self._spec["uid"])
-                if not is_over:
+                if not has_ended:
                     with contextlib.suppress(ProcessLookupError):
                         os.kill(-1, signal.SIGKILL)
                 container_walls.remove_shared_memory()

@@ -1,9 +1,9 @@
-"""Confinement of a kernel where the machine refuses namespaces and mounts: an ordinary container.
+"""Confinement of a kernel if the machine refuses namespaces and mounts, as in ordinary containers.
 
-What stands in for them needs no privilege there: Landlock for files, signals and other processes'
-/proc, a user id of the session's own if ids can be changed, and more rules in the system call
-filter. A session's directories have their usual names by links through descriptors that the filter
-keeps open: `/mnt/data` is a link to `/proc/self/fd/900`, made with the container's image.
+Walls that need no privilege replace them: Landlock for files, signals and other processes' /proc, a
+user id for each session if ids can be changed, and more rules in the system call filter. A
+session's directories have their usual names by links through descriptors that the filter keeps
+open: `/mnt/data` is a link to `/proc/self/fd/900`, created with the container's image.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ from . import landlock, rootfs, seccomp, syscalls
 
 _DATA, _VARIABLES, _SKILLS, _TEMPORARY, _LAYERS, _TOOLS = seccomp.PINNED
 
-# Landlock says "permission denied" of what is there and not listed; some programs take only "no
-# such file" for an answer: git and pip of settings, DuckDB and loky of control groups. All of /proc
-# is listed because a rule for a process's own part would not hold for its children's. It shows the
-# names and numbers of others, and Landlock itself keeps what they have in memory and open closed.
+# For unlisted paths, Landlock says "permission denied", but some programs only handle "no such
+# file": git and pip for settings, DuckDB and loky for control groups. All of /proc is listed,
+# because a rule for a process's own directory would not cover its children's. It shows names and
+# pids of other processes; Landlock itself protects their memory and open files.
 _READABLE = (
     *("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32"),
     *("/etc/alternatives", "/etc/debian_version", "/etc/fonts", "/etc/gitconfig", "/etc/group"),
@@ -33,22 +33,20 @@ _READABLE = (
     *("/etc/passwd", "/etc/ssl/certs", "/etc/ssl/openssl.cnf", "/etc/timezone"),
     *("/proc", "/sys/devices/system/cpu", "/sys/fs/cgroup"),
 )
-# Without /dev/zero: mapped, it would be shared memory of any size.
+# Not /dev/zero: mapping it would give shared memory of any size.
 _DEVICES = ("/dev/null", "/dev/full", "/dev/random", "/dev/urandom", "/dev/tty")
 _SHARED_MEMORY = "/dev/shm"
 _END_SECONDS = 10.0
-# An ordinary session is gone by then, however many processes it has.
+# Any ordinary session has ended by then; after it, a fork storm is assumed.
 _STORM_SECONDS = 0.1
-_MAX_LOOKS = 50
+_MAX_ROUNDS = 50
 _PAUSE_SECONDS = 0.002
-# Below the first, others' files can be cut short; below the second, others' processes signalled.
+# Older versions do not prevent truncating other files, or signalling other processes.
 _TRUNCATION_ABI, _SIGNALS_ABI = 3, 6
 
 
 def missing(*, has_own_ids: bool) -> str:
-    """Return what this machine lacks for these walls, as a sentence without an end; empty if
-    nothing.
-    """
+    """Return what this machine lacks for these walls, without a full stop; empty if nothing."""
     abi = syscalls.landlock_abi()
     needed = _TRUNCATION_ABI if has_own_ids else _SIGNALS_ABI
     if abi >= needed:
@@ -60,19 +58,16 @@ def missing(*, has_own_ids: bool) -> str:
 
 
 def own_id_refusal(uid: int, readable: Iterable[str]) -> str:
-    """Return why sessions cannot have such user ids, as a sentence without an end; empty if they
-    can. Found by trying, in a child.
+    """Try in a child whether sessions can have user ids of their own; return why not, else empty.
 
-    Args:
-        uid: one of them.
-        readable: what kernels have to reach.
+    The reason has no full stop. `uid` is such an id, and `readable` are paths that kernels need.
     """
     reader, writer = os.pipe()
     pid = os.fork()
     if pid == 0:
         try:
             become(uid)
-            closed = next(filter(None, map(_closed_part, readable)), "")
+            closed = next(filter(None, map(_first_closed_part, readable)), "")
             reason = f"{closed} is closed to other users" if closed else ""
         except OSError as error:
             reason = f"user ids cannot be changed ({error.strerror})"
@@ -85,65 +80,58 @@ def own_id_refusal(uid: int, readable: Iterable[str]) -> str:
     return reason
 
 
-def _closed_part(path: str, right: int = os.R_OK) -> str:
-    """Return the first part of a path that this user may not pass or read; empty if none."""
+def _first_closed_part(path: str, right: int = os.R_OK) -> str:
+    """Return the first directory of a path that this user may not pass or read; empty if none."""
     parent = os.path.dirname(path)
-    closed = "" if parent == path else _closed_part(parent, os.X_OK)
+    closed = "" if parent == path else _first_closed_part(parent, os.X_OK)
     return closed or ("" if os.access(path, right) else path)
 
 
 def become(uid: int) -> None:
-    """Have this user and group id and no other, irrevocably."""
+    """Switch to this user and group id irrevocably."""
     os.setgroups([])
     os.setresgid(uid, uid, uid)
     os.setresuid(uid, uid, uid)
 
 
 def pin_shared(*, skills: str, layers: str, tools: str) -> None:
-    """Keep directories open that all kernels share, each of which may be none."""
+    """Pin directories that all kernels share; an empty path pins nothing useful."""
     for path, number in ((skills, _SKILLS), (layers, _LAYERS), (tools, _TOOLS)):
         _pin(os.open(path or os.devnull, os.O_PATH), number)
 
 
-def end_descendants(apart_from: Collection[int] = ()) -> bool:
-    """Kill all processes below this one, which adopts orphans, and wait for them.
+def end_descendants(spared: Collection[int] = ()) -> bool:
+    """Kill all descendants, except for `spared` children and theirs; return whether all ended.
 
-    A child that was killed leaves its own children to this process. No time passes between a look
-    and a kill: the next process of a chain, each of which ends once it has forked another, would
-    not be known yet. A storm of forks is ended by its process groups, each of which gets the signal
-    at once; one that makes a group of each is stopped as a whole before it is killed. Of single
-    processes that are killed, new ones would take the places.
-
-    Args:
-        apart_from: children that stay, and what is below them.
-
-    Returns:
-        whether none is left.
+    This process adopts orphans, so after each round the children of killed processes are its
+    children. It kills at once after listing, because a process may fork its successor and exit. A
+    fork storm within process groups ends with the groups, which are signalled at once. If each
+    process has its own group, new processes would replace killed ones, so all are stopped first.
     """
     deadline = time.monotonic() + _END_SECONDS
-    storm = time.monotonic() + _STORM_SECONDS
-    while left := [child for child in _children() if child not in apart_from]:
-        # Not group 1 either: its number, negated, means all processes.
-        for group in {_group(pid) for pid in left} - {os.getpgrp(), 0, 1}:
+    storm_time = time.monotonic() + _STORM_SECONDS
+    while children := [child for child in _children() if child not in spared]:
+        # Not group 1: kill(-1) would mean all processes.
+        for group in {_group(pid) for pid in children} - {os.getpgrp(), 0, 1}:
             with contextlib.suppress(OSError):
                 os.killpg(group, signal.SIGKILL)
-        for pid in left:
+        for pid in children:
             with contextlib.suppress(OSError):
                 os.kill(pid, signal.SIGKILL)
         if time.monotonic() > deadline:
             return False
-        if time.monotonic() > storm:
-            _stop_and_kill(apart_from)
+        if time.monotonic() > storm_time:
+            _stop_and_kill(spared)
         time.sleep(_PAUSE_SECONDS)
         reap()
     return True
 
 
-def _stop_and_kill(apart_from: Collection[int]) -> None:
-    """Stop all processes below this one, which takes a few looks while they fork, and kill them."""
+def _stop_and_kill(spared: Collection[int]) -> None:
+    """Stop all descendants, which takes some rounds while they fork, and then kill them."""
     states: dict[int, bytes] = {}
-    for _ in range(_MAX_LOOKS):
-        states = _descendants(apart_from)
+    for _ in range(_MAX_ROUNDS):
+        states = _descendants(spared)
         running = [pid for pid, state in states.items() if state in b"RSDI"]
         for pid in running:
             with contextlib.suppress(OSError):
@@ -155,16 +143,16 @@ def _stop_and_kill(apart_from: Collection[int]) -> None:
             os.kill(pid, signal.SIGKILL)
 
 
-def _descendants(apart_from: Collection[int]) -> dict[int, bytes]:
-    """Return the states of all processes below this one, by their pids."""
+def _descendants(spared: Collection[int]) -> dict[int, bytes]:
+    """Return the states of all descendants by pid."""
     processes = _processes()
     children: dict[int, list[int]] = {}
     for pid, (_, parent) in processes.items():
         children.setdefault(parent, []).append(pid)
-    below = [pid for pid in children.get(os.getpid(), ()) if pid not in apart_from]
-    for pid in below:  # Grows while it is walked.
-        below += children.get(pid, ())
-    return {pid: processes[pid][0] for pid in below}
+    descendants = [pid for pid in children.get(os.getpid(), ()) if pid not in spared]
+    for pid in descendants:  # Grows while it is walked.
+        descendants += children.get(pid, ())
+    return {pid: processes[pid][0] for pid in descendants}
 
 
 def _processes() -> dict[int, tuple[bytes, int]]:
@@ -178,7 +166,7 @@ def _processes() -> dict[int, tuple[bytes, int]]:
 
 
 def _group(pid: int) -> int:
-    """Return the process group of a process; 0 if it is gone."""
+    """Return the process group of a process; 0 if it has ended."""
     with contextlib.suppress(OSError):
         return os.getpgid(pid)
     return 0
@@ -211,27 +199,20 @@ def remove_shared_memory() -> None:
 
 
 def pin(directories: Sequence[int]) -> None:
-    """Keep a session's directories open, in programs that are started too.
-
-    Args:
-        directories: descriptors of its files, its saved variables and its temporary files.
-    """
+    """Pin the descriptors of a session's files, saved variables and temporary files."""
     for descriptor, number in zip(directories, (_DATA, _VARIABLES, _TEMPORARY), strict=True):
         _pin(descriptor, number)
 
 
 def confine(spec: dict[str, Any]) -> tuple[dict[str, Any], list[int]]:
-    """Confine this process, whose only thread this is; irrevocable. `pin` comes before.
-
-    Args:
-        spec: of the kernel.
+    """Confine this single-threaded process irrevocably, after `pin`.
 
     Returns:
-        the spec, with the places where the kernel finds its files and saved variables; and, if it
-        has doors, the descriptor for whoever answers what it wants to connect to.
+        The spec with the paths of the kernel's files and saved variables; and, with doors, the
+        descriptor for the supervisor of its connections.
     """
     real_home = os.readlink(_path(_DATA))
-    # With the rights of now: its own id may not be able to walk to all of it.
+    # Opened with the present rights, as the session's id may be unable to walk to some paths.
     ruleset = landlock.prepare(
         [
             *_READABLE,
@@ -240,23 +221,23 @@ def confine(spec: dict[str, Any]) -> tuple[dict[str, Any], list[int]]:
         ],
         [_DATA, _VARIABLES, _TEMPORARY],
         _DEVICES,
-        by_name=(_SHARED_MEMORY,),
+        usable_by_name=(_SHARED_MEMORY,),
         ports=(),
     )
     _enter(ruleset, spec["uid"] if spec["has_own_id"] else None)
     is_linked = os.path.exists(rootfs.DATA) and os.path.samefile(rootfs.DATA, _path(_DATA))
     home = rootfs.DATA if is_linked else _path(_DATA)
-    _use_temporary(_path(_TEMPORARY))
+    _set_temporary_directory(_path(_TEMPORARY))
     os.environ["PWD"] = home
-    _name_home(real_home, home)
+    _show_home_as(real_home, home)
     syscalls.drop_capabilities()
     has_doors = bool(spec["doors"])
     program = seccomp.build(
         has_namespaces=False, has_shared_id=not spec["has_own_id"], has_doors=has_doors
     )
     listener = syscalls.install_filter(program, is_supervised=has_doors)
-    own = spec | {"home": home, "variables": _path(_VARIABLES)}
-    return own, [listener] if has_doors else []
+    kernel_spec = spec | {"home": home, "variables": _path(_VARIABLES)}
+    return kernel_spec, [listener] if has_doors else []
 
 
 def confine_program(
@@ -287,15 +268,15 @@ def confine_program(
 def _enter(ruleset: int, uid: int | None) -> None:
     """Become a user, if it is another one, and be held to a ruleset; irrevocable."""
     if uid is not None:
-        # The right to do so goes with the id.
-        syscalls.bar_capabilities()
+        # This needs a capability that is lost with the id.
+        syscalls.drop_bounding_capabilities()
         become(uid)
     # After the change of credentials, which clears both.
     syscalls.set_dumpable(True)
     syscalls.die_with_parent(signal.SIGKILL)
     syscalls.forbid_new_privileges()
     landlock.enforce(ruleset)
-    # In directories that all share, such as /dev/shm.
+    # Files in shared directories, such as /dev/shm, must be private.
     os.umask(0o077)
 
 
@@ -304,38 +285,38 @@ def _path(descriptor: int) -> str:
 
 
 def _pin(descriptor: int, number: int) -> None:
-    """Move a descriptor to where the filter keeps it open, in programs that are started too."""
+    """Move a descriptor to a number that the filter keeps open, even in started programs."""
     os.dup2(descriptor, number, inheritable=True)
     os.close(descriptor)
 
 
-def _use_temporary(path: str) -> None:
-    """Let temporary files, and what programs keep for their user, go to a directory."""
+def _set_temporary_directory(path: str) -> None:
+    """Use a directory for temporary files, and for programs' files in HOME."""
     home = f"{path}/home"
     os.makedirs(home, mode=0o700, exist_ok=True)
     os.environ.update(HOME=home, TMPDIR=path, MPLCONFIGDIR=f"{home}/.matplotlib")
     tempfile.tempdir = None
 
 
-def _name_home(real: str, name: str) -> None:
-    """Let `os.getcwd` call the session's files by the name that people know."""
+def _show_home_as(real: str, shown_path: str) -> None:
+    """Let `os.getcwd` return the path that people know for the session's files."""
     get_directory = os.getcwd
 
     def getcwd() -> str:
         path = get_directory()
         if path == real or path.startswith(f"{real}/"):
-            return name + path.removeprefix(real)
+            return shown_path + path.removeprefix(real)
         return path
 
     getcwd.__module__, getcwd.__qualname__ = "os", "getcwd"
     os.getcwd = getcwd
 
 
-def name_places(readable: Iterable[str]) -> None:
-    """Let programs be found where kernels find them, and modules only where they can read."""
+def set_search_paths(readable: Iterable[str]) -> None:
+    """Set PATH and `sys.path` to directories that kernels can read."""
     os.environ["PATH"] = os.environ["PATH"].replace(rootfs.TOOLS, _path(_TOOLS))
     os.environ["PIP_PYTHON"] = f"{_path(_TOOLS)}/{os.path.basename(os.environ['PIP_PYTHON'])}"
-    shown = ("/usr/", *(f"{path}/" for path in readable))
-    sys.path[:] = [entry for entry in sys.path if f"{entry}/".startswith(shown)]
-    # Last, so that no skill's module stands before another one.
+    visible = ("/usr/", *(f"{path}/" for path in readable))
+    sys.path[:] = [entry for entry in sys.path if f"{entry}/".startswith(visible)]
+    # Last, so that no module of a skill hides another one.
     sys.path.append(_path(_SKILLS) + rootfs.SKILL_MODULES.removeprefix(rootfs.SKILLS))

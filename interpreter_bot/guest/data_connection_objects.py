@@ -67,12 +67,12 @@ class Connections(Mapping[str, "Connection"]):
 class Connection:
     """One of them."""
 
-    def __init__(self, name: str, about: str = "") -> None:
+    def __init__(self, name: str, description: str = "") -> None:
         self.name = name
-        self.about = about
+        self.description = description
 
     def __repr__(self) -> str:
-        return f"{self.name}: {self.about}"
+        return f"{self.name}: {self.description}"
 
     def __getattr__(self, name: str) -> Any:
         # Such as `cursor`, which pandas.read_sql looks for.

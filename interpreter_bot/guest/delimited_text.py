@@ -1,6 +1,6 @@
 """Tables as lines of text: in which encoding, how they are divided, and where the table begins.
 
-What a file does not say of itself is a guess, and told as one.
+Properties that a file does not state are guesses, and reported as such.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _ENCODINGS = [
     *("cp932", "euc_jp", "iso2022_jp", "cp949", "gb18030", "big5", "koi8_r", "cp866", "cp850"),
     *("iso8859_2", "mac_roman"),
 ]
-_CLOSE = 0.05
+_MAX_CHAOS_DIFFERENCE = 0.05
 _INTEGER = re.compile(r"[+-]?[0-9]+\Z")
 _NUMBER = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?\Z")
 _COMMA_NUMBER = re.compile(r"[+-]?(?:[0-9]+|[0-9]{1,3}(?:\.[0-9]{3})+),[0-9]+\Z")
@@ -57,27 +57,27 @@ class Encoding:
 
     Attributes:
         name: of Python's codec.
-        is_certain: the file says so, or nothing else is possible.
-        others: names of other possible encodings, the likeliest first.
+        is_certain: whether the file states it, or no other is possible.
+        alternatives: names of other possible encodings, the likeliest first.
     """
 
     name: str
     is_certain: bool = True
-    others: tuple[str, ...] = ()
+    alternatives: tuple[str, ...] = ()
 
 
 @dataclasses.dataclass(frozen=True)
 class Column:
-    """One column, by its values among the first rows.
+    """One column, judged by its values in the first rows.
 
     Attributes:
         name: its heading.
         kind: "integer", "number", "text" or "empty".
-        is_lossy: reading its values as numbers would change them.
-        has_comma: its numbers have decimal commas.
-        has_groups: its numbers have points between thousands.
-        has_point: its numbers have decimal points.
-        has_words: some of its values are words that pandas takes for missing ones, such as NA.
+        is_lossy: whether reading its values as numbers would change them.
+        has_comma: whether its numbers have decimal commas.
+        has_groups: whether its numbers have points between thousands.
+        has_point: whether its numbers have decimal points.
+        has_words: whether it has words that pandas reads as missing values, such as NA.
     """
 
     name: str
@@ -91,20 +91,20 @@ class Column:
 
 @dataclasses.dataclass(frozen=True)
 class Layout:
-    """What a file looks like.
+    """Layout of a file with a table.
 
     Attributes:
         encoding: of the text.
-        delimiter: between its values.
-        is_delimiter_named: its first line names it.
-        preamble: lines above the table, with those that are blank.
+        delimiter: between values.
+        is_delimiter_named: whether the first line names the delimiter.
+        preamble: lines above the table, including blank ones.
         columns: of the table.
-        has_header: its first row are headings.
-        rows: the first ones below the headings.
-        lines: the first lines of the file, as they are.
-        ragged: the numbers of the lines, from 1, that have more or fewer values than the headings.
-        width: the most values that a line has.
-        is_whole: all lines were looked at.
+        has_header: whether the first row has headings.
+        rows: the first rows below the headings.
+        lines: the first lines of the file, unchanged.
+        ragged: numbers, from 1, of lines with more or fewer values than the headings.
+        width: the largest number of values in a line.
+        is_whole: whether all lines were read.
     """
 
     encoding: Encoding
@@ -131,7 +131,7 @@ class Layout:
 
     @property
     def value_options(self) -> dict[str, Any]:
-        """The arguments with which pandas reads the values, without `dtype`."""
+        """Arguments of pandas for reading the values, without `dtype`."""
         options: dict[str, Any] = {}
         if self.is_decimal_comma:
             options["decimal"] = ","
@@ -149,7 +149,7 @@ class Layout:
 
     @property
     def text_columns(self) -> list[int]:
-        """Places of the columns whose values are to be read as they are."""
+        """Positions of the columns whose values must be read as text."""
         return [
             place
             for place, column in enumerate(self.columns)
@@ -161,12 +161,12 @@ class Layout:
 
     @property
     def names(self) -> list[str]:
-        """Names of all columns, also of those for which lines have values but no headings."""
+        """Names of all columns, including columns without headings."""
         more = (f"Unnamed: {place}" for place in range(len(self.columns), self.width))
         return unique([*(column.name for column in self.columns), *more])
 
     def pandas_options(self) -> dict[str, Any]:
-        """Return the arguments with which pandas reads the file without loss."""
+        """Return arguments of pandas for reading the file without loss."""
         options: dict[str, Any] = {}
         if self.delimiter != ",":
             options["sep"] = self.delimiter
@@ -189,14 +189,15 @@ class Layout:
         return options
 
     def notes(self) -> list[str]:
-        """Return sentences of what is guessed, and of what is not a plain table."""
+        """Return sentences about guesses, and about deviations from a plain table."""
         notes = []
         if not self.encoding.is_certain:
-            others = (
-                f", it may be {' or '.join(self.encoding.others)}" if self.encoding.others else ""
-            )
+            alternatives = ""
+            if self.encoding.alternatives:
+                alternatives = f", it may be {' or '.join(self.encoding.alternatives)}"
             notes.append(
-                f"The file does not say its encoding: {self.encoding.name} is a guess{others}. "
+                "The file does not say its encoding: "
+                f"{self.encoding.name} is a guess{alternatives}. "
                 "If letters look wrong, it is another one."
             )
         if self.preamble:
@@ -206,21 +207,21 @@ class Layout:
         if not self.has_header:
             notes.append("It seems to have no row of headings.")
         if self.ragged:
-            shown = ", ".join(map(str, self.ragged[:5]))
+            line_numbers = ", ".join(map(str, self.ragged[:5]))
             more = f" and {len(self.ragged) - 5} more" if len(self.ragged) > 5 else ""
             notes.append(
                 f"There are {len(self.columns)} columns, but more or fewer values in "
-                f"line{'s' if len(self.ragged) > 1 else ''} {shown}{more}."
+                f"line{'s' if len(self.ragged) > 1 else ''} {line_numbers}{more}."
             )
         return notes
 
 
 def find_encoding(path: str) -> Encoding:
-    """Return the encoding of a file: by its mark, as UTF-8, or by a detector."""
+    """Find the encoding of a file: by its byte order mark, as UTF-8, or by a detector."""
     with open(path, "rb") as file:
         head = file.read(SAMPLE_BYTES)
-        for mark, name in _MARKS:
-            if head.startswith(mark):
+        for byte_order_mark, name in _MARKS:
+            if head.startswith(byte_order_mark):
                 return Encoding(name)
         if (wide := _wide_encoding(head)) is not None:
             return wide
@@ -234,7 +235,7 @@ def find_encoding(path: str) -> Encoding:
             if size < _CHECKED_BYTES:
                 decoder.decode(b"", True)
         except UnicodeDecodeError:
-            return _detected(_around(head, piece))
+            return _detect(_sample_around_error(head, piece))
     return Encoding("utf-8")
 
 
@@ -246,8 +247,8 @@ def _wide_encoding(head: bytes) -> Encoding | None:
     return Encoding("utf-16-le" if odd > even else "utf-16-be", is_certain=False)
 
 
-def _around(head: bytes, piece: bytes) -> bytes:
-    """Return whole lines of a file's beginning, and of where it is no UTF-8."""
+def _sample_around_error(head: bytes, piece: bytes) -> bytes:
+    """Return whole lines from the beginning of a file, and from where it is not UTF-8."""
     sample = head[:_DETECTED_BYTES]
     if len(head) > len(sample):
         sample = sample[: sample.rfind(b"\n") + 1] or sample
@@ -259,7 +260,7 @@ def _around(head: bytes, piece: bytes) -> bytes:
     return sample + piece[begin : end if end > 0 else begin + _DETECTED_BYTES]
 
 
-def _detected(sample: bytes) -> Encoding:
+def _detect(sample: bytes) -> Encoding:
     try:
         detector: Any = importlib.import_module("charset_normalizer")
     except ImportError:
@@ -267,21 +268,21 @@ def _detected(sample: bytes) -> Encoding:
     matches = list(detector.from_bytes(sample, cp_isolation=_ENCODINGS))
     if not matches:
         return Encoding(_WESTERN, is_certain=False)
-    close = [match for match in matches if match.chaos - matches[0].chaos <= _CLOSE]
-    # The order of those that fit as well is chance.
+    close = [match for match in matches if match.chaos - matches[0].chaos <= _MAX_CHAOS_DIFFERENCE]
+    # Among equally good matches, prefer the western encoding.
     close.sort(key=lambda match: _WESTERN not in match.could_be_from_charset)
     names = [
         _WESTERN if _WESTERN in match.could_be_from_charset else str(match.encoding)
         for match in close
     ]
-    return Encoding(names[0], is_certain=False, others=tuple(names[1:3]))
+    return Encoding(names[0], is_certain=False, alternatives=tuple(names[1:3]))
 
 
 def find_layout(path: str) -> Layout:
-    """Find out what a file looks like.
+    """Find the layout of a file.
 
     Raises:
-        ValueError: it is no table of lines.
+        ValueError: the file is not a table of lines.
     """
     encoding = find_encoding(path)
     with open(path, encoding=encoding.name, errors="replace", newline="") as file:
@@ -292,12 +293,12 @@ def find_layout(path: str) -> Layout:
         if not text:
             raise ValueError("The first line of this file is too long for a table.")
     lines = list(io.StringIO(text, newline=""))
-    named = _NAMED_DELIMITER.match(lines[0]) if lines else None
-    body = lines[1:] if named else lines
-    delimiters = named[1] if named else _by_ending(path)
-    tables = [(delimiter, _rows(body, delimiter)) for delimiter in delimiters]
+    delimiter_line = _NAMED_DELIMITER.match(lines[0]) if lines else None
+    body = lines[1:] if delimiter_line else lines
+    delimiters = delimiter_line[1] if delimiter_line else _delimiters_for(path)
+    tables = [(delimiter, _parse_rows(body, delimiter)) for delimiter in delimiters]
     delimiter, rows = max(tables, key=lambda table: _regularity(table[1]))
-    rows = _without_remarks(rows, body)
+    rows = _drop_remarks(rows, body)
     header, width = locate([row for _, row in rows])
     first = rows[header : header + 1]
     below = rows[header + 1 :]
@@ -306,13 +307,13 @@ def find_layout(path: str) -> Layout:
         below = rows[header:]
     names = first[0][1] if first and has_header else [str(place) for place in range(width)]
     first_line = first[0][0] if first else 1
-    offset = 1 if named else 0
+    offset = 1 if delimiter_line else 0
     return Layout(
         encoding,
         delimiter,
-        named is not None,
+        delimiter_line is not None,
         tuple(line.rstrip("\r\n") for line in body[: first_line - 1]),
-        tuple(_columns(unique(names), [row for _, row in below])),
+        tuple(_describe_columns(unique(names), [row for _, row in below])),
         has_header,
         tuple(tuple(row) for _, row in below),
         tuple(line.rstrip("\r\n") for line in lines[:8]),
@@ -322,11 +323,12 @@ def find_layout(path: str) -> Layout:
     )
 
 
-def read_rows(path: str, layout: Layout, most: int) -> tuple[list[list[str]], str]:
+def read_rows(path: str, layout: Layout, max_rows: int) -> tuple[list[list[str]], str]:
     """Read the rows below the headings, all of the same length.
 
     Returns:
-        At most so many rows, and a sentence on why there are no more; empty at the end of the file.
+        At most `max_rows` rows, and a sentence that says why there are no more; empty at the end of
+        the file.
     """
     rows: list[list[str]] = []
     with open(path, encoding=layout.encoding.name, errors="replace", newline="") as file:
@@ -337,7 +339,7 @@ def read_rows(path: str, layout: Layout, most: int) -> tuple[list[list[str]], st
             if layout.has_header:
                 next((row for row in reader if row), None)
             for row in reader:
-                if len(rows) >= most:
+                if len(rows) >= max_rows:
                     return rows, "Only the beginning of this file is shown."
                 if row:
                     rows.append(row)
@@ -348,9 +350,9 @@ def read_rows(path: str, layout: Layout, most: int) -> tuple[list[list[str]], st
 
 
 def locate(rows: Sequence[Sequence[str]]) -> tuple[int, int]:
-    """Return where a table begins among rows, and how many columns it has.
+    """Return the index of a table's first row, and its number of columns.
 
-    Above it there may be lines of words, which have fewer values than its headings.
+    Rows above the table have fewer values than its headings.
     """
     lengths = collections.Counter(len(row) for row in rows[:_SAMPLE_ROWS])
     wide = {length: count for length, count in lengths.items() if length > 1}
@@ -360,7 +362,7 @@ def locate(rows: Sequence[Sequence[str]]) -> tuple[int, int]:
     header = next((place for place, row in enumerate(rows) if len(row) == width), 0)
     if header > _MAX_PREAMBLE:
         return 0, len(rows[0])
-    # A wider row above is one of headings, too, of which the last columns are mostly empty.
+    # A wider row above has the headings, of which the last columns are mostly empty.
     for place in range(header):
         if len(rows[place]) > width:
             return place, len(rows[place])
@@ -368,23 +370,23 @@ def locate(rows: Sequence[Sequence[str]]) -> tuple[int, int]:
 
 
 def unique(names: Sequence[str]) -> list[str]:
-    """Return names for columns as pandas makes them: none is empty or there twice."""
-    made: list[str] = []
-    taken: set[str] = set()
+    """Return unique, non-empty column names, as pandas creates them."""
+    unique_names: list[str] = []
+    used_names: set[str] = set()
     for place, name in enumerate(names):
         base = (name.strip() and name) or f"Unnamed: {place}"
         numbered = (f"{base}.{number}" for number in itertools.count(1))
         name = (
             base
-            if base not in taken
-            else next(candidate for candidate in numbered if candidate not in taken)
+            if base not in used_names
+            else next(candidate for candidate in numbered if candidate not in used_names)
         )
-        taken.add(name)
-        made.append(name)
-    return made
+        used_names.add(name)
+        unique_names.append(name)
+    return unique_names
 
 
-def _by_ending(path: str) -> str:
+def _delimiters_for(path: str) -> str:
     return f"\t{_DELIMITERS}" if path.lower().endswith((".tsv", ".tab")) else _DELIMITERS
 
 
@@ -393,8 +395,8 @@ def _reader(lines: Any, delimiter: str) -> Any:
     return csv.reader(lines, delimiter=delimiter)
 
 
-def _rows(lines: Sequence[str], delimiter: str) -> list[tuple[int, list[str]]]:
-    """Return the rows of some lines, each with the number of its line; blank ones are left out."""
+def _parse_rows(lines: Sequence[str], delimiter: str) -> list[tuple[int, list[str]]]:
+    """Return the rows of lines with their line numbers, without blank lines."""
     rows, begin = [], 1
     reader = _reader(iter(lines), delimiter)
     try:
@@ -403,15 +405,15 @@ def _rows(lines: Sequence[str], delimiter: str) -> list[tuple[int, list[str]]]:
                 rows.append((begin, row))
             begin = reader.line_num + 1
     except csv.Error:
-        # The lines before it are known.
+        # Keep the rows before the error.
         pass
     return rows
 
 
-def _without_remarks(
+def _drop_remarks(
     rows: list[tuple[int, list[str]]], lines: Sequence[str]
 ) -> list[tuple[int, list[str]]]:
-    """Drop rows at the beginning that are remarks, or titles before a blank line."""
+    """Drop leading rows that are comments, or titles before a blank line."""
     # A single `#id` is a heading.
     while len(rows) > 1 and (
         rows[0][1][0].startswith(("# ", "##"))
@@ -425,13 +427,13 @@ def _without_remarks(
     )
     titles = next(blanks, 0)
     _, width = locate([row for _, row in rows[titles:]])
-    # Lines of a table have as many values as the rest.
+    # Rows that are as wide as the table belong to it.
     are_titles = any(len(row) != width for _, row in rows[:titles])
     return rows[titles:] if are_titles and 2 * titles < len(rows) else rows
 
 
 def _regularity(rows: Sequence[tuple[int, list[str]]]) -> tuple[float, int]:
-    """Return how much like a table rows are: the share of the most frequent length above one."""
+    """Return the share of rows with the table's width, and the width, to compare delimiters."""
     if not rows:
         return 0.0, 0
     _, width = locate([row for _, row in rows])
@@ -441,33 +443,33 @@ def _regularity(rows: Sequence[tuple[int, list[str]]]) -> tuple[float, int]:
 
 
 def _is_data(row: Sequence[str], following: Sequence[str]) -> bool:
-    """Say whether a row holds no headings: only numbers, or a date first like the next row."""
+    """Return whether a row has data: only numbers, or a date in front, as in the next row."""
     values = [value.strip() for value in row]
     if any(values) and all(_NUMBER.match(value) or not value for value in values):
         return True
     return bool(_DATE.match(values[0]) and following and _DATE.match(following[0].strip()))
 
 
-def _columns(names: Sequence[str], rows: Sequence[Sequence[str]]) -> Iterator[Column]:
+def _describe_columns(names: Sequence[str], rows: Sequence[Sequence[str]]) -> Iterator[Column]:
     for place, name in enumerate(names):
         values = [row[place].strip() if place < len(row) else "" for row in rows]
-        yield _column(name, values)
+        yield _describe_column(name, values)
 
 
-def _column(name: str, values: Sequence[str]) -> Column:
+def _describe_column(name: str, values: Sequence[str]) -> Column:
     present = [value for value in values if value not in _MISSING]
     has_words = any(value in _MISSING for value in values if value)
     if not present:
         return Column(name, "text" if has_words else "empty", has_words=has_words)
     if all(map(_INTEGER.match, present)):
         digits = [value.lstrip("+-") for value in present]
-        # Numbers of places and telephones.
+        # Postal codes and telephone numbers.
         has_zeros = any(len(value) > 1 and value.startswith("0") for value in digits)
         has_zeros = has_zeros or any(value.startswith("+") for value in present)
-        most = max(int(value) if len(value) < 40 else 10**40 for value in digits)
-        # With values missing, whole numbers become floating ones.
-        is_rounded = most > _MAX_EXACT and len(present) < len(values)
-        is_lossy = has_zeros or is_rounded or most > _MAX_INTEGER
+        largest = max(int(value) if len(value) < 40 else 10**40 for value in digits)
+        # If values are missing, pandas reads whole numbers as floats.
+        is_rounded = largest > _MAX_EXACT and len(present) < len(values)
+        is_lossy = has_zeros or is_rounded or largest > _MAX_INTEGER
         return Column(name, "text" if has_zeros else "integer", is_lossy, has_words=has_words)
     if all(map(_NUMBER.match, present)):
         return Column(name, "number", has_point=True, has_words=has_words)

@@ -35,7 +35,7 @@ _KINDS = {
 _PIE = "pie"
 _MAX_TRACES = 60
 _INCHES, _DPI = (8, 5), 110
-_LEFT, _WIDTH, _BOTTOM, _HEIGHT = 0.11, 0.85, 0.14, 0.74
+_LEFT_MARGIN, _WIDTH, _BOTTOM_MARGIN, _HEIGHT = 0.11, 0.85, 0.14, 0.74
 _COLOURS = (
     *("#636efa", "#ef553b", "#00cc96", "#ab63fa", "#ffa15a"),
     *("#19d3f3", "#ff6692", "#b6e880", "#ff97ff", "#fecb52"),
@@ -167,7 +167,7 @@ def _axes(
         axes = base_axes.twinx()
     else:
         (left, right), (bottom, top) = (axis.get("domain") or (0.0, 1.0) for axis in (x, y))
-        place = (_LEFT + _WIDTH * left, _BOTTOM + _HEIGHT * bottom)
+        place = (_LEFT_MARGIN + _WIDTH * left, _BOTTOM_MARGIN + _HEIGHT * bottom)
         axes = canvas.add_axes((*place, _WIDTH * (right - left), _HEIGHT * (top - bottom)))
         axes.grid(visible=True, color="#e8e8e8")
         axes.set_axisbelow(True)
@@ -191,7 +191,10 @@ def _annotate(canvas: Any, layout: dict[str, Any]) -> None:
     """Write the annotations above the parts of a figure."""
     for note in layout.get("annotations") or []:
         if note.get("xref") == note.get("yref") == "paper" and not note.get("textangle"):
-            place = (_LEFT + _WIDTH * note.get("x", 0.5), _BOTTOM + _HEIGHT * note.get("y", 1.0))
+            place = (
+                _LEFT_MARGIN + _WIDTH * note.get("x", 0.5),
+                _BOTTOM_MARGIN + _HEIGHT * note.get("y", 1.0),
+            )
             canvas.text(*place, text(note), ha="center", va="bottom", size=9)
 
 

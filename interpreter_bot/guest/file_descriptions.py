@@ -146,11 +146,11 @@ def _describe_lines(path: str, name: str) -> str:
 
 def _other_readings(path: str, encoding: delimited_text.Encoding) -> Iterator[str]:
     """Iterate over what a line with letters beyond ASCII is in other encodings."""
-    if not encoding.others:
+    if not encoding.alternatives:
         return
     with open(path, "rb") as file:
         lines = file.read(delimited_text.SAMPLE_BYTES).splitlines()
-    for name in encoding.others:
+    for name in encoding.alternatives:
         readings = (
             (line.decode(name, "replace"), line.decode(encoding.name, "replace"))
             for line in lines
@@ -231,11 +231,11 @@ def _count_lines(path: str) -> int:
     return lines - last.endswith(b"\n")
 
 
-def write(paths: Iterable[str], mark: str) -> None:
-    """Print for each file the mark, its number and what it holds."""
+def write(paths: Iterable[str], separator: str) -> None:
+    """Print a description of each file, after the separator and its number."""
     for number, path in enumerate(paths):
         try:
             text = describe(path)
         except (ImportError, OSError) as error:
             text = f"It could not be read: {error}"
-        print(f"{mark}{number}\n{text.replace(mark, '')}")
+        print(f"{separator}{number}\n{text.replace(separator, '')}")

@@ -82,11 +82,11 @@ _MIMETYPES = {
 
 
 def find_kind(path: str) -> tuple[str, str]:
-    """Return what a file is, and a sentence on it.
+    """Return the kind of a file, and a sentence about it.
 
     Returns:
-        "text", "html", "picture", "workbook", "zip" or "other"; and a sentence on what cannot be
-        shown.
+        "text", "html", "picture", "workbook", "zip" or "other"; and, for kinds that cannot be
+        shown, a sentence.
     """
     with open(path, "rb") as file:
         head = file.read(_HEAD_BYTES)
@@ -94,10 +94,10 @@ def find_kind(path: str) -> tuple[str, str]:
         return _packed(path)
     if head.startswith(_OLE):
         return _ole(path)
-    if any(head.startswith(mark, place) for mark, place in _PICTURES) and b"\0" in head:
+    if any(head.startswith(signature, place) for signature, place in _PICTURES) and b"\0" in head:
         return "picture", "It is a picture."
-    for mark, place, kind, advice in _SIGNATURES:
-        if head.startswith(mark, place):
+    for signature, place, kind, advice in _SIGNATURES:
+        if head.startswith(signature, place):
             if path.lower().endswith(_PACKED_TABLES):
                 advice = "Read it with pandas.read_csv, which unpacks it."
             return "other", " ".join(

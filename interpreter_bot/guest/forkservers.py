@@ -27,15 +27,13 @@ from . import (
 )
 
 
-def main(control: int, place: int) -> None:
-    """Serve until the bot closes its end of `control`.
+def main(control: int, package_parent: int) -> None:
+    """Serve until the bot closes its end of the packet socket `control`.
 
-    Args:
-        control: descriptor of a packet socket.
-        place: descriptor of the directory this package was imported from.
+    `package_parent` is a descriptor of the directory above this package.
     """
     channel = socket.socket(fileno=control)
-    for descriptor in (control, place):
+    for descriptor in (control, package_parent):
         os.set_inheritable(descriptor, False)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     received = control_channels.receive(channel)
@@ -49,7 +47,7 @@ def main(control: int, place: int) -> None:
                 server: _ForkServer = _ContainerForkServer(channel, start)
             else:
                 server = _ForkServer(channel, start)
-            server.enter(place)
+            server.enter(package_parent)
             server.leave_init_server()
         except OSError as error:
             control_channels.send(channel, {"event": "refused walls", "reason": str(error)}, [])
@@ -66,29 +64,28 @@ class _ForkServer:
         self._workspaces: str = start["workspaces"]
         self._kernels: dict[int, tuple[int, int]] = {}
         """By process descriptor: pid of a kernel, and the link to its init."""
-        self._said: dict[str, Any] = {}
+        self._ready_fields: dict[str, Any] = {}
 
-    def enter(self, place: int) -> None:
-        """Leave the host for namespaces and a root of our own; nothing is imported before.
+    def enter(self, package_parent: int) -> None:
+        """Enter new namespaces with a new root, before anything is imported.
 
-        Args:
-            place: a descriptor of the host's, closed on the way.
+        `package_parent` is a descriptor of a host's directory, and closed here.
         """
         if not self._has_namespaces:
             os.makedirs(os.environ["HOME"], mode=0o700, exist_ok=True)
             return
-        # Modules remember the host name when they are preloaded: it must be changed before.
+        # Preloaded modules remember the host name, so it is changed first.
         syscalls.unshare(syscalls.CLONE_NEWUSER | syscalls.CLONE_NEWNS | syscalls.CLONE_NEWUTS)
         syscalls.rename_host()
         if self._start["is_mapped_outside"]:
-            self._say({"event": "unshared"})
+            self._send({"event": "unshared"})
             control_channels.receive(self._channel)
         else:
             confinement.map_to_root(self._start["uid"], self._start["gid"])
-        self._become_first()
+        self._become_pid_1()
         syscalls.mount(None, "/", None, syscalls.MS_REC | syscalls.MS_PRIVATE)
-        # Refused where parts of the machine's are covered, as in Docker: found out before a kernel
-        # needs its own.
+        # Docker, for example, covers parts of /proc, so that a new one cannot be mounted. Find out
+        # now, before a kernel needs its own.
         syscalls.mount("proc", "/proc", "proc", syscalls.MS_NOSUID | syscalls.MS_NODEV)
         syscalls.umount("/proc")
         start = self._start
@@ -99,8 +96,8 @@ class _ForkServer:
             skills=start["skills"],
             layers=start["layers"],
         )
-        os.close(place)
-        # Until here a root's user id could walk into closed homes. From here on it has no rights.
+        os.close(package_parent)
+        # Until here, this process needed the rights of its user to walk to its paths.
         os.setgroups([]) if start["is_mapped_outside"] else None
         os.setresgid(0, 0, 0)
         os.setresuid(0, 0, 0)
@@ -115,16 +112,16 @@ class _ForkServer:
         )
         rootfs.cover_uv()
         trees.mount_temporary()
-        # With an editable installation, these entries name the bot's own directory.
+        # In an editable installation, missing entries would name the bot's own directory.
         sys.path[:] = [entry for entry in sys.path if os.path.exists(entry)]
-        # Last, so that no skill's module stands before another one.
+        # Last, so that no module of a skill hides another one.
         sys.path.append(rootfs.SKILL_MODULES)
         self._workspaces = rootfs.WORKSPACES
 
-    def _become_first(self) -> None:
-        """Go on as the first process of a pid namespace that this user namespace owns.
+    def _become_pid_1(self) -> None:
+        """Continue as process 1 of a pid namespace that this user namespace owns.
 
-        Kernels' namespaces are made below it, which is not allowed below the host's, and end with
+        Kernels' pid namespaces are created below it, which the host's does not allow, and end with
         it.
         """
         syscalls.unshare(syscalls.CLONE_NEWPID)
@@ -134,50 +131,53 @@ class _ForkServer:
             os._exit(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) & 0xFF)
 
     def leave_init_server(self) -> None:
-        """Go on as a child of this process, which has imported nothing yet and forks inits."""
+        """Fork: the parent, which has imported little, forks inits; the child goes on."""
         kind = socket.SOCK_SEQPACKET
-        self._init_requests, requests = socket.socketpair(socket.AF_UNIX, kind)
-        self._kernel_requests, asking = socket.socketpair(socket.AF_UNIX, kind)
+        self._init_requests, init_request_end = socket.socketpair(socket.AF_UNIX, kind)
+        self._kernel_requests, kernel_request_end = socket.socketpair(socket.AF_UNIX, kind)
         if self._has_namespaces:
-            # Once for all that are forked: each would take as long, inits while a person waits.
+            # Build once for all children, as people wait for the start of an init.
             seccomp.build()
         pid = os.fork()
         if pid:
             self._init_requests.close()
             self._kernel_requests.close()
-            ends: dict[str, Any] = {"requests": requests, "kernel_requests": asking}
+            ends: dict[str, Any] = {
+                "requests": init_request_end,
+                "kernel_requests": kernel_request_end,
+            }
             init_servers.InitServer(
                 self._start, channel=self._channel, forkserver=pid, **ends
             ).serve()
             os._exit(0)
-        requests.close()
-        asking.close()
+        init_request_end.close()
+        kernel_request_end.close()
         syscalls.die_with_parent(signal.SIGKILL)
 
     def preload(self) -> None:
         """Import the analysis stack and warm it up, so that kernels are forked with it."""
         if self._has_namespaces:
-            # These import the kernel's environment, which must happen inside the sandbox only.
+            # These import libraries of the kernels' environment, which only the sandbox may do.
             sys.modules[__package__].__path__[:] = [rootfs.GUEST]
         from . import kernel_apps, preloads
 
         self._run_kernel = kernel_apps.run
         missing = preloads.load(self._start["preload"])
         kernel_apps.warm_up(self._start)
-        # A collection writes to every object; objects frozen here stay shared with the kernels.
+        # A collection writes to every object, which copies pages; frozen objects stay shared.
         gc.collect()
         gc.freeze()
         if self._has_namespaces:
             rootfs.seal()
         self._data_bytes = _data_bytes()
         python = sys.version.split()[0]
-        said = {"missing": missing, "python": python}
-        self._say({"event": "ready"} | said | self._said)
+        ready_fields = {"missing": missing, "python": python}
+        self._send({"event": "ready"} | ready_fields | self._ready_fields)
 
     def serve(self) -> None:
         """Answer requests one at a time; each takes milliseconds."""
-        # Ends of kernels are seen by their descriptors: a kernel can have its parent sent SIGCHLD
-        # as often as it likes, by being stopped and continued.
+        # Pidfds show the ends of kernels. SIGCHLD is not used, because a kernel can send it as
+        # often as it likes by stopping and continuing.
         self._poll = select.poll()
         for endpoint in self._endpoints():
             self._poll.register(endpoint, select.POLLIN)
@@ -195,7 +195,7 @@ class _ForkServer:
         return [self._channel, self._kernel_requests]
 
     def _answer(self) -> bool:
-        """Answer one request of the bot; False when the bot is gone."""
+        """Answer one request of the bot; return whether the bot is still there."""
         received = control_channels.receive(self._channel)
         if received is None:
             return False
@@ -203,11 +203,11 @@ class _ForkServer:
         try:
             if message["op"] == "fork":
                 self._fork_init(message, descriptors)
-                self._say({"event": "forked", "id": message["id"]})
+                self._send({"event": "forked", "id": message["id"]})
             else:
                 self._clone_trees(message)
         except OSError as error:
-            self._say({"event": "refused", "id": message["id"], "reason": str(error)})
+            self._send({"event": "refused", "id": message["id"], "reason": str(error)})
         for descriptor in descriptors:
             os.close(descriptor)
         return True
@@ -216,7 +216,7 @@ class _ForkServer:
         control_channels.send(self._init_requests, message, descriptors)
 
     def _clone_trees(self, message: dict[str, Any]) -> None:
-        """Send directories of a session as mount trees that its kernel can attach."""
+        """Send clones of a session's directories as mount trees, which its kernel can attach."""
         flags = syscalls.MOUNT_ATTR_NOSUID | syscalls.MOUNT_ATTR_NODEV
         with contextlib.ExitStack() as open_here:
             trees = []
@@ -224,42 +224,37 @@ class _ForkServer:
                 trees.append(syscalls.open_tree(f"{self._workspaces}/{path}"))
                 open_here.callback(os.close, trees[-1])
                 syscalls.set_mount_flags(trees[-1], flags)
-            self._say({"event": "trees", "id": message["id"]}, *trees)
+            self._send({"event": "trees", "id": message["id"]}, *trees)
 
-    def _fork_kernel(self, link: int, *spaces: int) -> None:
-        """Fork a kernel into the pid namespace of the init that asks for it.
-
-        Args:
-            link: to that init.
-            spaces: its pid namespace, where it has one of its own.
-        """
+    def _fork_kernel(self, link: int, *namespaces: int) -> None:
+        """Fork a kernel for an init, given a link to it and its pid namespace, if it has one."""
         try:
-            for space in spaces:
-                syscalls.setns(space, syscalls.CLONE_NEWPID)
+            for namespace in namespaces:
+                syscalls.setns(namespace, syscalls.CLONE_NEWPID)
             pid = os.fork()
         except OSError as error:
-            # The init may be gone, which is why.
+            # The init may have ended, which may be the reason.
             with socket.socket(fileno=link) as init, contextlib.suppress(OSError):
                 control_channels.send(init, control_channels.failure(error), [])
         else:
             if pid == 0:
-                self._be_kernel(link, *spaces)
+                self._run_as_kernel(link, *namespaces)
             pidfd = os.pidfd_open(pid)
             self._kernels[pidfd] = pid, link
             self._poll.register(pidfd, select.POLLIN)
-        for space in spaces:
-            os.close(space)
+        for namespace in namespaces:
+            os.close(namespace)
 
-    def _be_kernel(self, link: int, *spaces: int) -> NoReturn:
+    def _run_as_kernel(self, link: int, *namespaces: int) -> NoReturn:
         try:
-            # With these, user code could speak for other kernels' parents and inits.
+            # With these, user code could send messages in the name of others.
             for endpoint in (self._channel, self._init_requests, self._kernel_requests):
                 endpoint.close()
             for pidfd, (_, other) in self._kernels.items():
                 os.close(pidfd)
                 os.close(other)
-            for space in spaces:
-                os.close(space)
+            for namespace in namespaces:
+                os.close(namespace)
             init = socket.socket(fileno=link)
             size = self._data_bytes
             kernel_processes.run(init, self._start, self._run_kernel, data_bytes=size)
@@ -267,7 +262,7 @@ class _ForkServer:
             os._exit(1)
 
     def _report_end(self, pidfd: int) -> None:
-        """Tell a kernel's init how the kernel ended."""
+        """Send a kernel's init the wait status of the kernel."""
         pid, link = self._kernels.pop(pidfd)
         self._poll.unregister(pidfd)
         os.close(pidfd)
@@ -276,15 +271,15 @@ class _ForkServer:
         with socket.socket(fileno=link) as init, contextlib.suppress(OSError):
             control_channels.send(init, {"event": "ended", "status": status}, [])
 
-    def _say(self, message: dict[str, Any], *descriptors: int) -> None:
+    def _send(self, message: dict[str, Any], *descriptors: int) -> None:
         control_channels.send(self._channel, message, list(descriptors))
 
 
 class _ContainerForkServer(_ForkServer):
-    """Fork server without namespaces: it forks the keeper of each session, and that the kernel."""
+    """Fork server without namespaces: it forks each session's keeper, which forks the kernel."""
 
-    def enter(self, place: int) -> None:
-        """Check what the walls are made of, and forget what kernels may not see."""
+    def enter(self, package_parent: int) -> None:
+        """Check that the walls can be built, and forget paths that kernels must not see."""
         start = self._start
         refusal = "the bot is not root"
         if start["first_uid"]:
@@ -300,11 +295,11 @@ class _ContainerForkServer(_ForkServer):
         # Once for all that are forked.
         for has_doors in (False, True):
             seccomp.build(has_namespaces=False, has_shared_id=not has_own_ids, has_doors=has_doors)
-        self._place = place
+        self._package_parent = package_parent
         uid = start["first_uid"] if has_own_ids else 0
         doors_refusal = supervised_connections.refusal(uid)
-        self._said = {"shared_id_reason": refusal, "doors_refusal": doors_refusal}
-        # Whatever a session leaves behind whose keeper was killed.
+        self._ready_fields = {"shared_id_reason": refusal, "doors_refusal": doors_refusal}
+        # Processes of a session whose keeper was killed become children of this process.
         syscalls.adopt_orphans()
         syscalls.set_dumpable(False)
         tools = start["tools"]
@@ -313,18 +308,18 @@ class _ContainerForkServer(_ForkServer):
         )
         rootfs.offer_ffmpeg(tools)
         container_walls.pin_shared(skills=start["skills"], layers=start["layers"], tools=tools)
-        container_walls.name_places(start["readable"])
+        container_walls.set_search_paths(start["readable"])
 
     def leave_init_server(self) -> None:
         """Do nothing: keepers are copies of this process."""
 
     def preload(self) -> None:
-        """Import the analysis stack; no kernel can import anything of the bot's after that."""
+        """Import the analysis stack; afterwards, kernels cannot import the bot's modules."""
         super().preload()
-        os.close(self._place)
+        os.close(self._package_parent)
 
     def serve(self) -> None:
-        """Answer requests; then stay until no keeper is left, for what a killed one leaves."""
+        """Answer requests; then wait for all keepers, to end orphans of killed ones."""
         super().serve()
         self._poll.unregister(self._channel)
         while self._kernels:
@@ -343,28 +338,28 @@ class _ContainerForkServer(_ForkServer):
                 for pidfd in self._kernels:
                     os.close(pidfd)
                 channel, spec = socket.socket(fileno=link), self._start | message
-                keeper = container_keepers.Keeper(channel, spec, self._be_confined)
-                init_processes.live(keeper, channel, spec)
+                keeper = container_keepers.Keeper(channel, spec, self._run_kernel_confined)
+                init_processes.run_init(keeper, channel, spec)
             finally:
                 os._exit(1)
         pidfd = os.pidfd_open(pid)
         self._kernels[pidfd] = pid, -1
         self._poll.register(pidfd, select.POLLIN)
 
-    def _be_confined(self, link: socket.socket, spec: dict[str, Any]) -> NoReturn:
+    def _run_kernel_confined(self, link: socket.socket, spec: dict[str, Any]) -> NoReturn:
         size = self._data_bytes
         kernel_processes.run_in_container(link, spec, self._run_kernel, data_bytes=size)
 
     def _report_end(self, pidfd: int) -> None:
-        """End what a keeper left behind, should it have been killed."""
+        """End the processes of a session whose keeper was killed."""
         del self._kernels[pidfd]
         self._poll.unregister(pidfd)
         os.close(pidfd)
-        container_walls.end_descendants(apart_from=[pid for pid, _ in self._kernels.values()])
+        container_walls.end_descendants(spared=[pid for pid, _ in self._kernels.values()])
 
 
 def _data_bytes() -> int:
-    """Return the private writable memory that this process has, and every kernel begins with."""
+    """Return this process's private writable memory, with which every kernel starts."""
     with open("/proc/self/status") as file:
         sizes = (line.split() for line in file if line.startswith("VmData:"))
         return next(int(kilobytes) * 1024 for _, kilobytes, _ in sizes)

@@ -1,10 +1,10 @@
-"""The init process of a kernel's pid namespace: makes its walls, has the kernel forked, reaps.
+"""The init process of a kernel's pid namespace: builds its walls, requests the kernel, reaps.
 
-It runs no user code, and its end ends everything in the namespace. It takes requests from one
-socket, whose other end the bot holds: when that closes, however the bot died, this process ends.
+It runs no user code, and when it ends, everything in the namespace ends. It gets requests by a
+socket to the bot, and ends when the other end closes, however the bot died.
 
-The kernel is a copy of the fork server, which forks it into this namespace: it is no child of this
-process, but processes that it leaves behind become so.
+The fork server forks the kernel into this namespace, so the kernel is not a child of this process;
+orphans in the namespace become its children.
 """
 
 from __future__ import annotations
@@ -32,20 +32,20 @@ def run(
 
     Args:
         channel: this end of the socket to the bot.
-        start: what the bot told the fork server at its start.
-        request: to fork; see `kernels/provisioning/start_parameters`.
-        kernel_requests: where the fork server is asked for the kernel.
+        start: configuration that the bot sent the fork server.
+        request: start parameters; see `kernels/provisioning/start_parameters`.
+        kernel_requests: socket for requests to the fork server.
     """
-    live(_NamespaceInit(channel, start | request, kernel_requests), channel, request)
+    run_init(_NamespaceInit(channel, start | request, kernel_requests), channel, request)
 
 
-def live(init: Init, channel: socket.socket, request: Spec) -> NoReturn:
-    """Run this process as such an init, and exit."""
+def run_init(init: Init, channel: socket.socket, request: Spec) -> NoReturn:
+    """Run an init until it ends, and exit."""
     status = 1
     try:
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGPIPE):
             signal.signal(number, signal.SIG_IGN)
-        status = init.live(request)
+        status = init.run_init(request)
     except Exception as error:
         # The only broad `except` of this process: it has no other way to report a failed start.
         with contextlib.suppress(OSError):
@@ -54,8 +54,8 @@ def live(init: Init, channel: socket.socket, request: Spec) -> NoReturn:
         os._exit(status)
 
 
-def _sockets(count: int) -> list[int]:
-    """Make sockets in this network namespace."""
+def _new_sockets(count: int) -> list[int]:
+    """Create sockets in this network namespace."""
     return [socket.socket(socket.AF_UNIX, socket.SOCK_STREAM).detach() for _ in range(count)]
 
 
@@ -65,63 +65,65 @@ def _close(descriptors: Iterable[int]) -> None:
 
 
 class Init(abc.ABC):
-    """First process of a session: has the kernel forked and serves the bot."""
+    """First process of a session: starts the kernel, and serves the bot."""
 
     def __init__(self, channel: socket.socket, spec: Spec) -> None:
         self._channel = channel
         self._spec = spec
         self._kernel = 0
         self._kernel_fd = -1
-        # To the kernel while it starts, then to the fork server, which says how the kernel ended.
-        self._link, self._far_end = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        # Readable when a child has ended, and what makes it so.
-        self._wakers: tuple[socket.socket, ...] = ()
+        # The other end is the kernel's while it starts, then the fork server's, which reports its
+        # end.
+        self._link, self._kernel_end = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        # The sockets by which SIGCHLD wakes up the poll.
+        self._wakeup_sockets: tuple[socket.socket, ...] = ()
 
     @abc.abstractmethod
     def _enter(self) -> None:
         """Confine this process."""
 
     @abc.abstractmethod
-    def _make_doors(self, ports: Iterable[int]) -> list[int]:
-        """Return what the bot listens by at ports of the session's loopback."""
+    def _create_doors(self, ports: Iterable[int]) -> list[int]:
+        """Create the bot's listening sockets at ports of the session's loopback."""
 
     @abc.abstractmethod
-    def _begin_kernel(self, kernel_spec: Spec, entrances: list[int], listeners: list[int]) -> None:
-        """Have the kernel forked, which is told what it is to be; sets `_kernel_fd`."""
+    def _fork_kernel(self, kernel_spec: Spec, join_files: list[int], listeners: list[int]) -> None:
+        """Start the kernel with its spec; sets `_kernel_fd`."""
 
     @abc.abstractmethod
     def _serve(self, wakeup: socket.socket) -> int:
-        """Serve until the kernel or the bot is gone; `wakeup` is readable when a child ended."""
+        """Serve until the kernel or the bot ends; `wakeup` is readable when a child ended."""
 
-    def live(self, request: Spec) -> int:
-        """Confine, have the kernel forked, serve until the kernel or the bot is gone."""
+    def run_init(self, request: Spec) -> int:
+        """Confine this process, start the kernel, and serve until the kernel or the bot ends."""
         spec = self._spec
         self._enter()
-        # The bot gives these an address, which nobody in here can look up.
-        listeners = _sockets(spec["channels"])
+        # The bot binds them to addresses that code cannot look up.
+        listeners = _new_sockets(spec["channels"])
         pidfd = os.pidfd_open(os.getpid())
-        doors = self._make_doors(spec["doors"])
-        self._say({"event": "separated"}, pidfd, *listeners, *doors)
+        doors = self._create_doors(spec["doors"])
+        self._send({"event": "separated"}, pidfd, *listeners, *doors)
         _close([pidfd, *doors])
         received = control_channels.receive(self._channel)
         if received is None:
             return 0
-        entrances = received[1]
-        for entrance in entrances:
-            os.write(entrance, b"0")
-        wakeup, waker = self._wakers = socket.socketpair()
+        join_files = received[1]
+        for join_file in join_files:
+            os.write(join_file, b"0")
+        wakeup, waker = self._wakeup_sockets = socket.socketpair()
         waker.setblocking(False)
-        # Before there is a child whose end could be missed.
+        # Before there is a child, so that no end is missed.
         signal.signal(signal.SIGCHLD, lambda *_: None)
         signal.set_wakeup_fd(waker.fileno(), warn_on_full_buffer=False)
-        # The key comes from the bot, past the fork server: later kernels begin with its memory.
-        kernel_spec = request | {"key": received[0]["key"], "entrances": len(entrances)}
-        self._begin_kernel(kernel_spec, entrances, listeners)
-        self._hand_out("started", spec["channels"], os.dup(self._kernel_fd))
+        # The key comes directly from the bot: in the fork server's memory, later kernels would have
+        # it.
+        kernel_spec = request | {"key": received[0]["key"], "entrances": len(join_files)}
+        self._fork_kernel(kernel_spec, join_files, listeners)
+        self._send_sockets("started", spec["channels"], os.dup(self._kernel_fd))
         return self._serve(wakeup)
 
-    def _hear(self, event: str) -> tuple[dict[str, Any], list[int]]:
-        """Wait for the kernel's process to say what it did."""
+    def _wait_for_kernel(self, event: str) -> tuple[dict[str, Any], list[int]]:
+        """Wait for an event of the kernel's process."""
         received = control_channels.receive(self._link)
         if received is None:
             raise control_channels.StartError("the fork server ended")
@@ -132,18 +134,18 @@ class Init(abc.ABC):
             raise control_channels.StartError(message["reason"])
         return received
 
-    def _hand_out(self, event: str, count: int, *descriptors: int) -> None:
-        """Send the bot unconnected sockets, and close here what was sent.
+    def _send_sockets(self, event: str, count: int, *descriptors: int) -> None:
+        """Send the bot descriptors and unconnected sockets, and close them here.
 
-        A connection is of the network that the connecting socket is of, on both sides: were that
-        the bot's, code could ask the accepted socket about the host's interfaces.
+        The bot connects with sockets of this network: both ends of a connection belong to the
+        network of the connecting socket, and code could query it for the interfaces of the host.
         """
-        sent = [*descriptors, *_sockets(count)]
-        self._say({"event": event}, *sent)
-        for descriptor in sent:
+        outgoing = [*descriptors, *_new_sockets(count)]
+        self._send({"event": event}, *outgoing)
+        for descriptor in outgoing:
             os.close(descriptor)
 
-    def _say(self, message: dict[str, Any], *descriptors: int) -> None:
+    def _send(self, message: dict[str, Any], *descriptors: int) -> None:
         control_channels.send(self._channel, message, list(descriptors))
 
 
@@ -164,11 +166,10 @@ class _NamespaceInit(Init):
         if self._has_namespaces:
             syscalls.set_dumpable(False)
 
-    def _make_doors(self, ports: Iterable[int]) -> list[int]:
-        """Make sockets that are bound on this network's loopback and do not listen.
+    def _create_doors(self, ports: Iterable[int]) -> list[int]:
+        """Bind sockets on this network's loopback without listening.
 
-        So code is refused there, and can put nothing in their place, until the bot lets them
-        listen.
+        Until the bot listens, code's connections are refused, and code cannot use the ports.
         """
         doors = []
         for port in ports:
@@ -177,34 +178,34 @@ class _NamespaceInit(Init):
             doors.append(door.detach())
         return doors
 
-    def _begin_kernel(self, kernel_spec: Spec, entrances: list[int], listeners: list[int]) -> None:
+    def _fork_kernel(self, kernel_spec: Spec, join_files: list[int], listeners: list[int]) -> None:
         with self._kernel_requests:
-            self._ask_for_kernel(self._kernel_requests)
-        self._start_kernel(kernel_spec, entrances, listeners)
+            self._request_kernel(self._kernel_requests)
+        self._start_kernel(kernel_spec, join_files, listeners)
 
-    def _ask_for_kernel(self, kernel_requests: socket.socket) -> None:
+    def _request_kernel(self, kernel_requests: socket.socket) -> None:
         names = ["pid"] if self._has_namespaces else []
-        spaces = [os.open(f"/proc/self/ns/{name}", os.O_RDONLY) for name in names]
-        with self._far_end:
-            sent = [self._far_end.fileno(), *spaces]
-            control_channels.send(kernel_requests, {"op": "fork"}, sent)
-        _close(spaces)
+        namespaces = [os.open(f"/proc/self/ns/{name}", os.O_RDONLY) for name in names]
+        with self._kernel_end:
+            outgoing = [self._kernel_end.fileno(), *namespaces]
+            control_channels.send(kernel_requests, {"op": "fork"}, outgoing)
+        _close(namespaces)
 
-    def _start_kernel(self, kernel_spec: Spec, entrances: list[int], listeners: list[int]) -> None:
-        """Tell the kernel's process what it is to be, and wait until it is confined."""
+    def _start_kernel(self, kernel_spec: Spec, join_files: list[int], listeners: list[int]) -> None:
+        """Send the kernel's process its spec, and wait until it is confined."""
         names = _NAMESPACES if self._has_namespaces else ()
-        spaces = [os.open(f"/proc/self/ns/{name}", os.O_RDONLY) for name in names]
-        sent = [*entrances, *listeners, *spaces]
-        control_channels.send(self._link, kernel_spec, sent)
-        _close(sent)
-        # The kernel enters its user namespace while /proc/sys is writable, this process makes that
-        # read-only, and only then does the kernel go on.
-        entered, (self._kernel_fd,) = self._hear("entered")
+        namespaces = [os.open(f"/proc/self/ns/{name}", os.O_RDONLY) for name in names]
+        outgoing = [*join_files, *listeners, *namespaces]
+        control_channels.send(self._link, kernel_spec, outgoing)
+        _close(outgoing)
+        # The kernel enters its user namespace while /proc/sys is writable; then this process makes
+        # it read-only, and the kernel goes on.
+        entered, (self._kernel_fd,) = self._wait_for_kernel("entered")
         self._kernel = entered["pid"]
         if self._has_namespaces:
             confinement.mask_proc(self._spec["proc_files"])
         control_channels.send(self._link, {"op": "go"}, [])
-        self._hear("confined")
+        self._wait_for_kernel("confined")
 
     def _serve(self, wakeup: socket.socket) -> int:
         poll = select.poll()
@@ -217,25 +218,25 @@ class _NamespaceInit(Init):
                     self._reap()
                 elif descriptor == self._link.fileno():
                     if (received := control_channels.receive(self._link)) is not None:
-                        self._say(received[0])
+                        self._send(received[0])
                         return 0
-                    # The fork server ended, and can tell no status any more.
+                    # The fork server ended, so the kernel's status stays unknown.
                     poll.unregister(self._link)
                     poll.register(self._kernel_fd, select.POLLIN)
                 elif descriptor == self._kernel_fd:
-                    self._say({"event": "ended"})
+                    self._send({"event": "ended"})
                     return 0
-                elif not self._obey():
+                elif not self._handle_request():
                     return 0
 
     def _reap(self) -> None:
-        """Reap what the kernel left behind."""
+        """Reap orphans of the kernel."""
         with contextlib.suppress(ChildProcessError):
             while os.waitpid(-1, os.WNOHANG)[0]:
                 pass
 
-    def _obey(self) -> bool:
-        """Handle one request of the bot; False when the bot is gone."""
+    def _handle_request(self) -> bool:
+        """Handle one request of the bot; return whether the bot is still there."""
         received = control_channels.receive(self._channel)
         if received is None:
             if not self._has_namespaces:
@@ -245,12 +246,12 @@ class _NamespaceInit(Init):
             return False
         request, descriptors = received
         if request["op"] == "connect":
-            self._hand_out("socket", 1)
+            self._send_sockets("socket", 1)
         elif request["op"] == "attach":
             for tree, target in zip(descriptors, (rootfs.DATA, rootfs.VARIABLES), strict=True):
                 syscalls.move_mount(tree, target)
                 os.close(tree)
             # Privileges were kept for mounting only.
             confinement.confine()
-            self._say({"event": "attached"})
+            self._send({"event": "attached"})
         return True

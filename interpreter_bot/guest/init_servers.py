@@ -22,7 +22,7 @@ _POLLRDHUP = 0x2000
 
 
 class InitServer:
-    """Forks init processes until the bot lets go of it."""
+    """Forks init processes until the bot closes the channel."""
 
     def __init__(
         self,
@@ -36,10 +36,10 @@ class InitServer:
         """Serve nothing yet.
 
         Args:
-            start: what the bot told the fork server at its start.
-            channel: the fork server's to the bot; only watched.
-            requests: where the fork server passes on what the bot wants forked.
-            kernel_requests: where an init asks the fork server for its kernel.
+            start: configuration that the bot sent the fork server.
+            channel: the fork server's socket to the bot; here it is only watched.
+            requests: socket on which the fork server passes on requests for inits.
+            kernel_requests: socket for inits' requests for kernels, passed to each init.
             forkserver: pid of the fork server.
         """
         self._start = start
@@ -52,37 +52,37 @@ class InitServer:
             self._pid_namespace = os.open("/proc/self/ns/pid", os.O_RDONLY)
 
     def serve(self) -> None:
-        """Fork what is asked for; returns when nothing of it is wanted any more."""
-        # Nobody asks how a child ended, so none waits to be asked.
+        """Fork requested inits; return when the bot closes the channel."""
+        # Ignored children are reaped by Linux.
         signal.signal(signal.SIGCHLD, signal.SIG_IGN)
         gc.collect()
         gc.freeze()
         poll = select.poll()
         poll.register(self._requests, select.POLLIN)
         poll.register(self._channel, _POLLRDHUP)
-        is_given_up = False
+        is_forkserver_ended = False
         while True:
             for descriptor, events in poll.poll():
                 if descriptor == self._channel.fileno():
-                    # Whatever the bot still wants, it is no more kernels. A fork server that does
-                    # not react would not wait for those that end, which then could not.
+                    # The bot wants no more kernels. A hanging fork server would not reap its
+                    # kernels, so it is killed.
                     self._end_forkserver()
                     if events & select.POLLHUP:
                         return
-                    is_given_up = True
+                    is_forkserver_ended = True
                     poll.modify(self._channel, 0)
                 elif (received := control_channels.receive(self._requests)) is not None:
                     self._fork(*received)
                 else:
                     poll.unregister(self._requests)
-                    if not (is_given_up or self._wants_no_more()):
-                        # For the bot, the same as if the fork server alone had held the channel.
+                    if not (is_forkserver_ended or self._has_bot_stopped_requests()):
+                        # The fork server ended: let the bot see that, though this process goes on.
                         self._channel.shutdown(socket.SHUT_WR)
 
-    def _wants_no_more(self) -> bool:
-        """Return whether the bot asks for no more kernels, which the fork server may notice first.
+    def _has_bot_stopped_requests(self) -> bool:
+        """Return whether the bot ended its requests, which the fork server may notice first.
 
-        Shut on this side as well, the channel would look as if the bot were gone.
+        If this side ended, too, the channel would look as if the bot had closed it.
         """
         poll = select.poll()
         poll.register(self._channel, _POLLRDHUP)
@@ -96,18 +96,18 @@ class InitServer:
         (link,) = descriptors
         try:
             if self._pid_namespace >= 0:
-                # This process stays in its pid namespace; each child is the first of a new one.
+                # This process stays in its pid namespace; each child is process 1 of a new one.
                 syscalls.setns(self._pid_namespace, syscalls.CLONE_NEWPID)
                 syscalls.unshare(syscalls.CLONE_NEWPID)
             if os.fork() == 0:
-                self._be_init(socket.socket(fileno=link), message)
+                self._run_as_init(socket.socket(fileno=link), message)
         except OSError as error:
             with socket.socket(fileno=link) as bot, contextlib.suppress(OSError):
                 control_channels.send(bot, control_channels.failure(error), [])
         else:
             os.close(link)
 
-    def _be_init(self, link: socket.socket, message: dict[str, Any]) -> NoReturn:
+    def _run_as_init(self, link: socket.socket, message: dict[str, Any]) -> NoReturn:
         gc.disable()
         self._channel.close()
         self._requests.close()

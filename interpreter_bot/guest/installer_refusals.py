@@ -11,25 +11,25 @@ import shlex
 import sys
 
 _BY_MAGIC = "ERROR: This program has no network. Use %pip install NAME, on a line of the cell."
-_OTHERS = ("conda", "mamba", "micromamba", "pipenv", "pipx", "poetry", "uv")
+_OTHER_INSTALLERS = ("conda", "mamba", "micromamba", "pipenv", "pipx", "poetry", "uv")
 # pip starts this program instead of a Python, with its runner and arguments. The Python it wants is
 # the one that runs pip, possibly of an environment that code created.
-_FOR_PIP = """#!/bin/sh
+_PIP_SCRIPT = """#!/bin/sh
 python=$(tr '\\0' '\\n' 2>/dev/null <"/proc/$PPID/cmdline" | head -n 1)
 # Another process's command line cannot be read everywhere.
 [ -n "$python" ] || python={python}
-{{ told=$("$python" "$@" 2>&1 >&3 3>&-); }} 3>&1
+{{ output=$("$python" "$@" 2>&1 >&3 3>&-); }} 3>&1
 status=$?
-case $told in
+case $output in
 *"No matching distribution"* | *"Max retries exceeded"* | *"connected to the Internet"* \\
     | *"resolve host"* | *"'--user' install"* \\
     | *"OSError: [Errno 13] Permission denied"*)
-    told={sentence} ;;
+    output={sentence} ;;
 esac
-[ -z "$told" ] || printf '%s\\n' "$told" >&2
+[ -z "$output" ] || printf '%s\\n' "$output" >&2
 exit $status
 """
-_FOR_OTHERS = """#!/bin/sh
+_OTHER_INSTALLER_SCRIPT = """#!/bin/sh
 printf '%s\\n' {sentence} >&2
 exit 1
 """
@@ -49,8 +49,10 @@ def install(directory: str, packages: list[str], *, can_install: bool) -> dict[s
     sentence = shlex.quote(_BY_MAGIC if can_install else _sentence(packages))
     os.makedirs(directory, exist_ok=True)
     for_pip = f"{directory}/pip-python"
-    texts = dict.fromkeys((f"{directory}/{name}" for name in _OTHERS), _FOR_OTHERS)
-    for path, text in (texts | {for_pip: _FOR_PIP}).items():
+    texts = dict.fromkeys(
+        (f"{directory}/{name}" for name in _OTHER_INSTALLERS), _OTHER_INSTALLER_SCRIPT
+    )
+    for path, text in (texts | {for_pip: _PIP_SCRIPT}).items():
         with open(path, "w") as file:
             file.write(text.format(sentence=sentence, python=shlex.quote(sys.executable)))
         os.chmod(path, 0o555)

@@ -74,8 +74,8 @@ class IOPubThread:
 
     def _send_for_ever(self, printer: standard_streams.Printer) -> None:
         poller = select.poll()
-        for waited_for in (self._socket.fileno(), self._wakeup, printer.fileno()):
-            poller.register(waited_for, select.POLLIN)
+        for descriptor in (self._socket.fileno(), self._wakeup, printer.fileno()):
+            poller.register(descriptor, select.POLLIN)
         push_at: float | None = None
         while True:
             left_ms = None

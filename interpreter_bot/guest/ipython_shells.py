@@ -96,46 +96,46 @@ class GuestShell(package_requests.InstallingShell):
         return dataframe_displays.save(handle, name)
 
     def look_at_table(self, handle: str, request: str) -> None:
-        """Show a part of a displayed table; nothing if it is gone. The bot calls it so."""
+        """Show a part of a displayed table, if it still exists; the bot calls it by this name."""
         answer = dataframe_displays.look(handle, request, self.execution_count)
         if answer is not None:
             self.display_pub.publish({"application/json": answer})
 
     def open_table(self, name: str, sheet: str) -> None:
-        """Read a file as a table, and show how it is looked at; the bot calls it by this name."""
+        """Read a file as a table, and show its description; the bot calls it by this name."""
         description = table_files.open_file(os.path.join(self.kernel.home, name), sheet)
         self.display_pub.publish({"application/json": json.dumps(description, ensure_ascii=False)})
 
-    def describe_files(self, names: list[str], mark: str) -> None:
-        """Print what files are and hold; the bot calls it by this name."""
+    def describe_files(self, names: list[str], separator: str) -> None:
+        """Print descriptions of files; the bot calls it by this name."""
         paths = [os.path.join(self.kernel.home, name) for name in names]
-        file_descriptions.write(paths, mark)
+        file_descriptions.write(paths, separator)
 
     def describe_variables(self) -> None:
-        """Show what variables there are; the bot calls it by this name."""
+        """Show descriptions of all variables; the bot calls it by this name."""
         descriptions = variable_descriptions.describe(self._newest())
         self.display_pub.publish({"application/json": json.dumps(descriptions, ensure_ascii=False)})
 
     def complete_code(self, before: str) -> None:
-        """Show how code may go on; the bot calls it by this name."""
+        """Show completions of code; the bot calls it by this name."""
         completion = completions.answer(self, json.loads(before))
         self.display_pub.publish({"application/json": json.dumps(completion, ensure_ascii=False)})
 
     def variables(self) -> dict[str, Any]:
         """Return the names that code has defined, newest first, and how many there are."""
         newest = self._newest()
-        return {"names": variable_descriptions.shown(newest), "count": len(newest)}
+        return {"names": variable_descriptions.displayable(newest), "count": len(newest)}
 
     def _newest(self) -> dict[str, Any]:
         return variable_descriptions.newest(self.user_ns, self.user_ns_hidden)
 
     def save_variables(self, number: int, seconds: float, max_bytes: int) -> None:
-        """Begin to save all variables as a new generation; the bot calls it by this name.
+        """Start to save all variables as a new generation; the bot calls it by this name.
 
         Args:
             number: of the generation.
-            seconds: after which no further variable is begun.
-            max_bytes: that it may have.
+            seconds: time for trying variables.
+            max_bytes: of the generation.
         """
         names = snapshots.names_of(self.user_ns, self.user_ns_hidden)
         dataframe_displays.begin_saving(self.user_ns)
@@ -146,16 +146,16 @@ class GuestShell(package_requests.InstallingShell):
         )
 
     def end_saving(self) -> None:
-        """End the child that saves variables, done or not, so that the next code need not wait."""
+        """Kill the child that saves variables, so that the next code need not wait."""
         child, self._saving = self._saving, 0
         if child:
             snapshot_children.end(child)
             # A large process takes a while to go.
             self._ended.append(child)
-        self._ended[:] = [child for child in self._ended if not snapshot_children.is_gone(child)]
+        self._ended[:] = [child for child in self._ended if not snapshot_children.has_ended(child)]
 
     def restore_variables(self, number: int) -> None:
-        """Bring a generation back, and show what failed; the bot calls it by this name."""
+        """Restore a generation, and show which variables failed; the bot calls it by this name."""
         failed = snapshot_readers.restore(self.user_ns, self.variables_directory, number)
         dataframe_displays.restore_handles(self.user_ns)
         self.display_pub.publish({"application/json": json.dumps(failed)})
@@ -171,11 +171,11 @@ class GuestShell(package_requests.InstallingShell):
         package_requests.add_to_path(paths)
 
     def open_doors(self, *, offered: list[str], **ports: Any) -> None:
-        """Let code find what the bot offers in this network; the bot calls it by this name.
+        """Make the bot's doors known to code; the bot calls it by this name.
 
         Args:
-            offered: kinds of what is behind the services' door, beside hosts.
-            told: of the doors; `proxy` is 0 where nothing outside may be reached.
+            offered: kinds of services behind the services' door.
+            ports: of the doors; `proxy` is 0 if nothing outside may be reached.
         """
         if ports["proxy"]:
             proxy_environment.set_for(**ports)
@@ -183,7 +183,7 @@ class GuestShell(package_requests.InstallingShell):
             data_connection_objects.install(self.user_ns, self.user_ns_hidden, ports["services"])
 
     def refuse_doors(self, reason: str) -> None:
-        """Let code that uses a data connection learn why there are none."""
+        """Let uses of data connections fail with the reason why there are none."""
         data_connection_objects.install(self.user_ns, self.user_ns_hidden, 0, refusal=reason)
 
     def transform_cell(self, raw_cell: str) -> str:

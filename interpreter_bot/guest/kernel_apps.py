@@ -59,7 +59,7 @@ _UPDATES_PER_DISPLAY = 20
 _MAX_WAITING_DISPLAYS = 8
 _MAX_PROMPT_CHARACTERS = 4000
 _END_OF_INPUT = "There is no more input."
-# A little more than the bot shows, and a little less than a message may hold.
+# Slightly more than the bot shows, and slightly less than the limit of a message.
 _PLAIN_CHARACTERS = 200_000
 _FORM_CHARACTERS = 14 * 1024 * 1024
 _PRINTS = frozenset({"stream", "status", "execute_input", "iopub_welcome"})
@@ -68,7 +68,7 @@ _LATE_SIGNALS = (
     *(signal.SIGALRM, signal.SIGVTALRM, signal.SIGPROF, signal.SIGUSR1, signal.SIGUSR2),
     *(signal.SIGCHLD, signal.SIGTERM, signal.SIGHUP),
 )
-# Of the session that all kernels begin with; each then has a key of its own.
+# Key of the session before the fork; each kernel then gets its own.
 _NO_KEY = b"none"
 
 
@@ -83,7 +83,7 @@ IPYKERNEL_INTERNALS = (
     "_stdout",
     "_supports_kernel_subshells",
 )
-"""What is used here, and nowhere else, of ipykernel's private names; its version is pinned."""
+"""Private names of ipykernel that this module alone uses; the version is pinned."""
 
 
 class _Nowhere:
@@ -107,12 +107,12 @@ class _GuestSession(sessions.Session):
     """Jupyter session that sends printed text before any display or result that followed it.
 
     Attributes:
-        printer: has the text.
-        execution: the request that shows the displays of all threads; None between two of them.
-        own_thread: the thread that runs the bot's own code, which shows what it shows itself.
-        displays_left: how many more are sent; the bot counts again, this saves the transport.
-        waiting: what was to be displayed since the last execution.
-        figures: hashes of the pictures that the execution has shown of figures.
+        printer: source of printed text.
+        execution: the request to which displays of all threads belong; None between executions.
+        own_thread: the thread that runs the bot's own code, whose displays are sent directly.
+        displays_left: number of displays that may still be sent; the bot checks again.
+        waiting: displays since the last execution.
+        figures: hashes of pictures of figures that the execution has shown.
     """
 
     printer: ClassVar[standard_streams.Printer | None] = None
@@ -135,13 +135,13 @@ class _GuestSession(sessions.Session):
                 if self.execution is None:
                     self.waiting.append((stream, msg_or_type, options))
                     return None
-                # Also of a thread that an earlier execution started.
+                # This includes displays of threads that an earlier execution started.
                 msg_or_type["parent_header"] = self.execution["header"]
             if kind != "update_display_data" and self._is_repeated(msg_or_type["content"]):
                 return None
             _GuestSession.displays_left -= 1
             if self.displays_left < 0:
-                # What the bot would only count and drop is not sent at all.
+                # The bot would drop it anyway.
                 return None
             html_displays.complete(msg_or_type["content"]["data"])
             _make_fit(msg_or_type["content"]["data"])
@@ -150,7 +150,7 @@ class _GuestSession(sessions.Session):
         return super().send(stream, msg_or_type, *args, **options)
 
     def _is_repeated(self, content: dict[str, Any]) -> bool:
-        """Return whether a figure was shown as it is: by its name as the last line of the cell."""
+        """Return whether the same picture of a figure was shown before, as `plt.show()` did."""
         data = content["data"]
         if not str(data.get("text/plain")).startswith("<Figure ") or "image/png" not in data:
             return False
@@ -159,9 +159,9 @@ class _GuestSession(sessions.Session):
         self.figures.add(picture)
         return is_repeated
 
-    def begin(self, request: dict[str, Any], most_displays: int) -> None:
-        """Show everything for this request from now on, what has waited first."""
-        _GuestSession.execution, _GuestSession.displays_left = request, most_displays
+    def begin(self, request: dict[str, Any], max_displays: int) -> None:
+        """Send waiting and later displays for this request."""
+        _GuestSession.execution, _GuestSession.displays_left = request, max_displays
         self.figures.clear()
         if self.printer is not None:
             self.printer.begin(request)
@@ -170,7 +170,7 @@ class _GuestSession(sessions.Session):
             self.send(stream, message, **options)
 
     def end(self) -> None:
-        """Let what is shown wait for the next request."""
+        """Let displays wait for the next request."""
         _GuestSession.execution = None
         if self.printer is not None:
             self.printer.end()
@@ -186,7 +186,7 @@ def _make_fit(data: dict[str, Any]) -> None:
 
 
 class _GuestKernel(ipkernel.IPythonKernel):
-    most_displays: int
+    max_displays: int
     home: str
     open_files: open_files.OpenFiles
     standard_input: standard_input.StandardInput
@@ -197,11 +197,11 @@ class _GuestKernel(ipkernel.IPythonKernel):
     _execute_sleep = 0
 
     def pre_handler_hook(self) -> None:
-        """Leave interrupts to `do_execute`: in ipykernel's own code they would end no cell."""
+        """Ignore interrupts until `do_execute`: in ipykernel's code they would end no cell."""
         self.saved_sigint_handler = signal.signal(signal.SIGINT, signal.SIG_IGN)
 
     def _publish_status(self, status: str, *args: Any, **options: Any) -> None:
-        # There is no other channel that somebody could ask on.
+        # A busy status would matter only with other channels.
         if status != "busy" or _wants_echo(self.get_parent("shell")):
             super()._publish_status(status, *args, **options)
 
@@ -212,13 +212,13 @@ class _GuestKernel(ipkernel.IPythonKernel):
     async def do_execute(
         self, code: str, silent: bool, store_history: bool = True, *args: Any, **options: Any
     ) -> Any:
-        """Run a cell; all that is shown meanwhile belongs to it, unless it is the bot's own."""
+        """Run a cell; displays and text belong to it, unless the code is the bot's own."""
         owner = os.getpid()
         if not (self.is_at_home or silent):
             # The workspace is mounted when a spare kernel is leased, over the old directory.
             os.chdir(self.home)
             self.is_at_home = True
-            # Behind everything: a person's module hides none that is installed.
+            # Last, so that no module of a person hides an installed one.
             sys.path.append(self.home)
             interpreter_state.begin()
             self.open_files = open_files.OpenFiles(self.home)
@@ -226,10 +226,10 @@ class _GuestKernel(ipkernel.IPythonKernel):
         is_own = silent or not store_history
         if is_own:
             _GuestSession.own_thread = threading.get_ident()
-            _GuestSession.displays_left = self.most_displays
+            _GuestSession.displays_left = self.max_displays
         else:
             self._restore_streams()
-            self.session.begin(parent, self.most_displays)
+            self.session.begin(parent, self.max_displays)
             self.open_files.begin()
         muted = self.session.printer.muted() if is_own else contextlib.nullcontext()
         try:
@@ -289,43 +289,43 @@ class _GuestKernel(ipkernel.IPythonKernel):
 
     @property
     def may_ask(self) -> bool:
-        """Whether whoever sent the running request answers questions."""
+        """Whether the sender of the running request answers questions."""
         return bool(self._allow_stdin)
 
     @property
     def requester(self) -> Any:
-        """Who sent the latest execution request, as the shell channel's socket names peers."""
+        """Identity of the sender of the latest execution request on the shell channel."""
         return self._parent_ident["shell"]
 
     def ask_bot(self, question: object) -> Any:
-        """Ask the bot something that can be JSON, and return what it answers; see `raw_input`."""
+        """Ask the bot a question that can be JSON, and return its parsed answer."""
         parent = self.get_parent("shell")
         return json.loads(self._input_request(question, self.requester, parent))
 
     def _input_request(self, *args: Any, **options: Any) -> Any:
-        # Beside a tool's call in a thread, one of them would read the other's answer.
+        # One at a time: a tool call in another thread would read this answer.
         with tool_functions.CHANNEL:
-            # Outputs go another way, and later: behind them, this tells the bot that all are there.
+            # Outputs use another channel; this mark after them tells the bot that all have arrived.
             parent = self.get_parent("shell")
             self.session.send(self.iopub_socket, "input_request", {}, parent=parent)
             return super()._input_request(*args, **options)
 
 
 def _wants_echo(request: dict[str, Any]) -> bool:
-    """Return whether `busy` and its own code are sent to who asked; the bot's requests say no."""
+    """Return whether the sender wants `busy` and `execute_input`; the bot does not."""
     content = request.get("content")
     return not (isinstance(content, dict) and content.get("echo") is False)
 
 
 def _has_handlers() -> bool:
-    """Return whether code handles signals that may come after it has ended, as from a timer."""
+    """Return whether code handles signals that may arrive after the cell, as from a timer."""
     return any(callable(signal.getsignal(number)) for number in _LATE_SIGNALS)
 
 
 def _pack(content: Any) -> bytes:
-    """Write JSON in UTF-8: halves of a character are joined, a lone one becomes a substitute.
+    """Encode JSON in UTF-8; pairs of surrogates are joined, lone ones replaced.
 
-    jupyter_client's own fails there, or sends bytes that are no text, and the message is lost.
+    jupyter_client's encoder fails for surrogates, or sends invalid UTF-8, which loses the message.
     """
     options: dict[str, Any] = {"default": jsonutil.json_default, "ensure_ascii": False}
     try:
@@ -346,14 +346,14 @@ def _failure(error: BaseException) -> dict[str, Any]:
 
 
 class _GuestApp(kernelapp.IPKernelApp):
-    """ipykernel's application without what a confined kernel has no use for.
+    """ipykernel's application without connection file, heartbeat, control and debugger channel.
 
-    No connection file, heartbeat, control or debugger channel: the bot signals and watches the
-    process itself. Each of them would cost a thread, milliseconds of every start, or both.
+    The bot signals and watches the process itself. Each of these would cost a thread, milliseconds
+    of every start, or both.
     """
 
     def make_kernel(self) -> None:
-        """Make the kernel around the shell, but for what each has of its own."""
+        """Create the kernel around the shell, without what each kernel has of its own."""
         self.session = _GuestSession(key=_NO_KEY, username="sandbox", pack=_pack)
         self.shell = ipython_shells.GuestShell.instance()
         self.displayhook = sys.displayhook
@@ -371,7 +371,7 @@ class _GuestApp(kernelapp.IPKernelApp):
         self.patch_io()
 
     def start_confined(self, spec: dict[str, Any]) -> None:
-        """Open the channels and serve; returns only when the kernel is to end."""
+        """Open the channels and serve until the kernel ends."""
         self.context = zmq.Context()
         self.session.key, self.session.pid = spec["key"].encode(), os.getpid()
         self.session.session = sessions.new_id()
@@ -394,14 +394,14 @@ class _GuestApp(kernelapp.IPKernelApp):
         with contextlib.suppress(SystemExit):
             self.start()
         while True:
-            # A task of the code's has ended the loop, by `sys.exit()`; that ends the task alone.
+            # A task called `sys.exit()`, which stopped the loop; it must end only the task.
             with contextlib.suppress(SystemExit, KeyboardInterrupt):
                 loop.run_forever()
 
     def _accept(self, kind: int, descriptor: int) -> Any:
-        """Make a ZMQ socket of a listening descriptor: the kernel never sees its address."""
+        """Create a ZMQ socket from a listening descriptor, so that code never sees its address."""
         endpoint = self.context.socket(kind)
-        # As attributes, options would cost a hundred copied pages: they add to a class of `typing`.
+        # Not as attributes: these change a class of `typing`, which copies a hundred pages.
         endpoint.setsockopt(zmq.LINGER, 0)
         os.set_inheritable(descriptor, False)
         if kind == zmq.XPUB:
@@ -425,12 +425,12 @@ class _GuestApp(kernelapp.IPKernelApp):
         self.kernel._stdout, self.kernel._stderr = printer.streams
         self.kernel.home = spec["home"]
         self.kernel.standard_input = standard_input.StandardInput(self.kernel.raw_input)
-        self.kernel.most_displays = spec["displays"] * (1 + _UPDATES_PER_DISPLAY)
+        self.kernel.max_displays = spec["displays"] * (1 + _UPDATES_PER_DISPLAY)
         thread.start(printer)
 
 
 def warm_up(start: dict[str, Any]) -> None:
-    """Create the shell and run cells in it, so that kernels do nothing for the first time."""
+    """Create the shell and run cells in it, so that first uses do not slow down kernels."""
     shell = ipython_shells.make(os.environ["HOME"] + "/.ipython")
     shell.can_install = bool(start["layers"])
     shell.absent = start["absent"]
@@ -449,7 +449,7 @@ def warm_up(start: dict[str, Any]) -> None:
     sys.stdout = stdout
     if plots := sys.modules.get("matplotlib.pyplot"):
         plots.close("all")
-        # Every fork drops its fonts, which would copy a megabyte of what was freed.
+        # Otherwise every fork would drop the fonts, which copies a megabyte.
         preloads.drop_fonts()
     interpreter_state.begin()
     shell.reset(new_session=True)
@@ -465,7 +465,7 @@ def warm_up(start: dict[str, Any]) -> None:
 @functools.cache
 def _app() -> _GuestApp:
     app = _GuestApp(config=config.Config(), log_level=logging.CRITICAL)
-    # Its own level lets everything pass, to a handler that then drops it.
+    # By default the logger passes everything to a handler, which drops it.
     app.log.setLevel(logging.CRITICAL)
     return app
 
@@ -475,9 +475,9 @@ def run(spec: dict[str, Any]) -> None:
     gc.disable()
     preloads.reseed()
     os.chdir(spec["home"] if os.path.isdir(spec["home"]) else "/")
-    # A script's own, not those of the process that makes kernels.
+    # Arguments of a script, not those of the fork server.
     sys.argv[:] = sys.orig_argv[:] = ["main.py"]
-    # Python would warn whoever forks of threads: the kernel's own are always there.
+    # Python warns about forks with threads, but the kernel always has threads.
     threads = r"This process .* is multi-threaded, use of \w+\(\) may lead to deadlocks"
     warnings.filterwarnings("ignore", threads, DeprecationWarning)
     loop = asyncio.new_event_loop()

@@ -1,7 +1,7 @@
 """The process of a kernel, a copy of the fork server: it joins its init, confines itself and runs.
 
-What it is to be it hears from its init alone, over a link that is closed before any user code runs:
-the fork server, whose memory every later kernel starts with, knows nothing of a kernel.
+It gets its spec from its init, over a link that is closed before user code runs. The fork server
+never has the spec, because later kernels inherit the fork server's memory.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Any, NoReturn
 
 from . import confinement, container_walls, control_channels, landlock, syscalls
 
-# Where no cgroup sets CPU weights, the bot still has priority over the sessions.
+# Gives the bot priority over sessions even if no cgroup sets weights.
 _NICENESS = 10
 
 
@@ -30,18 +30,18 @@ def run(
 
     Args:
         link: to the kernel's init.
-        start: what the bot told the fork server at its start.
+        start: configuration that the bot sent the fork server.
         run_kernel: runs the kernel, once it is confined.
-        data_bytes: private writable memory that every kernel begins with.
+        data_bytes: private writable memory that every kernel starts with.
     """
 
-    def confined() -> dict[str, Any]:
+    def confine() -> dict[str, Any]:
         spec = start | _join(link)
         spec["rlimits"]["DATA"] += data_bytes
         _confine(link, spec)
         return spec
 
-    _run(link, confined, run_kernel)
+    _run(link, confine, run_kernel)
 
 
 def run_in_container(
@@ -51,32 +51,32 @@ def run_in_container(
     *,
     data_bytes: int,
 ) -> NoReturn:
-    """Run this process from its fork to its exit, where there are no namespaces.
+    """Run this process from its fork to its exit, without namespaces.
 
     Args:
         link: to the session's keeper.
-        spec: what the bot told the fork server and the keeper.
+        spec: configuration of the fork server and start parameters of the kernel.
         run_kernel: runs the kernel, once it is confined.
-        data_bytes: private writable memory that every kernel begins with.
+        data_bytes: private writable memory that every kernel starts with.
     """
 
-    def confined() -> dict[str, Any]:
+    def confine() -> dict[str, Any]:
         syscalls.die_with_parent(signal.SIGKILL)
         _detach()
         control_channels.send(link, {"event": "entered"}, [])
         _, directories = _receive(link)
         spec["rlimits"]["DATA"] += data_bytes
-        # While so many descriptors are allowed.
+        # Before the limit of descriptors, which is below the pinned numbers.
         container_walls.pin(directories)
-        _come_last(spec)
-        own, listeners = container_walls.confine(spec)
+        _limit_and_lower_priority(spec)
+        kernel_spec, listeners = container_walls.confine(spec)
         control_channels.send(link, {"event": "confined"}, listeners)
         for listener in listeners:
-            # With it, code could answer for its keeper.
+            # With it, code could answer its own calls.
             os.close(listener)
-        return own
+        return kernel_spec
 
-    _run(link, confined, run_kernel)
+    _run(link, confine, run_kernel)
 
 
 def _run(
@@ -103,19 +103,19 @@ def _run(
 def _receive(link: socket.socket) -> tuple[dict[str, Any], list[int]]:
     received = control_channels.receive(link)
     if received is None:
-        raise BrokenPipeError("the first process is gone")
+        raise BrokenPipeError("the first process has ended")
     return received
 
 
 def _join(link: socket.socket) -> dict[str, Any]:
-    """Enter the cgroups and namespaces of the init; returns the spec of the kernel."""
+    """Join the cgroups and namespaces of the init; return the spec of the kernel."""
     spec, descriptors = _receive(link)
     count, channels = spec["entrances"], spec["channels"]
-    entrances, descriptors = descriptors[:count], descriptors[count:]
-    # Into the cgroups first, before anything is allocated for the kernel.
-    for entrance in entrances:
-        os.write(entrance, b"0")
-        os.close(entrance)
+    join_files, descriptors = descriptors[:count], descriptors[count:]
+    # Join the cgroups first, before memory is allocated for the kernel.
+    for join_file in join_files:
+        os.write(join_file, b"0")
+        os.close(join_file)
     spec["listeners"], namespaces = descriptors[:channels], descriptors[channels:]
     for namespace in namespaces:
         syscalls.setns(namespace, 0)
@@ -136,7 +136,7 @@ def _confine(link: socket.socket, spec: dict[str, Any]) -> None:
     control_channels.send(link, {"event": "entered", "pid": os.getpid()}, [pidfd])
     os.close(pidfd)
     _receive(link)
-    _come_last(spec)
+    _limit_and_lower_priority(spec)
     if is_walled:
         landlock.restrict_kernel(spec["readable"])
         confinement.confine()
@@ -151,12 +151,12 @@ def _detach() -> None:
         os.dup2(nowhere, number)
 
 
-def _come_last(spec: dict[str, Any]) -> None:
-    """Bound what this process may use, and let it wait for others."""
+def _limit_and_lower_priority(spec: dict[str, Any]) -> None:
+    """Set resource limits and a low priority."""
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGCHLD):
         signal.signal(number, signal.SIG_DFL)
     os.nice(_NICENESS)
-    syscalls.come_last_at_disks()
+    syscalls.lower_disk_priority()
     confinement.limit(spec["rlimits"])
     if spec["affinity"] and spec["walls"] != confinement.NOTHING:
         os.sched_setaffinity(0, spec["affinity"])

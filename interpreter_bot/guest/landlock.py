@@ -1,10 +1,10 @@
-"""Landlock: a second wall behind the mounts, kept by another part of the host's kernel.
+"""Landlock: a second wall behind the mounts, enforced by another part of Linux.
 
-Should a mount ever show more than it was meant to, code can list it and neither read nor write it.
-Other sessions' sockets and processes, which namespaces hide, are refused as well (ABI 6).
+If a mount shows more than intended, code can list it, but neither read nor write it. Other
+sessions' sockets and processes, which namespaces hide, are denied, too (ABI 6).
 
-TCP ports are left alone in kernels: a session has its own loopback only. A program that keeps the
-host's network may be given the ports that it may connect to (ABI 4).
+Kernels with namespaces have only their own loopback, so TCP ports are not restricted. A program
+with the host's network may be restricted to some ports (ABI 4).
 """
 
 from __future__ import annotations
@@ -19,116 +19,110 @@ _EXECUTE, _WRITE_FILE, _READ_FILE, _READ_DIRECTORY = 1, 2, 4, 8
 _REMOVE_FILE, _MAKE_FILE = 1 << 5, 1 << 8
 _MAKE_DEVICES = 1 << 6 | 1 << 11
 _REFER, _TRUNCATE, _DEVICE_IOCTL = 1 << 13, 1 << 14, 1 << 15
-# All accesses that a kernel of the first ABI knows, and by ABI what was added.
+# All accesses of the first ABI, and accesses that later ABIs added.
 _FIRST_ACCESSES = _REFER - 1
 _ADDED_ACCESSES = {2: _REFER, 3: _TRUNCATE, 5: _DEVICE_IOCTL}
-# With the first, nothing could be moved from one directory to another.
-_OLDEST_ABI = 2
+# With ABI 1, no file could be moved to another directory.
+_MIN_ABI = 2
 _PORTS_ABI = 4
-_CONNECT = 2
+_CONNECT_TCP = 2
 _SCOPING_ABI = 6
-_ABSTRACT_SOCKETS, _SIGNALS = 1, 2
+_SCOPE_ABSTRACT_SOCKETS, _SCOPE_SIGNALS = 1, 2
 _LOGGING_ABI = 7
-# What code is refused would fill the host's audit log.
+# Denied accesses would fill the host's audit log.
 _LOG_NOTHING = 1
-_READ = _EXECUTE | _READ_FILE | _READ_DIRECTORY
-_OF_FILES = _EXECUTE | _WRITE_FILE | _READ_FILE | _TRUNCATE
-_BY_NAME = _WRITE_FILE | _READ_FILE | _TRUNCATE | _MAKE_FILE | _REMOVE_FILE
+_READ_ACCESSES = _EXECUTE | _READ_FILE | _READ_DIRECTORY
+_FILE_ACCESSES = _EXECUTE | _WRITE_FILE | _READ_FILE | _TRUNCATE
+_BY_NAME_ACCESSES = _WRITE_FILE | _READ_FILE | _TRUNCATE | _MAKE_FILE | _REMOVE_FILE
 
-Place = str | int
-"""A path, or a descriptor of what lies there."""
+Path = str | int
+"""A path, or an open descriptor."""
 
 
 def restrict(
-    readable: Iterable[Place],
-    writable: Iterable[Place],
-    devices: Iterable[Place],
+    readable: Iterable[Path],
+    writable: Iterable[Path],
+    devices: Iterable[Path],
     *,
-    listed: Iterable[Place] = ("/",),
+    listable: Iterable[Path] = ("/",),
     ports: Iterable[int] | None = None,
 ) -> int:
-    """Allow this process and its children these paths only; irrevocable.
-
-    See `prepare` for what the arguments mean.
+    """Restrict this process and its children to these paths, irrevocably; see `prepare`.
 
     Returns:
-        the kernel's ABI of Landlock; 0 where it has none, and nothing is restricted.
+        The version of Landlock; 0 if Linux lacks it, so that nothing is restricted.
 
     Raises:
-        OSError: the kernel has it, and it could not be used.
+        OSError: Linux has Landlock, but refuses the rules.
     """
     abi = syscalls.landlock_abi()
-    if abi < _OLDEST_ABI:
+    if abi < _MIN_ABI:
         return 0
-    enforce(prepare(readable, writable, devices, listed=listed, ports=ports))
+    enforce(prepare(readable, writable, devices, listable=listable, ports=ports))
     return abi
 
 
 def prepare(
-    readable: Iterable[Place],
-    writable: Iterable[Place],
-    devices: Iterable[Place],
+    readable: Iterable[Path],
+    writable: Iterable[Path],
+    devices: Iterable[Path],
     *,
-    listed: Iterable[Place] = (),
-    by_name: Iterable[Place] = (),
+    listable: Iterable[Path] = (),
+    usable_by_name: Iterable[Path] = (),
     ports: Iterable[int] | None = None,
 ) -> int:
-    """Make a ruleset for `enforce`, with the rights of now to walk to the paths.
+    """Create a ruleset for `enforce`, opening paths with the present rights; return its descriptor.
 
-    A rule holds for all below its path, mounts included, but a mount that comes later is only below
-    the parent of its mount point.
+    A rule covers everything below its path, including mounts. A later mount is covered only by
+    rules for directories above its mount point. Missing paths are skipped.
 
     Args:
-        readable: may be read and executed; those that do not exist are skipped.
-        writable: may be written to as well, in every way but by making devices.
-        devices: may be read and written.
-        listed: their directories may be listed.
-        by_name: files may be made, used and removed there by who knows their names.
+        readable: paths that may be read and executed.
+        writable: paths that may also be written to, in every way but creating devices.
+        devices: files that may be read and written.
+        listable: directories that may be listed.
+        usable_by_name: directories that cannot be listed, in which files may be created, used and
+            removed.
         ports: TCP ports that may be connected to; None for all.
 
-    Returns:
-        its descriptor.
-
     Raises:
-        OSError: the kernel has no Landlock, or it could not be used.
+        OSError: Linux has no Landlock, or refuses the rules.
     """
     abi = syscalls.landlock_abi()
-    handled = _FIRST_ACCESSES
+    handled_accesses = _FIRST_ACCESSES
     for since, accesses in _ADDED_ACCESSES.items():
-        handled |= accesses if abi >= since else 0
-    scoped = _ABSTRACT_SOCKETS | _SIGNALS if abi >= _SCOPING_ABI else 0
-    connect = _CONNECT if ports is not None and abi >= _PORTS_ABI else 0
-    ruleset = syscalls.landlock_create_ruleset(handled, connect, scoped)
-    for port in (ports or ()) if connect else ():
-        syscalls.landlock_add_port(ruleset, port, connect)
-    write = handled & ~(_MAKE_DEVICES | _DEVICE_IOCTL)
-    rules: dict[Place, int] = dict.fromkeys(listed, _READ_DIRECTORY)
-    rules |= dict.fromkeys(readable, _READ) | dict.fromkeys(by_name, _BY_NAME & handled)
+        handled_accesses |= accesses if abi >= since else 0
+    scopes = _SCOPE_ABSTRACT_SOCKETS | _SCOPE_SIGNALS if abi >= _SCOPING_ABI else 0
+    port_accesses = _CONNECT_TCP if ports is not None and abi >= _PORTS_ABI else 0
+    ruleset = syscalls.landlock_create_ruleset(handled_accesses, port_accesses, scopes)
+    for port in (ports or ()) if port_accesses else ():
+        syscalls.landlock_add_port(ruleset, port, port_accesses)
+    write = handled_accesses & ~(_MAKE_DEVICES | _DEVICE_IOCTL)
+    rules: dict[Path, int] = dict.fromkeys(listable, _READ_DIRECTORY)
+    rules |= dict.fromkeys(readable, _READ_ACCESSES) | dict.fromkeys(
+        usable_by_name, _BY_NAME_ACCESSES & handled_accesses
+    )
     rules |= dict.fromkeys(writable, write) | dict.fromkeys(devices, _READ_FILE | _WRITE_FILE)
-    for place, accesses in rules.items():
+    for path, accesses in rules.items():
         try:
-            number = os.open(place, os.O_PATH | os.O_CLOEXEC) if isinstance(place, str) else place
+            descriptor = os.open(path, os.O_PATH | os.O_CLOEXEC) if isinstance(path, str) else path
         except FileNotFoundError:
             continue
-        is_directory = stat.S_ISDIR(os.fstat(number).st_mode)
-        allowed = accesses if is_directory else accesses & _OF_FILES
-        syscalls.landlock_add_rule(ruleset, number, allowed)
-        if number != place:
-            os.close(number)
+        is_directory = stat.S_ISDIR(os.fstat(descriptor).st_mode)
+        allowed = accesses if is_directory else accesses & _FILE_ACCESSES
+        syscalls.landlock_add_rule(ruleset, descriptor, allowed)
+        if descriptor != path:
+            os.close(descriptor)
     return ruleset
 
 
 def enforce(ruleset: int) -> None:
-    """Hold this process and its children to a ruleset, whose descriptor is closed; irrevocable."""
+    """Enforce a ruleset on this process and its children, irrevocably, and close the ruleset."""
     flags = _LOG_NOTHING if syscalls.landlock_abi() >= _LOGGING_ABI else 0
     syscalls.landlock_restrict_self(ruleset, flags)
     os.close(ruleset)
 
 
 def restrict_kernel(environment: Iterable[str]) -> int:
-    """Allow this process what its root shows; see `restrict`.
-
-    Args:
-        environment: the directories of the kernels' Python.
-    """
-    return restrict((*rootfs.SHOWN, *environment), rootfs.WRITABLE, rootfs.device_paths())
+    """Restrict this process to the paths of its root and of the kernels' Python; see `restrict`."""
+    return restrict((*rootfs.READABLE, *environment), rootfs.WRITABLE, rootfs.device_paths())

@@ -1,7 +1,7 @@
 """Installations that code asks for: `%pip install x`, `!pip install x`, `!uv pip install x`.
 
-The bot does it, outside; a directory is there then from which the running kernel imports. It is
-told of modules that were not found, too, and may offer the packages that they probably come from.
+The bot installs packages outside the sandbox, into a directory that the running kernel then imports
+from. For modules that were not found, the bot may offer the packages that probably have them.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,60}")
 
 
 def arguments(command: str) -> list[str] | None:
-    """Return what stands after `install` in a command that does nothing but install packages."""
+    """Return the arguments after `install` in a command that only installs packages."""
     plain = _OUTPUT_REDIRECTION.sub("", command)
     if "\n" in plain.strip() or re.search(r"[;&|`]|\$\(", plain):
         return None
@@ -52,7 +52,7 @@ def arguments(command: str) -> list[str] | None:
 
 
 def _after_program(words: list[str]) -> list[str]:
-    """Return what stands after the name of a package installer; empty for other programs."""
+    """Return the words after the name of a package installer; empty for other programs."""
     program = os.path.basename(words[0]) if words else ""
     if _PYTHON.fullmatch(program) and words[1:3] == ["-m", "pip"]:
         return words[3:]
@@ -62,11 +62,9 @@ def _after_program(words: list[str]) -> list[str]:
 
 
 def install(kernel: Any, packages: list[str]) -> bool:
-    """Ask the bot for packages and use them; say what came of it. Returns whether it worked.
+    """Request packages from the bot by the kernel's input channel; return whether that worked.
 
-    Args:
-        kernel: whose channel for input the question takes.
-        wanted: as after `pip install`.
+    `packages` are arguments of `pip install`. The answer is printed.
     """
     notice, has_failed = _ask(kernel, packages)
     print(notice, file=sys.stderr if has_failed else sys.stdout)
@@ -74,11 +72,10 @@ def install(kernel: Any, packages: list[str]) -> bool:
 
 
 def install_for_import(kernel: Any, error: BaseException) -> tuple[str, bool]:
-    """Let the bot offer what is missing for an import.
+    """Let the bot offer the package of a missing module.
 
     Returns:
-        What is said of it; empty where it is nothing that could be installed. Whether it was not
-        installed.
+        A notice, empty if no package could be installed; and whether nothing was installed.
     """
     if not isinstance(error, ModuleNotFoundError) or not isinstance(error.name, str):
         return "", True
@@ -93,7 +90,7 @@ def install_for_import(kernel: Any, error: BaseException) -> tuple[str, bool]:
 
 
 def is_own(module: str, directories: Iterable[str]) -> bool:
-    """Whether files of these directories have a module's name, wherever: no index is to hear it."""
+    """Return whether a file in these directories has a module's name, which no index must learn."""
     for directory in directories:
         remaining = _MAX_FILES
         for _, subdirectories, files in os.walk(directory):

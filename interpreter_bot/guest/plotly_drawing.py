@@ -188,11 +188,11 @@ def points(trace: dict[str, Any], keys: str, heights: str) -> tuple[list[Any], l
 def colour(trace: dict[str, Any]) -> Any:
     """Return the one colour of a trace for matplotlib; None if it names none."""
     for part in ("line", "marker"):
-        named = (trace.get(part) or {}).get("color")
-        if isinstance(named, str):
-            return _parse_colour(named)
-    named = trace.get("fillcolor")
-    return _parse_colour(named) if isinstance(named, str) else None
+        color_name = (trace.get(part) or {}).get("color")
+        if isinstance(color_name, str):
+            return _parse_colour(color_name)
+    color_name = trace.get("fillcolor")
+    return _parse_colour(color_name) if isinstance(color_name, str) else None
 
 
 def _parse_colour(name: str) -> Any:

@@ -29,7 +29,7 @@ HOME = "/tmp/home"
 # Shown by the mounts and allowed by nothing else: whoever cannot read it is behind Landlock.
 CANARY = HOST + "/canary"
 
-_SYSTEM = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32")
+_SYSTEM_DIRECTORIES = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32")
 _CONFIGURATION = (
     "/etc/ld.so.cache",
     "/etc/ld.so.conf",
@@ -47,7 +47,7 @@ _DEVICES = {
     "random": "random",
     "urandom": "urandom",
 }
-_FILES = {
+_FILE_TEXTS = {
     "/etc/passwd": "root:x:0:0:root:/nonexistent:/usr/sbin/nologin\n"
     f"sandbox:x:1000:1000:sandbox:{HOME}:/bin/sh\n"
     "nobody:x:65534:65534:nobody:/nonexistent:/usr/sbin/nologin\n",
@@ -57,7 +57,7 @@ _FILES = {
     "/etc/resolv.conf": "",
 }
 
-SHOWN = (*_SYSTEM, "/etc", "/proc", "/sys", "/var", SKILLS, TOOLS, LAYERS)
+READABLE = (*_SYSTEM_DIRECTORIES, "/etc", "/proc", "/sys", "/var", SKILLS, TOOLS, LAYERS)
 """What every kernel may read, beside its Python and its own files."""
 
 WRITABLE = (os.path.dirname(DATA), os.path.dirname(VARIABLES), "/tmp", "/dev/shm")
@@ -91,7 +91,7 @@ class MountTrees:
         self._links: dict[str, str] = {}
         self._readable: dict[str, int] = {}
         self._directories: set[str] = set()
-        for path in (*_SYSTEM, *_CONFIGURATION, *readable):
+        for path in (*_SYSTEM_DIRECTORIES, *_CONFIGURATION, *readable):
             if os.path.islink(path):
                 self._links[path] = os.readlink(path)
             elif os.path.exists(path) and not self._is_covered(path):
@@ -145,7 +145,7 @@ class MountTrees:
         if self._workspaces >= 0:
             attach(self._workspaces, root + WORKSPACES, is_directory=True)
         attach(self._proc, root + HOST_PROC, is_directory=True)
-        _furnish(root, cores=cores)
+        _create_remaining_files(root, cores=cores)
         offer_ffmpeg(TOOLS, root)
         syscalls.pivot_root(root)
         syscalls.mount(HOST_PROC, "/proc", None, syscalls.MS_BIND | syscalls.MS_REC)
@@ -212,7 +212,7 @@ def offer_ffmpeg(tools: str, root: str = "") -> None:
             return
 
 
-def _furnish(root: str, *, cores: int) -> None:
+def _create_remaining_files(root: str, *, cores: int) -> None:
     """Create the directories and small files that do not come from the host."""
     for path in (
         DATA,
@@ -233,6 +233,6 @@ def _furnish(root: str, *, cores: int) -> None:
     # Also under its own name, where the host could not be renamed: looking up its address is
     # common.
     hosts = {"/etc/hosts": f"127.0.0.1 localhost {os.uname().nodename}\n::1 localhost\n"}
-    for path, text in (_FILES | hosts | processors).items():
+    for path, text in (_FILE_TEXTS | hosts | processors).items():
         with open(root + path, "w") as file:
             file.write(text)

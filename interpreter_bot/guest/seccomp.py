@@ -448,11 +448,15 @@ def _socket_rule() -> bytes:
     refuse = _fail(errno.EPROTONOSUPPORT)
     protocol = _load(_THIRD_ARGUMENT)
     netlink = protocol + _if_equal(_NETLINK_ROUTE, _ALLOW) + refuse
-    known = b"".join(_if_equal(number, _ALLOW) for number in _INTERNET_PROTOCOLS)
-    known = protocol + known + refuse
+    allowed_protocols = b"".join(_if_equal(number, _ALLOW) for number in _INTERNET_PROTOCOLS)
+    allowed_protocols = protocol + allowed_protocols + refuse
     internet = _load(_SECOND_ARGUMENT) + _instruction(_AND, _KIND)
     # Linux itself refuses raw sockets of any protocol: code gets the usual error.
-    internet += _if_equal(_RAW, _ALLOW) + _if_equal(_STREAM, known) + _if_equal(_DATAGRAM, known)
+    internet += (
+        _if_equal(_RAW, _ALLOW)
+        + _if_equal(_STREAM, allowed_protocols)
+        + _if_equal(_DATAGRAM, allowed_protocols)
+    )
     internet += refuse
     rule = _load(_FIRST_ARGUMENT) + _if_equal(_UNIX, _ALLOW) + _if_equal(_NETLINK, netlink)
     rule += b"".join(_if_equal(family, internet) for family in _INTERNET)

@@ -1,9 +1,9 @@
-"""Forked processes that save variables: one that leads, and its children, which report to it.
+"""Forked processes that save variables: a leader, and its children, which report to it.
 
-The first process is forked from the kernel and has all variables as they were then: what it does
-wrong, or takes long for, costs the kernel nothing. What code has made may hang there, end Python or
-answer oddly, so it is touched only in children of that process. Each reports over a pipe which
-variable it is at; if it ends or hangs there, the variable is known.
+The leader is forked from the kernel with all variables, so that its failures and delays do not
+affect the kernel. Objects of code may hang, kill Python or misbehave when they are pickled, so only
+children of the leader touch them. A child reports each variable over a pipe before it touches it,
+so that the leader knows the variable at which the child died or hung.
 """
 
 from __future__ import annotations
@@ -28,18 +28,18 @@ TOO_LATE = "there was no time left for it"
 DIED = "it ended Python"
 _NICENESS = 5
 _MAX_DESCRIPTORS = 1 << 16
-# Processes that started each other; a storm of forks might never end.
-_MAX_DESCENTS = 10
+# Each round kills the children of the processes killed before; a fork storm might never end.
+_MAX_KILL_ROUNDS = 10
 _NONCE_BYTES = 8
-_LATE_SECONDS = 1.0
+_GRACE_SECONDS = 1.0
 _CHUNK_BYTES = 64 * 1024
-# More than the text of a cell.
+# Longer than any text of a cell.
 _MAX_LINE_BYTES = 16 * 1024 * 1024
 
 
 @dataclasses.dataclass(frozen=True)
 class Step:
-    """A child comes to a variable, for which it has so many seconds."""
+    """A child starts with a variable, for which it has so many seconds."""
 
     name: str
     seconds: float
@@ -47,7 +47,7 @@ class Step:
 
 @dataclasses.dataclass(frozen=True)
 class Tried:
-    """A variable can be pickled, except for some parts of it."""
+    """A variable can be pickled, without the missing parts."""
 
     name: str
     missing: list[str]
@@ -55,7 +55,7 @@ class Tried:
 
 @dataclasses.dataclass(frozen=True)
 class Loss:
-    """A variable is lost."""
+    """A variable cannot be saved."""
 
     name: str
     reason: str
@@ -63,7 +63,7 @@ class Loss:
 
 @dataclasses.dataclass(frozen=True)
 class Grouped:
-    """All variables are tried: those that share objects are in one group."""
+    """All variables were tried; those that share objects are in one group."""
 
     groups: list[list[str]]
 
@@ -95,12 +95,12 @@ class ChildReport:
     """How a child ended.
 
     Attributes:
-        at: the variable that it was at; empty before the first one.
+        name: of the variable at which it ended; empty before the first one.
         reason: why it did not finish; empty if it did.
-        errno: of what the system refused, if that is why.
+        errno: error number if the system refused disk space or a descriptor.
     """
 
-    at: str = ""
+    name: str = ""
     reason: str = ""
     errno: int = 0
 
@@ -119,15 +119,15 @@ _KINDS: dict[str, type[Message | ChildReport]] = {
 def begin(
     work: Callable[[], None], on_failure: Callable[[BaseException], None], seconds: float
 ) -> int:
-    """Fork a process that works on a copy of all variables, with all that it starts.
+    """Fork the leader, which works on a copy of all variables.
 
     Args:
-        work: is called there.
-        on_failure: is called there with what `work` raised, when every descriptor is free again.
-        seconds: after which the process is ended.
+        work: called in the leader.
+        on_failure: called in the leader with an exception of `work`, after closing descriptors.
+        seconds: after which the leader is killed.
 
     Returns:
-        Its number, for `end`; it leads a group of processes.
+        The pid, for `end`, which is also its process group.
     """
     child = os.fork()
     if child == 0:
@@ -136,43 +136,43 @@ def begin(
             _leave_kernel(seconds)
             work()
         except Exception as error:
-            # Whatever it is, the bot has to learn it. Code may have taken all descriptors.
+            # Any exception, as the bot must learn it. Code may have used up all descriptors.
             os.closerange(3, _MAX_DESCRIPTORS)
             on_failure(error)
         finally:
             _end_with_descendants()
     with contextlib.suppress(OSError):
-        # Whichever of the two comes first; the child may be gone already.
+        # Parent and child both set it, as either may run first; the child may have ended.
         os.setpgid(child, child)
     return child
 
 
 def end(child: int) -> None:
-    """End what `begin` began, whether it is done or not, without waiting until it is gone."""
-    # Its number and its group are its own until it is waited for.
+    """Kill the leader and its children, without waiting for their end."""
+    # Until it is reaped, no other process can get its pid or group.
     with contextlib.suppress(ProcessLookupError):
         os.killpg(child, signal.SIGKILL)
 
 
-def is_gone(child: int) -> bool:
-    """Return whether a process that was ended is gone; if so, nothing is left of it."""
+def has_ended(child: int) -> bool:
+    """Return whether a killed leader has ended, and reap it."""
     try:
         return os.waitpid(child, os.WNOHANG) != (0, 0)
     except ChildProcessError:
-        # Code may have waited for all children there are.
+        # Code may have reaped it.
         return True
 
 
 def _leave_kernel(seconds: float) -> None:
-    """Leave everything that belongs to the kernel; its streams lead to its sockets."""
-    # Garbage is the kernel's to end: a file would be written by both.
+    """Detach from the kernel: its streams, signals and process group."""
+    # No garbage collection: finalizers, which may write to files, must run only in the kernel.
     gc.disable()
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGALRM, signal.SIG_DFL)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGALRM})
-    # The session's may wait for all children there are, or let none be waited for.
+    # A handler of the session might reap our children, or ignoring the signal would.
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-    # Ends this process even if a library never returns to Python.
+    # Kills this process even if a library never returns to Python.
     signal.setitimer(signal.ITIMER_REAL, seconds)
     sys.stdout = sys.stderr = io.StringIO()
     nowhere = os.open(os.devnull, os.O_RDWR)
@@ -182,16 +182,16 @@ def _leave_kernel(seconds: float) -> None:
         os.close(nowhere)
     os.nice(_NICENESS)
     with contextlib.suppress(OSError):
-        # If the system has no such thing, what leaves the group of processes is not ended.
+        # If this fails, processes that leave the group are not killed.
         syscalls.adopt_orphans()
 
 
 def _end_with_descendants() -> NoReturn:
-    """End this process with what variables started while they were saved."""
+    """End this process and all processes that variables started while they were saved."""
     try:
         listing = pathlib.Path(f"/proc/self/task/{os.getpid()}/children")
-        for _ in range(_MAX_DESCENTS):
-            # Those that the last ones left behind.
+        for _ in range(_MAX_KILL_ROUNDS):
+            # In later rounds: orphans of the killed ones.
             children = listing.read_text().split()
             for child in children:
                 os.kill(int(child), signal.SIGKILL)
@@ -207,21 +207,21 @@ def _end_with_descendants() -> NoReturn:
 
 
 def run_in_child(work: Callable[[Report], object], receive: Report, deadline: float) -> ChildReport:
-    """Run work in a child; end the child when a step, or all of it, takes too long.
+    """Run work in a child; kill the child if a step, or all work, takes too long.
 
     Args:
-        work: is called in the child; what it returns is kept until the child ends.
-        receive: is called here with all that the child reports, except for its steps.
+        work: called in the child; its result is kept alive until the child ends.
+        receive: called here with all messages of the child, except for steps.
         deadline: of all work.
     """
     reading, writing = os.pipe()
-    # Code of a variable may write to any descriptor.
+    # Code of a variable may write to any descriptor, so messages begin with a nonce.
     nonce = os.urandom(_NONCE_BYTES).hex().encode()
     child = os.fork()
     if child == 0:
         os.close(reading)
-        # In case its parent is ended, too.
-        signal.setitimer(signal.ITIMER_REAL, deadline - time.monotonic() + _LATE_SECONDS)
+        # In case the leader is killed.
+        signal.setitimer(signal.ITIMER_REAL, deadline - time.monotonic() + _GRACE_SECONDS)
         _run_work(work, writing, nonce)
     os.close(writing)
     is_done = False
@@ -233,42 +233,46 @@ def run_in_child(work: Callable[[Report], object], receive: Report, deadline: fl
         os.close(reading)
         os.kill(child, signal.SIGKILL)
         if not is_done:
-            # It may still be writing. One that is done is not waited for: it is large.
+            # It may still be writing. After success, do not wait: ending a large process takes
+            # long.
             os.waitpid(child, 0)
 
 
 def _receive_all(pipe: int, nonce: bytes, receive: Report, deadline: float) -> ChildReport:
-    at, until = "", deadline
-    data = b""
+    name, step_deadline = "", deadline
+    incomplete = b""
     # Not select(), which knows no descriptor above 1023: code may have opened that many.
     poll = select.poll()
     poll.register(pipe, select.POLLIN)
-    while len(data) <= _MAX_LINE_BYTES:
-        seconds = until - time.monotonic()
-        # However much there is to read: it may be without an end.
-        if seconds < -_LATE_SECONDS or not poll.poll(max(seconds, 0) * 1000):
-            return ChildReport(at, TOO_LATE)
+    while len(incomplete) <= _MAX_LINE_BYTES:
+        seconds = step_deadline - time.monotonic()
+        # Check the deadline even if there is always more to read.
+        if seconds < -_GRACE_SECONDS or not poll.poll(max(seconds, 0) * 1000):
+            return ChildReport(name, TOO_LATE)
         if not (chunk := os.read(pipe, _CHUNK_BYTES)):
             break
-        *lines, data = (data + chunk).split(b"\n")
+        *lines, incomplete = (incomplete + chunk).split(b"\n")
         for line in lines:
             try:
                 message = _parse(line, nonce)
             except (ValueError, KeyError, TypeError):
-                # Another process has written it.
-                return ChildReport(at, DIED)
+                # Other code has written to the pipe.
+                return ChildReport(name, DIED)
             if isinstance(message, ChildReport):
-                return dataclasses.replace(message, at=at)
+                return dataclasses.replace(message, name=name)
             if isinstance(message, Step):
-                at, until = message.name, min(time.monotonic() + message.seconds, deadline)
+                name, step_deadline = (
+                    message.name,
+                    min(time.monotonic() + message.seconds, deadline),
+                )
             else:
                 receive(message)
-    return ChildReport(at, DIED)
+    return ChildReport(name, DIED)
 
 
 def _parse(line: bytes, nonce: bytes) -> Message | ChildReport:
     if not line.startswith(nonce):
-        raise ValueError("this is no report")
+        raise ValueError("this is not a message of the child")
     kind, fields = json.loads(line[len(nonce) :])
     if kind == Written.__name__:
         return Written(snapshot_files.Record(**fields["record"]))
@@ -276,11 +280,11 @@ def _parse(line: bytes, nonce: bytes) -> Message | ChildReport:
 
 
 def _run_work(work: Callable[[Report], object], pipe: int, nonce: bytes) -> NoReturn:
-    own = os.getpid()
+    own_pid = os.getpid()
 
     def report(message: Message | ChildReport) -> None:
-        if os.getpid() != own:
-            # Code of a variable has forked: the copy must not go on.
+        if os.getpid() != own_pid:
+            # Code of a variable has forked this process; the copy must not go on.
             os._exit(0)
         line = json.dumps([type(message).__name__, dataclasses.asdict(message)])
         view = memoryview(nonce + line.encode() + b"\n")
@@ -292,9 +296,9 @@ def _run_work(work: Callable[[Report], object], pipe: int, nonce: bytes) -> NoRe
         keep_alive.append(work(report))
         report(ChildReport())
     except BaseException as error:
-        # Anything: a variable's code may even raise SystemExit.
+        # Any exception: code of a variable may even raise SystemExit.
         number = snapshot_files.refusal(error)
-        why = os.strerror(number) if number else variable_pickler.reason(error)
-        report(ChildReport(reason=why, errno=number))
+        reason = os.strerror(number) if number else variable_pickler.reason(error)
+        report(ChildReport(reason=reason, errno=number))
     finally:
         os._exit(0)

@@ -11,26 +11,21 @@ from typing import Any
 from . import interpreter_state, snapshot_files, variable_pickler
 
 STATE = "process state"
-"""Stands for `interpreter_state` among the names of variables."""
-_SHARES = "it shares a part with {name}, which could not be read"
-# The bot reads that many.
+"""Name of the entry for `interpreter_state` among the variables."""
+_SHARES_WITH_FAILED = "it shares a part with {name}, which could not be read"
+# The bot reads at most so many.
 _MAX_FAILURES = 200
 
 
 def restore(namespace: dict[str, Any], directory: str, number: int) -> dict[str, str]:
-    """Bring variables back, in a kernel that has run nothing yet.
-
-    Args:
-        namespace: the session's.
-        directory: of its snapshots.
-        number: of the generation.
+    """Restore the variables of a generation into a namespace, in a kernel that has run nothing yet.
 
     Returns:
-        What did not come back although it had been kept, and why.
+        The names of variables that could not be restored, with reasons.
 
     Raises:
         OSError: there is no such generation.
-        ValueError: its files are none of ours.
+        ValueError: its index is malformed.
     """
     index = snapshot_files.read_index(directory, number)
     reader = SnapshotReader(directory, number, namespace)
@@ -41,17 +36,17 @@ def restore(namespace: dict[str, Any], directory: str, number: int) -> dict[str,
     for file_name, text in index.cells.items():
         lines = text.splitlines(keepends=True)
         linecache.cache[file_name] = (len(text), None, lines, file_name)
-    return snapshot_files.shortened(reader.failed, _MAX_FAILURES)
+    return snapshot_files.shorten(reader.failed, _MAX_FAILURES)
 
 
-class _Source:
-    """The file that an unpickler reads: one pickle after the other, each where it lies."""
+class _PickleFile:
+    """File for an unpickler that reads one pickle after the other, without copying them."""
 
     def __init__(self) -> None:
         self._view = memoryview(b"")
 
     def begin(self, pickled: memoryview) -> None:
-        """Read this from now on."""
+        """Read this pickle from now on."""
         self._view = pickled
 
     def read(self, size: int = -1) -> bytes:
@@ -76,7 +71,7 @@ class SnapshotReader:
     delete files that the live session still uses.
 
     Attributes:
-        failed: names that did not come back, and why.
+        failed: names of variables that could not be restored, with reasons.
     """
 
     def __init__(
@@ -87,14 +82,7 @@ class SnapshotReader:
         *,
         is_check: bool = False,
     ) -> None:
-        """Read nothing yet.
-
-        Args:
-            directory: of the session's snapshots.
-            number: of the generation.
-            namespace: takes the variables.
-            is_check: as in `snapshot_files.Reader`.
-        """
+        """Read nothing yet; `is_check` as in `snapshot_files.Reader`."""
         self.failed: dict[str, str] = {}
         self._namespace = namespace
         self._files = snapshot_files.Reader(directory, number, is_check=is_check)
@@ -102,9 +90,9 @@ class SnapshotReader:
         variable_pickler.restore_into(namespace)
 
     def read(self, record: snapshot_files.Record) -> Iterator[str]:
-        """Yield the name of each variable of a record before it is read."""
+        """Read the variables of a record; yield the name of each one before."""
         pickles: list[memoryview] = []
-        source, unpickler = _Source(), None
+        source, unpickler = _PickleFile(), None
         for position, name in enumerate(record.names):
             yield name
             try:
@@ -119,19 +107,20 @@ class SnapshotReader:
                 else:
                     self._namespace[name] = value
             except Exception as error:
-                # Whatever a type's methods raise, or another release of its library.
+                # Any exception: methods of the type, or another release of its library, may raise
+                # it.
                 if snapshot_files.refusal(error) and unpickler is None:
                     raise
                 self._keep_alive.append(error)
                 self.failed[name] = variable_pickler.reason(error)
-                rest = record.names[position + 1 :]
-                self.failed |= dict.fromkeys(rest, _SHARES.format(name=name))
+                later_names = record.names[position + 1 :]
+                self.failed |= dict.fromkeys(later_names, _SHARES_WITH_FAILED.format(name=name))
                 return
 
     def run_sources(self, record: snapshot_files.Record) -> None:
-        """Define functions and classes of a record anew, if their pickles could not be read."""
+        """Run the sources of functions and classes whose pickles could not be read."""
         for name in self.failed.keys() & record.sources.keys():
-            # A variable that fails again stays lost, for the reason known already.
+            # If this fails, too, the first reason stays.
             with contextlib.suppress(Exception):
                 exec(record.sources[name], self._namespace)
                 del self.failed[name]

@@ -56,10 +56,10 @@ class _Share:
         self._tail_bytes = 0
         self._cut_characters = 0
         self.is_cut = False
-        """Whether the beginning is full, which is said once."""
+        """Whether the head is full; then one notice follows."""
 
-    def take(self, text: str) -> str:
-        """Return how much of a text is sent now; the rest is kept, as the end of the output."""
+    def take_head(self, text: str) -> str:
+        """Return the part of a text to send now; the rest is kept as the end of the output."""
         if not self._tail and not self._cut_characters:
             size = _size(text)
             if size <= self._head_left:
@@ -68,14 +68,14 @@ class _Share:
             head = text[: self._head_left if text.isascii() else self._head_left // 4]
             self.is_cut = self.is_cut or self._head_left > 0
             self._head_left = 0
-            self._keep(text, len(head))
+            self._add_to_tail(text, len(head))
             return head
-        self._keep(text, 0)
+        self._add_to_tail(text, 0)
         return ""
 
-    def _keep(self, text: str, start: int) -> None:
-        most = self._max_tail_bytes if text.isascii() else self._max_tail_bytes // 4
-        first = max(start, len(text) - most)
+    def _add_to_tail(self, text: str, start: int) -> None:
+        max_characters = self._max_tail_bytes if text.isascii() else self._max_tail_bytes // 4
+        first = max(start, len(text) - max_characters)
         self._cut_characters += first - start
         text = text[first:]
         self._tail.append(text)
@@ -89,19 +89,18 @@ class _Share:
             self._tail_bytes -= _size(dropped)
             self._cut_characters += len(dropped)
 
-    def end(self, *, is_last: bool) -> tuple[str, int]:
-        """Return the end of what was printed so far, and how many characters it goes without.
+    def take_tail(self, *, is_last: bool) -> tuple[str, int]:
+        """Return the kept end of the output, and the number of dropped characters before it.
 
-        Args:
-            is_last: nothing more will come; else it is short, and only a few times there is one.
+        Unless it `is_last`, the end is short, and returned only a few times.
         """
-        most = self._max_tail_bytes // (1 if is_last else _SHORTER)
-        if not self._tail or not (is_last or self._tail_left >= self._max_tail_bytes + most):
+        max_bytes = self._max_tail_bytes // (1 if is_last else _SHORTER)
+        if not self._tail or not (is_last or self._tail_left >= self._max_tail_bytes + max_bytes):
             return "", 0
         text, cut = "".join(self._tail), self._cut_characters
-        most = most if text.isascii() else most // 4
-        if len(text) > most:
-            text, cut = text[len(text) - most :], cut + len(text) - most
+        max_bytes = max_bytes if text.isascii() else max_bytes // 4
+        if len(text) > max_bytes:
+            text, cut = text[len(text) - max_bytes :], cut + len(text) - max_bytes
         if cut and 0 <= (start := text.find("\n")) < len(text) - 1:
             text, cut = text[start + 1 :], cut + start + 1
         self._tail_left -= _size(text)
@@ -118,18 +117,18 @@ class Printer:
     """Sends what is printed, in order, for the execution that runs."""
 
     def __init__(self, publish: Publish, push_soon: Callable[[], None], limit_bytes: int) -> None:
-        """Let text wait until an execution begins.
+        """Keep text until an execution begins.
 
         Args:
             publish: sends the content of a `stream` message for an execution.
-            push_soon: has `push` called in a moment.
+            push_soon: schedules a call of `push`.
             limit_bytes: of each stream and execution.
         """
         self._publish = publish
         self._push_soon = push_soon
         self._limit_bytes = limit_bytes
         self.owner_pid = os.getpid()
-        # A handler of a signal may print, and read what a command wrote, amid another reading.
+        # Reentrant, because a signal handler may print, and read commands' output, during a read.
         self._lock = threading.RLock()
         self._is_reading = False
         self._parent: Parent | None = None
@@ -146,12 +145,12 @@ class Printer:
             self._epoll.register(pipe.reading, select.EPOLLIN)
 
     def connect(self) -> None:
-        """Let descriptors 1 and 2 lead here, wherever code has led them."""
+        """Connect descriptors 1 and 2 to the pipes again, as code may have redirected them."""
         for number, pipe in enumerate(self._pipes, 1):
             os.dup2(pipe.writing, number, inheritable=True)
 
     def begin(self, parent: Parent) -> None:
-        """From now on text belongs to this execution, what waits first."""
+        """Send waiting and later text for this execution."""
         self.read()
         with self._lock:
             self._end_shares()
@@ -159,11 +158,11 @@ class Printer:
             self._shares = {name: _Share(self._limit_bytes) for name in _NAMES}
             self._parent, self._size, self._changes = parent, 0, 0
             for name, text, cut in waiting:
-                self._add(name, self._shares[name].take(text), cut)
+                self._add(name, self._shares[name].take_head(text), cut)
         self.connect()
 
     def end(self) -> None:
-        """Send all that the execution printed; what comes now waits for the next one."""
+        """Send the rest of the execution's text; later text waits for the next execution."""
         self.read()
         for pipe, stream in zip(self._pipes, self.streams, strict=True):
             self.write(stream.name, pipe.decoder.decode(b"", final=True))
@@ -176,7 +175,7 @@ class Printer:
 
     @contextlib.contextmanager
     def muted(self) -> Any:
-        """Drop what this thread prints: it runs code that is not a person's."""
+        """Drop text that this thread prints while it runs code of the bot."""
         self._muted_thread = threading.get_ident()
         try:
             yield
@@ -184,7 +183,7 @@ class Printer:
             self._muted_thread = 0
 
     def write(self, name: str, text: str) -> None:
-        """Take text of a stream, behind what programs have written until now."""
+        """Add text of a stream, after the output of programs so far."""
         if not text or threading.get_ident() == self._muted_thread:
             return
         if self._epoll.poll(0):
@@ -196,9 +195,9 @@ class Printer:
             if self._changes <= _MAX_CHANGES:
                 for other, share in self._shares.items():
                     if other != name:
-                        self._add(other, *share.end(is_last=False))
+                        self._add(other, *share.take_tail(is_last=False))
             share = self._shares[name]
-            self._add(name, share.take(text), 0)
+            self._add(name, share.take_head(text), 0)
             if share.is_cut:
                 share.is_cut = False
                 self._parts.append((name, "", _CUT_FROM_HERE))
@@ -215,7 +214,7 @@ class Printer:
 
     def _end_shares(self) -> None:
         for name, share in self._shares.items():
-            self._add(name, *share.end(is_last=True))
+            self._add(name, *share.take_tail(is_last=True))
 
     def flush(self) -> None:
         """Send what waits, unless something was sent a moment ago."""

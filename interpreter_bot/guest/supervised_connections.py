@@ -1,12 +1,13 @@
-"""Doors of a session that shares the container's network: its keeper connects in its place.
+"""Doors of a session that shares the container's network: its keeper connects for it.
 
-The system call filter hands each `connect` of the session to the keeper, which reads the address
-once. If that is a door's, and the bot listens there, the keeper makes a connection of its own and
-puts one end where code has its socket; the bot gets the other end. For any other address the call
-fails. It is never let go on, so it is of no use to change the address after it was read.
+The system call filter passes each `connect` of the session to the keeper, which reads the address
+once. If it is the address of a door, and the bot listens there, the keeper creates a pair of
+connected sockets. One replaces the socket of the code; the bot gets the other. For all other
+addresses the call fails. The call itself is never executed, so code gains nothing by changing the
+address after it was read.
 
-Whose a connection is follows from the keeper that made it, not from an address: ports of the
-container are open to all that run in it.
+The keeper that creates a connection determines its session, not an address, because all programs of
+a container can use its ports.
 """
 
 from __future__ import annotations
@@ -25,19 +26,24 @@ from collections.abc import Mapping
 
 from . import container_walls, control_channels, seccomp, syscalls
 
-# SECCOMP_IOCTL_NOTIF_RECV, _SEND, _ID_VALID and _ADDFD, with what they read and write.
-_RECEIVE, _ANSWER, _CHECK, _PLACE = 0xC0502100, 0xC0182101, 0x40082102, 0x40182103
+# SECCOMP_IOCTL_NOTIF_RECV, _SEND, _ID_VALID and _ADDFD, and the structures of their arguments.
+_RECEIVE_CALL, _ANSWER_CALL, _CHECK_CALL_IS_PENDING, _PLACE_DESCRIPTOR = (
+    0xC0502100,
+    0xC0182101,
+    0x40082102,
+    0x40182103,
+)
 _CALL, _RESULT = struct.Struct("=QIIiIQ6Q"), struct.Struct("=QqiI")
-_NUMBER, _PLACEMENT = struct.Struct("=Q"), struct.Struct("=QIIII")
-_AT_THAT_NUMBER = 1
+_CALL_ID, _PLACEMENT = struct.Struct("=Q"), struct.Struct("=QIIII")
+_REPLACE_DESCRIPTOR = 1
 _ADDRESS = struct.Struct("!2xH4s8x")
-_LOOPBACK, _OWN = 127, socket.inet_aton("127.0.0.1")
+_LOOPBACK, _DOOR_HOST = 127, socket.inet_aton("127.0.0.1")
 _HIGHEST_OFFSET = (1 << 63) - 1
 _LOW_HALF = 0xFFFFFFFF
-# As `guest/confinement` bounds the queues of a session's own network; Linux doubles it. The
-# container's own may grow to megabytes, which are charged to no session.
-_QUEUE_BYTES = 106_496
-_BACKLOG = 128
+# The same bound as for queues in a session's own network (`confinement`); Linux doubles it. The
+# default would allow megabytes, which count for no session.
+_MAX_QUEUE_BYTES = 106_496
+_MAX_WAITING = 128
 _CONNECT_SECONDS = 1.0
 _REFUSAL_SECONDS = 0.001
 _TRIAL_SECONDS = 5.0
@@ -45,88 +51,88 @@ _TRIAL_PORT = 1
 
 
 class Door:
-    """The keeper's end of a door; at the other one the bot asks for one connection at a time.
+    """The keeper's end of a door; at the other end, the bot requests one connection at a time.
 
-    Connections that are not asked for yet wait here, not on the way: the number of descriptors that
-    are on the way is limited for all sessions of a user together.
+    Connections wait here until the bot requests them, because Linux limits the number of
+    descriptors in unread messages for all sessions of a user together.
     """
 
     def __init__(self, channel: socket.socket) -> None:
         self.channel = channel
         self._is_open = False
-        self._requests = 0
+        self._request_count = 0
         self._waiting: collections.deque[socket.socket] = collections.deque()
 
     @property
     def accepts(self) -> bool:
-        """Whether the bot listens, and not too much waits for it."""
+        """Whether the bot listens, and few connections wait for it."""
         self.update()
-        return self._is_open and len(self._waiting) < _BACKLOG
+        return self._is_open and len(self._waiting) < _MAX_WAITING
 
     def update(self) -> bool:
-        """Take the bot's requests, and answer as many as can be; False if it is gone."""
+        """Read the bot's requests and send waiting connections; return whether the bot listens."""
         try:
             while self.channel.recv(control_channels.PACKET_BYTES, socket.MSG_DONTWAIT):
                 self._is_open = True
-                self._requests += 1
-                self._pass_on()
+                self._request_count += 1
+                self._send_waiting()
         except BlockingIOError:
             return True
         except OSError:
-            # It left without taking the connections that were on the way.
+            # The bot closed its end with unread connections.
             pass
         self._is_open = False
         return False
 
-    def add(self, endpoint: socket.socket) -> None:
-        """Let the bot have a connection's other end."""
+    def give_connection(self, endpoint: socket.socket) -> None:
+        """Give the bot its end of a connection, at its next request."""
         self._waiting.append(endpoint)
-        self._pass_on()
+        self._send_waiting()
 
-    def _pass_on(self) -> None:
-        while self._requests and self._waiting:
-            self._requests -= 1
-            # The bot may be gone, and code is about to end.
+    def _send_waiting(self) -> None:
+        while self._request_count and self._waiting:
+            self._request_count -= 1
+            # The bot may have closed its end, as the session is about to end.
             with self._waiting.popleft() as endpoint, contextlib.suppress(OSError):
                 control_channels.send(self.channel, {}, [endpoint.fileno()])
 
 
 class Supervisor:
-    """Answers what a session's processes want to connect to."""
+    """Answers the `connect` calls of a session's processes."""
 
     def __init__(self, listener: int, doors: Mapping[int, Door]) -> None:
         """Answer nothing yet.
 
         Args:
-            listener: where calls are heard of.
+            listener: seccomp's descriptor for supervised calls.
             doors: by their ports at 127.0.0.1.
         """
         self.listener = listener
         self._doors = doors
 
     def answer(self) -> None:
-        """Answer one call. There must be one: this waits for it."""
+        """Wait for one call, and answer it."""
         call = bytearray(_CALL.size)
-        # Who made a call may have been killed, or interrupted, at any moment.
+        # The calling process may be killed or interrupted at any moment.
         with contextlib.suppress(OSError):
-            fcntl.ioctl(self.listener, _RECEIVE, call)
-            number, pid, _, _, _, _, descriptor, address, size, *_ = _CALL.unpack(call)
-            error = self._connect(number, pid, descriptor & _LOW_HALF, address, size & _LOW_HALF)
-            # Whoever is refused would otherwise ask again at once, at no cost of its own.
+            fcntl.ioctl(self.listener, _RECEIVE_CALL, call)
+            call_id, pid, _, _, _, _, descriptor, address, size, *_ = _CALL.unpack(call)
+            error = self._connect(call_id, pid, descriptor & _LOW_HALF, address, size & _LOW_HALF)
+            # The pause slows down code that retries at once, as its calls cost the keeper's time.
             time.sleep(_REFUSAL_SECONDS if error else 0)
-            fcntl.ioctl(self.listener, _ANSWER, _RESULT.pack(number, 0, -error, 0))
+            fcntl.ioctl(self.listener, _ANSWER_CALL, _RESULT.pack(call_id, 0, -error, 0))
 
-    def _connect(self, number: int, pid: int, descriptor: int, address: int, size: int) -> int:
-        """Connect a process's socket; returns the number of the error, 0 for none."""
+    def _connect(self, call_id: int, pid: int, descriptor: int, address: int, size: int) -> int:
+        """Connect a process's socket; return the error number, 0 for success."""
         try:
-            door = self._door(self._read(number, pid, address, size))
-            flags = _flags(pid, descriptor)
-            with _socket() as near, self._connect_to_self(near) as far:
-                near.setblocking(not flags & os.O_NONBLOCK)
-                placement = (near.fileno(), descriptor, flags & os.O_CLOEXEC)
-                order = _PLACEMENT.pack(number, _AT_THAT_NUMBER, *placement)
-                fcntl.ioctl(self.listener, _PLACE, order)
-                door.add(far.dup())
+            door = self._find_door(self._read_address(call_id, pid, address, size))
+            flags = _socket_flags(pid, descriptor)
+            with _new_socket() as session_end, self._accept_from_self(session_end) as bot_end:
+                session_end.setblocking(not flags & os.O_NONBLOCK)
+                placement = (session_end.fileno(), descriptor, flags & os.O_CLOEXEC)
+                placement_request = _PLACEMENT.pack(call_id, _REPLACE_DESCRIPTOR, *placement)
+                fcntl.ioctl(self.listener, _PLACE_DESCRIPTOR, placement_request)
+                door.give_connection(bot_end.dup())
         except TimeoutError:
             return errno.ECONNREFUSED
         except OSError as error:
@@ -135,69 +141,72 @@ class Supervisor:
 
     @functools.cached_property
     def _acceptor(self) -> socket.socket:
-        """Where the keeper connects to itself.
+        """Listening socket of the keeper's connections to itself.
 
-        Kept, as ports of ended connections are taken for a minute, and the container has few.
+        There is only one, because a port stays in use for a minute after its last connection, and
+        the container has few.
         """
-        acceptor = _socket()
+        acceptor = _new_socket()
         acceptor.bind(("127.0.0.1", 0))
         acceptor.listen()
         return acceptor
 
-    def _connect_to_self(self, near: socket.socket) -> socket.socket:
-        """Connect a socket of TCP, whose options programs set; return the other end.
+    def _accept_from_self(self, session_end: socket.socket) -> socket.socket:
+        """Connect a TCP socket to the keeper itself; return the other end.
+
+        TCP, not a Unix pair, because programs set TCP's options.
 
         Raises:
             OSError: there are no more sockets.
         """
-        near.connect(self._acceptor.getsockname())
+        session_end.connect(self._acceptor.getsockname())
         while True:
-            far, address = self._acceptor.accept()
-            if address == near.getsockname():
-                return far
-            # No session can come here, but other programs of the container can.
-            far.close()
+            bot_end, address = self._acceptor.accept()
+            if address == session_end.getsockname():
+                return bot_end
+            # Sessions cannot connect here, but other programs of the container can.
+            bot_end.close()
 
-    def _read(self, number: int, pid: int, address: int, size: int) -> bytes:
-        """Read the address that a call names, out of the caller's memory.
+    def _read_address(self, call_id: int, pid: int, address: int, size: int) -> bytes:
+        """Read the address of a call from the caller's memory.
 
         Raises:
-            OSError: it is none.
+            OSError: it is not an Internet address.
         """
         if address > _HIGHEST_OFFSET:
             raise OSError(errno.EFAULT, "not in memory")
         with open(f"/proc/{pid}/mem", "rb", buffering=0) as memory:
-            # Who still waits for an answer has not been replaced by another process of its number.
-            fcntl.ioctl(self.listener, _CHECK, _NUMBER.pack(number))
+            # While the call is pending, the pid is still that of the calling process.
+            fcntl.ioctl(self.listener, _CHECK_CALL_IS_PENDING, _CALL_ID.pack(call_id))
             try:
                 content = os.pread(memory.fileno(), min(size, _ADDRESS.size), address)
             except OSError as error:
                 raise OSError(errno.EFAULT, "not in memory") from error
         family = int.from_bytes(content[:2], "little")
         if family == socket.AF_UNIX:
-            # Paths and names are those of the whole container.
+            # Paths and names of Unix sockets are those of the whole container.
             raise OSError(errno.EPERM, "of others")
         if len(content) < _ADDRESS.size or family != socket.AF_INET:
             raise OSError(errno.EAFNOSUPPORT, "no address of a door")
         return content
 
-    def _door(self, content: bytes) -> Door:
+    def _find_door(self, content: bytes) -> Door:
         """Return the door at an address.
 
         Raises:
-            OSError: there is none, or nobody listens there.
+            OSError: there is no door, or the bot does not listen there.
         """
         port, host = _ADDRESS.unpack(content)
         if host[0] not in (0, _LOOPBACK):
             raise OSError(errno.ENETUNREACH, "no way out")
-        door = self._doors.get(port) if host == _OWN else None
+        door = self._doors.get(port) if host == _DOOR_HOST else None
         if door is None or not door.accepts:
             raise OSError(errno.ECONNREFUSED, "nobody listens")
         return door
 
 
-def _flags(pid: int, descriptor: int) -> int:
-    """Return the flags of a socket of a process.
+def _socket_flags(pid: int, descriptor: int) -> int:
+    """Return the file flags of a process's socket.
 
     Raises:
         OSError: it has no such socket.
@@ -212,28 +221,26 @@ def _flags(pid: int, descriptor: int) -> int:
     return int(fields["flags:"], 8)
 
 
-def _socket() -> socket.socket:
-    """Return a socket of TCP with small queues, as those that it accepts have."""
+def _new_socket() -> socket.socket:
+    """Return a TCP socket with small queues, which its accepted connections inherit."""
     endpoint = socket.socket()
     endpoint.settimeout(_CONNECT_SECONDS)
     for option in (socket.SO_SNDBUF, socket.SO_RCVBUF):
-        endpoint.setsockopt(socket.SOL_SOCKET, option, _QUEUE_BYTES)
+        endpoint.setsockopt(socket.SOL_SOCKET, option, _MAX_QUEUE_BYTES)
     endpoint.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     return endpoint
 
 
 def refusal(uid: int) -> str:
-    """Return why connections cannot be supervised here, as a sentence without an end; empty if they
-    can. Found by trying, in a child.
+    """Try in a child whether connections can be supervised; return why not, else empty.
 
-    Args:
-        uid: that a session may have; 0 for this process's own.
+    The reason has no full stop. `uid` is a session's user id; 0 means this process's own.
     """
     reader, writer = os.pipe()
     pid = os.fork()
     if pid == 0:
         try:
-            _try(uid)
+            _try_to_supervise(uid)
         except OSError as error:
             os.write(writer, f"connections cannot be supervised ({error.strerror})".encode())
         finally:
@@ -245,47 +252,47 @@ def refusal(uid: int) -> str:
     return reason
 
 
-def _try(uid: int) -> None:
-    """Be a keeper, with a session that connects to its door.
+def _try_to_supervise(uid: int) -> None:
+    """Act as a keeper, with a child as a session that connects to its door.
 
     Raises:
-        OSError: it could not.
+        OSError: it failed.
     """
-    link, far_end = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    keeper_end, session_end = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     bot, channel = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     control_channels.send(bot, {"op": "accept"}, [])
     pid = os.fork()
     if pid == 0:
         status = errno.EPERM
         try:
-            link.close()
-            _be_session(uid, far_end)
+            keeper_end.close()
+            _connect_as_session(uid, session_end)
             status = 0
         except OSError as error:
             status = error.errno or status
         finally:
             os._exit(status)
-    far_end.close()
-    if (received := control_channels.receive(link)) is not None:
+    session_end.close()
+    if (received := control_channels.receive(keeper_end)) is not None:
         if uid:
             syscalls.access_files_as(uid)
         (listener,) = received[1]
         if select.select([listener], [], [], _TRIAL_SECONDS)[0]:
             Supervisor(listener, {_TRIAL_PORT: Door(channel)}).answer()
-        # A call that is not answered by now fails.
+        # Closing the listener makes an unanswered call fail.
         os.close(listener)
     if status := os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]):
         raise OSError(status, os.strerror(status))
 
 
-def _be_session(uid: int, link: socket.socket) -> None:
+def _connect_as_session(uid: int, session_end: socket.socket) -> None:
     if uid:
         container_walls.become(uid)
     syscalls.set_dumpable(True)
     syscalls.forbid_new_privileges()
     program = seccomp.build(has_namespaces=False, has_shared_id=not uid, has_doors=True)
     listener = syscalls.install_filter(program, is_supervised=True)
-    control_channels.send(link, {}, [listener])
+    control_channels.send(session_end, {}, [listener])
     os.close(listener)
     with socket.socket() as client:
         client.connect(("127.0.0.1", _TRIAL_PORT))

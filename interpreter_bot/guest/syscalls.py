@@ -70,10 +70,10 @@ _LANDLOCK_RULE_NET_PORT = 2
 _libc = ctypes.CDLL(None, use_errno=True)
 
 
-def _check(result: int, what: str) -> int:
+def _check(result: int, call: str) -> int:
     if result < 0:
         number = ctypes.get_errno()
-        raise OSError(number, f"{what}: {os.strerror(number)}")
+        raise OSError(number, f"{call}: {os.strerror(number)}")
     return result
 
 
@@ -147,10 +147,10 @@ def set_dumpable(is_dumpable: bool) -> None:
 
 
 def access_files_as(user: int) -> None:
-    """Have the rights of a user and group, of the same number, to files and processes' /proc.
+    """Access files, including processes' /proc, as a user and group of the same number.
 
-    Without the capability to look into all processes, root may look into its own only. What else
-    this process may do stays as it is, and so does who may signal it.
+    A root without the capability may inspect only its own processes. All other rights of this
+    process stay, and so do the rights of others to signal it.
     """
     _libc.setfsgid(user)
     _libc.setfsuid(user)
@@ -164,7 +164,7 @@ def die_with_parent(signal_number: int) -> None:
 
 
 def adopt_orphans() -> None:
-    """Become the parent of what descendants of this process leave behind when they end."""
+    """Become the parent of orphaned descendants."""
     _check(_libc.prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0), "PR_SET_CHILD_SUBREAPER")
 
 
@@ -173,43 +173,39 @@ def forbid_new_privileges() -> None:
     _check(_libc.prctl(_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0), "PR_SET_NO_NEW_PRIVS")
 
 
-def bar_capabilities() -> None:
-    """Give up the ways to gain capabilities that this process has not, which takes one."""
+def drop_bounding_capabilities() -> None:
+    """Drop all capabilities from the bounding set, which needs a capability itself."""
     for capability in range(_LAST_CAPABILITY + 1):
-        # Numbers the kernel does not know fail with EINVAL; there is nothing to drop there.
+        # Unknown capabilities fail with EINVAL; there is nothing to drop.
         if _libc.prctl(_PR_CAPBSET_DROP, capability, 0, 0, 0) < 0:
             break
 
 
 def drop_capabilities() -> None:
-    """Give up every capability, and the ways to regain any."""
-    bar_capabilities()
+    """Drop all capabilities, and all ways to regain any."""
+    drop_bounding_capabilities()
     _libc.prctl(_PR_CAP_AMBIENT, _PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0)
     header = struct.pack("II", _LINUX_CAPABILITY_VERSION_3, 0)
     _check(_libc.syscall(_NR_CAPSET, header, bytes(24)), "capset")
 
 
-def come_last_at_disks() -> None:
-    """Let this process's reads and writes wait for those of others, where the scheduler can."""
+def lower_disk_priority() -> None:
+    """Give this process's reads and writes the lowest priority, if the scheduler supports it."""
     arguments = (_IOPRIO_WHO_PROCESS, 0, _IOPRIO_LAST_BEST_EFFORT)
     _check(_libc.syscall(_NR_IOPRIO_SET, *arguments), "ioprio_set")
 
 
-def begin_writing_back(file: int, begin: int, size: int) -> None:
-    """Let the disk begin with some bytes of a file, 0 for all; what fails, only fsync tells."""
+def start_write_back(file: int, begin: int, size: int) -> None:
+    """Start to write bytes of a file to disk, 0 for all; only fsync reports failures."""
     place = (ctypes.c_int64(begin), ctypes.c_int64(size))
     _libc.sync_file_range(file, *place, _SYNC_FILE_RANGE_WRITE)
 
 
 def install_filter(program: bytes, *, is_supervised: bool = False) -> int:
-    """Install a seccomp program, a whole number of 8-byte BPF instructions.
-
-    Args:
-        program: the instructions.
-        is_supervised: another process answers calls that the program hands over.
+    """Install a seccomp program of 8-byte BPF instructions.
 
     Returns:
-        if it is, the descriptor by which that process learns of them and answers; else 0.
+        With `is_supervised`, the descriptor for the process that answers supervised calls; else 0.
     """
     buffer = ctypes.create_string_buffer(program, len(program))
     address = ctypes.addressof(buffer)
@@ -220,24 +216,22 @@ def install_filter(program: bytes, *, is_supervised: bool = False) -> int:
 
 
 def landlock_abi() -> int:
-    """Return the version of Landlock that the kernel offers; 0 where it has none."""
+    """Return the version of Landlock that Linux offers; 0 if it has none."""
     arguments = None, ctypes.c_size_t(0), _LANDLOCK_CREATE_RULESET_VERSION
     abi: int = _libc.syscall(_NR_LANDLOCK_CREATE_RULESET, *arguments)
     return max(0, abi)
 
 
 def landlock_create_ruleset(accesses: int, network_accesses: int, scopes: int) -> int:
-    """Create a ruleset that denies accesses to files and TCP ports, and scopes; returns its
-    descriptor.
-    """
+    """Create a ruleset that denies accesses and scopes; return its descriptor."""
     attributes = struct.pack("QQQ", accesses, network_accesses, scopes)
     arguments = attributes, ctypes.c_size_t(len(attributes)), 0
     return _check(_libc.syscall(_NR_LANDLOCK_CREATE_RULESET, *arguments), "landlock_create_ruleset")
 
 
-def landlock_add_rule(ruleset: int, place: int, accesses: int) -> None:
-    """Allow accesses to the file `place` is a descriptor of, and to everything below."""
-    rule = struct.pack("=Qi", accesses, place)
+def landlock_add_rule(ruleset: int, descriptor: int, accesses: int) -> None:
+    """Allow accesses to an open file or directory, and to everything below it."""
+    rule = struct.pack("=Qi", accesses, descriptor)
     arguments = ruleset, _LANDLOCK_RULE_PATH_BENEATH, rule, 0
     _check(_libc.syscall(_NR_LANDLOCK_ADD_RULE, *arguments), "landlock_add_rule")
 

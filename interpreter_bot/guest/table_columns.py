@@ -17,8 +17,8 @@ Kind: TypeAlias = Literal["number", "truth", "time", "text", "other"]
 Rows: TypeAlias = Any
 """A slice from a row to another one, or a numpy array of positions."""
 
-_MASKED = ("IntegerArray", "FloatingArray", "BooleanArray")
-_OTHERS = ("IntervalArray", "SparseArray", "StringArray")
+_MASKED_ARRAYS = ("IntegerArray", "FloatingArray", "BooleanArray")
+_OTHER_ARRAYS = ("IntervalArray", "SparseArray", "StringArray")
 _KINDS: dict[str, Kind] = {
     **dict.fromkeys("iuf", "number"),
     "b": "truth",
@@ -146,7 +146,7 @@ def _pandas_column(array: Any) -> Column:
     def cells(rows: Rows) -> list[Any]:
         return list(array[rows])
 
-    if name in _MASKED:
+    if name in _MASKED_ARRAYS:
         column_kind: Kind = "truth" if name == "BooleanArray" else "number"
         plain = array.dtype.numpy_dtype
 
@@ -158,7 +158,7 @@ def _pandas_column(array: Any) -> Column:
         return _pandas_time_column(array, name, cells)
     if name == "Categorical":
         return _categorical_column(array, cells)
-    if name in _OTHERS:
+    if name in _OTHER_ARRAYS:
         column_kind = "text" if name == "StringArray" else "other"
         return Column(
             name.removesuffix("Array").lower(), column_kind, cells, lambda: _object_array(array)

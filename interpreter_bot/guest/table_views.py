@@ -108,9 +108,12 @@ def _shorten_cells(rows: list[list[str | None]]) -> list[list[str | None]]:
     count = sum(map(len, rows))
     if sum(len(cell) for row in rows for cell in row if cell) <= _MAX_CHARACTERS:
         return rows
-    most = max(_MAX_CHARACTERS // count, _MIN_CELL_CHARACTERS)
+    max_characters = max(_MAX_CHARACTERS // count, _MIN_CELL_CHARACTERS)
     return [
-        [cell if cell is None or len(cell) <= most else cell[:most] + "…" for cell in row]
+        [
+            cell if cell is None or len(cell) <= max_characters else cell[:max_characters] + "…"
+            for cell in row
+        ]
         for row in rows
     ]
 

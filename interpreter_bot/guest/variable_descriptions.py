@@ -39,7 +39,7 @@ def _public(names: Iterable[tuple[Any, Any]]) -> dict[str, Any]:
     return {name: value for name, value in first if type(name) is str and name[:1] != "_"}
 
 
-def shown(names: Iterable[str]) -> list[str]:
+def displayable(names: Iterable[str]) -> list[str]:
     """Return the first of the names that are short enough to be shown."""
     return [name for name in names if len(name) <= _NAME_CHARACTERS][:_SHOWN_NAMES]
 
@@ -52,7 +52,7 @@ def describe(variables: Mapping[str, Any]) -> list[dict[str, Any]]:
     Args:
         variables: in the order in which they are wanted.
     """
-    return [{"name": name} | _describe(variables[name]) for name in shown(variables)]
+    return [{"name": name} | _describe(variables[name]) for name in displayable(variables)]
 
 
 def _describe(value: Any) -> dict[str, Any]:

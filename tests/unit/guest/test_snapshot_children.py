@@ -25,7 +25,7 @@ def test_what_a_child_reports_comes_in_its_order():
 
     messages, ending = run(work)
     assert messages == [Loss("a", "why\na\udcff"), Loss("b", "why\nb\udcff")]
-    assert (ending.at, ending.reason) == ("b", "")
+    assert (ending.name, ending.reason) == ("b", "")
 
 
 def test_one_that_ends_is_not_taken_for_one_that_is_late():
@@ -42,7 +42,7 @@ def test_one_that_ends_is_not_taken_for_one_that_is_late():
         raise SystemExit("no")
 
     endings = [run(work)[1] for work in (end, sleep, fail)]
-    assert [(ending.at, ending.reason) for ending in endings] == [
+    assert [(ending.name, ending.reason) for ending in endings] == [
         ("a", snapshot_children.DIED),
         ("b", snapshot_children.TOO_LATE),
         ("c", "SystemExit: no"),
@@ -81,7 +81,7 @@ def test_one_that_writes_without_an_end_is_ended(written, content, pause, second
 
     begun = time.monotonic()
     _, ending = run(write, seconds)
-    assert ending.at == "a"
+    assert ending.name == "a"
     assert reason in ending.reason
     assert time.monotonic() - begun < 15
 

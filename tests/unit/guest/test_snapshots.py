@@ -991,7 +991,7 @@ class Table:
 Table.__module__ = "numpy"
 table, x = Table(), 1
 """)
-    with pytest.raises(OSError, match="nothing was begun"):
+    with pytest.raises(OSError, match="nothing was tried"):
         saved.save()
 
 
@@ -1427,8 +1427,8 @@ x = Slow()
     deadline = time.monotonic() + 30
     while set(_group(child)) - {"Z"}:
         assert time.monotonic() < deadline
-    assert snapshot_children.is_gone(child)
-    assert snapshot_children.is_gone(child), "code may have waited for it"
+    assert snapshot_children.has_ended(child)
+    assert snapshot_children.has_ended(child), "code may have waited for it"
     assert not saved.path("manifest.json").exists()
 
 
@@ -1471,7 +1471,7 @@ x, small = Deadly(), 1
             time.sleep(0.01)
     finally:
         signal.signal(signal.SIGCHLD, before)
-        snapshot_children.is_gone(child)
+        snapshot_children.has_ended(child)
     assert saved.restored()["small"] == 1
 
 

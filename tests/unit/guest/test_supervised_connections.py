@@ -38,7 +38,7 @@ def test_a_door_is_shut_when_the_bot_leaves_a_connection_on_the_way():
     with channel, socket.socket() as endpoint:
         control_channels.send(bot, {"op": "accept"}, [])
         assert door.accepts
-        door.add(endpoint)
+        door.give_connection(endpoint)
         bot.close()
         assert not door.update()
         assert not door.accepts
