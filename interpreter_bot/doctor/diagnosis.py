@@ -125,7 +125,7 @@ def diagnose(config: settings.Settings) -> tuple[Finding, ...]:
         return (_no_sandbox(error, collector.messages, config.sandbox), *host_findings)
     finally:
         logger.removeHandler(collector)
-    return (*_judge(results, config), *host_findings)
+    return (*_evaluate(results, config), *host_findings)
 
 
 def level(findings: Sequence[Finding]) -> str:
@@ -169,7 +169,7 @@ def _no_sandbox(error: Exception, complaints: Sequence[str], sandbox: settings.S
     return _finding("sandbox", False, reason, fix=fix)
 
 
-def _judge(results: trial_kernels.ProbeResults, config: settings.Settings) -> list[Finding]:
+def _evaluate(results: trial_kernels.ProbeResults, config: settings.Settings) -> list[Finding]:
     if results.walls is forkserver_clients.Walls.NAMESPACES:
         findings = [_user_namespace(results), _namespaces(results)]
     else:

@@ -82,8 +82,8 @@ class Broker:
         """Kernels that were told why."""
         self._opening: set[str] = set()
         self._kernels: dict[str, asyncio.Task[None]] = {}
-        # Until the kernel was told: who tells it may be cancelled, or not reach its host.
-        self._untold: dict[str, kernel_doors.Introduction] = {}
+        # Until the setup ran: the caller may be cancelled, or not reach the host.
+        self._pending_setups: dict[str, kernel_doors.DoorSetup] = {}
         self._approvals: dict[str, tuple[str, approvals.Approvals]] = {}
         self._given = cachetools.LRUCache[tuple[str, str], approvals.Approvals](_MOST_KEPT)
         self._traffic = cachetools.LRUCache[str, traffic_limits.Traffic](_MOST_KEPT)
@@ -131,10 +131,10 @@ class Broker:
         key: str,
         kernel_id: str,
         doors: Callable[[], Awaitable[kernel_doors.Doors | None]],
-    ) -> kernel_doors.Introduction | None:
+    ) -> kernel_doors.DoorSetup | None:
         """Open the doors of a kernel, once; see `kernel_doors.Doorkeeper.open`."""
         if kernel_id in self._kernels:
-            return self._untold.get(kernel_id)
+            return self._pending_setups.get(kernel_id)
         if kernel_id in self._opening:
             return None
         if not (self.policy(key) or self._offers(key)):
@@ -143,30 +143,30 @@ class Broker:
             if kernel_id in self._refused:
                 return None
             code = f"get_ipython().refuse_doors({self._refusal!r})"
-            return kernel_doors.Introduction(code, self._refusal)
+            return kernel_doors.DoorSetup(code, self._refusal)
         self._opening.add(kernel_id)
         try:
             if (found := await doors()) is not None:
-                self._untold[kernel_id] = self._opened(key, kernel_id, found)
+                self._pending_setups[kernel_id] = self._open_doors(key, kernel_id, found)
         finally:
             self._opening.discard(kernel_id)
-        return self._untold.get(kernel_id)
+        return self._pending_setups.get(kernel_id)
 
-    def introduced(self, kernel_id: str) -> None:
-        """Take that a kernel was told of its doors."""
-        self._untold.pop(kernel_id, None)
+    def note_setup_done(self, kernel_id: str) -> None:
+        """Record that the setup ran in a kernel."""
+        self._pending_setups.pop(kernel_id, None)
         if self._refusal:
             self._refused[kernel_id] = True
 
-    def _opened(
+    def _open_doors(
         self, key: str, kernel_id: str, found: kernel_doors.Doors
-    ) -> kernel_doors.Introduction:
+    ) -> kernel_doors.DoorSetup:
         for service in self.services:
             service.note_opened(key)
         authority = certificates.Authority(hmac.digest(self._seed, kernel_id.encode(), "sha256"))
         # Its link to a host may break, and be made again, while it lives.
-        given = self._given.setdefault((key, kernel_id), approvals.Approvals())
-        given.ask = found.ask
+        session_approvals = self._given.setdefault((key, kernel_id), approvals.Approvals())
+        session_approvals.ask = found.ask
         context = proxies.ProxyContext(
             key=key,
             kernel_id=kernel_id,
@@ -177,11 +177,11 @@ class Broker:
                 self._limits.connect_seconds, self._resolve or self._names.of_one()
             ),
             authority=authority,
-            approvals=given,
+            approvals=session_approvals,
             upstream=self._upstream,
             record=self._record,
         )
-        self._approvals[kernel_id] = key, given
+        self._approvals[kernel_id] = key, session_approvals
         task = asyncio.create_task(self._serve(found, context), name=f"doors of {kernel_id}")
         self._kernels[kernel_id] = task
         task.add_done_callback(functools.partial(self._shut, kernel_id, found))
@@ -191,9 +191,11 @@ class Broker:
             ports["proxy"] = 0
         offered = sorted({offer.kind for offer in self._offers(key)})
         # The certificate is another one each time, for the same key.
-        mark = hashlib.sha256(repr((authority.key_identifier, offered, ports)).encode()).hexdigest()
+        version = hashlib.sha256(
+            repr((authority.key_identifier, offered, ports)).encode()
+        ).hexdigest()
         code = _CODE.format(authority=authority.certificate, offered=offered, **ports)
-        return kernel_doors.Introduction(code, mark)
+        return kernel_doors.DoorSetup(code, version)
 
     async def close(self) -> None:
         """Shut all doors."""
@@ -225,7 +227,7 @@ class Broker:
         """Let go of doors, also of those that were shut before anything was done about them."""
         doors.close()
         del self._kernels[kernel_id], self._approvals[kernel_id]
-        self._untold.pop(kernel_id, None)
+        self._pending_setups.pop(kernel_id, None)
         if self._refusal:
             self._refused[kernel_id] = True
         if not task.cancelled() and (error := task.exception()) is not None:

@@ -28,22 +28,20 @@ _AT_ONCE: Final = struct.pack("ii", 1, 0)
 Peer: TypeAlias = web.WebSocketResponse | aiohttp.ClientWebSocketResponse
 
 
-async def relay(endpoint: socket.socket, peer: Peer, *, most_seconds: float | None = None) -> None:
-    """Pass bytes both ways until both sides have ended, or one is lost; closes both.
+async def relay(endpoint: socket.socket, peer: Peer, *, max_seconds: float | None = None) -> None:
+    """Pass bytes both ways until both sides have ended, or one is lost; then close both.
 
-    Args:
-        endpoint: connected, and not blocking.
-        peer: the other end's.
-        most_seconds: how long the endpoint's side may go on once the peer's has ended.
+    `endpoint` is connected and non-blocking. Once the peer has ended, the endpoint's side may go on
+    for `max_seconds`.
     """
     outward = asyncio.create_task(_send(endpoint, peer), name="bytes from a door's connection")
     inward = asyncio.create_task(_receive(endpoint, peer), name="bytes to a door's connection")
     is_whole = False
     try:
         first, rest = await asyncio.wait({outward, inward}, return_when=asyncio.FIRST_COMPLETED)
-        if rest and all(one.exception() is None for one in first):
-            await asyncio.wait(rest, timeout=most_seconds if inward in first else None)
-        is_whole = all(one.done() and one.exception() is None for one in (outward, inward))
+        if rest and all(task.exception() is None for task in first):
+            await asyncio.wait(rest, timeout=max_seconds if inward in first else None)
+        is_whole = all(task.done() and task.exception() is None for task in (outward, inward))
     finally:
         for task in (outward, inward):
             task.cancel()

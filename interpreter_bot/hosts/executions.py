@@ -38,7 +38,7 @@ SendEvent = Callable[[int, bytes], Awaitable[None]]
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class _About:
+class _JournalDescription:
     """What a journal says of its execution: the kernel, and the time at which it began."""
 
     kernel: str
@@ -282,7 +282,7 @@ class Executions:
         """
         if self.is_known(execution_id):
             return
-        description = messages.document(_About(kernel.id, time.time()))
+        description = messages.document(_JournalDescription(kernel.id, time.time()))
         journal = self._journals.begin(execution_id, description)
         self._known_ids[execution_id] = None
         if len(self._known_ids) > _MAX_KNOWN_IDS:
@@ -484,7 +484,9 @@ async def _send_end(journal: execution_journals.Journal, after: int, send: SendE
 def _age_seconds(description: bytes) -> float:
     """Return the time since an execution began, from its journal's description."""
     try:
-        return max(time.time() - messages.read(_About, json.loads(description)).began, 0.0)
+        return max(
+            time.time() - messages.read(_JournalDescription, json.loads(description)).began, 0.0
+        )
     except ValueError:  # MalformedError is one.
         return 0.0
 

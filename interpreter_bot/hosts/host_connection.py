@@ -38,7 +38,7 @@ _log = logging.getLogger(__name__)
 
 _FRAME: Final = struct.Struct("<IQ")
 _FIRST_WAIT_SECONDS: Final = 0.02
-_LONGEST_WAIT_SECONDS: Final = 1.0
+_MAX_WAIT_SECONDS: Final = 1.0
 _HEARTBEAT_SECONDS: Final = 20.0
 _ANSWER_SECONDS: Final = 120.0
 # A connection breaks at once when its host dies.
@@ -315,7 +315,7 @@ class HostConnection:
             except errors.BotError:
                 _log.exception("no host could be started")
             await asyncio.sleep(wait_seconds)
-            wait_seconds = min(2 * wait_seconds, _LONGEST_WAIT_SECONDS)
+            wait_seconds = min(2 * wait_seconds, _MAX_WAIT_SECONDS)
 
     def _end_calls(self) -> None:
         """End all calls, as their host is lost."""

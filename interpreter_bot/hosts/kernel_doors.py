@@ -64,10 +64,10 @@ class LocalDoors(abc.ABC):
         """Listen.
 
         Args:
-            proxy: what its provisioner gives for that door.
-            services: likewise.
-            process: descriptor of the kernel's first process, readable once that has ended. The
-                sockets alone would keep its network.
+            proxy: the provisioner's socket for the proxy's door.
+            services: the provisioner's socket for the services' door.
+            process: pidfd of the kernel's first process; at its end the sockets are closed, which
+                would keep its network alive.
             ask: see `Doors`.
         """
         self.ask = ask
@@ -115,7 +115,7 @@ class ListeningDoors(LocalDoors):
 
 
 class SupervisedDoors(LocalDoors):
-    """Sockets to the keeper of a session without a network, which connects in its place.
+    """Sockets to the keeper of a session without a network, which connects for the session.
 
     See `guest/supervised_connections`.
     """
@@ -128,7 +128,7 @@ class SupervisedDoors(LocalDoors):
             await channel.send({"op": "accept"})
             packet = await channel.receive()
         if packet is None:
-            # The keeper is gone. As with a socket that listens, nothing comes any more.
+            # The keeper has ended: like a listening socket, wait for ever.
             await asyncio.get_running_loop().create_future()
             raise ConnectionError
         (descriptor,) = packet.descriptors
@@ -138,16 +138,16 @@ class SupervisedDoors(LocalDoors):
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Introduction:
-    """What a kernel has to know of its doors.
+class DoorSetup:
+    """Setup of a kernel for its doors.
 
     Attributes:
-        code: tells it.
-        mark: the same, as long as the kernel needs not be told again.
+        code: the bot's code to run in the kernel.
+        version: identifies the setup; a kernel that has this version needs no other run.
     """
 
     code: str
-    mark: str
+    version: str
 
 
 def show_nobody(_: values.Output) -> None:
@@ -155,27 +155,26 @@ def show_nobody(_: values.Output) -> None:
 
 
 class Doorkeeper(Protocol):
-    """Who decides what comes through the doors of kernels."""
+    """Decides which connections pass the doors of kernels."""
 
     def refuse(self, reason: str) -> None:
-        """Let no session reach anything, and say why to people and code: kernels have no doors."""
+        """Record that kernels have no doors, with a reason for people and code."""
 
     async def open(
         self, key: str, kernel_id: str, doors: Callable[[], Awaitable[Doors | None]]
-    ) -> Introduction | None:
-        """Open the doors of a kernel that a session is about to use, if anything is allowed there.
+    ) -> DoorSetup | None:
+        """Open the doors of a kernel before code runs, if the rules of session `key` allow
+        anything.
 
-        Args:
-            key: of the session.
-            kernel_id: of the kernel; the same one comes often.
-            doors: gives its doors, which are the caller's from then on; None if it has none.
+        Called before each execution. `doors` obtains the doors, which the doorkeeper then closes;
+        it returns None if the kernel has none.
 
         Returns:
-            What the kernel is to be told of them, each time until it was; None if it is nothing.
+            The setup to run in the kernel; None if the kernel has it already, or needs none.
         """
 
-    def introduced(self, kernel_id: str) -> None:
-        """Take that a kernel was told of its doors."""
+    def note_setup_done(self, kernel_id: str) -> None:
+        """Record that the setup ran in a kernel."""
 
     def reach(self, key: str) -> code_activity.Reach:
         """Return what code of a session may reach."""

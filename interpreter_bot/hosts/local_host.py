@@ -39,7 +39,7 @@ _REAP_SECONDS: Final = 30.0
 _EXPIRY_SECONDS: Final = 3600.0
 _MAX_UNREPORTED: Final = 1000
 # People see the measured size, so measuring must not stop early.
-_NO_LIMIT: Final = 1 << 60
+_MAX_COUNTED: Final = 1 << 60
 
 
 class LocalKernel:
@@ -256,7 +256,7 @@ class LocalHost:
             raise errors.KernelError
         return await launched.kernel.ask(question)
 
-    async def introduce(self, kernel_id: str, code: str) -> None:
+    async def set_up_doors(self, kernel_id: str, code: str) -> None:
         """Run the bot's code that sets up a kernel's doors.
 
         Raises:
@@ -305,11 +305,11 @@ class LocalHost:
         doors = functools.partial(self.doors, kernel.id)
         if setup := await self._doorkeeper.open(key, kernel.id, doors):
             try:
-                await self.introduce(kernel.id, setup.code)
+                await self.set_up_doors(kernel.id, setup.code)
             except errors.KernelError:
                 _log.warning("kernel %s could not be told of its doors", kernel.id)
             else:
-                self._doorkeeper.introduced(kernel.id)
+                self._doorkeeper.note_setup_done(kernel.id)
 
     async def follow(
         self, execution_id: str, *, after: int = 0, show: ports.Show, ask: ports.Ask | None
@@ -390,7 +390,7 @@ class LocalHost:
         for workspace in await self.pool.stored_workspaces():
             try:
                 files = await workspace.usage()
-                variables = await workspace.variables_usage(most_bytes=_NO_LIMIT)
+                variables = await workspace.variables_usage(most_bytes=_MAX_COUNTED)
                 checkpoint_bytes = await workspace.checkpoint_bytes()
                 sizes[workspace.name] = files.bytes + variables.bytes + checkpoint_bytes
             except errors.WorkspaceError:

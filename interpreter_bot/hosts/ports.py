@@ -148,7 +148,7 @@ class Workspace(Protocol):
             WorkspaceFullError: it does not fit.
         """
 
-    @requests.sent()
+    @requests.request_method()
     async def list(self) -> tuple[values.FileInfo, ...]:
         """List the regular files by name, among at most `workspace_files` entries."""
 
@@ -175,11 +175,11 @@ class Workspace(Protocol):
             FileTooLargeError: it is larger than `most_bytes`, or sparse.
         """
 
-    @requests.sent()
+    @requests.request_method()
     async def kept(self, name: str) -> Mapping[str, int]:
         """Return the checkpoints that have a copy of a file, with its size in bytes."""
 
-    @requests.sent()
+    @requests.request_method()
     async def rename(self, name: str, new_name: str) -> str:
         """Give a file the `file_names.safe_name` of another name, in its folder; return its name.
 
@@ -188,18 +188,18 @@ class Workspace(Protocol):
             FileNameError: something has that name already.
         """
 
-    @requests.sent()
+    @requests.request_method()
     async def delete(self, name: str) -> None:
         """Delete a file; a FileMissingError if there is none."""
 
-    @requests.sent()
+    @requests.request_method()
     async def mark(self) -> str:
         """Remember the present files for `changes_since`, and return the name of that mark.
 
         The host keeps the latest marks in memory.
         """
 
-    @requests.sent()
+    @requests.request_method()
     async def changes_since(self, mark: str) -> values.FileChanges:
         """Return the files created or written since a mark; WorkspaceError if it is forgotten."""
 
@@ -304,11 +304,11 @@ class Hosts(Protocol):
     def keeps_variables(self) -> bool:
         """Whether variables of idle sessions are saved for their next kernels."""
 
-    @requests.sent()
+    @requests.request_method()
     async def variables(self, key: str) -> session_variables.HeldVariables:
         """Return the variables of a session's kernel, and those saved for the next one."""
 
-    @requests.sent(is_long=True, is_once=True)
+    @requests.request_method(is_long=True, is_once=True)
     async def fork(
         self, key: str, new_key: str, *, checkpoint: str = ""
     ) -> session_variables.RestoredState:
@@ -318,14 +318,14 @@ class Hosts(Protocol):
         is left.
         """
 
-    @requests.sent()
+    @requests.request_method()
     async def note_checkpoint(self, key: str, name: str) -> None:
         """Make a checkpoint of a session with a kernel before code runs, if it can be made at once.
 
         Its name, for `go_back`, has at most 64 letters and digits.
         """
 
-    @requests.sent(is_long=True, is_once=True)
+    @requests.request_method(is_long=True, is_once=True)
     async def go_back(
         self, key: str, name: str, *, is_whole: bool = False
     ) -> session_variables.RestoredState:
@@ -368,7 +368,7 @@ class Hosts(Protocol):
             ExecutionMissingError: it never began, was acknowledged, is too old, or its host left.
         """
 
-    @requests.sent()
+    @requests.request_method()
     async def stop(self, execution_id: str, reason: str = "") -> None:
         """Interrupt an execution, or prevent its beginning; its end comes to followers.
 
@@ -383,22 +383,22 @@ class Hosts(Protocol):
         A host that cannot be reached now forgets them by itself a day later.
         """
 
-    @requests.sent()
+    @requests.request_method()
     async def statuses(self, keys: Collection[str] | None = None) -> Mapping[str, KernelStatus]:
         """Return the kernels of these sessions, or of all, without sessions that have none."""
 
-    @requests.sent()
+    @requests.request_method()
     async def release(self, key: str) -> None:
         """End a session's kernel, at a person's request; returns when it is gone."""
 
-    @requests.sent()
+    @requests.request_method()
     async def forget(self, key: str) -> None:
         """End a session's kernel and delete its files; other requests for it wait meanwhile."""
 
     async def workspace(self, key: str) -> Workspace:
         """Return a session's files, created if missing; waits while they are being deleted."""
 
-    @requests.sent()
+    @requests.request_method()
     async def stored_bytes(self, keys: Collection[str]) -> StoredBytes:
         """Measure workspaces, also of sessions without a kernel."""
 
@@ -406,49 +406,49 @@ class Hosts(Protocol):
 class HostProcess(Hosts, Protocol):
     """What a host process answers beside that: to commands, routers and the keeper of doors."""
 
-    @requests.sent(is_long=True, is_once=True)
+    @requests.request_method(is_long=True, is_once=True)
     async def fork(
         self, key: str, new_key: str, *, checkpoint: str = "", new_epoch: int = 0
     ) -> session_variables.RestoredState:
         """Let a new session, of an epoch of its own, begin as a copy; see `Hosts.fork`."""
 
-    @requests.sent(is_long=True)
+    @requests.request_method(is_long=True)
     async def save(self, key: str) -> bool:
         """Save a session's variables now; return whether all are saved."""
 
-    @requests.sent(is_long=True)
+    @requests.request_method(is_long=True)
     async def end(self, key: str, reason: str) -> None:
         """Save a session's variables if nobody uses them, and end its kernel."""
 
-    @requests.sent()
+    @requests.request_method()
     async def snapshot_sizes(self, keys: Collection[str]) -> session_variables.SnapshotSizes:
         """Return what is saved of sessions."""
 
-    @requests.sent()
+    @requests.request_method()
     async def offer(self, key: str) -> placement_offers.Offer:
         """Return what it offers a session."""
 
-    @requests.sent(is_long=True)
+    @requests.request_method(is_long=True)
     async def arrive(self, key: str, epoch: int) -> bool:
         """Restore a session from the store; return whether it had anything of it."""
 
-    @requests.sent(is_long=True)
+    @requests.request_method(is_long=True)
     async def archive(self, key: str) -> bool:
         """Archive a session now; return whether all of it is archived."""
 
-    @requests.sent()
+    @requests.request_method()
     async def fence(self, key: str, epoch: int) -> None:
         """End a session's kernel, as the session is on another machine in this epoch."""
 
-    @requests.sent()
+    @requests.request_method()
     async def drain(self, *, is_urgent: bool) -> None:
         """Start no more kernels, and end: an urgent end waits for executions, not for kernels."""
 
-    @requests.sent(is_long=True)
-    async def introduce(self, kernel_id: str, code: str, mark: str) -> None:
-        """Run code that tells a kernel of its doors, unless it was told the same by that `mark`."""
+    @requests.request_method(is_long=True)
+    async def set_up_doors(self, kernel_id: str, code: str, version: str) -> None:
+        """Run the code of a setup in a kernel, unless the kernel has this version already."""
 
-    @requests.sent(is_long=True, is_withdrawn=True)
+    @requests.request_method(is_long=True, is_withdrawn=True)
     async def ask_person(self, kernel_id: str, question: values.InputRequested) -> str:
         """Ask the person who runs a kernel's present code, whose time limit is paused meanwhile.
 
@@ -456,10 +456,10 @@ class HostProcess(Hosts, Protocol):
             BotError: nobody can be asked, or nobody answered.
         """
 
-    @requests.sent()
-    async def unheld_doors(self) -> dict[str, str]:
+    @requests.request_method()
+    async def unleased_doors(self) -> dict[str, str]:
         """Return the kernels whose doors no bot holds, with the keys of their sessions."""
 
-    @requests.sent()
+    @requests.request_method()
     async def shut_doors(self, kernel_id: str) -> None:
         """Let nothing through a kernel's doors that no bot holds."""

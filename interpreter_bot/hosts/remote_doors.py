@@ -27,7 +27,7 @@ _SECONDS: Final = 20.0
 _AGAIN_SECONDS: Final = 1.0
 # A host holds doors for half a minute for a link that only the bot knows to be lost, and for a bot
 # that died those of its sessions that others have now.
-_LOOK_SECONDS: Final = 10.0
+_CHECK_SECONDS: Final = 10.0
 _MAX_AT_ONCE: Final = 16
 _MAX_REMEMBERED: Final = 10_000
 
@@ -40,11 +40,11 @@ _BROKEN: Final = (aiohttp.ClientError, OSError, messages.MalformedError, TypeErr
 T = TypeVar("T")
 
 EpochOn: TypeAlias = Callable[[str, str], Awaitable[int | None]]
-"""Says in which epoch a session is on the host of a data directory; None if it is on another."""
+"""Returns a session's epoch on the host of a data directory; None if it is on another host."""
 
 
 class RemoteDoors:
-    """Opens doors of one host's kernels, and opens or shuts those of the bot before this one."""
+    """Opens doors of one host's kernels, and opens or shuts those that the former bot left."""
 
     def __init__(
         self,
@@ -58,22 +58,21 @@ class RemoteDoors:
         """Open nothing yet.
 
         Args:
-            host: that has the kernels.
-            connection: to it.
+            host: of the kernels.
+            connection: to the host.
             doorkeeper: decides what kernels reach; None lets them reach nothing.
-            is_bot: whether the doors that the bot before had are this process's now; a command
-                that only looks must not shut them.
-            epoch_on: where there are several hosts, of which none may speak for another's sessions.
+            is_bot: whether to take over doors of the former bot; a short-lived command must not.
+            epoch_on: given with several hosts, each of which decides only for its own sessions.
         """
         self._host = host
         self._connection = connection
         self._doorkeeper = doorkeeper
-        self._looking: asyncio.Task[None] | None = None
-        self._is_due = asyncio.Event()
-        self._turns = asyncio.Semaphore(_MAX_AT_ONCE)
+        self._watch_task: asyncio.Task[None] | None = None
+        self._check_requested = asyncio.Event()
+        self._slots = asyncio.Semaphore(_MAX_AT_ONCE)
         self._opening: set[str] = set()
-        self._ours: set[str] = set()
-        self._introducing: set[str] = set()
+        self._own_kernel_ids: set[str] = set()
+        self._being_set_up: set[str] = set()
         self._epoch_on = epoch_on
         self._tasks: set[asyncio.Task[Any]] = set()
         self._is_closed = False
@@ -85,7 +84,7 @@ class RemoteDoors:
         return code_activity.NOWHERE if self._doorkeeper is None else self._doorkeeper.reach(key)
 
     async def close(self) -> None:
-        """Take over no more."""
+        """Stop all work on doors."""
         self._connection.on_connect = None
         self._is_closed = True
         for task in self._tasks:
@@ -96,83 +95,82 @@ class RemoteDoors:
     async def open(
         self, key: str, kernel_id: str, *, epoch: int = 0, is_claimed: bool = False
     ) -> None:
-        """Let the doorkeeper open a kernel's doors, and the host tell the kernel of them.
+        """Let the doorkeeper open a kernel's doors, and the host set them up in the kernel.
 
-        Args:
-            key: of the session.
-            kernel_id: of its kernel.
-            epoch: in which it is on this host; 0 where there is one host only.
-            is_claimed: also where another bot has them: for a person, who is known here.
+        `epoch` is the session's on this host; 0 with a single host. With `is_claimed`, another bot
+        loses the doors, as a person uses this bot.
         """
         if self._doorkeeper is None:
             return
-        doors = functools.partial(self._fetched, key, kernel_id, epoch, is_claimed=is_claimed)
+        doors = functools.partial(self._fetch, key, kernel_id, epoch, is_claimed=is_claimed)
         try:
-            await self._introduce(kernel_id, await self._doorkeeper.open(key, kernel_id, doors))
+            await self._set_up(kernel_id, await self._doorkeeper.open(key, kernel_id, doors))
         except errors.KernelError:
-            # Where the host is gone, so is the kernel; what runs there says so.
+            # If the host is lost, so is the kernel, which the running execution reports.
             _log.warning("the doors of %s could not be opened", kernel_id, exc_info=True)
 
-    async def _introduce(self, kernel_id: str, told: kernel_doors.Introduction | None) -> None:
-        """Let the host tell a kernel of its doors, which takes as long as code runs there."""
-        if told is None or self._doorkeeper is None or kernel_id in self._introducing:
+    async def _set_up(self, kernel_id: str, setup: kernel_doors.DoorSetup | None) -> None:
+        """Let the host set up doors in a kernel, which waits until running code ends."""
+        if setup is None or self._doorkeeper is None or kernel_id in self._being_set_up:
             return
-        self._introducing.add(kernel_id)
+        self._being_set_up.add(kernel_id)
         try:
-            await self._host.introduce(kernel_id, told.code, told.mark)
-            self._doorkeeper.introduced(kernel_id)
+            await self._host.set_up_doors(kernel_id, setup.code, setup.version)
+            self._doorkeeper.note_setup_done(kernel_id)
         finally:
-            self._introducing.discard(kernel_id)
+            self._being_set_up.discard(kernel_id)
 
     def take_over(self) -> None:
-        """Open, or shut, the doors of sessions of this host that no bot has, from now on."""
-        self._is_due.set()
-        if self._looking is None and not self._is_closed:
-            self._looking = self._begin(self._look(), "doors that no bot has")
+        """Start to open or shut doors of this host that no bot has leased."""
+        self._check_requested.set()
+        if self._watch_task is None and not self._is_closed:
+            self._watch_task = self._start_task(
+                self._watch_unleased_doors(), "doors that no bot has"
+            )
 
-    async def _look(self) -> None:
-        """Look for doors that no bot has, for ever."""
+    async def _watch_unleased_doors(self) -> None:
+        """Open doors that no bot has leased, for ever."""
         before: Set[str] = frozenset()
         while True:
-            self._is_due.clear()
+            self._check_requested.clear()
             try:
-                unheld = await self._host.unheld_doors()
-                for kernel_id, key in unheld.items():
-                    # Of several, the bot that had them comes first: it may be running a turn there.
+                unleased = await self._host.unleased_doors()
+                for kernel_id, key in unleased.items():
+                    # The bot that had them comes first, as it may run a turn there; others wait.
                     is_ours = self._epoch_on is None or (
-                        kernel_id in self._ours or kernel_id in before
+                        kernel_id in self._own_kernel_ids or kernel_id in before
                     )
                     if is_ours and kernel_id not in self._opening:
                         self._opening.add(kernel_id)
-                        self._begin(
-                            self._open_unheld(kernel_id, key), "a door without a bot"
+                        self._start_task(
+                            self._open_unleased(kernel_id, key), "a door without a bot"
                         ).add_done_callback(_opened)
-                before = unheld.keys()
+                before = unleased.keys()
             except errors.BotError as error:
                 _log.info("doors that no bot has cannot be looked for now: %r", error)
             with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(_LOOK_SECONDS):
-                    await self._is_due.wait()
+                async with asyncio.timeout(_CHECK_SECONDS):
+                    await self._check_requested.wait()
 
-    async def _open_unheld(self, kernel_id: str, key: str) -> None:
-        """Open what code may be waiting at, whose bot has gone; shut what nothing allows now."""
+    async def _open_unleased(self, kernel_id: str, key: str) -> None:
+        """Open a kernel's doors, or shut them if the rules allow nothing any more."""
         try:
-            async with self._turns:
+            async with self._slots:
                 epoch = await self._epoch(key)
                 if epoch is None:
-                    return  # It is for others to say.
+                    return  # The session is on another host.
                 reach = self.reach(key)
                 if self._doorkeeper is None or not (reach.hosts or reach.offers):
                     await self._host.shut_doors(kernel_id)
                     return
-                doors = functools.partial(self._fetched, key, kernel_id, epoch)
-                told = await self._doorkeeper.open(key, kernel_id, doors)
+                doors = functools.partial(self._fetch, key, kernel_id, epoch)
+                setup = await self._doorkeeper.open(key, kernel_id, doors)
         finally:
-            # They may have to be opened again before a busy kernel was told of them.
+            # Doors may have to be opened again before a busy kernel is set up.
             self._opening.discard(kernel_id)
-        await self._introduce(kernel_id, told)
+        await self._set_up(kernel_id, setup)
 
-    def _begin(self, work: Coroutine[object, None, T], name: str) -> asyncio.Task[T]:
+    def _start_task(self, work: Coroutine[object, None, T], name: str) -> asyncio.Task[T]:
         self._tasks.add(task := asyncio.create_task(work, name=name))
         task.add_done_callback(self._tasks.discard)
         return task
@@ -182,33 +180,33 @@ class RemoteDoors:
             return 0
         return await self._epoch_on(self._connection.status.data_id, key)
 
-    def _over(self, task: asyncio.Task[bool]) -> None:
+    def _on_carried(self, task: asyncio.Task[bool]) -> None:
         if task.cancelled() or self._is_closed:
             return
         if (error := task.exception()) is not None:
             _log.error("doors of a kernel are carried no more", exc_info=error)
         elif task.result():
-            # Code that runs there goes on, and may want them.
+            # The link broke, but code goes on and may use the doors.
             asyncio.get_running_loop().call_later(_AGAIN_SECONDS, self.take_over)
 
-    async def _fetched(
+    async def _fetch(
         self, key: str, kernel_id: str, epoch: int = 0, *, is_claimed: bool = False
     ) -> kernel_doors.Doors | None:
-        """Ask the host for a kernel's doors; None if it gives none.
+        """Lease a kernel's doors from the host; None if it refuses.
 
         Raises:
-            KernelError: it does not answer.
+            KernelError: the host does not answer.
         """
 
         async def is_current() -> bool:
             return await self._epoch(key) == epoch
 
-        asked = {"kernel": kernel_id, "key": key}
-        asked |= ({"epoch": str(epoch)} if epoch else {}) | ({"claim": "1"} if is_claimed else {})
+        params = {"kernel": kernel_id, "key": key}
+        params |= ({"epoch": str(epoch)} if epoch else {}) | ({"claim": "1"} if is_claimed else {})
         ask = functools.partial(self._host.ask_person, kernel_id)
-        doors = TunneledDoors(self._connection, asked, is_current, ask)
-        task = self._begin(doors.carry(), f"carried doors of {kernel_id}")
-        task.add_done_callback(self._over)
+        doors = TunneledDoors(self._connection, params, is_current, ask)
+        task = self._start_task(doors.carry(), f"carried doors of {kernel_id}")
+        task.add_done_callback(self._on_carried)
         try:
             async with asyncio.timeout(_SECONDS):
                 is_open = await doors.opened
@@ -220,9 +218,9 @@ class RemoteDoors:
             raise
         if not is_open:
             return None
-        if len(self._ours) >= _MAX_REMEMBERED:
-            self._ours.clear()
-        self._ours.add(kernel_id)
+        if len(self._own_kernel_ids) >= _MAX_REMEMBERED:
+            self._own_kernel_ids.clear()
+        self._own_kernel_ids.add(kernel_id)
         return doors
 
 
@@ -237,7 +235,7 @@ class TunneledDoors:
     def __init__(
         self,
         connection: host_connection.HostConnection,
-        asked: dict[str, str],
+        params: dict[str, str],
         is_current: Callable[[], Awaitable[bool]],
         ask: kernel_doors.Ask,
     ) -> None:
@@ -245,20 +243,20 @@ class TunneledDoors:
 
         Args:
             connection: to the host.
-            asked: which kernel, of which session, in which epoch.
-            is_current: whether the session is still on that host in that epoch.
+            params: name the kernel, its session and the epoch.
+            is_current: returns whether the session is still on that host in that epoch.
             ask: see `kernel_doors.Doors`.
         """
         self.ask = ask
         self.ports = 0, 0
         self._connection = connection
-        self._asked = asked
+        self._params = params
         self._is_current = is_current
         self._streams: set[asyncio.Task[None]] = set()
         self._accepted: tuple[asyncio.Queue[socket.socket], ...] = asyncio.Queue(), asyncio.Queue()
         self._closing, self._closed = asyncio.Event(), asyncio.Event()
         self.opened: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
-        """Whether the host gives any."""
+        """Result: whether the host leased the doors."""
 
     async def accept(self, door: int) -> socket.socket:
         """Return the next connection; see `kernel_doors.Doors.accept`."""
@@ -281,7 +279,7 @@ class TunneledDoors:
         try:
             async with await self._connection.session.ws_connect(
                 "/v1/door_link",
-                params=self._asked,
+                params=self._params,
                 heartbeat=door_streams.HEARTBEAT_SECONDS,
                 max_msg_size=_MAX_MESSAGE_BYTES,
             ) as link:
@@ -293,7 +291,7 @@ class TunneledDoors:
                     self.opened.set_result(True)
                 await self._carry(link)
         except _BROKEN as error:
-            _log.info("the doors of %s are not carried: %r", self._asked["kernel"], error)
+            _log.info("the doors of %s are not carried: %r", self._params["kernel"], error)
         finally:
             if not self.opened.done():
                 self.opened.set_result(False)

@@ -89,12 +89,12 @@ REQUESTS: Final = types.MappingProxyType(_REQUESTS)
 """All requests by name."""
 
 
-def sent(
+def request_method(
     *, is_long: bool = False, is_once: bool = False, is_withdrawn: bool = False
 ) -> Callable[[F], F]:
     """Mark a method of a protocol as a request; see `Request`."""
 
-    def mark(method: F) -> F:
+    def decorate(method: F) -> F:
         request = Request(method, is_long=is_long, is_once=is_once, is_withdrawn=is_withdrawn)
         _REQUESTS[request.name] = request
 
@@ -104,4 +104,4 @@ def sent(
 
         return typing.cast("F", send)
 
-    return mark
+    return decorate

@@ -136,7 +136,7 @@ class BotConnection:
         """Close the connection; the bot reconnects if there is another host."""
         await self._socket.close(code=aiohttp.WSCloseCode.GOING_AWAY)
 
-    def tell_draining(self) -> None:
+    def send_draining(self) -> None:
         """Tell the bot that this host takes no more sessions."""
         self._send_soon(messages.Draining())
 

@@ -38,21 +38,21 @@ _HEAD: Final = (
     b"Connection: close\r\n\r\n"
 )
 _HEAD_BYTES: Final = 64 * 1024
-# One at a time and each so long: whoever asks again at once costs nothing.
+# Refusals are answered one at a time, each after so long, so that retries cost little.
 _ANSWER_SECONDS: Final = 0.1
 _MAX_CONNECTIONS: Final = 64
 _FETCH_SECONDS: Final = 30.0
 _PAUSE_SECONDS: Final = 0.1
-# Once a bot has sent everything, code need not say much more.
+# Once the bot's end has finished, code may go on sending for so long.
 _LAST_SECONDS: Final = 60.0
 _MAX_MESSAGE_BYTES: Final = 256 * 1024
 _NAME_BYTES: Final = 16
-# A bot that hangs does not delay the one that takes its doors.
+# A hanging bot delays the next one by at most so long.
 _CLOSE_SECONDS: Final = 1.0
 
 
 class _Connection:
-    """A connection of code that waits to be fetched, or is carried."""
+    """A connection of code that waits for a bot to fetch it, or is being carried."""
 
     def __init__(self, endpoint: socket.socket) -> None:
         self.endpoint = endpoint
@@ -63,21 +63,21 @@ class _Connection:
 
 @dataclasses.dataclass(slots=True)
 class _LeasedDoors:
-    """Doors that a bot held at least once.
+    """Doors that were leased at least once.
 
     Attributes:
         key: of the session.
         doors: the doors.
-        mark: of what the kernel was told of them.
-        link: to the bot that holds them; None if none does.
-        is_shut: a bot came that lets nothing through them.
-        streams: offer and carry connections to that bot.
-        changing: held while the doors go from one bot to another.
+        version: of the setup that the kernel has.
+        link: to the bot that has leased them; None if none has.
+        is_shut: whether the last bot's rules let nothing through.
+        streams: tasks that carry connections to that bot.
+        changing: held while the lease changes from one bot to another.
     """
 
     key: str
     doors: kernel_doors.LocalDoors
-    mark: str = ""
+    version: str = ""
     link: web.WebSocketResponse | None = None
     is_shut: bool = False
     streams: set[asyncio.Task[None]] = dataclasses.field(default_factory=set)
@@ -91,7 +91,7 @@ class DoorLeases:
         self._host = host
         self._leased: dict[str, _LeasedDoors] = {}
         self._serving: set[asyncio.Task[None]] = set()
-        # By names that nobody guesses.
+        # By random names.
         self._offered: dict[str, _Connection] = {}
         self._is_closed = False
 
@@ -111,7 +111,7 @@ class DoorLeases:
             await asyncio.wait(self._serving)
 
     async def _link(self, request: web.Request) -> web.StreamResponse:
-        """Lease a kernel's doors to a bot, and offer it what connects, until it goes."""
+        """Lease a kernel's doors to a bot, and offer it connections, until its link ends."""
         kernel_id = request.query["kernel"]
         leased = await self._open(kernel_id, request.query["key"])
         link = web.WebSocketResponse(
@@ -238,7 +238,7 @@ class DoorLeases:
 
         async def carry() -> None:
             await response.prepare(request)
-            await door_streams.relay(connection.endpoint, response, most_seconds=_LAST_SECONDS)
+            await door_streams.relay(connection.endpoint, response, max_seconds=_LAST_SECONDS)
 
         carrying = asyncio.create_task(carry(), name="carried connection")
         # At once: it is fetched, and no more to be given up.
@@ -249,17 +249,17 @@ class DoorLeases:
             carrying.cancel()
         return response
 
-    async def introduce(self, kernel_id: str, code: str, mark: str) -> None:
-        """Run code that tells a kernel of its doors; see `ports.HostProcess.introduce`."""
+    async def set_up_doors(self, kernel_id: str, code: str, version: str) -> None:
+        """Run the code of a setup in a kernel; see `ports.HostProcess.set_up_doors`."""
         # A kernel without doors is told why.
         leased = self._leased.get(kernel_id)
-        if leased is None or leased.mark != mark:
-            await self._host.introduce(kernel_id, code)
+        if leased is None or leased.version != version:
+            await self._host.set_up_doors(kernel_id, code)
             if leased is not None:
-                leased.mark = mark
+                leased.version = version
 
-    async def unheld_doors(self) -> dict[str, str]:
-        """Return the kernels whose doors no bot holds; see `ports.HostProcess.unheld_doors`."""
+    async def unleased_doors(self) -> dict[str, str]:
+        """Return the kernels whose doors no bot holds; see `ports.HostProcess.unleased_doors`."""
         return {
             kernel_id: leased.key
             for kernel_id, leased in self._leased.items()
@@ -267,7 +267,7 @@ class DoorLeases:
         }
 
     async def shut_doors(self, kernel_id: str) -> None:
-        """Let code be told that nothing is let through, rather than that no bot is there."""
+        """Answer connections that nothing is allowed, instead of that no bot is there."""
         leased = self._leased.get(kernel_id)
         if leased is not None and leased.link is None:
             leased.is_shut = True

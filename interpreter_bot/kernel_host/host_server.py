@@ -293,7 +293,7 @@ class HostServer:
         self.is_ending = self.is_ending or is_urgent
         self.is_draining = self.executions.is_draining = True
         for connection in self.connections:
-            connection.tell_draining()
+            connection.send_draining()
         self.changed.set()
 
     async def loads(self) -> dict[str, int]:

@@ -240,9 +240,9 @@ async def test_a_host_speaks_for_no_session_that_is_elsewhere(fleet):
             one for one in hosts._hosts.values() if one.connection.status.data_id != moved
         )
         # Nor does the bot take them over, though that host says that nobody has them.
-        unheld = await former.unheld_doors()
+        unheld = await former.unleased_doors()
         (kernel_id,) = [kernel_id for kernel_id, whose in unheld.items() if whose == key]
-        await former._doors._open_unheld(kernel_id, key)
+        await former._doors._open_unleased(kernel_id, key)
         assert key not in [one[0] for one in kept(hosts)]
 
 

@@ -182,7 +182,7 @@ async def test_a_stop_that_hits_what_tells_a_kernel_of_its_doors_counts_as_untol
     kernel_id = statuses[values.text(OPEN)].kernel_id
     kernel = place.host.pool.live[values.text(OPEN)].kernel
     telling = asyncio.create_task(
-        place.host.introduce(kernel_id, "import time; print(1); time.sleep(30)")
+        place.host.set_up_doors(kernel_id, "import time; print(1); time.sleep(30)")
     )
     async with asyncio.timeout(20):
         while not telling.done():

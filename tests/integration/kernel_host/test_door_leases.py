@@ -115,25 +115,25 @@ async def test_the_next_bot_takes_over_the_doors_that_code_uses_already(place):
         await until(lambda: leased[kernel_id].is_shut)
         told = await place.run(nobody, place.get)
     assert "Code of this conversation may no longer connect" in told
-    mark = leased[kernel_id].mark
+    version = leased[kernel_id].version
     async with place.bot() as (host, keeper):
         await until(lambda: kernel_id in keeper._kernels)
         assert not leased[kernel_id].is_shut
         assert await place.run(host, place.get) == "outside"
         # Its certificates are signed by a key that the kernel knows from the former bot.
         assert "is not trusted" in await place.run(host, READ.format(port=place.outside.port))
-        assert leased[kernel_id].mark == mark
+        assert leased[kernel_id].version == version
         await host.forget(KEY)
         await until(lambda: not (leased or keeper._kernels))
 
 
 async def test_doors_that_there_are_none_of_are_given_to_nobody(place):
     async with place.bot() as (host, keeper):
-        told = await host._doors._fetched(KEY, "no-such-kernel")
+        told = await host._doors._fetch(KEY, "no-such-kernel")
         assert told is None
         assert await place.run(host, "print(1)") == "1"
         (kernel_id,) = keeper._kernels
-        assert await host._doors._fetched(KEY, kernel_id) is None, "one bot has them"
+        assert await host._doors._fetch(KEY, kernel_id) is None, "one bot has them"
         await host.forget(KEY)
 
 

@@ -60,7 +60,7 @@ def seen(walls=Walls.NAMESPACES, **changes):
 
 
 def judged(walls=Walls.NAMESPACES, config=None, **changes):
-    findings = diagnosis._judge(seen(walls, **changes), config or settings.Settings())
+    findings = diagnosis._evaluate(seen(walls, **changes), config or settings.Settings())
     return findings, {finding.name for finding in findings if finding.is_active is False}
 
 

@@ -51,13 +51,13 @@ async def test_what_a_host_answers_instead_is_an_error_of_kernels(status, said):
         return web.Response(status=status, text=said, content_type="application/json")
 
     app = web.Application()
-    app.router.add_post("/v1/requests/HostProcess.unheld_doors", answer)
+    app.router.add_post("/v1/requests/HostProcess.unleased_doors", answer)
     server = test_utils.TestServer(app)
     connection = host_connection.HostConnection(pathlib.Path("/none"), None, patience_seconds=1.0)
     connection._is_connected.set()
     async with server, aiohttp.ClientSession(server.make_url("/")) as connection._session:
         with pytest.raises(errors.KernelError):
-            await remote_host.RemoteHost(connection).unheld_doors()
+            await remote_host.RemoteHost(connection).unleased_doors()
 
 
 @contextlib.asynccontextmanager

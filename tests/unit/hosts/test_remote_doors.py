@@ -65,7 +65,7 @@ class Host:
         self.streams.put_nowait(stream)
         await asyncio.Event().wait()
 
-    async def introduce(self, kernel_id, code, mark):
+    async def set_up_doors(self, kernel_id, code, version):
         if self.faults:
             raise self.faults.pop()
         if kernel_id == "busy":
@@ -75,7 +75,7 @@ class Host:
     async def ask_person(self, kernel_id, question):
         return self.answer
 
-    async def unheld_doors(self):
+    async def unleased_doors(self):
         return dict(self.unheld)
 
     async def shut_doors(self, kernel_id):
@@ -90,9 +90,9 @@ class Doorkeeper:
 
     async def open(self, key, kernel_id, doors):
         self.given.put_nowait(await doors())
-        return kernel_doors.Introduction("pass", kernel_id)
+        return kernel_doors.DoorSetup("pass", kernel_id)
 
-    def introduced(self, kernel_id):
+    def note_setup_done(self, kernel_id):
         pass
 
     def reach(self, key):
@@ -225,7 +225,7 @@ async def test_doors_whose_link_broke_are_asked_for_again(host, monkeypatch):
 
 
 async def test_doors_are_opened_when_the_database_is_back(host, monkeypatch):
-    monkeypatch.setattr(remote_doors, "_LOOK_SECONDS", 0.02)
+    monkeypatch.setattr(remote_doors, "_CHECK_SECONDS", 0.02)
     told = [errors.StoreError(), errors.StoreError(), None, 1]
 
     async def epoch_on(data_id, key):
@@ -245,7 +245,7 @@ async def test_doors_are_opened_when_the_database_is_back(host, monkeypatch):
 
 
 async def test_doors_are_opened_that_the_host_lets_go_of_late(host, monkeypatch):
-    monkeypatch.setattr(remote_doors, "_LOOK_SECONDS", 0.02)
+    monkeypatch.setattr(remote_doors, "_CHECK_SECONDS", 0.02)
     host.unheld = {}
     keeper = Doorkeeper()
     doors = remote_doors.RemoteDoors(host, host, keeper, is_bot=True)
@@ -259,7 +259,7 @@ async def test_doors_are_opened_that_the_host_lets_go_of_late(host, monkeypatch)
 
 
 async def test_a_kernel_that_is_busy_holds_up_no_other(host, monkeypatch):
-    monkeypatch.setattr(remote_doors, "_LOOK_SECONDS", 0.02)
+    monkeypatch.setattr(remote_doors, "_CHECK_SECONDS", 0.02)
     host.unheld = {"busy": "a", "k": "s"}
     keeper = Doorkeeper()
     doors = remote_doors.RemoteDoors(host, host, keeper, is_bot=True)
@@ -282,7 +282,7 @@ async def test_a_kernel_that_is_busy_holds_up_no_other(host, monkeypatch):
 async def test_doors_whose_link_breaks_are_opened_again_before_a_busy_kernel_is_told(
     host, monkeypatch
 ):
-    monkeypatch.setattr(remote_doors, "_LOOK_SECONDS", 0.02)
+    monkeypatch.setattr(remote_doors, "_CHECK_SECONDS", 0.02)
     host.unheld = {"busy": "a"}
     keeper = Doorkeeper()
     doors = remote_doors.RemoteDoors(host, host, keeper, is_bot=True)
@@ -339,7 +339,7 @@ async def test_what_people_allowed_a_kernel_outlives_its_link(host):
 
 
 async def test_doors_of_many_kernels_are_opened_a_few_at_a_time(host, monkeypatch):
-    monkeypatch.setattr(remote_doors, "_LOOK_SECONDS", 0.02)
+    monkeypatch.setattr(remote_doors, "_CHECK_SECONDS", 0.02)
     host.unheld = {str(number): "s" for number in range(50)}
     at_once, now = [], []
 
