@@ -70,7 +70,7 @@ class Workbench:
 
     async def read_file(self, name: str, *, start: int, most_bytes: int) -> bytes:
         workspace = await self._pool.workspace(self._key)
-        async with workspace.read(name, most_bytes=_MOST_FILE_BYTES) as content:
+        async with workspace.read(name, max_bytes=_MOST_FILE_BYTES) as content:
             whole = b"".join([chunk async for chunk in content])
         return whole[start : start + most_bytes]
 

@@ -263,7 +263,7 @@ def _largest_parts(data: pathlib.Path) -> list[tuple[str, int]]:
             directory = workspace_io.open_root(path)
             try:
                 usage = directory_contents.measure(
-                    directory, most_bytes=_MAX_MEASURED_BYTES, most_files=_MAX_MEASURED_FILES
+                    directory, max_bytes=_MAX_MEASURED_BYTES, max_files=_MAX_MEASURED_FILES
                 )
                 sizes[path.name] = usage.bytes
             finally:

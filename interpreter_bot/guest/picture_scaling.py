@@ -20,14 +20,14 @@ _JPEG_QUALITY = 85
 
 
 def scale(
-    sources: list[str | bytes], *, most_side: int, most_bytes: int
+    sources: list[str | bytes], *, max_side: int, max_bytes: int
 ) -> list[tuple[str, bytes] | None]:
     """Scale pictures down.
 
     Args:
         sources: names of files, or their content.
-        most_side: the longest side in pixels.
-        most_bytes: of each.
+        max_side: the longest side in pixels.
+        max_bytes: of each.
 
     Returns:
         MIME and content of each; None where it is no picture, or one that is too much.
@@ -37,21 +37,21 @@ def scale(
 
     Image.init()
     del ImageOps, WebPImagePlugin
-    return [_apart(source, most_side, most_bytes) for source in sources]
+    return [_apart(source, max_side, max_bytes) for source in sources]
 
 
-def _apart(source: str | bytes, most_side: int, most_bytes: int) -> tuple[str, bytes] | None:
+def _apart(source: str | bytes, max_side: int, max_bytes: int) -> tuple[str, bytes] | None:
     """Scale one picture in a child process."""
     answer = bounded_children.run(
-        lambda: _scaled(source, most_side, most_bytes),
+        lambda: _scaled(source, max_side, max_bytes),
         seconds=_MAX_SECONDS,
-        max_bytes=2 * most_bytes,
+        max_bytes=2 * max_bytes,
     )
     mime, _, data = answer.partition(b"\n")
     return (mime.decode("ascii", "replace"), data) if data else None
 
 
-def _scaled(source: str | bytes, most_side: int, most_bytes: int) -> bytes:
+def _scaled(source: str | bytes, max_side: int, max_bytes: int) -> bytes:
     """Decode, scale and re-encode; the MIME type comes first, on a line of its own."""
     from PIL import Image, ImageOps
 
@@ -60,23 +60,23 @@ def _scaled(source: str | bytes, most_side: int, most_bytes: int) -> bytes:
         if image.width * image.height > _MAX_PIXELS:
             return b""
         is_photograph = image.format in ("JPEG", "WEBP")
-        image.draft("RGB", (most_side, most_side))
+        image.draft("RGB", (max_side, max_side))
         if image.mode not in _MODES:
             has_alpha = image.mode in ("PA", "La", "RGBa") or "transparency" in image.info
             image.load()
             small: Any = image.convert("RGBA" if has_alpha else "RGB")
         else:
             small = image
-        small.thumbnail((most_side, most_side))
+        small.thumbnail((max_side, max_side))
         small = ImageOps.exif_transpose(small)
         bare = Image.frombytes(small.mode, small.size, small.tobytes())
     if not is_photograph:
         data = _encoded(bare, "PNG")
-        if len(data) <= most_bytes:
+        if len(data) <= max_bytes:
             return b"image/png\n" + data
     while True:
         data = _encoded(_flat(bare), "JPEG", quality=_JPEG_QUALITY)
-        if len(data) <= most_bytes:
+        if len(data) <= max_bytes:
             return b"image/jpeg\n" + data
         # Noise hardly gets smaller by any other means.
         bare = bare.resize((max(bare.width // 2, 1), max(bare.height // 2, 1)))

@@ -390,7 +390,7 @@ class LocalHost:
         for workspace in await self.pool.stored_workspaces():
             try:
                 files = await workspace.usage()
-                variables = await workspace.variables_usage(most_bytes=_MAX_COUNTED)
+                variables = await workspace.variables_usage(max_bytes=_MAX_COUNTED)
                 checkpoint_bytes = await workspace.checkpoint_bytes()
                 sizes[workspace.name] = files.bytes + variables.bytes + checkpoint_bytes
             except errors.WorkspaceError:

@@ -157,7 +157,7 @@ class Workspace(Protocol):
         name: str,
         *,
         start: int = 0,
-        most_bytes: int | None = None,
+        max_bytes: int | None = None,
         may_be_sparse: bool = True,
         checkpoint: str = "",
     ) -> AbstractAsyncContextManager[Content]:
@@ -166,13 +166,13 @@ class Workspace(Protocol):
         Args:
             name: as listed.
             start: offset of the first byte; beyond the end there are none.
-            most_bytes: a larger file is refused; by default the limit of a session's files.
+            max_bytes: a larger file is refused; by default the limit of a session's files.
             may_be_sparse: whether a file that is mostly holes is read, in full.
             checkpoint: reads the copy of that checkpoint, if kept; empty for the present file.
 
         Raises:
             FileMissingError: there is no such regular file.
-            FileTooLargeError: it is larger than `most_bytes`, or sparse.
+            FileTooLargeError: it is larger than `max_bytes`, or sparse.
         """
 
     @requests.request_method()

@@ -93,14 +93,14 @@ class RemoteWorkspace(ports.Workspace):
         name: str,
         *,
         start: int = 0,
-        most_bytes: int | None = None,
+        max_bytes: int | None = None,
         may_be_sparse: bool = True,
         checkpoint: str = "",
     ) -> AsyncIterator[RemoteContent]:
         """Open a file; see `ports.Workspace.read`."""
         _check_name(name)
         params = {**self._session_params, "name": name, "start": str(start)}
-        params |= {} if most_bytes is None else {"most": str(most_bytes)}
+        params |= {} if max_bytes is None else {"max_bytes": str(max_bytes)}
         params |= {"sparse": "1"} if may_be_sparse else {}
         params |= {"checkpoint": checkpoint} if checkpoint else {}
         async with contextlib.AsyncExitStack() as stack:

@@ -137,7 +137,7 @@ class RequestAnswers:
         reading = workspace.read(
             query["name"],
             start=int(query["start"]),
-            most_bytes=int(query["most"]) if "most" in query else None,
+            max_bytes=int(query["max_bytes"]) if "max_bytes" in query else None,
             may_be_sparse="sparse" in query,
             checkpoint=query.get("checkpoint", ""),
         )

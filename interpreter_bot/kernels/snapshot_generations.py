@@ -394,6 +394,6 @@ def _delete_unneeded(workspace: workspaces.Workspace, needed: Collection[Snapsho
             finally:
                 os.close(directory)
         return directory_contents.measure(
-            root, most_bytes=_MAX_COUNTED, most_files=_MAX_COUNTED
+            root, max_bytes=_MAX_COUNTED, max_files=_MAX_COUNTED
         ).bytes
     return 0

@@ -52,7 +52,7 @@ async def expire(
                     await workspace_io.file_work(_remove_old_staging, workspace.staging)
                 used_at = await workspace_io.file_work(snapshot_generations.used_at, workspace)
                 if used_at is not None:
-                    usage = await workspace.variables_usage(most_bytes=_MAX_COUNTED)
+                    usage = await workspace.variables_usage(max_bytes=_MAX_COUNTED)
                     stored.append(_StoredSnapshot(workspace, not is_unused, used_at, usage.bytes))
         except errors.WorkspaceError:
             # The workspace may just have been deleted.
@@ -106,7 +106,7 @@ async def measure(
         try:
             used_at = await workspace_io.file_work(snapshot_generations.used_at, workspace)
             if used_at is not None:
-                usage = await workspace.variables_usage(most_bytes=_MAX_COUNTED)
+                usage = await workspace.variables_usage(max_bytes=_MAX_COUNTED)
                 sizes[key] = session_variables.SnapshotSize(usage.bytes, used_at)
         except errors.WorkspaceError:
             # The workspace may just have been deleted.

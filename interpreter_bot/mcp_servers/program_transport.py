@@ -265,9 +265,7 @@ def _excess(server: settings.McpServer, pid: int, directory: str) -> str:
     try:
         # Without namespaces, files are the program's own, as which a bot that is root reads.
         owner = os.fstat(root).st_uid
-        files = directory_contents.measure(
-            root, most_bytes=server.temporary_bytes, most_files=_FILES
-        )
+        files = directory_contents.measure(root, max_bytes=server.temporary_bytes, max_files=_FILES)
     finally:
         os.close(root)
     if files.is_over:

@@ -42,7 +42,7 @@ class Writable(Protocol):
 
 
 async def copy(
-    workspace: host_ports.Workspace, name: str, into: Writable, *, most_bytes: int
+    workspace: host_ports.Workspace, name: str, into: Writable, *, max_bytes: int
 ) -> values.Artifact:
     """Copy a file that code made, with its present content.
 
@@ -50,14 +50,14 @@ async def copy(
         workspace: where it lies.
         name: of the file.
         into: receives the bytes. What it raises is passed on.
-        most_bytes: a larger file is refused before anything is copied.
+        max_bytes: a larger file is refused before anything is copied.
 
     Raises:
         FileMissingError: there is no such regular file (any more).
-        FileTooLargeError: it is larger than `most_bytes`, or sparse.
+        FileTooLargeError: it is larger than `max_bytes`, or sparse.
     """
     digest, size_bytes = hashlib.sha256(), 0
-    async with workspace.read(name, most_bytes=most_bytes, may_be_sparse=False) as content:
+    async with workspace.read(name, max_bytes=max_bytes, may_be_sparse=False) as content:
         async for chunk in content:
             await cancellation.in_thread(into.write, chunk)
             await cancellation.in_thread(digest.update, chunk)
@@ -79,7 +79,7 @@ class ArtifactCollector:
         self._workspace = workspace
         self._emit = emit
         self._save = save
-        self._most_bytes = max(limits.file_bytes, limits.upload_bytes)
+        self._max_bytes = max(limits.file_bytes, limits.upload_bytes)
         # A sparse file occupies no disk but is read in full: what is copied has a budget too.
         self._bytes_left = limits.workspace_bytes
         self._reserve_bytes = limits.disk_reserve_bytes
@@ -126,14 +126,14 @@ class ArtifactCollector:
     async def _copy(self, cell: int, info: values.FileInfo) -> values.Artifact:
         if info.size_bytes > self._bytes_left:
             raise errors.FileTooLargeError(file_words.TOO_LARGE_TOGETHER)
-        most_bytes = min(self._most_bytes, self._bytes_left)
+        max_bytes = min(self._max_bytes, self._bytes_left)
         saving = self._save(info.name) or _NullWriter()
         with contextlib.closing(saving):
             # Many turns may copy at once: together they must leave the reserve, too.
             is_copied = not isinstance(saving, _NullWriter)
             if is_copied and _free_bytes() < self._reserve_bytes + info.size_bytes:
                 raise errors.WorkspaceFullError(file_words.MACHINE_DISK_FULL)
-            artifact = await copy(self._workspace, info.name, saving, most_bytes=most_bytes)
+            artifact = await copy(self._workspace, info.name, saving, max_bytes=max_bytes)
             saving.complete()
         self._bytes_left -= artifact.size_bytes
         return artifact

@@ -37,7 +37,7 @@ _log = logging.getLogger(__name__)
 _SECONDS: Final = 20.0
 _SKILLS: Final = f"{skill_catalogue.MOUNTED}/"
 _CODE: Final = (
-    "get_ipython().show_scaled({names!r}, {contents!r}, most_side={side}, most_bytes={most})"
+    "get_ipython().show_scaled({names!r}, {contents!r}, max_side={side}, max_bytes={most})"
 )
 
 _PLAN_WANTED: Final = chat_messages.Note(

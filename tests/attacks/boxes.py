@@ -273,12 +273,12 @@ async def content(workspace: workspaces.Workspace, name: str, **options: int) ->
 
 
 async def collected(
-    workspace: workspaces.Workspace, name: str, *, most_bytes: int = LIMITS.file_bytes
+    workspace: workspaces.Workspace, name: str, *, max_bytes: int = LIMITS.file_bytes
 ) -> bytes:
     """The bytes of a file that is listed under a name, as an artifact."""
     into = io.BytesIO()
     assert name in {info.name for info in await workspace.list()}
-    artifact = await artifact_collection.copy(workspace, name, into, most_bytes=most_bytes)
+    artifact = await artifact_collection.copy(workspace, name, into, max_bytes=max_bytes)
     assert artifact.size_bytes == len(into.getvalue())
     return into.getvalue()
 

@@ -48,7 +48,7 @@ async def test_what_is_no_plain_file_is_not_read(bot, run, files, what):
     assert not made.errors
 
     with pytest.raises((errors.FileMissingError, errors.FileTooLargeError)):
-        await boxes.content(workspace, "x", most_bytes=MOST_BYTES)
+        await boxes.content(workspace, "x", max_bytes=MOST_BYTES)
     changes = await workspace.changes_since(mark)
 
     is_file = what in ("a large file", "a sparse file")
@@ -142,7 +142,7 @@ async def test_file_that_grows_while_it_is_read_ends_all_the_same(run, files):
     )
     workspace = await files()
 
-    content = await boxes.collected(workspace, "x", most_bytes=boxes.LIMITS.file_bytes)
+    content = await boxes.collected(workspace, "x", max_bytes=boxes.LIMITS.file_bytes)
     await run("open('/tmp/over', 'w').close(); growing.join()")
 
     assert 0 < len(content) <= boxes.LIMITS.file_bytes

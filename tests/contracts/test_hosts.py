@@ -589,7 +589,7 @@ async def test_files_are_refused_for_reasons(hosts, key):
             await content(workspace, name)
     await workspace.put("small", chunks(b"x" * 100))
     with pytest.raises(errors.FileTooLargeError):
-        await content(workspace, "small", most_bytes=99)
+        await content(workspace, "small", max_bytes=99)
 
 
 FAULTS = [

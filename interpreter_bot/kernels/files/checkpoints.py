@@ -108,7 +108,7 @@ def used_bytes(directory: pathlib.Path) -> int:
     """Measure the disk usage of a session's checkpoints; shared files count once."""
     with contextlib.suppress(FileNotFoundError), workspace_io.opened(directory) as root:
         return directory_contents.measure(
-            root, most_bytes=_MAX_COUNTED, most_files=_MAX_COUNTED
+            root, max_bytes=_MAX_COUNTED, max_files=_MAX_COUNTED
         ).bytes
     return 0
 

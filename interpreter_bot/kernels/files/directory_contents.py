@@ -120,12 +120,12 @@ def fs_name(name: str) -> bytes:
     return path
 
 
-def scan(root: int, most_entries: int) -> Scan:
-    """Scan the directory `root`, top first, at most `most_entries` entries."""
+def scan(root: int, max_entries: int) -> Scan:
+    """Scan the directory `root`, top first, at most `max_entries` entries."""
     entries: list[Entry] = []
     folders: list[bytes] = []
     pending = collections.deque([b""])
-    budget = most_entries
+    budget = max_entries
     while pending:
         directory = pending.popleft()
         try:
@@ -184,7 +184,7 @@ def _is_too_deep(path: bytes) -> bool:
     return len(path) > PATH_BYTES or path.count(b"/") >= DEPTH
 
 
-def measure(root: int, *, most_bytes: int, most_files: int, overshoot: int = 1) -> DirectoryUsage:
+def measure(root: int, *, max_bytes: int, max_files: int, overshoot: int = 1) -> DirectoryUsage:
     """Count the blocks and entries below `root`.
 
     Counting stops when a figure exceeds `overshoot` times its limit. A directory that its owner may
@@ -219,9 +219,9 @@ def measure(root: int, *, most_bytes: int, most_files: int, overshoot: int = 1) 
                         continue
                     counted_inodes.add(key)
                 used_bytes += status.st_blocks * 512
-                if used_bytes > overshoot * most_bytes or files > overshoot * most_files:
+                if used_bytes > overshoot * max_bytes or files > overshoot * max_files:
                     return DirectoryUsage(used_bytes, files, is_partial=True, is_over=True)
-    is_over = is_hidden or used_bytes > most_bytes or files > most_files
+    is_over = is_hidden or used_bytes > max_bytes or files > max_files
     return DirectoryUsage(
         used_bytes, files, is_partial=is_hidden, is_over=is_over, is_uncountable=is_hidden
     )

@@ -157,8 +157,8 @@ class Upload:
     def _check_room(self) -> None:
         usage = directory_contents.measure(
             self._root,
-            most_bytes=self._limits.workspace_bytes,
-            most_files=self._limits.workspace_files - 1,
+            max_bytes=self._limits.workspace_bytes,
+            max_files=self._limits.workspace_files - 1,
         )
         if usage.files >= self._limits.workspace_files:
             raise errors.WorkspaceFullError(file_words.too_many_files(self._limits.workspace_files))
@@ -198,10 +198,10 @@ class Content:
     info: values.FileInfo
 
     def __init__(
-        self, root: pathlib.Path, name: str, *, most_bytes: int, may_be_linked: bool = False
+        self, root: pathlib.Path, name: str, *, max_bytes: int, may_be_linked: bool = False
     ) -> None:
         self._root, self._name = root, name
-        self._most_bytes = most_bytes
+        self._max_bytes = max_bytes
         self._may_be_linked = may_be_linked
         self.info = values.FileInfo(name, 0, 0)
         self._file: BinaryIO | None = None
@@ -212,7 +212,7 @@ class Content:
 
         Raises:
             FileMissingError: there is no such regular file with one name.
-            FileTooLargeError: it holds more than `most_bytes`.
+            FileTooLargeError: it holds more than `max_bytes`.
         """
         path = directory_contents.fs_name(self._name)
         root = open_root(self._root)
@@ -223,8 +223,8 @@ class Content:
         finally:
             os.close(root)
         status = os.fstat(self._file.fileno())
-        if status.st_size > self._most_bytes:
-            raise errors.FileTooLargeError(file_words.too_large(self.info.name, self._most_bytes))
+        if status.st_size > self._max_bytes:
+            raise errors.FileTooLargeError(file_words.too_large(self.info.name, self._max_bytes))
         self.info = values.FileInfo(self.info.name, status.st_size, status.st_mtime_ns)
         self._remaining = status.st_size
         self._block_bytes = status.st_blocks * 512

@@ -159,7 +159,7 @@ class Workspace:
         name: str,
         *,
         start: int = 0,
-        most_bytes: int | None = None,
+        max_bytes: int | None = None,
         may_be_sparse: bool = True,
         checkpoint: str = "",
     ) -> AsyncIterator[workspace_io.Content]:
@@ -168,17 +168,17 @@ class Workspace:
         Args:
             name: as listed.
             start: number of bytes to skip.
-            most_bytes: a larger file is refused; by default the largest that can exist.
+            max_bytes: a larger file is refused; by default the largest that can exist.
             may_be_sparse: whether a file that is nearly all holes is read, too.
             checkpoint: read the file's copy in this checkpoint; empty for the present file.
 
         Raises:
             FileMissingError: there is no such regular file.
-            FileTooLargeError: it is larger than `most_bytes`, or sparse.
+            FileTooLargeError: it is larger than `max_bytes`, or sparse.
         """
-        if most_bytes is None:
-            most_bytes = max(self._limits.file_bytes, self._limits.upload_bytes)
-        content = workspace_io.Content(self._root, name, most_bytes=most_bytes)
+        if max_bytes is None:
+            max_bytes = max(self._limits.file_bytes, self._limits.upload_bytes)
+        content = workspace_io.Content(self._root, name, max_bytes=max_bytes)
         if checkpoint:
             path = directory_contents.fs_name(name)
             checkpoint_names = await workspace_io.file_work(
@@ -187,7 +187,7 @@ class Workspace:
             if checkpoint not in checkpoint_names:
                 raise errors.FileMissingError(file_words.earlier_gone(name))
             files = checkpoints.files_of(self.checkpoints, checkpoint)
-            content = workspace_io.Content(files, name, most_bytes=most_bytes, may_be_linked=True)
+            content = workspace_io.Content(files, name, max_bytes=max_bytes, may_be_linked=True)
         try:
             await workspace_io.file_work(content.begin)
             if not may_be_sparse:
@@ -245,9 +245,9 @@ class Workspace:
         """
         return await workspace_io.file_work(self.measure)
 
-    async def variables_usage(self, *, most_bytes: int) -> directory_contents.DirectoryUsage:
+    async def variables_usage(self, *, max_bytes: int) -> directory_contents.DirectoryUsage:
         """Measure the disk usage of saved variables. Quick, too."""
-        return await workspace_io.file_work(self.measure_variables, most_bytes)
+        return await workspace_io.file_work(self.measure_variables, max_bytes)
 
     def measure(self) -> directory_contents.DirectoryUsage:
         """Measure like `usage`. Blocks.
@@ -255,19 +255,19 @@ class Workspace:
         Raises:
             OSError: it cannot be read.
         """
-        most_bytes, most_files = self._limits.workspace_bytes, self._limits.workspace_files
+        max_bytes, max_files = self._limits.workspace_bytes, self._limits.workspace_files
         with workspace_io.opened(self._root) as root:
             return directory_contents.measure(
-                root, most_bytes=most_bytes, most_files=most_files, overshoot=_COUNTED_EXCESS
+                root, max_bytes=max_bytes, max_files=max_files, overshoot=_COUNTED_EXCESS
             )
 
-    def measure_variables(self, most_bytes: int) -> directory_contents.DirectoryUsage:
+    def measure_variables(self, max_bytes: int) -> directory_contents.DirectoryUsage:
         """Measure like `variables_usage`. Blocks.
 
         Raises:
             OSError: it cannot be read.
         """
-        return _measure(self.variables, most_bytes, _SAVED_FILES)
+        return _measure(self.variables, max_bytes, _SAVED_FILES)
 
     def measure_temporary(self) -> directory_contents.DirectoryUsage:
         """Measure temporary files, if they are not in a file system of their own. Blocks.
@@ -275,8 +275,8 @@ class Workspace:
         Raises:
             OSError: they cannot be read.
         """
-        most_bytes, most_files = self._limits.temporary_bytes, self._limits.workspace_files
-        return _measure(self.temporary, most_bytes, most_files, overshoot=_COUNTED_EXCESS)
+        max_bytes, max_files = self._limits.temporary_bytes, self._limits.workspace_files
+        return _measure(self.temporary, max_bytes, max_files, overshoot=_COUNTED_EXCESS)
 
     async def checkpoint_bytes(self) -> int:
         """Measure the disk usage of checkpoints."""
@@ -330,11 +330,11 @@ class Workspace:
 
 
 def _measure(
-    directory: pathlib.Path, most_bytes: int, most_files: int, *, overshoot: int = 1
+    directory: pathlib.Path, max_bytes: int, max_files: int, *, overshoot: int = 1
 ) -> directory_contents.DirectoryUsage:
     with contextlib.suppress(FileNotFoundError), workspace_io.opened(directory) as root:
         return directory_contents.measure(
-            root, most_bytes=most_bytes, most_files=most_files, overshoot=overshoot
+            root, max_bytes=max_bytes, max_files=max_files, overshoot=overshoot
         )
     return directory_contents.DirectoryUsage(0, 0, is_partial=False, is_over=False)
 

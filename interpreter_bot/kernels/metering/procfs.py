@@ -156,7 +156,7 @@ def namespace(pid: int | str, kind: str) -> int:
         return 0
 
 
-def most_bytes(pid: int) -> int:
+def upper_bound_bytes(pid: int) -> int:
     """Return an upper bound of a process's memory: resident, swapped out, and page tables.
 
     Shared pages count in full. `status` is readable even if other files are not.

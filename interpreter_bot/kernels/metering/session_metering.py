@@ -203,7 +203,7 @@ class SessionProcesses:
         """
         budget = procfs.TimeBudget(_READING_SECONDS)
         numbers = ((pid, procfs.readable_id(pid)) for pid in pids)
-        bounds = {pair: procfs.most_bytes(pair[1]) for pair in numbers if pair[1]}
+        bounds = {pair: procfs.upper_bound_bytes(pair[1]) for pair in numbers if pair[1]}
         low_bytes, high_bytes = limit_bytes or 0, limit_bytes or math.inf
         read_bytes, unread_bytes = 0, sum(bounds.values())
         for pid, number in sorted(bounds, key=bounds.__getitem__, reverse=True):

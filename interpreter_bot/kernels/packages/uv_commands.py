@@ -326,7 +326,7 @@ class Uv:
 def _usage(directory: pathlib.Path, max_bytes: int) -> directory_contents.DirectoryUsage:
     """Measure a directory up to a limit; blocks."""
     with workspace_io.opened(directory) as root:
-        return directory_contents.measure(root, most_bytes=max_bytes, most_files=_MAX_FILES)
+        return directory_contents.measure(root, max_bytes=max_bytes, max_files=_MAX_FILES)
 
 
 def _ports(addresses: Collection[str]) -> set[int]:

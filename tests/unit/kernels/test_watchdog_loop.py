@@ -101,7 +101,7 @@ class Session:
         self.directory.stat()
         return self._usage
 
-    def measure_variables(self, most_bytes):
+    def measure_variables(self, max_bytes):
         return NOTHING
 
     def measure_temporary(self):

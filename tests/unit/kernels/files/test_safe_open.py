@@ -87,7 +87,7 @@ def test_link_to_a_directory_is_not_entered(place, root, target):
     with pytest.raises(OSError, match=r"symbolic|directory"):
         safe_open.open_directory(root, b"link")
     assert _names(root) == {"link": "it is a link"}
-    assert directory_contents.measure(root, most_bytes=10**9, most_files=10).files == 1
+    assert directory_contents.measure(root, max_bytes=10**9, max_files=10).files == 1
 
 
 @pytest.mark.usefixtures("_way")
@@ -258,7 +258,7 @@ def test_scan_stops_at_its_bound_and_says_so(place, root):
     assert scan.is_truncated
     assert len(scan.entries) == 10_000
     assert not directory_contents.scan(root, 11_000).is_truncated
-    usage = directory_contents.measure(root, most_bytes=10**9, most_files=100)
+    usage = directory_contents.measure(root, max_bytes=10**9, max_files=100)
     assert (usage.files, usage.is_partial, usage.is_over) == (101, True, True)
 
 
@@ -281,7 +281,7 @@ def test_deep_tree_is_bounded_measured_and_removed(place, root, depth):
     entries = directory_contents.scan(root, 10_000).entries
     assert 0 < len(entries) <= 2 * directory_contents.DEPTH
     assert {entry.refusal for entry in entries} == {"", "it is nested too deeply"}
-    usage = directory_contents.measure(root, most_bytes=10**9, most_files=10**6)
+    usage = directory_contents.measure(root, max_bytes=10**9, max_files=10**6)
     assert usage.is_over  # what cannot be counted is no free storage
     _remove(place)
 
@@ -298,7 +298,7 @@ def _remove(place):
 
 def test_depth_that_programs_can_name_is_counted_fully(place, root):
     _dig(place, 1000, "d")
-    usage = directory_contents.measure(root, most_bytes=10**9, most_files=10**6)
+    usage = directory_contents.measure(root, max_bytes=10**9, max_files=10**6)
     assert (usage.files, usage.is_over) == (2000, False)
 
 
@@ -333,7 +333,7 @@ CLOSED = """if True:
         os.chmod({0!r} + "/data/" + path, int(sys.argv[1], 8))
     root = os.open({0!r} + "/data", os.O_RDONLY)
     print([entry.refusal for entry in directory_contents.scan(root, 99).entries])
-    print(directory_contents.measure(root, most_bytes=10**9, most_files=99).files)
+    print(directory_contents.measure(root, max_bytes=10**9, max_files=99).files)
     for path in ("a", "a/b", "a/b/c"):
         os.chmod({0!r} + "/data/" + path, 0o700)
     for path in ("a/b/c", "a/b", "a"):

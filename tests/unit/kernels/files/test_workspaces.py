@@ -221,7 +221,7 @@ async def test_large_files_stream_through_little_memory(tmp_path):
         info = await workspace.put("large", _chunks(*[chunk] * 1024))
         with open(os.devnull, "wb") as nowhere:  # noqa: ASYNC230
             artifact = await artifact_collection.copy(
-                workspace, info.name, nowhere, most_bytes=64 * MIB
+                workspace, info.name, nowhere, max_bytes=64 * MIB
             )
         peak_bytes = tracemalloc.get_traced_memory()[1]
     finally:
@@ -284,9 +284,9 @@ async def test_a_file_of_holes_is_not_given_back_but_may_be_read(workspace):
     (workspace.directory / "full").write_bytes(b"x" * 3 * MIB)
     full, holes = await workspace.list()
     with pytest.raises(errors.FileTooLargeError, match="sparse"):
-        await artifact_collection.copy(workspace, holes.name, io.BytesIO(), most_bytes=10 * MIB)
+        await artifact_collection.copy(workspace, holes.name, io.BytesIO(), max_bytes=10 * MIB)
     assert (
-        await artifact_collection.copy(workspace, full.name, io.BytesIO(), most_bytes=10 * MIB)
+        await artifact_collection.copy(workspace, full.name, io.BytesIO(), max_bytes=10 * MIB)
     ).size_bytes == 3 * MIB
     assert len(await _bytes(workspace, "holes")) == 3 * MIB
 
@@ -332,7 +332,7 @@ async def test_swapping_while_collecting_never_gives_the_secret(workspace):
             into = io.BytesIO()
             try:
                 artifact = await artifact_collection.copy(
-                    workspace, info.name, into, most_bytes=1000
+                    workspace, info.name, into, max_bytes=1000
                 )
             except errors.FileMissingError:
                 continue
@@ -345,10 +345,10 @@ async def test_swapping_while_collecting_never_gives_the_secret(workspace):
 async def test_collecting_is_bounded_and_passes_on_what_the_receiver_raises(workspace):
     info = await workspace.put("a", _chunks(b"x" * 11))
     with pytest.raises(errors.FileTooLargeError):
-        await artifact_collection.copy(workspace, info.name, io.BytesIO(), most_bytes=10)
+        await artifact_collection.copy(workspace, info.name, io.BytesIO(), max_bytes=10)
     with pytest.raises(io.UnsupportedOperation):
         await artifact_collection.copy(
-            workspace, info.name, io.BufferedReader(io.BytesIO()), most_bytes=11
+            workspace, info.name, io.BufferedReader(io.BytesIO()), max_bytes=11
         )
 
 
