@@ -14,7 +14,7 @@ _WAITER_SECONDS = 0.05
 
 
 def watch(loop: asyncio.AbstractEventLoop) -> None:
-    """Print the errors of all threads, and of what runs in an event loop beside its cells."""
+    """Print errors of all threads, and of tasks that run in an event loop besides cells."""
     threading.excepthook = _show_thread_error
     loop.set_exception_handler(_show_loop_error)
     loop.set_task_factory(_make_task)

@@ -42,7 +42,7 @@ def run(work: Callable[[], bytes], *, seconds: float, max_bytes: int) -> bytes:
         answer = _read(reading, seconds, _HEAD_BYTES + max_bytes)
     finally:
         os.close(reading)
-        # If code ignores SIGCHLD or reaps all children, this one is gone already.
+        # If code ignores SIGCHLD or reaps all children, this child is already reaped.
         with contextlib.suppress(ProcessLookupError):
             os.kill(child, signal.SIGKILL)
         with contextlib.suppress(ChildProcessError):

@@ -95,7 +95,7 @@ def _last_lines(described: traceback.TracebackException) -> list[str]:
 
 
 def _describe_frames(described: traceback.TracebackException, *, is_last: bool) -> list[str]:
-    """Describe a person's own frames; those of libraries only if there are no others.
+    """Describe frames of a person's code; frames of libraries only if there are no others.
 
     Args:
         is_last: the exception that is shown in any case.

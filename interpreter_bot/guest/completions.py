@@ -53,7 +53,7 @@ _Option = tuple[str, str, str]
 
 
 def answer(shell: Any, before: str) -> dict[str, Any]:
-    """Say how code may go on.
+    """Find completions of code.
 
     Args:
         shell: has the variables.
@@ -137,7 +137,7 @@ def _matching_options(typed: str, options: Iterable[_Option], **more: Any) -> di
 
 
 def _scan_brackets(text: str) -> tuple[int | None, list[int]]:
-    """Return where the text of an open string begins (-1 for a comment), and the open brackets."""
+    """Return the start of an open string's text (-1 for a comment), and of all open brackets."""
     brackets: list[int] = []
     position = 0
     while (match := _QUOTED.search(text, position)) is not None:
@@ -174,7 +174,7 @@ def _is_escaped(text: str, position: int) -> bool:
 
 
 def _complete_string(ipython: completer.IPCompleter, before: str, quote: int) -> dict[str, Any]:
-    """Offer keys and columns; if there are none, files, where a string may name one."""
+    """Offer keys and columns; if there are none, files, if the string may be a path."""
     typed, opening = before[quote:], before[:quote].rstrip("\"'rbfRBF").rstrip()
     options = _ask_ipython(ipython, before)
     keys = [option.text for option in options if option.type == "dict key"]
@@ -229,7 +229,7 @@ def _evaluate(space: dict[str, Any], text: str) -> Any:
         return None
 
 
-# ---- what is called
+# ---- the called function
 
 
 def _find_called_function(

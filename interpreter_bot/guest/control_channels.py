@@ -1,6 +1,6 @@
 """Control messages between the bot, the fork server, the init server, inits and their kernels.
 
-One JSON object per packet over a SOCK_SEQPACKET Unix socket, descriptors beside it. Both ends are
+One JSON object, with descriptors, per packet of a SOCK_SEQPACKET Unix socket. Both ends are
 this project's and on one machine; the bot still validates what arrives.
 """
 
@@ -20,7 +20,7 @@ _REASON_CHARACTERS = 1000
 
 
 class StartError(Exception):
-    """What another process said of a failure, which needs nothing added."""
+    """A failure that another process reported, whose message is complete."""
 
 
 def send(channel: socket.socket, message: dict[str, Any], descriptors: list[int]) -> None:
@@ -33,7 +33,7 @@ def send(channel: socket.socket, message: dict[str, Any], descriptors: list[int]
 
 
 def receive(channel: socket.socket) -> tuple[dict[str, Any], list[int]] | None:
-    """Wait for one message; None when the other end is gone."""
+    """Wait for one message; None if the other end is closed."""
     packet, descriptors, _, _ = socket.recv_fds(channel, PACKET_BYTES, _DESCRIPTORS)
     return (json.loads(packet), descriptors) if packet else None
 

@@ -1,7 +1,7 @@
 """`connections`: the data that the bot lets code query, as objects of the kernel.
 
-They hold names only. The bot answers over HTTP on a port of this kernel's own network, with frames
-of an Arrow stream and a last frame with the result.
+The objects have names only. The bot answers over HTTP on a port of this kernel's own network, with
+frames of an Arrow stream, and a last frame with the result.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class QueryError(Exception):
 
 
 class Connections(Mapping[str, "Connection"]):
-    """What there is of data, by name."""
+    """All data connections by name."""
 
     def _listed(self) -> dict[str, str]:
         answer = _request("", {})
@@ -65,7 +65,7 @@ class Connections(Mapping[str, "Connection"]):
 
 
 class Connection:
-    """One of them."""
+    """One data connection."""
 
     def __init__(self, name: str, description: str = "") -> None:
         self.name = name

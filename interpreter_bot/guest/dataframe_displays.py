@@ -26,7 +26,7 @@ _MAX_CELL_CHARACTERS = 499
 _MAX_HANDLES = 500
 _MAX_KEPT_TABLES = 5
 _MAX_KEPT_BYTES = 20_000_000
-# Limit for saving a table that no variable holds.
+# Size limit for saving displayed tables that are not variables.
 _MAX_SAVED_BYTES = 4_000_000
 _MAX_FETCHED_ROWS = 1_000_000
 _MAX_FETCHED_CELLS = 8_000_000
@@ -34,7 +34,7 @@ _MAX_FETCHED_CELLS = 8_000_000
 _frames: collections.OrderedDict[str, weakref.ref[Any]] = collections.OrderedDict()
 _kept_tables: collections.deque[Any] = collections.deque(maxlen=_MAX_KEPT_TABLES)
 _fetched_tables: weakref.WeakKeyDictionary[Any, Any] = weakref.WeakKeyDictionary()
-# The variables as they are saved, and the tables that were saved with those that are back.
+# The variables that are saved, and displayed tables that were restored with others.
 _variables: dict[str, Any] = {}
 _restored: dict[str, Any] = {}
 
@@ -73,7 +73,7 @@ def _describe_series(series: Any) -> dict[str, Any]:
 
 
 def _describe_frame(frame: Any, source: Any = None) -> dict[str, Any]:
-    """Return the head of a frame, and a handle to all of it.
+    """Return the head of a frame, and a handle to the whole frame.
 
     {"columns", "rows", "row_count", "column_count", "index_count", "handle"}
     """
@@ -161,7 +161,7 @@ def _write(table: Any, file: Any, *, is_parquet: bool) -> None:
 
 
 def look(handle: str, request: str, state: int) -> str | None:
-    """Answer a request about a displayed table, see `table_views`; None if it is gone."""
+    """Answer a request about a displayed table, see `table_views`; None if it was freed."""
     table = _table(handle)
     return None if table is None else table_views.answer(table, request, (handle, state))
 
@@ -179,7 +179,7 @@ def begin_saving(variables: dict[str, Any]) -> None:
 
 
 def _collect_handles() -> dict[str, Any]:
-    """Return by handle the names of the variables that hold tables, and small other tables."""
+    """Return by handle the names of variables that are tables, and small other tables."""
     names = {id(value): name for name, value in _variables.items() if not name.startswith("_")}
     kept_ids = {id(table) for table in _kept_tables}
     saved: dict[str, Any] = {}
@@ -226,7 +226,7 @@ def _new_handle(frame: Any) -> str:
 
 
 def size_bytes(table: Any) -> int:
-    """Return about what a table holds in memory."""
+    """Estimate the memory of a table in bytes."""
     if hasattr(table, "memory_usage"):
         size = table.memory_usage()
         return int(size if isinstance(size, int) else size.sum())

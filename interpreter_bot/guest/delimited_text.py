@@ -1,4 +1,4 @@
-"""Tables as lines of text: in which encoding, how they are divided, and where the table begins.
+"""Tables as lines of text: their encoding, their delimiter, and the start of the table.
 
 Properties that a file does not state are guesses, and reported as such.
 """

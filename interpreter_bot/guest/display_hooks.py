@@ -1,6 +1,6 @@
 """Libraries that would open a window or a browser show their figures here instead.
 
-Each is hooked when code imports it, never imported before. What cannot be shown is said on stderr,
+Each is hooked when code imports it, never imported here. Failures to show are reported on stderr,
 which people and models see.
 """
 
@@ -34,7 +34,7 @@ _print_figure = pylabtools.print_figure
 
 
 def install() -> None:
-    """Hook the libraries that are imported already, and those that will be."""
+    """Hook the libraries that are imported, now or later."""
     pylabtools.print_figure = _picture_of_figure
     preloads.after_import(
         {
@@ -56,7 +56,7 @@ def install() -> None:
 
 
 def _pyplot(module: Any) -> None:
-    """Keep the backend that shows figures in the answer, whatever code asks for.
+    """Keep the backend that shows figures in the answer, even if code chooses another.
 
     `Agg`, which scripts choose for machines without a screen, would show nothing.
     """

@@ -107,7 +107,7 @@ def draw(figure: dict[str, Any]) -> bytes | None:
     """Draw a figure.
 
     Returns:
-        A PNG; None where a trace is of none of the common kinds.
+        A PNG; None if a trace is not of a common kind.
     """
     traces = [trace for trace in figure.get("data") or [] if trace.get("visible", True) is True]
     kinds = {trace.setdefault("type", "scatter") for trace in traces}
@@ -129,7 +129,7 @@ def draw(figure: dict[str, Any]) -> bytes | None:
 
 
 def _draw_on(canvas: Any, traces: list[dict[str, Any]], layout: dict[str, Any]) -> None:
-    """Draw all traces, those of one kind on the same axes together."""
+    """Draw all traces, with traces of one kind on the same axes together."""
     groups: dict[tuple[str, str, str], plotly_drawing.Traces] = {}
     for number, trace in enumerate(traces):
         colour = plotly_drawing.colour(trace) or _COLOURS[number % len(_COLOURS)]
@@ -160,7 +160,7 @@ def _axes(
     names: tuple[str, str],
     layout: dict[str, Any],
 ) -> Any:
-    """Create axes where the layout has them; a second scale shares those it overlays."""
+    """Create axes at the layout's position; a second scale shares the axes that it overlays."""
     x, y = (layout.get(_full(name)) or {} for name in names)
     base_axes = axes_by_name.get((names[0], str(y.get("overlaying", ""))))
     if base_axes is not None:

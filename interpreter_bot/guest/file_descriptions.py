@@ -1,6 +1,6 @@
 """Descriptions of files that people send, for models: what a file really is, and how it begins.
 
-Values are those of the file, not what a library makes of them. Each file is read in a child
+Values are shown as in the file, not as a library reads them. Each file is read in a child
 process, see `bounded_children`.
 """
 
@@ -50,7 +50,7 @@ _FAILED = "It cannot be read here: it may be damaged, or need too much memory or
 
 
 def describe(path: str) -> str:
-    """Return what a file is and holds; empty if there is nothing to say."""
+    """Describe a file and its content; empty if nothing is known."""
     for library in ("charset_normalizer", "pandas", "python_calamine", *_libraries(path)):
         # An environment of one's own may lack some.
         with contextlib.suppress(ImportError):

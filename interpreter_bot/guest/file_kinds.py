@@ -8,7 +8,7 @@ import zipfile
 
 _HEAD_BYTES = 64 * 1024
 _OLE = b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1"
-# The name of what holds an encrypted document, within such a container.
+# Name of the stream of an encrypted document in such a container.
 _ENCRYPTED = "EncryptedPackage".encode("utf-16-le")
 _PASSWORD = (
     "It is protected by a password, and nothing here can open it. Ask the person for a copy "
@@ -159,7 +159,7 @@ def _packed(path: str) -> tuple[str, str]:
 
 
 def _ole(path: str) -> tuple[str, str]:
-    """Tell workbooks, documents and what is encrypted from each other, in Microsoft's container."""
+    """Distinguish workbooks, documents and encrypted files in Microsoft's container."""
     with open(path, "rb") as file:
         content = file.read(min(os.path.getsize(path), 64 * 1024 * 1024))
     if _ENCRYPTED in content:

@@ -292,7 +292,7 @@ class _ContainerForkServer(_ForkServer):
             )
         if lack := container_walls.missing(has_own_ids=has_own_ids):
             raise OSError(lack)
-        # Once for all that are forked.
+        # Build once for all children.
         for has_doors in (False, True):
             seccomp.build(has_namespaces=False, has_shared_id=not has_own_ids, has_doors=has_doors)
         self._package_parent = package_parent

@@ -37,7 +37,7 @@ _UNSUPPORTED = {
     "application/vnd.jupyter.widget-view+json": "Widgets cannot be shown here.",
     "application/javascript": "JavaScript of a display is not run here.",
 }
-# V8 reserves this much address space at start, and aborts the process where it cannot.
+# V8 reserves this much address space at start, and aborts the process if that fails.
 _V8_BYTES = 80 * 1024**3
 _LINK = re.compile(
     r"""<script\b[^>]*\bsrc="(?P<script>https?://[^"]+)"[^>]*>\s*</script>"""
@@ -110,7 +110,7 @@ def _title_of_figure(figure: Any) -> str | None:
 
 
 def drop_blank() -> None:
-    """Close matplotlib figures that hold only empty axes, before they are shown.
+    """Close matplotlib figures that have only empty axes, before they are shown.
 
     Code that failed leaves them behind: an empty frame tells people nothing.
     """
@@ -129,7 +129,7 @@ def drop_blank() -> None:
 
 
 def _has_content(drawn: Any) -> bool:
-    """Return whether a figure or axes hold anything; a title alone does not count."""
+    """Return whether a figure or axes have any content; a title alone does not count."""
     kinds = ("images", "texts", "lines", "patches", "artists", "legends", "tables")
     return any(getattr(drawn, kind, ()) for kind in kinds) or (
         hasattr(drawn, "has_data") and drawn.has_data()
@@ -247,7 +247,7 @@ def of_bokeh(model: Any) -> str:
 
 
 def of_folium(chart: Any) -> str:
-    """Return the HTML page of a folium map, with its scripts inlined where a package has them.
+    """Return the HTML page of a folium map, with scripts inlined if a package has them.
 
     The background of a map always comes from the network, and so do the fonts of its icons.
     """

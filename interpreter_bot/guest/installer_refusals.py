@@ -1,7 +1,7 @@
 """Programs in place of package installers, which say at once that there is no network.
 
-pip still does what needs no network: report what is installed, list, install a file that a person
-sent into a directory. The other programs are found only where the environment has none.
+pip still works without a network: it lists packages, and installs a file that a person sent into a
+directory. The other programs are found only if the environment lacks them.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def install(directory: str, packages: list[str], *, can_install: bool) -> dict[s
 
     Args:
         directory: created if missing.
-        packages: names of what is installed.
+        packages: names of installed packages.
         can_install: whether cells can, by `%pip install`.
 
     Returns:

@@ -1,4 +1,4 @@
-"""State of a kernel's process that code may have changed, beside its variables.
+"""State of a kernel's process that code may have changed, besides its variables.
 
 Saved as what differs from the beginning, restored before the variables: working directory, search
 path, environment, random numbers, and the options of matplotlib and pandas.
@@ -45,12 +45,12 @@ def begin() -> None:
 
 
 def remember_pandas_options(pandas: Any) -> None:
-    """Remember the options of pandas, which was just imported, as those of a new session."""
+    """Remember the options of pandas, which was just imported, as defaults of a session."""
     _first_pandas_options.update(_pandas_options(pandas))
 
 
 def add_variables(variables: dict[str, str]) -> None:
-    """Set environment variables that belong to this kernel, and not to what is saved of it."""
+    """Set environment variables that belong to this kernel, and are not saved."""
     os.environ.update(variables)
     _environment.update(variables)
 
@@ -85,7 +85,7 @@ def collect() -> State:
             value = item()
             pickle.dumps(value)
         except Exception:
-            # Whatever a library, or what code put in its place, says: the session goes on without.
+            # Any exception of a library, which code may have changed: the state is then incomplete.
             continue
         state[name] = value
     return state

@@ -1,4 +1,4 @@
-"""The thread of the iopub channel: it sends all that a kernel shows, printed text included.
+"""The thread of the iopub channel, which sends all displays and printed text of a kernel.
 
 One thread waits for all that may have something to send: code that publishes, text that was printed
 a moment ago, and what other programs wrote to descriptors 1 and 2. Each further thread would cost
@@ -49,7 +49,7 @@ class IOPubThread:
         self._wakeup = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
 
     def start(self, printer: standard_streams.Printer) -> None:
-        """Begin to send, also what is printed."""
+        """Start to send displays and printed text."""
         threading.Thread(
             target=self._send_for_ever, args=(printer,), name="IOPub", daemon=True
         ).start()
@@ -57,7 +57,7 @@ class IOPubThread:
     def send_multipart(self, parts: list[Any], **options: Any) -> None:
         """Send a message, at once or soon; as of a socket."""
         self._waiting.append((parts, options))
-        # What is called amid a send, as by a signal, may publish too, and must not wait for itself.
+        # Reentrant, because a signal handler may publish during a send.
         if self.is_handing_over or not self._using_socket.acquire(blocking=False):
             os.eventfd_write(self._wakeup, 1)
             return
@@ -101,7 +101,7 @@ class IOPubThread:
                 self._serve_socket()
 
     def _serve_socket(self) -> None:
-        """Send what waits by now, and welcome those that have subscribed."""
+        """Send waiting messages, and welcome new subscribers."""
         for _ in range(len(self._waiting)):
             parts, options = self._waiting.popleft()
             with contextlib.suppress(Exception):

@@ -55,7 +55,7 @@ class DisplayHook(displayhook.ZMQShellDisplayHook):
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             super().cull_cache()
-        # IPython leaves them among what is hidden, where they would stay in memory.
+        # IPython leaves them in its hidden namespace, where they would stay in memory.
         for number in before.difference(values):
             self.shell.user_ns_hidden.pop(f"_{number}", None)
 
@@ -71,7 +71,7 @@ class Exit(autocall.ZMQExitAutocall):
         raise SystemExit(code)
 
     def __repr__(self) -> str:
-        """Say how it is used, as Python does."""
+        """Return a hint, as Python does."""
         return "Use exit() to end the code."
 
 
@@ -291,7 +291,7 @@ class GuestShell(package_requests.InstallingShell):
         return {}
 
     def enable_matplotlib(self, gui: Any = None) -> Any:
-        """Show figures in the answer, whatever `%matplotlib` asks for."""
+        """Show figures in the answer, even if `%matplotlib` names another backend."""
         return super().enable_matplotlib("inline")
 
     def enable_gui(self, gui: Any = None) -> None:

@@ -1,4 +1,4 @@
-"""`asyncio.run()` and its like within a cell, where the kernel's own event loop runs already."""
+"""`asyncio.run()` and similar calls in a cell, although the kernel's event loop runs."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _NESTING = "nest_asyncio2"
 
 
 def install() -> None:
-    """Let scripts run coroutines as they do where no event loop runs."""
+    """Let scripts run coroutines as if no event loop ran."""
     asyncio.run = asyncio.runners.run = _beside_the_kernel(asyncio.run)
     asyncio.Runner.run = _beside_the_kernel(asyncio.Runner.run)  # type: ignore[method-assign]
     loop: Any = asyncio.BaseEventLoop

@@ -83,7 +83,7 @@ def install_for_import(kernel: Any, error: BaseException) -> tuple[str, bool]:
     is_known = module in sys.stdlib_module_names or module in sys.modules
     if is_known or not _NAME.fullmatch(module):
         return "", True
-    # Code may have gone elsewhere, from where it was called or into what was deleted.
+    # Code may have changed the working directory, even to a deleted one.
     if is_own(module, (kernel.home, os.curdir, _SKILLS)):
         return "", True
     return _ask(kernel, module)
@@ -123,7 +123,7 @@ class InstallingShell(zmqshell.ZMQInteractiveShell):
     _installed = ""
 
     def handle_missing_import(self, error: BaseException) -> str | None:
-        """Return what is said of a missing module, mostly nothing; None if the cell runs again."""
+        """Return a notice about a missing module, mostly empty; None if the cell runs again."""
         if not self.can_install:
             return _group_hint(self.absent, error)
         if not self._may_offer:
@@ -155,7 +155,7 @@ class InstallingShell(zmqshell.ZMQInteractiveShell):
 
 def _group_hint(absent: Mapping[str, str], error: BaseException) -> str:
     """Return which group has the module that an import lacked; empty if none has."""
-    # Libraries raise errors of their own where one is missing that they use.
+    # Libraries raise their own errors if a module that they use is missing.
     for failure in (error, error.__cause__):
         if isinstance(failure, ModuleNotFoundError) and isinstance(failure.name, str):
             module = failure.name.partition(".")[0]
@@ -165,7 +165,7 @@ def _group_hint(absent: Mapping[str, str], error: BaseException) -> str:
 
 
 def add_to_path(paths: list[str]) -> None:
-    """Let imports find what is in these directories, after all that is there already."""
+    """Append directories to the import path."""
     new = [path for path in paths if path not in sys.path]
     sys.path.extend(new)
     importlib.invalidate_caches()

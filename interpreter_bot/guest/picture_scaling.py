@@ -30,7 +30,7 @@ def scale(
         max_bytes: of each.
 
     Returns:
-        MIME and content of each; None where it is no picture, or one that is too much.
+        MIME type and content of each; None if it is not a picture, or too large.
     """
     # Imported here, not in the child, where an import could wait for a lock for ever.
     from PIL import Image, ImageOps, WebPImagePlugin

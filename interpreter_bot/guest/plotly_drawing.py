@@ -42,7 +42,7 @@ def scatter(axes: Any, traces: Traces, _: str) -> None:
 
 
 def bars(axes: Any, traces: Traces, mode: str) -> None:
-    """Draw bars: beside each other, or one upon the other."""
+    """Draw bars side by side, or stacked."""
     is_flat = traces[0][0].get("orientation") == "h"
     is_piled = mode in ("stack", "relative")
     columns = [points(trace, *("yx" if is_flat else "xy")) for trace, _ in traces]

@@ -1,6 +1,6 @@
 """Modules imported and state set up once, in the fork server, and renewed in each kernel.
 
-What is not imported there is set up by a hook right after its first import.
+Other libraries are set up by a hook right after their first import.
 """
 
 from __future__ import annotations
@@ -135,7 +135,7 @@ def load(modules: list[str]) -> dict[str, str]:
             missing[name] = str(error)
     if "matplotlib" in sys.modules:
         importlib.import_module("matplotlib_inline.backend_inline")
-    # Where it is not preloaded, upon its first import in a kernel.
+    # If a library is not preloaded, the hook runs at its first import in a kernel.
     after_import(
         {
             "matplotlib.font_manager": _set_up_plots,
@@ -158,10 +158,10 @@ def _set_up_plots(font_manager: ModuleType) -> None:
     """Make plots sharp, and add fonts for the scripts that matplotlib's own lacks."""
     import matplotlib
 
-    # As preloaded, whatever `matplotlibrc` the working directory holds by now.
+    # As preloaded, even if the working directory has a `matplotlibrc` now.
     matplotlib.rcdefaults()
     matplotlib.rcParams["figure.dpi"] = _PLOT_DPI
-    # A font that is not there is replaced; a line for each text of a plot would say so.
+    # Missing fonts are replaced; otherwise each text of a plot would log a warning.
     logging.getLogger("matplotlib.font_manager").setLevel(logging.ERROR)
     names = ["DejaVu Sans"]
     for package, pattern in _FONTS.items():

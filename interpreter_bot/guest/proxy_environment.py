@@ -1,6 +1,6 @@
 """Environment variables by which programs find the bot's proxy and trust it.
 
-Set only where something may be reached: elsewhere a program is refused sooner without them.
+Set only if anything may be reached: without them, programs fail sooner.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The new root of the fork server: an empty tmpfs with an allow-list of what is visible.
+"""The new root of the fork server: an empty tmpfs with an allow-list of visible paths.
 
 Built once per fork server; every kernel gets a copy of its mount namespace. Directories above an
 allowed path are created empty, so a closed home above an environment does not matter, and nothing
@@ -26,7 +26,7 @@ SKILL_MODULES = SKILLS + "/.python"
 TOOLS = "/opt/bin"
 LAYERS = "/opt/packages"
 HOME = "/tmp/home"
-# Shown by the mounts and allowed by nothing else: whoever cannot read it is behind Landlock.
+# Shown by the mounts, but not allowed by Landlock: a process that cannot read it is restricted.
 CANARY = HOST + "/canary"
 
 _SYSTEM_DIRECTORIES = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32")
@@ -58,10 +58,10 @@ _FILE_TEXTS = {
 }
 
 READABLE = (*_SYSTEM_DIRECTORIES, "/etc", "/proc", "/sys", "/var", SKILLS, TOOLS, LAYERS)
-"""What every kernel may read, beside its Python and its own files."""
+"""Paths that every kernel may read, besides its Python and its own files."""
 
 WRITABLE = (os.path.dirname(DATA), os.path.dirname(VARIABLES), "/tmp", "/dev/shm")
-"""What every kernel may write to; what belongs to its session comes below the first two later."""
+"""Paths that every kernel may write to; a session's directories are mounted below the first two."""
 
 
 def device_paths() -> list[str]:
@@ -78,10 +78,10 @@ class MountTrees:
         """Open everything that the new root will show.
 
         Args:
-            readable: paths shown read-only at the same path, beside the system's.
-            hidden: directories below those that are to look empty (the bot's own package).
-            workspaces: host directory that holds every session's workspace; may be empty.
-            layers: host directory that holds what sessions installed; may be empty.
+            readable: paths shown read-only at the same path, besides the system's.
+            hidden: directories below these that look empty (the bot's own package).
+            workspaces: host directory of all workspaces; may be empty.
+            layers: host directory of installed packages; may be empty.
             skills: host directory of the operator's skills; what comes into it later is seen. May
                 be empty.
 
@@ -172,7 +172,7 @@ def mount_temporary(readable: list[str], options: str) -> None:
 
 
 def cover_uv() -> None:
-    """Show the program that explains itself where the bot's own uv lies in the environment."""
+    """Cover the bot's own uv in the environment by the program that explains how to install."""
     read_only = syscalls.MS_BIND | syscalls.MS_REMOUNT | syscalls.MS_RDONLY
     for name in ("uv", "uvx"):
         path = os.path.join(os.path.dirname(sys.executable), name)

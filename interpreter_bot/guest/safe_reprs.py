@@ -42,12 +42,12 @@ _homes: dict[type, str] = {}
 
 
 def class_name(value: object) -> str:
-    """Return the name of a value's class, whatever its metaclass says."""
+    """Return the real name of a value's class, bypassing its metaclass."""
     return name_of(type(value))
 
 
 def name_of(kind: type) -> str:
-    """Return the name of a class, whatever its metaclass says."""
+    """Return the real name of a class, bypassing its metaclass."""
     return str(_name_of(kind))[:100]
 
 

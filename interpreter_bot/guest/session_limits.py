@@ -51,7 +51,7 @@ def _is_temporary(path: Any, home: str) -> bool:
 
 
 def _used_bytes(home: str) -> int:
-    """Return the bytes that the workspace holds, up to what is counted."""
+    """Return the size of the workspace in bytes, counting a bounded number of files."""
     used, remaining = 0, _MAX_COUNTED
     for directory, _, names in os.walk(home):
         for name in names:

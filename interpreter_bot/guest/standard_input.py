@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 
 
 class StandardInput(io.TextIOBase):
-    """`sys.stdin` of a kernel. Who reads all of it, or line by line, reads one answer."""
+    """`sys.stdin` of a kernel; code that reads a line, or everything, reads one answer."""
 
     encoding = "utf-8"
     errors = "replace"
@@ -40,7 +40,7 @@ class StandardInput(io.TextIOBase):
         return line
 
     def read(self, size: int | None = -1) -> str:
-        """Return what is left of the last answer, or a new one."""
+        """Return the rest of the last answer, or a new answer."""
         self._fill()
         end = len(self._rest) if size is None or size < 0 else size
         text, self._rest = self._rest[:end], self._rest[end:]

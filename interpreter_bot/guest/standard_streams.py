@@ -114,7 +114,7 @@ def _size(text: str) -> int:
 
 
 class Printer:
-    """Sends what is printed, in order, for the execution that runs."""
+    """Sends printed text, in order, for the running execution."""
 
     def __init__(self, publish: Publish, push_soon: Callable[[], None], limit_bytes: int) -> None:
         """Keep text until an execution begins.
@@ -293,7 +293,7 @@ class Printer:
 
         subprocess.Popen.wait = then_read(subprocess.Popen.wait)  # type: ignore[method-assign]
         os.system = then_read(os.system)
-        # Where it is found, by which a variable that is this function is saved.
+        # Importable name, by which a variable that is this function is pickled.
         os.system.__module__ = "os"
 
 
@@ -403,7 +403,7 @@ class _Pipe:
             fcntl.fcntl(self.reading, _SET_PIPE_SIZE, _PIPE_BYTES)
 
     def read(self) -> Iterable[str]:
-        """Return what is readable, of a flood no more than a full pipe."""
+        """Read available bytes, but not more than a full pipe."""
         for _ in range(_PIPE_BYTES // _READ_BYTES):
             try:
                 data = os.read(self.reading, _READ_BYTES)

@@ -56,7 +56,7 @@ class Column:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Source:
-    """A table: its size, and its columns, with those of the index first.
+    """A table: its size and its columns, with columns of the index first.
 
     There may be a million columns, so names and columns are read on request.
     """

@@ -52,7 +52,7 @@ def open_file(path: str, sheet: str) -> dict[str, Any]:
     """Read a file as a table.
 
     Args:
-        path: of a file of lines, Parquet or a workbook, whatever its ending says.
+        path: of a text file, Parquet file or workbook, with any ending.
         sheet: which of a workbook; empty for the first.
 
     Returns:

@@ -299,7 +299,7 @@ def _rows_with_text(source: table_columns.Source, search: str) -> Any:
     return is_found
 
 
-# ---- what is in a column
+# ---- summaries of columns
 
 
 def _summarize(source: table_columns.Source, number: int) -> dict[str, Any]:

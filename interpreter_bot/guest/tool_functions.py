@@ -25,7 +25,7 @@ import zmq
 
 PACKAGE = "tools"
 CHANNEL = threading.RLock()
-"""Held by whoever asks the bot: one question waits at a time."""
+"""Lock of the channel to the bot: one question waits at a time."""
 _POLL_MILLISECONDS = 100
 _MAX_CHARACTERS = 256 * 1024
 _MAX_FOUND = 10
@@ -55,7 +55,7 @@ class Data(NamedTuple):
 
 
 class Finder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
-    """Finds `tools` and its modules, where the bot has any for this conversation."""
+    """Finds `tools` and its modules, if the bot has tools for this conversation."""
 
     def __init__(self, kernel: Any) -> None:
         self._kernel = kernel
@@ -94,7 +94,7 @@ class Finder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
         )
 
     def refill(self, module: types.ModuleType) -> None:
-        """Fill a module again: what is allowed may have changed."""
+        """Fill a module again, as allowed tools may have changed."""
         self._refresh()
         self.exec_module(module)
 
@@ -262,7 +262,7 @@ def _convert_result(answer: dict[str, Any]) -> Any:
         raise ToolError(message or "The tool failed, and says no more.")
     if answer["structured"] is not None:
         value = answer["structured"]
-        # What is no object is wrapped in one by servers.
+        # Servers wrap results that are not objects.
         return value["result"] if isinstance(value, dict) and [*value] == ["result"] else value
     if all(isinstance(part, str) for part in parts):
         return "\n".join(parts)

@@ -1,4 +1,4 @@
-"""Variables in a few words each, for people who look what there is. No user's code is run by it."""
+"""Short descriptions of variables for people, made without running code of users."""
 
 from __future__ import annotations
 
@@ -19,13 +19,9 @@ _SIZED = frozenset({str, bytes, bytearray, list, tuple, set, frozenset, dict})
 
 
 def newest(space: dict[Any, Any], hidden: dict[Any, Any]) -> dict[str, Any]:
-    """Return what code has defined, newest first, without what is private.
+    """Return variables that code has defined, newest first, without private names.
 
-    Of a value is read only whether it is one that each kernel begins with.
-
-    Args:
-        space: all that is defined.
-        hidden: what each kernel begins with, and history.
+    Values are only compared by identity with those in `hidden`, which each kernel starts with.
     """
     initial, missing = _public(hidden.items()), object()
     public = _public(reversed(space.items())).items()
@@ -33,7 +29,7 @@ def newest(space: dict[Any, Any], hidden: dict[Any, Any]) -> dict[str, Any]:
 
 
 def _public(names: Iterable[tuple[Any, Any]]) -> dict[str, Any]:
-    """Return what is neither private nor history; plain texts only, as in `plain_names`."""
+    """Return entries that are neither private nor history, with plain `str` names only."""
     # Taken at once: threads of code may define more meanwhile.
     first = list(itertools.islice(names, _MAX_LOOKED_AT))
     return {name: value for name, value in first if type(name) is str and name[:1] != "_"}
@@ -45,13 +41,7 @@ def displayable(names: Iterable[str]) -> list[str]:
 
 
 def describe(variables: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Describe variables: type, shape and size where they are known, and what stands in them.
-
-    A table has a handle, by which it can be looked into.
-
-    Args:
-        variables: in the order in which they are wanted.
-    """
+    """Describe variables: type, text, and perhaps shape and size; tables have a handle."""
     return [{"name": name} | _describe(variables[name]) for name in displayable(variables)]
 
 
@@ -71,7 +61,7 @@ def _describe(value: Any) -> dict[str, Any]:
 
 
 def _describe_table(value: Any) -> dict[str, Any]:
-    """Say how large a table is; nothing of one that is of a class of its own."""
+    """Describe the size of a table; empty for classes that are not a library's own."""
     try:
         source = table_columns.read(value)
     except table_columns.ForeignTableError:
