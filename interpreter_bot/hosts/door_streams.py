@@ -1,7 +1,7 @@
-"""Connections of code at a door, carried over WebSockets between a host and a bot far away.
+"""Connections of code at a door, carried over WebSockets between a host and a remote bot.
 
-Each has a WebSocket of its own, so that a slow one holds up no other: who does not read is not
-written to. A binary message is what was sent; a text one says that no more follows.
+Each connection has a WebSocket, so that a slow reader delays only itself. Binary messages carry
+data; a text message says that no more data follows.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from aiohttp import web
 _log = logging.getLogger(__name__)
 
 HEARTBEAT_SECONDS: Final = 20.0
-"""Of the link that tells of connections; they have none, as it would wait behind what is sent."""
+"""For the link. Streams have no heartbeat, because it would wait behind their data."""
 
 _CHUNK_BYTES: Final = 64 * 1024
 _END: Final = "end"
@@ -60,7 +60,7 @@ async def relay(endpoint: socket.socket, peer: Peer, *, max_seconds: float | Non
 
 
 def reset(endpoint: socket.socket) -> None:
-    """Close a connection, unless it is closed; what is cut off must not look like an end."""
+    """Reset a connection, unless it is closed: truncated data must not look complete."""
     with contextlib.suppress(OSError):
         if endpoint.family != socket.AF_UNIX:
             endpoint.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _AT_ONCE)

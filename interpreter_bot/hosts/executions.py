@@ -219,7 +219,7 @@ class Executions:
             weakref.WeakKeyDictionary()
         )
         self._orphan_lock = asyncio.Lock()
-        # Ids stay longer than journals: an execution whose journal is gone is not begun again.
+        # Ids are kept longer than journals, so that an execution is not started twice.
         self._known_ids: dict[str, None] = {}
 
     @classmethod

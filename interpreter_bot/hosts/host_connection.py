@@ -73,7 +73,7 @@ class Call(abc.ABC):
         """
 
     def on_host_lost(self) -> None:  # noqa: B027 - the next host gets a lease
-        """End the call, as its host is gone."""
+        """End the call, as its host is lost."""
 
 
 class HostConnection:
@@ -159,7 +159,7 @@ class HostConnection:
 
     @property
     def session(self) -> http_sessions.HostSession:
-        """HTTP session with the present host, for requests beside the WebSocket."""
+        """HTTP session with the present host, for requests besides the WebSocket."""
         assert self._session is not None, "use it inside `async with`"  # noqa: S101
         return self._session
 

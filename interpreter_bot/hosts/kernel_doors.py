@@ -1,4 +1,4 @@
-"""Doors of kernels: where the bot can listen in a kernel's own network, and who decides on that."""
+"""Doors of kernels: ports in a kernel's network where the bot listens, and their doorkeeper."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ SERVICES: Final = 1
 """Number of the door for what the bot itself offers to code."""
 
 Ask: TypeAlias = Callable[[values.InputRequested], Awaitable[str]]
-"""Asks whoever runs a kernel's code of now, whose time stands still."""
+"""Asks the person who runs a kernel's present code, whose time limit is paused meanwhile."""
 
 _BACKLOG: Final = 128
 
@@ -33,11 +33,11 @@ class Doors(Protocol):
 
     @property
     def ports(self) -> tuple[int, int]:
-        """Of both doors, in the kernel's network."""
+        """Ports of the proxy's and the services' door in the kernel's network."""
 
     @property
     def ask(self) -> Ask | None:
-        """None if nobody can be asked."""
+        """Asks the person who runs code; None if nobody can be asked."""
 
     async def accept(self, door: int) -> socket.socket:
         """Return the next connection of code at a door, not blocking.
@@ -50,7 +50,7 @@ class Doors(Protocol):
         """Return once the kernel has ended, or its host gives no more connections."""
 
     def close(self) -> None:
-        """Accept no more."""
+        """Stop to accept connections."""
 
 
 class LocalDoors(abc.ABC):

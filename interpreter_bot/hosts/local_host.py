@@ -60,7 +60,7 @@ class LocalKernel:
 
     @property
     def announcement(self) -> str:
-        """Why the former kernel is gone; mostly empty."""
+        """Why the former kernel ended; mostly empty."""
         return self.live.announcement
 
     @property
@@ -240,7 +240,7 @@ class LocalHost:
         return await self._forks.go_back(key, name, is_whole=is_whole)
 
     async def doors(self, kernel_id: str) -> kernel_doors.LocalDoors | None:
-        """Open a kernel's doors; None if it has none, or is gone."""
+        """Open a kernel's doors; None if it has none, or has ended."""
         launched = self._find_launched(kernel_id)
         doors = None if launched is None else launched.provisioner.doors()
         if doors is None:
@@ -373,7 +373,7 @@ class LocalHost:
         return placement_offers.Offer(has_files, machine_exhaustion.free_bytes())
 
     async def snapshot_sizes(self, keys: Collection[str]) -> session_variables.SnapshotSizes:
-        """Return what is saved of sessions."""
+        """Return sizes of sessions' saved variables."""
         return await snapshot_retention.measure(await self.pool.stored_workspaces(), keys)
 
     async def forget(self, key: str) -> None:

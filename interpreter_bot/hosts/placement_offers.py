@@ -64,4 +64,4 @@ class Placements(Protocol):
         """
 
     async def mark_announced(self, key: str, epoch: int) -> bool:
-        """Note that people are told of a move; return whether they were not told before."""
+        """Record that people see a notice of a move; return whether it is the first one."""

@@ -40,10 +40,10 @@ class ExecutionEnd:
 
     Attributes:
         finished: how it ended.
-        cpu_seconds: processor time; 0 if the kernel is gone.
-        names: variables of the kernel, the latest first; if it is gone, the last known ones.
+        cpu_seconds: processor time; 0 if the kernel has ended.
+        names: variables of the kernel, the latest first; if it has ended, the last known ones.
         more_names: number of further variables.
-        loss_reason: a sentence why the kernel is gone; empty while it lives.
+        loss_reason: a sentence why the kernel ended; empty while it lives.
         runs: number of executions begun in the kernel, including this one.
         installed: installed layers, which were also events unless those were left out.
     """
@@ -99,7 +99,7 @@ OnLoss: TypeAlias = Callable[[KernelLoss], Awaitable[None]]
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class StoredBytes:
-    """What workspaces hold on disk.
+    """Disk usage of workspaces.
 
     Attributes:
         by_key: of the requested sessions, without those that do not exist or cannot be measured.
@@ -213,7 +213,7 @@ class Kernel(Protocol):
 
     @property
     def announcement(self) -> str:
-        """A sentence for people why the former kernel is gone; usually empty."""
+        """A sentence for people why the former kernel ended; usually empty."""
 
     @property
     def runs(self) -> int:
@@ -389,7 +389,7 @@ class Hosts(Protocol):
 
     @requests.request_method()
     async def release(self, key: str) -> None:
-        """End a session's kernel, at a person's request; returns when it is gone."""
+        """End a session's kernel, at a person's request; return when it has ended."""
 
     @requests.request_method()
     async def forget(self, key: str) -> None:
@@ -404,7 +404,7 @@ class Hosts(Protocol):
 
 
 class HostProcess(Hosts, Protocol):
-    """What a host process answers beside that: to commands, routers and the keeper of doors."""
+    """Further requests that a host process answers: of commands, routers and doors."""
 
     @requests.request_method(is_long=True, is_once=True)
     async def fork(
@@ -422,7 +422,7 @@ class HostProcess(Hosts, Protocol):
 
     @requests.request_method()
     async def snapshot_sizes(self, keys: Collection[str]) -> session_variables.SnapshotSizes:
-        """Return what is saved of sessions."""
+        """Return sizes of sessions' saved variables."""
 
     @requests.request_method()
     async def offer(self, key: str) -> placement_offers.Offer:
@@ -430,11 +430,11 @@ class HostProcess(Hosts, Protocol):
 
     @requests.request_method(is_long=True)
     async def arrive(self, key: str, epoch: int) -> bool:
-        """Restore a session from the store; return whether it had anything of it."""
+        """Fetch a session from the store; return whether the store had it."""
 
     @requests.request_method(is_long=True)
     async def archive(self, key: str) -> bool:
-        """Archive a session now; return whether all of it is archived."""
+        """Archive a session now; return whether it is completely archived."""
 
     @requests.request_method()
     async def fence(self, key: str, epoch: int) -> None:
@@ -458,8 +458,8 @@ class HostProcess(Hosts, Protocol):
 
     @requests.request_method()
     async def unleased_doors(self) -> dict[str, str]:
-        """Return the kernels whose doors no bot holds, with the keys of their sessions."""
+        """Return the kernels whose doors no bot has leased, with the keys of their sessions."""
 
     @requests.request_method()
     async def shut_doors(self, kernel_id: str) -> None:
-        """Let nothing through a kernel's doors that no bot holds."""
+        """Refuse connections at a kernel's doors that no bot has leased."""

@@ -25,8 +25,8 @@ _log = logging.getLogger(__name__)
 
 _SECONDS: Final = 20.0
 _AGAIN_SECONDS: Final = 1.0
-# A host holds doors for half a minute for a link that only the bot knows to be lost, and for a bot
-# that died those of its sessions that others have now.
+# Doors may become free at any time: a host notices a lost link only after half a minute, and the
+# bot that had a session may die.
 _CHECK_SECONDS: Final = 10.0
 _MAX_AT_ONCE: Final = 16
 _MAX_REMEMBERED: Final = 10_000
@@ -34,7 +34,7 @@ _MAX_REMEMBERED: Final = 10_000
 _MAX_STREAMS: Final = 256
 _MAX_MESSAGE_BYTES: Final = 256 * 1024
 _WHEREABOUTS_SECONDS: Final = 20.0
-# A link that is lost, and whatever a host may say instead of what it should.
+# Errors of a lost link, and of malformed messages of the host.
 _BROKEN: Final = (aiohttp.ClientError, OSError, messages.MalformedError, TypeError)
 
 T = TypeVar("T")
@@ -301,7 +301,7 @@ class TunneledDoors:
     async def _carry(self, link: aiohttp.ClientWebSocketResponse) -> None:
         closing = asyncio.create_task(self._closing.wait(), name="end of carried doors")
         taking = asyncio.create_task(self._take(link), name="connections of code")
-        leaving = asyncio.create_task(self._left(), name="whose the doors are")
+        leaving = asyncio.create_task(self._wait_for_move(), name="whose the doors are")
         try:
             await asyncio.wait({closing, taking, leaving}, return_when=asyncio.FIRST_COMPLETED)
         finally:
@@ -333,15 +333,15 @@ class TunneledDoors:
             fetching = self._fetch(link, connection)
             task = asyncio.create_task(fetching, name="connection of a door")
             self._streams.add(task)
-            task.add_done_callback(self._over)
+            task.add_done_callback(self._on_carried)
 
     async def _fetch(
         self, link: aiohttp.ClientWebSocketResponse, connection: messages.DoorConnection
     ) -> None:
-        """Carry a connection, if the session is still there; else let go of its doors.
+        """Carry a connection, if the session is still on this host; else release the doors.
 
         Raises:
-            BotError: nobody knows; the host closes a connection that is not fetched.
+            BotError: the session's host is unknown; the host closes unfetched connections.
         """
         if not await self._is_current():
             await link.close()
@@ -349,22 +349,22 @@ class TunneledDoors:
         async with await self._connection.session.ws_connect(
             "/v1/door_stream", params={"stream": connection.stream}, max_msg_size=_MAX_MESSAGE_BYTES
         ) as stream:
-            ours, theirs = socket.socketpair()
-            for end in (ours, theirs):
+            bot_end, doorkeeper_end = socket.socketpair()
+            for end in (bot_end, doorkeeper_end):
                 end.setblocking(False)
-            self._accepted[connection.door].put_nowait(theirs)
-            await door_streams.relay(ours, stream)
+            self._accepted[connection.door].put_nowait(doorkeeper_end)
+            await door_streams.relay(bot_end, stream)
 
-    async def _left(self) -> None:
-        """Return once the session is elsewhere, though connections of its are open."""
+    async def _wait_for_move(self) -> None:
+        """Wait until the session is on another host while connections are open."""
         while True:
             await asyncio.sleep(_WHEREABOUTS_SECONDS)
-            # Where nobody knows, what is open stays so.
+            # If the session's host is unknown, connections stay open.
             with contextlib.suppress(errors.BotError):
                 if self._streams and not await self._is_current():
                     return
 
-    def _over(self, task: asyncio.Task[None]) -> None:
+    def _on_carried(self, task: asyncio.Task[None]) -> None:
         self._streams.discard(task)
         if not task.cancelled() and (error := task.exception()) is not None:
             _log.warning("a connection of a door could not be carried", exc_info=error)

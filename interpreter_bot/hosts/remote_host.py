@@ -183,7 +183,7 @@ class ExecutionCall(host_connection.Call):
             self._show(event, number)
 
     def on_host_lost(self) -> None:
-        """End as crashed: the host that ran the code is gone."""
+        """End as crashed, because the host that ran the code is lost."""
         if not self.result.done():
             finished = values.Finished(
                 values.Ending.CRASHED, 0.0, host_words.LOST, kernel_lost=True
@@ -313,7 +313,7 @@ class RemoteHost(ports.HostProcess):
         return bound_host
 
     def take_over_doors(self) -> None:
-        """Begin to open or shut the doors that no bot holds."""
+        """Start to open or shut the doors that no bot has leased."""
         self._doors.take_over()
 
     @property

@@ -236,7 +236,7 @@ class BotConnection:
         )
 
     async def _kernel_of_lease(self, lease: int, kernel_id: str) -> local_host.LocalKernel | None:
-        """Return a kernel of a lease, also one of an earlier connection; None if it is gone."""
+        """Return a kernel of a lease, even of an earlier connection; None if it has ended."""
         try:
             active = await self._wait_for_lease(lease)
         except errors.KernelError:

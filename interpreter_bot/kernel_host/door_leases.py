@@ -1,12 +1,13 @@
 """Doors of a host's kernels, leased to bots: connections of code are streamed to the bot.
 
-A bot holds a kernel's doors as long as its link is open. While no bot holds them, whoever connects
-is told so. The next bot takes the doors over or, if its rules let nothing through any more, shuts
-them, which code is told. Of several bots, the one holds them that runs a turn there, or did last.
+A bot leases a kernel's doors as long as its link is open. Without a lease, connections get an
+answer that says so. The next bot leases the doors or, if its rules allow nothing any more, shuts
+them, which connections then get as an answer. Of several bots, the one that runs a turn there, or
+did last, has the lease.
 
-The bot's end is `hosts.remote_doors`. A limited number of connections is accepted at a time;
-others wait in the kernel's own network. A connection that the bot does not fetch, or that is open
-when its link breaks, is reset.
+The bot's end is `hosts.remote_doors`. A limited number of connections is accepted at a time; others
+wait in the kernel's network. Connections that the bot does not fetch, or that are open when its
+link breaks, are reset.
 """
 
 from __future__ import annotations
@@ -251,7 +252,7 @@ class DoorLeases:
 
     async def set_up_doors(self, kernel_id: str, code: str, version: str) -> None:
         """Run the code of a setup in a kernel; see `ports.HostProcess.set_up_doors`."""
-        # A kernel without doors is told why.
+        # Without leased doors, the code tells the kernel why it has none.
         leased = self._leased.get(kernel_id)
         if leased is None or leased.version != version:
             await self._host.set_up_doors(kernel_id, code)
@@ -259,7 +260,7 @@ class DoorLeases:
                 leased.version = version
 
     async def unleased_doors(self) -> dict[str, str]:
-        """Return the kernels whose doors no bot holds; see `ports.HostProcess.unleased_doors`."""
+        """Return the kernels whose doors no bot has leased, with the keys of their sessions."""
         return {
             kernel_id: leased.key
             for kernel_id, leased in self._leased.items()
@@ -274,7 +275,7 @@ class DoorLeases:
 
 
 async def _release(leased: _LeasedDoors) -> None:
-    """Take doors back from the bot that holds them; what it carries is reset."""
+    """End a bot's lease of doors, and reset its connections."""
     link, leased.link = leased.link, None
     streams = set(leased.streams)
     for task in streams:
@@ -286,12 +287,12 @@ async def _release(leased: _LeasedDoors) -> None:
 
 
 async def _refuse(endpoint: socket.socket, reason: bytes) -> None:
-    """Tell whoever connected why nothing is let through."""
+    """Answer a connection with the reason why nothing is let through."""
     with endpoint:
         await asyncio.sleep(_ANSWER_SECONDS)
-        # What code does with its end is no fault here.
+        # Errors of the code's end do not matter.
         with contextlib.suppress(OSError):
-            # What is unread when a connection is closed takes the answer with it.
+            # Closing a connection with unread data would reset it before the answer is read.
             with contextlib.suppress(BlockingIOError):
                 endpoint.recv(_HEAD_BYTES)
             endpoint.send(_HEAD % (reason, len(reason), reason) + reason)

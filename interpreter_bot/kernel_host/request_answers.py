@@ -164,7 +164,7 @@ def json_response(value: object, *, status: int = 200) -> web.Response:
 
 
 async def _while_connected(request: web.Request, answering: Coroutine[Any, Any, T]) -> T:
-    """Wait for an answer; give up when the bot has gone.
+    """Wait for an answer, until the bot disconnects.
 
     Raises:
         KernelError: it has.
@@ -186,7 +186,7 @@ async def _while_connected(request: web.Request, answering: Coroutine[Any, Any, 
 
 
 async def _until_readable(descriptor: socket.socket) -> None:
-    """Return when the other side has gone, or sends something."""
+    """Wait until the other side disconnects or sends something."""
     loop = asyncio.get_running_loop()
     readable = asyncio.Event()
     loop.add_reader(descriptor, readable.set)
