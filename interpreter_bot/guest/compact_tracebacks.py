@@ -95,11 +95,7 @@ def _last_lines(described: traceback.TracebackException) -> list[str]:
 
 
 def _describe_frames(described: traceback.TracebackException, *, is_last: bool) -> list[str]:
-    """Describe frames of a person's code; frames of libraries only if there are no others.
-
-    Args:
-        is_last: the exception that is shown in any case.
-    """
+    """Describe frames of a person's code, or for the last exception at least those of libraries."""
     frames = [frame for frame in described.stack if not _is_machinery(frame.filename)]
     # Of a recursion, only the first of equal frames.
     own = [

@@ -56,11 +56,11 @@ def answer(shell: Any, before: str) -> dict[str, Any]:
     """Find completions of code.
 
     Args:
-        shell: has the variables.
-        before: the code up to where somebody writes; its beginning may be missing.
+        shell: with the variables.
+        before: the code up to the cursor; its beginning may be missing.
 
     Returns:
-        `typed`, how many characters of an option are there already, `options`, and `signature`
+        `typed`, the number of characters of an option before the cursor, `options`, and `signature`
         of the function that is being called, if there is one.
     """
     encoded = bounded_children.run(

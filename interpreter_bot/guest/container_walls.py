@@ -224,7 +224,7 @@ def confine(spec: dict[str, Any]) -> tuple[dict[str, Any], list[int]]:
         usable_by_name=(_SHARED_MEMORY,),
         ports=(),
     )
-    _enter(ruleset, spec["uid"] if spec["has_own_id"] else None)
+    _become_and_enforce(ruleset, spec["uid"] if spec["has_own_id"] else None)
     is_linked = os.path.exists(rootfs.DATA) and os.path.samefile(rootfs.DATA, _path(_DATA))
     home = rootfs.DATA if is_linked else _path(_DATA)
     _set_temporary_directory(_path(_TEMPORARY))
@@ -243,15 +243,15 @@ def confine(spec: dict[str, Any]) -> tuple[dict[str, Any], list[int]]:
 def confine_program(
     *, readable: Iterable[str], writable: str, uid: int | None, has_network: bool
 ) -> None:
-    """Confine this process, whose only thread this is, before it becomes a program; irrevocable.
+    """Confine this single-threaded process irrevocably, before it executes a program.
 
     Args:
-        readable: what it may read beside the system.
-        writable: its directory, in which it begins, and has its home and temporary files.
-        uid: its user id, which all programs may have; None for that of now.
-        has_network: it has the container's network, but no sockets of files.
+        readable: paths that it may read, besides the system's.
+        writable: its working directory, with home and temporary files.
+        uid: its user id, which programs may share; None for the present one.
+        has_network: whether it has the container's network, but no Unix sockets.
     """
-    # Its own user may not be able to walk there.
+    # Opened with the present rights, as the program's user may be unable to walk there.
     _pin(os.open(writable, os.O_PATH | os.O_DIRECTORY), _TEMPORARY)
     home = _path(_TEMPORARY)
     os.chdir(home)
@@ -259,14 +259,14 @@ def confine_program(
     ruleset = landlock.prepare(
         [*_READABLE, *readable], [_TEMPORARY], _DEVICES, ports=None if has_network else ()
     )
-    _enter(ruleset, uid)
+    _become_and_enforce(ruleset, uid)
     syscalls.drop_capabilities()
     program = seccomp.build(has_namespaces=False, has_shared_id=True, has_network=has_network)
     syscalls.install_filter(program)
 
 
-def _enter(ruleset: int, uid: int | None) -> None:
-    """Become a user, if it is another one, and be held to a ruleset; irrevocable."""
+def _become_and_enforce(ruleset: int, uid: int | None) -> None:
+    """Switch to another user id, if given, and enforce a ruleset, irrevocably."""
     if uid is not None:
         # This needs a capability that is lost with the id.
         syscalls.drop_bounding_capabilities()

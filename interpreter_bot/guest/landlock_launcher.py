@@ -16,11 +16,7 @@ from . import confinement, landlock, rootfs, syscalls
 
 
 def main(arguments: list[str]) -> None:
-    """Confine this process and become the program.
-
-    Args:
-        arguments: the spec, then the program and its own arguments.
-    """
+    """Confine this process and execute the program; `arguments` are SPEC, PROGRAM and its own."""
     spec = json.loads(arguments[0])
     confinement.limit(spec["rlimits"])
     syscalls.forbid_new_privileges()

@@ -82,8 +82,7 @@ class MountTrees:
             hidden: directories below these that look empty (the bot's own package).
             workspaces: host directory of all workspaces; may be empty.
             layers: host directory of installed packages; may be empty.
-            skills: host directory of the operator's skills; what comes into it later is seen. May
-                be empty.
+            skills: host directory of the operator's skills, including later ones; may be empty.
 
         Raises:
             OSError: a path cannot be walked to, or the machine forbids mounting.
@@ -116,11 +115,7 @@ class MountTrees:
         )
 
     def enter(self, *, cores: int) -> None:
-        """Build the root, move into it and detach the host's.
-
-        Args:
-            cores: how many processors the kernels see.
-        """
+        """Build the root, move into it and detach the host's; kernels see `cores` processors."""
         root = "/tmp"
         syscalls.mount("root", root, "tmpfs", syscalls.MS_NOSUID, "size=16m,mode=0755")
         os.chdir(root)

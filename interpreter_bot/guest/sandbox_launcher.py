@@ -1,14 +1,14 @@
-"""Launcher of foreign programs, each in a sandbox of its own as kernels have: no other files.
+"""Launcher of foreign programs, each in a sandbox of its own, like those of kernels.
 
 `python -m interpreter_bot.guest.sandbox_launcher SPEC PROGRAM ARGUMENT…` becomes three processes:
-this one waits, its child is the first of a pid namespace, and of that one's child is PROGRAM. SPEC
-is JSON: the level that the settings demand, the directories that it may read, its resource limits,
-the size of its /tmp, in which it has a home that goes with it, whether it has the host's network,
-and open files of its control group.
+this one waits, its child is process 1 of a pid namespace, and PROGRAM is a child of that one. SPEC
+is JSON: the configured level, the directories that PROGRAM may read, its resource limits, the size
+of its /tmp, which has its home, whether it has the host's network, and descriptors to join its
+cgroup.
 
-At the level `container`, PROGRAM is a child of this process, which ends all that it leaves behind.
-For that level, SPEC also has a directory for temporary files, and a user id if this process is
-root's. Without PROGRAM it only tries whether there can be such a sandbox.
+At the level `container`, PROGRAM is a child of this process, which ends all its descendants. For
+that level, SPEC also has a directory for temporary files, and a user id if this process runs as
+root. Without PROGRAM, it only tries whether such a sandbox is possible.
 """
 
 from __future__ import annotations
@@ -23,9 +23,10 @@ from . import confinement, container_walls, landlock, rootfs, syscalls
 
 _NAMESPACES = syscalls.CLONE_NEWUSER | syscalls.CLONE_NEWNS | syscalls.CLONE_NEWUTS
 _FAILED = 125
-# They may all have one user id, whose processes are counted together. The bot counts each one's.
+# Programs may share a user id, whose processes Linux counts together; the bot counts each
+# program's.
 _PROGRAMS_OF_ONE_USER = 16
-# How names and certificates are found.
+# Files for name resolution and certificates.
 _NETWORK_FILES = (
     *("/etc/resolv.conf", "/etc/hosts", "/etc/nsswitch.conf", "/etc/services"),
     *("/etc/ssl/certs", "/etc/pki/tls/certs", "/etc/pki/ca-trust/extracted"),
@@ -67,7 +68,7 @@ def main(arguments: list[str]) -> NoReturn:
     if init := os.fork():
         os._exit(_status(os.waitpid(init, 0)[1]))
     syscalls.die_with_parent(signal.SIGKILL)
-    _enter(spec)
+    _enter_sandbox(spec)
     _run(spec, program)
 
 
@@ -106,7 +107,7 @@ def _refusal_of_container(spec: dict[str, Any]) -> str:
 
 
 def _run_in_container(spec: dict[str, Any], program: list[str]) -> NoReturn:
-    """Run the program as a child of this process, and end all that it leaves behind."""
+    """Run the program as a child of this process, and end all its descendants."""
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(_FAILED))
     syscalls.die_with_parent(signal.SIGTERM)
     syscalls.adopt_orphans()
@@ -129,15 +130,15 @@ def _run_in_container(spec: dict[str, Any], program: list[str]) -> NoReturn:
 
 def _exec_in_container(spec: dict[str, Any], program: list[str]) -> NoReturn:
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
-    # The bot ends the group of this process's parent, which has to see to the rest.
+    # The bot kills the process group of this process's parent, which then ends the descendants.
     os.setsid()
     confinement.prefer_as_oom_victim()
     limits = spec["rlimits"]
-    own = {
+    container_limits = {
         "NPROC": _PROGRAMS_OF_ONE_USER * limits["NPROC"],
         "FSIZE": spec["temporary_bytes"],
     }
-    confinement.limit(limits | own)
+    confinement.limit(limits | container_limits)
     uid = None if os.getuid() else spec["uid"]
     if uid is not None:
         os.chown(spec["temporary"], uid, uid)
@@ -150,8 +151,8 @@ def _exec_in_container(spec: dict[str, Any], program: list[str]) -> NoReturn:
     os.execvp(program[0], program)
 
 
-def _enter(spec: dict[str, Any]) -> None:
-    """Leave the host's files for a root that shows the system, and what the spec names."""
+def _enter_sandbox(spec: dict[str, Any]) -> None:
+    """Enter a root that shows the system's files and the directories of the spec."""
     readable = spec["readable"]
     syscalls.mount(None, "/", None, syscalls.MS_REC | syscalls.MS_PRIVATE)
     trees = rootfs.MountTrees(readable, [], "", skills="", layers="")
@@ -174,24 +175,24 @@ def _enter(spec: dict[str, Any]) -> None:
 
 
 def _run(spec: dict[str, Any], program: list[str]) -> NoReturn:
-    """Run the program as a child of this process, which reaps what it leaves behind."""
-    entered, enter = os.pipe()
-    masked, mask = os.pipe()
+    """Run the program as a child of this process, which reaps orphans."""
+    entered, entered_signal = os.pipe()
+    masked, masked_signal = os.pipe()
     child = os.fork()
     if not child:
         syscalls.die_with_parent(signal.SIGKILL)
         confinement.prefer_as_oom_victim()
-        # While /proc can be written to, which ends with what the other process does then.
+        # While /proc is writable; then the parent masks it.
         confinement.enter_user_namespace(os.getuid())
-        os.write(enter, b"0")
-        os.close(mask)
+        os.write(entered_signal, b"0")
+        os.close(masked_signal)
         if not os.read(masked, 1):
             os._exit(_FAILED)
         _exec_program(spec, program)
-    os.close(enter)
+    os.close(entered_signal)
     if os.read(entered, 1):
         confinement.mask_proc({})
-        os.write(mask, b"0")
+        os.write(masked_signal, b"0")
     null = os.open(os.devnull, os.O_RDWR)
     for number in range(3):
         os.dup2(null, number)
