@@ -1,8 +1,9 @@
 """The table of requests of a bot to a host, made from the methods of protocols in `ports`.
 
-`sent` marks a method whose calls go to the host. From its declaration come the message with its
-arguments, the type of its answer, and its name in the table. A class that inherits the method sends
-it (`Sender`); the host calls the method of the same name (`kernel_host.request_answers`).
+`request_method` marks a method whose calls go to the host. Its declaration determines the message
+with its arguments, the type of its answer, and its name in the table. A class that inherits the
+method sends it (`Sender`); the host calls the method of the same name
+(`kernel_host.request_answers`).
 """
 
 from __future__ import annotations

@@ -221,13 +221,13 @@ class Workspace:
         identities = {entry.path: entry.identity for entry in scan.entries}
         return self._file_snapshots.add(_FileSnapshot(identities, is_truncated=scan.is_truncated))
 
-    async def changes_since(self, snapshot_name: str) -> values.FileChanges:
+    async def changes_since(self, mark: str) -> values.FileChanges:
         """Return which files were created or written since `mark`. Bounded like `list`.
 
         Raises:
             WorkspaceError: also if the snapshot was dropped.
         """
-        snapshot = self._file_snapshots.find(snapshot_name)
+        snapshot = self._file_snapshots.find(mark)
         scan = await workspace_io.file_work(self._scan)
         new = [e for e in scan.entries if snapshot.identities.get(e.path) != e.identity]
         truncated = scan.is_truncated or snapshot.is_truncated
