@@ -34,7 +34,7 @@ _SECOND_LEVELS: Final = {
 
 
 class NameRefusedError(errors.BotError):
-    """That is no name of a host."""
+    """That is not the name of a host."""
 
 
 def normalized(host: str) -> str:

@@ -42,7 +42,7 @@ _EVENTS_IN_A_ROW: Final = 32
 
 
 class MalformedError(policies.Refusal):
-    """What came is no HTTP that can be passed on."""
+    """This is not valid HTTP, so it is not passed on."""
 
     def __init__(self, sentence: str = network_words.MALFORMED_REQUEST) -> None:
         super().__init__(sentence, status=_BAD_REQUEST)

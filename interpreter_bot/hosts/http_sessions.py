@@ -38,7 +38,7 @@ _KEEPALIVE_OPTIONS: Final = (
 
 
 class OtherProtocolError(errors.HostUnusableError):
-    """The process that keeps the Python kernels is of a release that is not understood."""
+    """The Python host is of another release, which this bot does not understand."""
 
 
 def trusted_uids(path: pathlib.Path) -> set[int]:

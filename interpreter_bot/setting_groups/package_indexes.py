@@ -27,7 +27,7 @@ def _named(patterns: tuple[str, ...]) -> tuple[str, ...]:
     """Write names of packages, or patterns of them, as indexes do."""
     for pattern in patterns:
         if not _NAME.fullmatch(pattern):
-            raise ValueError(f"{pattern!r} is no name of a package, and no pattern of names")
+            raise ValueError(f"{pattern!r} is not the name of a package or a pattern of names")
     return tuple(re.sub(r"[-_.]+", "-", pattern).lower() for pattern in patterns)
 
 
@@ -74,7 +74,7 @@ class PackageIndex(fields.Group):
         if url and (parts.scheme not in ("http", "https") or not parts.hostname):
             raise ValueError("it must begin with https:// or http://")
         if parts.username is not None or parts.password is not None:
-            raise ValueError("user and password belong into package_index.netrc_file")
+            raise ValueError("user and password belong in package_index.netrc_file")
         return url
 
 

@@ -24,7 +24,7 @@ def _address(url: str) -> str:
     if parts.scheme not in ("http", "https") or not parts.hostname:
         raise ValueError("it must begin with https:// or http://")
     if parts.username is not None or parts.password is not None:
-        raise ValueError("secrets belong into headers, token_file or oauth")
+        raise ValueError("secrets belong in headers, token_file or oauth")
     return url
 
 
@@ -118,26 +118,28 @@ class McpServer(fields.Group):
     @pydantic.model_validator(mode="after")
     def _is_one_of_two(self) -> Self:
         if (self.url is None) == (not self.command):
-            raise ValueError("it takes either a url, or the command of a program")
+            raise ValueError("set either url, or the command of a program")
         if self.command and (self.headers or self.token_file or self.oauth):
-            raise ValueError("a program takes no headers, token_file or oauth, but an environment")
+            raise ValueError(
+                "a program has no headers, token_file or oauth; set its environment instead"
+            )
         if self.authorization == "person":
             named = {name.lower() for name in self.headers}
             if self.command or self.token_file or "authorization" in named:
-                raise ValueError("where people log in, there is a url, and no token of the bot")
+                raise ValueError("if people log in, set url, and no token of the bot")
         elif self.oauth and not (self.oauth.client_id and self.oauth.client_secret):
-            raise ValueError("oauth needs client_id and client_secret where the bot logs in")
+            raise ValueError("if the bot logs in, oauth needs client_id and client_secret")
         if self.url and (self.readable or self.environment or self.network):
             raise ValueError("readable, environment and network are for programs")
         if not all(path.is_absolute() for path in self.readable):
-            raise ValueError("what is readable must be absolute")
+            raise ValueError("paths in readable must be absolute")
         return self
 
     @pydantic.field_validator("name")
     @classmethod
     def _is_free(cls, name: str) -> str:
         if keyword.iskeyword(name):
-            raise ValueError("that is a word of Python's")
+            raise ValueError("that is a keyword of Python")
         return name
 
     def is_in(self, *place: str) -> bool:

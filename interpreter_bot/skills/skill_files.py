@@ -34,7 +34,7 @@ _LEFT_OUT: Final = frozenset({"__pycache__", ".git", ".DS_Store"})
 
 
 class SkillError(errors.BotError):
-    """That is no skill that can be used."""
+    """This skill cannot be used."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
