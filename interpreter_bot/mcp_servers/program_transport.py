@@ -69,20 +69,28 @@ async def started(
         OSError: it cannot be started.
     """
     group = await groups.create(server, _PROCESSES)
-    # Stays empty where a program has files in memory.
+    try:
+        async with _temporary_directory(server.name) as directory:
+            walls = await asyncio.to_thread(_walls, server, groups.sandbox)
+            process = await _process(server, environment, group, walls | {"temporary": directory})
+            async with _conversing(server, process, group, directory, on_end) as streams:
+                yield streams
+    finally:
+        if group is not None:
+            await group.remove()
+
+
+@contextlib.asynccontextmanager
+async def _temporary_directory(name: str) -> AsyncIterator[str]:
+    """Make a directory, which stays empty where a program has its files in memory."""
     directory = await asyncio.to_thread(tempfile.mkdtemp, prefix="mcp-server-")
     try:
-        walls = await asyncio.to_thread(_walls, server, groups.sandbox)
-        process = await _process(server, environment, group, walls | {"temporary": directory})
-        async with _conversing(server, process, group, directory, on_end) as streams:
-            yield streams
+        yield directory
     finally:
         try:
             await asyncio.to_thread(safe_open.remove, pathlib.Path(directory))
         except OSError:
-            _log.warning("the files of the MCP server %s stay", server.name, exc_info=True)
-        if group is not None:
-            await group.remove()
+            _log.warning("the files of the MCP server %s stay", name, exc_info=True)
 
 
 async def refusal(server: settings.McpServer, sandbox: settings.Sandbox) -> str:
