@@ -185,10 +185,10 @@ async def test_variables_of_other_tools_do_no_harm(bucket, monkeypatch):
 
 async def test_what_is_too_large_is_neither_read_nor_written(tmp_path):
     store = shared_object_stores.SharedStore(tmp_path.as_uri())
-    with pytest.raises(errors.KernelError, match="too large: a"):
+    with pytest.raises(errors.KernelError, match="too large to share between machines: a"):
         await store.create("a", bytes(shared_object_stores.MAX_BYTES + 1))
     with (tmp_path / "b").open("wb") as file:
         file.truncate(shared_object_stores.MAX_BYTES * 1024)
     async with asyncio.timeout(10):
-        with pytest.raises(errors.KernelError, match="too large: b"):
+        with pytest.raises(errors.KernelError, match="too large to share between machines: b"):
             await store.read("b")

@@ -6,8 +6,8 @@ import errno
 import pytest
 
 from interpreter_bot import errors, settings, values
-from interpreter_bot.agent import budgets
 from interpreter_bot.sessions import past_turns, requests, session_service
+from interpreter_bot.wording import model_words, storage_words
 from tests.fakes import openai_server, replies
 from tests.integration.sessions.conftest import ANNA, KEY, asked, attachment, code
 
@@ -100,13 +100,13 @@ async def test_time_that_is_over_before_anything_ran_is_not_called_a_stop(opened
         request = asked("1", attachments=(stalled("a.csv"),), is_code=is_code)
         reply = await house.handle(request)
     assert reply.end.status is Status.FAILED
-    assert reply.end.sentence == budgets.time_is_up(1)
+    assert reply.end.sentence == model_words.out_of_time(1)
 
 
 async def test_code_of_a_person_that_takes_too_long_says_so(opened):
     async with opened(turn=settings.TurnLimits(seconds=2)) as house:
         reply = await house.run("while True: pass")
-    assert (reply.end.status, reply.end.sentence) == (Status.FAILED, budgets.time_is_up(2))
+    assert (reply.end.status, reply.end.sentence) == (Status.FAILED, model_words.out_of_time(2))
 
 
 async def test_where_no_file_could_be_had_there_is_nothing_to_ask(opened):
@@ -234,7 +234,7 @@ async def test_code_that_cannot_be_written_down_does_not_run_and_the_model_is_no
         assert await house.service.queries.files(KEY) == ()
     assert (reply.end.status, reply.end.sentence) == (
         Status.FAILED,
-        "The database cannot be used right now.",
+        storage_words.DATABASE_DOWN,
     )
     assert any("missing from the history" in one for one in reply.of("announcement"))
 
@@ -260,7 +260,7 @@ async def test_a_turn_that_failed_is_remembered_with_its_reason(opened):
         (turn,) = await house.service.queries.history(KEY)
         book = await house.service.queries.notebook(KEY)
     assert (reply.end.status, reply.end.text) == (Status.FAILED, "Once upon")
-    assert (turn.status, turn.answer) == ("failed", budgets.time_is_up(4))
+    assert (turn.status, turn.answer) == ("failed", model_words.out_of_time(4))
     assert turn.parts == (past_turns.PastText("Once upon"),)
     assert b"Once upon" in book
     assert b"This took longer" in book
