@@ -77,7 +77,7 @@ async def test_code_that_never_ends_behind_a_forged_end_is_stopped_by_the_next(r
 # Forged replies: what the execution may come to by them.
 REPLIES = {
     "an error that was none": ("{'status': 'error'}", {Ending.ERROR}),
-    "abort": ("{'status': 'aborted'}", {Ending.REFUSED}),
+    "an abort": ("{'status': 'aborted'}", {Ending.REFUSED}),
     "no status": ("{}", {Ending.REFUSED}),
     "a status of another type": ("{'status': ['ok']}", {Ending.REFUSED}),
     "an invented ending": ("{'status': 'out of memory'}", {Ending.REFUSED}),
