@@ -1,4 +1,4 @@
-"""Two bots, two hosts, a PostgreSQL and a bucket: any process is killed or stopped at any moment.
+"""Two bots (one stands by), two hosts, PostgreSQL, a bucket: any process is killed or stopped.
 
 Each session counts: a turn adds a number to a variable and to a file, and prints both. Who checks
 knows which numbers were acknowledged, and when. Later none may be there twice or in another order,
@@ -191,7 +191,10 @@ class Chaos:
                 for processes in (chaos.hosts, chaos.bots):
                     tasks += [asyncio.create_task(one.run()) for one in processes]
                     async with asyncio.timeout(60):
-                        await asyncio.gather(*(one.is_ready.wait() for one in processes))
+                        if processes is chaos.hosts:
+                            await asyncio.gather(*(one.is_ready.wait() for one in processes))
+                        else:
+                            await chaos._active_bot()
                 yield chaos
             finally:
                 for task in tasks:
@@ -229,10 +232,10 @@ class Chaos:
             await asyncio.sleep(self._chance.uniform(0, 1.5))
 
     async def _turn(self, session: _Session) -> bool:
-        """Take a turn with any bot; say whether it was acknowledged."""
+        """Take a turn with the active bot; say whether it was acknowledged."""
         number = f"{session.name}.{len(session.tried)}"
         session.tried.append(number)
-        bot = self._chance.choice(self.bots)
+        bot = await self._active_bot()
         answer = await bot.ask(session.name, number)
         self.counts["turns"] += 1
         if answer is None:
@@ -286,13 +289,14 @@ class Chaos:
             self.wrong.append(f"lost though it was archived {sorted(early)} in {where}")
 
     async def _kill(self, end: float) -> None:
-        """Kill and stop at random; never both hosts, or both bots, at once."""
+        """Kill and stop at random; never both hosts at once, and of the bots the active one."""
         while time.monotonic() < end:
             await asyncio.sleep(self._chance.uniform(2.0, 6.0))
             victims = self._chance.choice((self.hosts, self.bots))
-            victim = self._chance.choice(victims)
+            is_bot = victims is self.bots
+            victim = await self._active_bot() if is_bot else self._chance.choice(victims)
             how = self._chance.choice(("kill", "stop"))
-            if not all(one.is_ready.is_set() for one in victims):
+            if not is_bot and not all(one.is_ready.is_set() for one in victims):
                 continue
             self.counts[f"{how} {victim.name}"] += 1
             if victims is self.hosts:
@@ -307,7 +311,14 @@ class Chaos:
                 finally:
                     victim.signal(signal.SIGCONT)
             async with asyncio.timeout(60):
-                await victim.is_ready.wait()
+                await (self._active_bot() if is_bot else victim.is_ready.wait())
+
+    async def _active_bot(self) -> _Process:
+        while True:
+            for bot in self.bots:
+                if bot.is_ready.is_set():
+                    return bot
+            await asyncio.sleep(0.05)
 
 
 def _unused_port() -> int:
@@ -328,7 +339,7 @@ async def run(effort: sample_sizes.Effort) -> list[metrics.Measure]:
 
 
 async def run_crowd(effort: sample_sizes.Effort) -> list[metrics.Measure]:
-    """Let many sessions speak at once, with bots in turn; tell all that was mixed up."""
+    """Let many sessions speak at once, with the active bot; tell all that was mixed up."""
     count = 2 * effort.sessions
     async with Chaos.opened(seed=1) as chaos:
         first, second = await chaos.crowd(count)

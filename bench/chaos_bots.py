@@ -17,17 +17,20 @@ from typing import Any
 from interpreter_bot import settings, values
 from interpreter_bot.app import execution_startup, service_startup
 from interpreter_bot.sessions import requests, session_service
+from interpreter_bot.store import active_bot
 from tests.fakes import replies
 
 
 async def _serve() -> None:
     config = settings.load(None)
     async with (
+        execution_startup.hold_active_bot(config, lambda: None) as bot,
         execution_startup.open_hosts(config, kernels_outlive=True) as hosts,
         service_startup.open_conversations(
-            config, {}, secrets={}, hosts=asyncio.sleep(0, hosts)
+            config, {}, secrets={}, hosts=asyncio.sleep(0, hosts), bot=bot
         ) as service,
     ):
+        ending = asyncio.create_task(_end_when_lost(bot))
         # What another bot began, which was killed, goes on here: its answer comes from this one.
         service.notify_through("chaos", _notify, go_on=functools.partial(_go_on, service))
         _tell({"ready": os.getpid()})
@@ -39,6 +42,13 @@ async def _serve() -> None:
             task = asyncio.create_task(_answer(service, json.loads(line)))
             tasks.add(task)
             task.add_done_callback(tasks.discard)
+        ending.cancel()
+
+
+async def _end_when_lost(bot: active_bot.ActiveBot) -> None:
+    await bot.lost.wait()
+    # As a bot does; it is started again.
+    os._exit(1)
 
 
 async def _answer(service: session_service.SessionService, asked: dict[str, Any]) -> None:

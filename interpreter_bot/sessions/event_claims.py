@@ -25,6 +25,8 @@ _log = logging.getLogger(__name__)
 
 # People who write more are asked to say it again.
 _MOST_CHARACTERS: Final = 256 * 1024
+# Until it is looked again, if the database could not be used.
+_LOOK_SECONDS: Final = 5.0
 # The name of all that is stored of one with a token.
 _ENCRYPTED: Final = "encrypted"
 
@@ -72,8 +74,6 @@ class EventClaims:
         self._notify = notify
         self._platforms: dict[str, TakeAgain] = {}
         self._tasks: set[asyncio.Task[None]] = set()
-        # One look at a time: on PostgreSQL another one cannot tell meanwhile who is dead.
-        self._looking = asyncio.Lock()
 
     def open_platform(self, platform: str, take_again: TakeAgain) -> None:
         """Let events of a platform be taken again that a bot claimed which is gone.
@@ -82,14 +82,16 @@ class EventClaims:
         taken none.
         """
         self._platforms[platform] = take_again
-        task = asyncio.create_task(self._look_at_once(), name=f"lost events of {platform}")
+        task = asyncio.create_task(self._look(), name=f"lost events of {platform}")
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
     async def close(self) -> None:
-        """Wait until it is looked for none any more."""
+        """Look for none any more; what is looked for just now is found."""
         if self._tasks:
-            await asyncio.wait(self._tasks)
+            _, late = await asyncio.wait(self._tasks, timeout=_LOOK_SECONDS)
+            for task in late:
+                task.cancel()
 
     async def claim(
         self,
@@ -121,7 +123,7 @@ class EventClaims:
         )
 
     async def reclaim(self, platform: str, event_id: str) -> bool:
-        """Claim an event that was claimed before; False if another process has it that lives."""
+        """Claim an event that was claimed before; False if it was not."""
         return await self._events.reclaim(platform, event_id)
 
     @contextlib.asynccontextmanager
@@ -152,28 +154,30 @@ class EventClaims:
             StoreError: they cannot be looked for.
         """
         told: dict[values.SessionKey, None] = {}
-        async with self._looking:
-            for one in await self._events.take_orphans(self._platforms):
-                key, content = values.key(one.address), await self._decrypted(one.content)
-                if content is None:
-                    told[key] = None
-                    continue
-                try:
-                    self._platforms[one.platform](LostEvent(key, one.event_id, content))
-                except (LookupError, TypeError):
-                    # Another release wrote it. Those after it are ours as well by now.
-                    _log.warning("a message cannot be taken again", exc_info=True)
-                    told[key] = None
+        for one in await self._events.take_orphans(self._platforms):
+            key, content = values.key(one.address), await self._decrypted(one.content)
+            if content is None:
+                told[key] = None
+                continue
+            try:
+                self._platforms[one.platform](LostEvent(key, one.event_id, content))
+            except (LookupError, TypeError):
+                # Another release wrote it. Those after it are ours as well by now.
+                _log.warning("a message cannot be taken again", exc_info=True)
+                told[key] = None
         for key in told:
             await self._notify(key, session_words.MESSAGE_LOST)
         return tuple(told)
 
-    async def _look_at_once(self) -> None:
-        try:
-            await self.find_lost()
-        except errors.StoreError:
-            # The next look finds them.
-            _log.exception("what a bot that died had not begun could not be looked for")
+    async def _look(self) -> None:
+        while True:
+            try:
+                await self.find_lost()
+            except errors.StoreError:
+                _log.exception("what a bot that died had not begun could not be looked for")
+                await asyncio.sleep(_LOOK_SECONDS)
+            else:
+                return
 
     async def _encrypted(self, content: Mapping[str, Any]) -> Mapping[str, Any] | None:
         """Return what is stored of a content; None without a key, and it is not taken again."""

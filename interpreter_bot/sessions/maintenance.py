@@ -21,8 +21,6 @@ _WARN_SECONDS: Final = 15.0
 # Two measures of one moment differ by what lies between asking for them and getting them.
 _SAME_SECONDS: Final = 1.0
 _LATE_SECONDS: Final = 5.0
-# A dead replica's turns go on within seconds; to look is one read.
-_ORPHANS_SECONDS: Final = 3.0
 _ARREARS_SECONDS: Final = 20.0
 _TIDY_SECONDS: Final = 3600.0
 _EVENTS_AGE: Final = datetime.timedelta(days=1)
@@ -47,7 +45,6 @@ class Maintenance:
             schedules.PeriodicJob(
                 "tell what could not be told", _LATE_SECONDS, self._service.notify_late
             ),
-            schedules.PeriodicJob("find orphans", _ORPHANS_SECONDS, self.find_orphans),
             schedules.PeriodicJob(
                 "record what is due", _ARREARS_SECONDS, self._services.write_retries.write
             ),
@@ -83,14 +80,6 @@ class Maintenance:
                 told += 1
         return told
 
-    async def find_orphans(self) -> None:
-        """Find turns that a bot left running when it died; go on with them, or tell people.
-
-        Also with messages with which it had not begun.
-        """
-        await self.take_over(await self._services.database.turns.take_orphans())
-        await self._service.events.find_lost()
-
     async def take_over(self, orphans: tuple[records.Turn, ...]) -> None:
         """Go on with turns where that can be; notify the people of the others, once a session."""
         told = set()
@@ -110,7 +99,6 @@ class Maintenance:
     async def tidy(self) -> None:
         """Delete stored content that nothing refers to any more."""
         await self._services.database.events.prune(_EVENTS_AGE)
-        await self._services.database.calls.prune()
         await self._services.database.parts.discard_unused_files()
 
 

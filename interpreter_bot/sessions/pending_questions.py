@@ -15,11 +15,10 @@ from collections.abc import Callable, Hashable, Iterator
 from typing import Final
 
 from interpreter_bot import errors
-from interpreter_bot.sessions import replica_calls
 from interpreter_bot.wording import question_words
 
 _ID_BITS: Final = 60
-_MOST_KNOWN: Final = 1_000
+_MAX_KNOWN: Final = 1_000
 
 
 @dataclasses.dataclass(eq=False, slots=True)
@@ -33,7 +32,6 @@ class Question:
         code: what is to be approved; empty for `input()`.
         prompt: what `input()` says.
         answer: becomes what was answered, or the code that may run; None refuses.
-        is_elsewhere: it waits in another process, and is answered by `PendingQuestions.resolve`.
         is_personal: the code acts with an account of the person.
     """
 
@@ -43,7 +41,6 @@ class Question:
     code: str
     prompt: str
     answer: asyncio.Future[str | None]
-    is_elsewhere: bool = False
     is_personal: bool = False
 
     def may_answer(self, person: str, *, is_admin: bool, edits: bool = False) -> bool:
@@ -66,30 +63,13 @@ def _random_id() -> str:
 
 
 class PendingQuestions:
-    """All that are open in this process, and the way to those of others, by their ids."""
+    """All that are open, by their ids."""
 
-    def __init__(
-        self,
-        *,
-        next_id: Callable[[], str] = _random_id,
-        calls: replica_calls.ReplicaCalls | None = None,
-        platform: str = "",
-    ) -> None:
-        """Begin with none.
-
-        Args:
-            next_id: makes ids; by chance if not given.
-            calls: to other replicas of the bot, where ids are by chance.
-            platform: whose questions these are; with `calls` only.
-        """
-        self._calls = calls
-        self._names = f"{platform} question", f"{platform} answer"
-        if calls is not None:
-            calls.serve(self._names[0], self._describing)
-            calls.serve(self._names[1], self._resolving)
+    def __init__(self, *, next_id: Callable[[], str] = _random_id) -> None:
+        """Begin with none; ids are by chance if nothing makes them."""
         self._next_id = next_id
         self._open: Final[dict[str, Question]] = {}
-        self._asked: Final[collections.deque[str]] = collections.deque(maxlen=_MOST_KNOWN)
+        self._asked: Final[collections.deque[str]] = collections.deque(maxlen=_MAX_KNOWN)
 
     @contextlib.contextmanager
     def open(
@@ -138,74 +118,6 @@ class PendingQuestions:
                 return question
         return None
 
-    def is_ours(self, question_id: str) -> bool:
+    def has_asked(self, question_id: str) -> bool:
         """Say whether this process asked that, be it open or not."""
         return question_id in self._asked
-
-    async def find_anywhere(self, question_id: str) -> Question | None:
-        """Return a question that still waits, in whichever process.
-
-        Raises:
-            BotError: the process that asked it does not answer.
-        """
-        if self._calls is None or self.is_ours(question_id):
-            return self.find(question_id)
-        told = await self._calls.ask(self._names[0], {"id": question_id})
-        if not told:
-            return None
-        future: asyncio.Future[str | None] = asyncio.get_running_loop().create_future()
-        known = Question(question_id, told["person"], None, told["code"], told["prompt"], future)
-        known.is_elsewhere = True
-        # A replica of an earlier version does not say.
-        known.is_personal = told.get("is_personal", True)
-        return known
-
-    async def require_anywhere(self, question_id: str) -> Question:
-        """Return a question that still waits, in whichever process.
-
-        Raises:
-            BotError: it does not, and the sentence says so; or who asked it does not answer.
-        """
-        question = await self.find_anywhere(question_id)
-        if question is None:
-            raise errors.BotError(question_words.EXPIRED)
-        return question
-
-    async def resolve(self, question: Question, answer: str | None) -> bool:
-        """Answer a question, in whichever process it waits; says whether it still did.
-
-        Raises:
-            BotError: the process that asked it does not answer.
-        """
-        if not question.is_elsewhere or self._calls is None:
-            return question.resolve(answer)
-        told = await self._calls.ask(self._names[1], {"id": question.id, "answer": answer})
-        return told is not None and bool(told["is_answered"])
-
-    def _describing(self, content: replica_calls.Content) -> replica_calls.Work | None:
-        if not self.is_ours(content["id"]):
-            return None
-
-        async def describe() -> replica_calls.Content:
-            question = self.find(content["id"])
-            if question is None:
-                return {}
-            return {
-                "person": question.person,
-                "code": question.code,
-                "prompt": question.prompt,
-                "is_personal": question.is_personal,
-            }
-
-        return describe
-
-    def _resolving(self, content: replica_calls.Content) -> replica_calls.Work | None:
-        if not self.is_ours(content["id"]):
-            return None
-
-        async def resolve() -> replica_calls.Content:
-            question = self.find(content["id"])
-            is_answered = question is not None and question.resolve(content["answer"])
-            return {"is_answered": is_answered}
-
-        return resolve

@@ -1,7 +1,6 @@
 """Daily limits per person, over all sessions: check, reserve, record.
 
-A turn that runs is counted by a `TurnReservation`, a finished one by the store. A replica of the
-bot sees the usage of others as soon as they record it, which they do after each call.
+A turn that runs is counted by a `TurnReservation`, a finished one by the store.
 """
 
 from __future__ import annotations

@@ -10,7 +10,7 @@ import logging
 from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any, Final, Literal
 
-from interpreter_bot import cancellation, encryption, errors, events, values
+from interpreter_bot import cancellation, errors, events, values
 from interpreter_bot.sessions import (
     event_claims,
     exports,
@@ -20,7 +20,6 @@ from interpreter_bot.sessions import (
     model_setup,
     past_turns,
     ports,
-    replica_calls,
     requests,
     session_dependencies,
     session_files,
@@ -59,7 +58,6 @@ class SessionService:
         visits: how people of other platforms read one on the page.
         logins: of people, where code calls tools with their accounts.
         events: claims of what networks send.
-        replicas: what other replicas of the bot are asked to do.
         resumptions: turns that a bot began which is gone.
     """
 
@@ -81,11 +79,7 @@ class SessionService:
         self.improve_title = functools.partial(session_titles.improve, services)
         self.branches = forks_and_undo.SessionBranches(services, self._lanes)
         self.logins = tool_logins.ToolLogins(services)
-        # Keys in a file of this machine's data are not those of the other replicas.
-        is_shared = bool(config.encryption.keys.get_secret_value() or config.encryption.key_file)
-        keys = encryption.KeyRing.of(config) if is_shared else None
-        self.replicas = replica_calls.ReplicaCalls(services.database.calls, keys)
-        self._stops = turn_stops.TurnStops(self._lanes, self.replicas)
+        self._stops = turn_stops.TurnStops(self._lanes)
         self._tasks: set[asyncio.Task[Any]] = set()
         # Files on their way outside of turns, by session.
         self._uploads: collections.Counter[values.SessionKey] = collections.Counter()
@@ -116,11 +110,10 @@ class SessionService:
         conversations = cls(services, model_notice=model_notice)
         await services.hosts.listen(functools.partial(variable_losses.note_loss, services.database))
         try:
-            async with conversations.replicas.open():
-                try:
-                    yield conversations
-                finally:
-                    await conversations.drain()
+            try:
+                yield conversations
+            finally:
+                await conversations.drain()
         finally:
             await asyncio.gather(conversations.resumptions.close(), conversations.events.close())
             await services.hosts.listen(None)
@@ -148,15 +141,15 @@ class SessionService:
 
     async def stop(self, key: values.SessionKey) -> bool:
         """Stop the turn that runs in a session; return whether there was one."""
-        return await self._stops.stop(key)
+        return self._stops.stop(key)
 
     async def cancel(self, key: values.SessionKey, request_id: str) -> bool:
         """Withdraw a request, or stop its turn; see `turn_stops.TurnStops.cancel`."""
-        return await self._stops.cancel(key, request_id)
+        return self._stops.cancel(key, request_id)
 
     async def withdraw(self, key: values.SessionKey, request_id: str) -> bool:
         """Withdraw a request that still waits; return whether it did."""
-        return await self._stops.withdraw(key, request_id)
+        return self._stops.withdraw(key, request_id)
 
     async def reset(self, key: values.SessionKey, *, files: bool = False) -> None:
         """Start anew: no variables, and nothing remembered by the model.

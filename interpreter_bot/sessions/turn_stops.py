@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import functools
 from collections.abc import Collection, Iterator
 from typing import Final
 
 from interpreter_bot import events, values
-from interpreter_bot.sessions import lanes, replica_calls
+from interpreter_bot.sessions import lanes
 from interpreter_bot.wording import session_words
 
 _STOPPED: Final = "Stopped."
@@ -60,20 +59,16 @@ class StopSignal(asyncio.Event):
 
 
 class TurnStops:
-    """The turns that run or wait in this process, and how people end them, in whichever it is.
+    """The turns that run or wait, and how people end them.
 
     Args:
         waiting: the lanes of all sessions.
-        calls: to the other replicas of the bot.
     """
 
-    def __init__(self, waiting: lanes.Lanes, calls: replica_calls.ReplicaCalls) -> None:
+    def __init__(self, waiting: lanes.Lanes) -> None:
         self._lanes = waiting
-        self._calls = calls
         self._running: dict[values.SessionKey, StopSignal] = {}
         self._asked: dict[tuple[values.SessionKey, str], StopSignal] = {}
-        for name in ("stop", "cancel", "withdraw"):
-            calls.serve(name, functools.partial(self._serve, name))
 
     @contextlib.contextmanager
     def asked(self, key: values.SessionKey, request_id: str) -> Iterator[StopSignal]:
@@ -96,49 +91,23 @@ class TurnStops:
             del self._running[key]
 
     def all_running(self) -> Collection[StopSignal]:
-        """Return the signals of all turns that run in this process."""
+        """Return the signals of all turns that run."""
         return self._running.values()
 
-    async def stop(self, key: values.SessionKey) -> bool:
+    def stop(self, key: values.SessionKey) -> bool:
         """Stop the turn that runs in a session; return whether there was one."""
-        return await self._end("stop", key)
+        return _stopped(self._running.get(key))
 
-    async def cancel(self, key: values.SessionKey, request_id: str) -> bool:
+    def cancel(self, key: values.SessionKey, request_id: str) -> bool:
         """Withdraw a request that waits, or stop its turn; says whether it was there to end.
 
         It is never another one of the same session that is stopped.
         """
-        return await self._end("cancel", key, request_id)
+        return self.withdraw(key, request_id) or _stopped(self._asked.get((key, request_id)))
 
-    async def withdraw(self, key: values.SessionKey, request_id: str) -> bool:
+    def withdraw(self, key: values.SessionKey, request_id: str) -> bool:
         """Withdraw a request that still waits; return whether it did."""
-        return await self._end("withdraw", key, request_id)
-
-    async def _end(self, how: str, key: values.SessionKey, request_id: str = "") -> bool:
-        if self._end_here(how, key, request_id):
-            return True
-        content = {"session": values.text(key), "request": request_id}
-        answer = await self._calls.ask(how, content)
-        return answer is not None and bool(answer["is_ended"])
-
-    def _end_here(self, how: str, key: values.SessionKey, request_id: str) -> bool:
-        """End what waits or runs in this process; says whether it was there."""
-        if how == "stop":
-            return _stopped(self._running.get(key))
-        if self._lanes.withdraw(key, request_id):
-            return True
-        return how == "cancel" and _stopped(self._asked.get((key, request_id)))
-
-    def _serve(self, how: str, content: replica_calls.Content) -> replica_calls.Work | None:
-        key, request_id = values.key(content["session"]), content["request"]
-        has_it = key in self._running if how == "stop" else (key, request_id) in self._asked
-        if not has_it:
-            return None
-
-        async def end() -> replica_calls.Content:
-            return {"is_ended": self._end_here(how, key, request_id)}
-
-        return end
+        return self._lanes.withdraw(key, request_id)
 
 
 def _stopped(stop: StopSignal | None) -> bool:

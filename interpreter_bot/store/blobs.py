@@ -21,7 +21,7 @@ _FRESH_SECONDS: Final = 3600.0
 
 
 class Blobs:
-    """Directory of blobs. Several replicas share it, or show each other's images as missing."""
+    """Directory of blobs, which bots of several machines share to take over with all images."""
 
     def __init__(self, directory: pathlib.Path) -> None:
         self._directory = directory

@@ -9,6 +9,7 @@ import logging
 import os
 import pathlib
 import threading
+import uuid
 from collections.abc import AsyncIterator, Iterator
 from typing import TYPE_CHECKING, Final, cast
 
@@ -25,11 +26,9 @@ from interpreter_bot.store import (
     engines,
     executions,
     fleet_hosts,
-    liveness,
     placements,
     preferences,
     records,
-    replica_call_table,
     session_copies,
     sessions,
     transactions,
@@ -42,7 +41,7 @@ from interpreter_bot.wording import storage_words
 if TYPE_CHECKING:
     import alembic.config
 
-_LOCK: Final = liveness.key("upgrading")
+_LOCK: Final = active_bot.lock_number("upgrading")
 _CLOSING_SECONDS: Final = 5.0
 # Alembic keeps the running migration in a global variable.
 _one_at_a_time = threading.Lock()
@@ -122,9 +121,9 @@ def _alone_with_file(url: sqlalchemy.URL) -> Iterator[None]:
     if not engines.is_sqlite(url):
         yield
         return
-    directory = liveness.locks(url)
-    directory.mkdir(mode=0o700, exist_ok=True)
-    handle = os.open(directory, os.O_RDONLY | os.O_CLOEXEC)
+    database = engines.file(url)
+    path = database.with_name(f"{database.name}-upgrade")
+    handle = os.open(path, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
     try:
         fcntl.flock(handle, fcntl.LOCK_EX)
         yield
@@ -164,18 +163,18 @@ class Database:
     def __init__(
         self,
         engine: sa_asyncio.AsyncEngine,
-        instance: liveness.Instance,
         files: blobs.Blobs,
         bot: active_bot.ActiveBot | None = None,
     ) -> None:
         self.engine = engine
         begin = transactions.Transactions(engine, bot.ensure_active if bot is not None else None)
+        owner = bot.id if bot is not None else uuid.uuid4().hex
         self.together = begin.together
         self.orphans: tuple[records.Turn, ...] = ()
         self.files = files
         self.sessions = sessions.Sessions(begin)
-        self.session_copies = session_copies.SessionCopies(begin, instance)
-        self.turns = turns.Turns(begin, instance)
+        self.session_copies = session_copies.SessionCopies(begin, owner)
+        self.turns = turns.Turns(begin, owner)
         self.parts = turn_parts.TurnParts(begin, files)
         self.executions = executions.Executions(begin)
         self.artifacts = executions.Artifacts(begin)
@@ -183,8 +182,7 @@ class Database:
         self.placements = placements.Placements(begin)
         self.fleet_hosts = fleet_hosts.FleetHosts(begin)
         self.choices = preferences.Preferences(begin)
-        self.events = turns.ClaimedEvents(begin, instance)
-        self.calls = replica_call_table.ReplicaCallTable(begin, instance)
+        self.events = turns.ClaimedEvents(begin, owner)
         self.contacts = activity_audit.contacts(begin)
         self.queries = activity_audit.queries(begin)
         self.installations = activity_audit.installations(begin)
@@ -201,13 +199,13 @@ class Database:
         takes_orphans: bool = True,
         bot: active_bot.ActiveBot | None = None,
     ) -> AsyncIterator[Database]:
-        """Open a database: upgrade its schema, and interrupt the turns of dead bots.
+        """Open a database: upgrade its schema, and take the turns that other bots left running.
 
         Args:
             url: `sqlite:////absolute/file.db` or `postgresql://…`; see `engines.default`.
             files: directory for what is too large for a database, made when needed.
-            takes_orphans: whether turns of dead bots are taken; else a bot does that, and tells.
-            bot: for which it is opened; None for a process beside the bot.
+            takes_orphans: whether running turns of others are taken; not beside an active bot.
+            bot: for which it is opened, which owns its turns; None if no lock was taken.
 
         Raises:
             SettingsError: the URL cannot be used.
@@ -219,10 +217,9 @@ class Database:
                 if engines.is_sqlite(address):
                     engines.make_file(address)
                 await asyncio.to_thread(upgrade, address)
-                instance = await stack.enter_async_context(liveness.alive(address))
             engine = engines.make(address)
             stack.push_async_callback(_close, engine)
-            database = cls(engine, instance, blobs.Blobs(files), bot)
+            database = cls(engine, blobs.Blobs(files), bot)
             if takes_orphans:
                 database.orphans = await database.turns.take_orphans()
             if database.orphans:

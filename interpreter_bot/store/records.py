@@ -109,25 +109,6 @@ class Alternatives:
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class InstanceCall:
-    """What another instance of the bot asks for.
-
-    Attributes:
-        id: of the call.
-        name: of what is to be done.
-        content: says it.
-        answer: what came of it; None until it is done.
-        refusals: how many instances do not have what it is about.
-    """
-
-    id: int
-    name: str
-    content: Mapping[str, Any]
-    answer: Mapping[str, Any] | None
-    refusals: int
-
-
-@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class ClaimedEvent:
     """A platform's event whose bot died before it had begun with it.
 

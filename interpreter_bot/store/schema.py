@@ -262,17 +262,3 @@ LOGINS = _table(
     sa.UniqueConstraint("digest"),
     sa.UniqueConstraint("platform", "workspace", "person", "server"),
 )
-
-# What one instance of the bot asks the others to do; a row lasts until who asked knows the answer.
-INSTANCE_CALLS = _table(
-    "instance_calls",
-    _name("sender"),
-    _name("name"),
-    # Who does it: exactly one, once.
-    _name("taker"),
-    sa.Column("content", columns.Document, nullable=False),
-    sa.Column("answer", columns.Document),
-    # How many do not have what it is about.
-    sa.Column("refusals", sa.Integer, nullable=False),
-    _moment("began"),
-)

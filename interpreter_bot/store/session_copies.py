@@ -14,7 +14,7 @@ from typing import Any, Final
 import sqlalchemy as sa
 
 from interpreter_bot import values
-from interpreter_bot.store import columns, liveness, records, schema, transactions
+from interpreter_bot.store import columns, records, schema, transactions
 
 _TURNS, _PARTS, _EXECUTIONS = schema.TURNS, schema.PARTS, schema.EXECUTIONS
 _MOST_TURNS: Final = 500
@@ -24,11 +24,11 @@ _ORIGINAL: Final = sa.func.coalesce(_TURNS.c.original, _TURNS.c.id)
 
 
 class SessionCopies:
-    """Makes copies of sessions; their turns belong to this instance of the bot."""
+    """Makes copies of sessions; their turns belong to this bot."""
 
-    def __init__(self, begin: transactions.Transactions, instance: liveness.Instance) -> None:
+    def __init__(self, begin: transactions.Transactions, owner: str) -> None:
         self._begin = begin
-        self._instance = instance
+        self._owner = owner
 
     async def add(
         self,
@@ -76,7 +76,7 @@ class SessionCopies:
             made = await _inserted(transaction, session, schema.SESSIONS)
             if before is None:
                 await self._notify(transaction, made, person, notice, instead_of)
-            own = {"session_id": made, "owner": self._instance.id, "request_id": ""} | descent
+            own = {"session_id": made, "owner": self._owner, "request_id": ""} | descent
             for old in reversed((await transaction.execute(latest)).scalars().all()):
                 await self._copy_turn(transaction, old, own)
             if before is not None:
@@ -100,7 +100,7 @@ class SessionCopies:
             attachments=[],
             status=values.TurnStatus.DONE.value,
             answer="",
-            owner=self._instance.id,
+            owner=self._owner,
             instead_of=instead_of,
             started=now,
             ended=now,

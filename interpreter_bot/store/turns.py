@@ -1,6 +1,6 @@
 """Turns, those that a crash interrupted, and the platform events that were claimed for one.
 
-Networks send an event again and all replicas receive it: the first that claims it handles it.
+Networks send an event again, perhaps to the next bot: it is handled once.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Any
 import sqlalchemy as sa
 
 from interpreter_bot import values
-from interpreter_bot.store import columns, liveness, records, schema, transactions
+from interpreter_bot.store import columns, records, schema, transactions
 
 _EVENTS = schema.EVENTS
 
@@ -64,9 +64,9 @@ def _is_its_place(row: sa.Row[Any]) -> bool:
 class ClaimedEvents:
     """Ids of claimed events, for a while."""
 
-    def __init__(self, begin: transactions.Transactions, instance: liveness.Instance) -> None:
+    def __init__(self, begin: transactions.Transactions, owner: str) -> None:
         self._begin = begin
-        self._instance = instance
+        self._owner = owner
 
     async def claim(
         self,
@@ -77,7 +77,7 @@ class ClaimedEvents:
         request_id: str = "",
         content: Mapping[str, Any] | None = None,
     ) -> bool:
-        """Claim an event; True for exactly one caller of all replicas.
+        """Claim an event; True for exactly one caller.
 
         Args:
             platform: that sent it.
@@ -90,7 +90,7 @@ class ClaimedEvents:
             platform=platform,
             event_id=event_id,
             seen=columns.now(),
-            owner=self._instance.id,
+            owner=self._owner,
             address=address,
             request_id=request_id,
             content=content,
@@ -99,18 +99,12 @@ class ClaimedEvents:
             return (await transaction.execute(insert.on_conflict_do_nothing())).rowcount == 1
 
     async def reclaim(self, platform: str, event_id: str) -> bool:
-        """Claim an event that was claimed before; False if another instance has it that lives."""
-        mine = (_EVENTS.c.platform == platform, _EVENTS.c.event_id == event_id)
+        """Claim an event that another bot claimed, or this one; says whether there is any."""
+        update = sa.update(_EVENTS).where(
+            _EVENTS.c.platform == platform, _EVENTS.c.event_id == event_id
+        )
         async with self._begin.writing() as transaction:
-            found = await transaction.execute(sa.select(_EVENTS.c.owner).where(*mine))
-            owner = str(found.scalar_one_or_none() or "")
-            is_anothers = owner not in ("", self._instance.id)
-            if is_anothers and not await self._instance.is_dead(transaction, owner):
-                return False
-            update = sa.update(_EVENTS).where(*mine, _EVENTS.c.owner == owner)
-            return bool(
-                (await transaction.execute(update.values(owner=self._instance.id))).rowcount
-            )
+            return bool((await transaction.execute(update.values(owner=self._owner))).rowcount)
 
     async def settle(self, platform: str, event_id: str) -> None:
         """Note that nobody waits for an answer to an event any more."""
@@ -121,22 +115,19 @@ class ClaimedEvents:
             await transaction.execute(done.values(address="", content=None))
 
     async def take_orphans(self, platforms: Collection[str]) -> tuple[records.ClaimedEvent, ...]:
-        """Find what dead instances claimed and did not even begin, in the order of the claims.
+        """Find what other bots claimed and did not even begin, in the order of the claims.
 
         Only events of those platforms; the others wait until somebody can take them again.
 
-        What can be taken again belongs to this instance from now on. If that dies as well, it may
+        What can be taken again belongs to this bot from now on. If that dies as well, it may
         be for that event: then people are told, and it is not taken once more.
         """
-        is_awaited = sa.and_(_EVENTS.c.address != "", _EVENTS.c.platform.in_(platforms))
-        is_other = _EVENTS.c.owner != self._instance.id
-        others = sa.select(_EVENTS.c.owner).where(is_awaited, is_other).distinct()
-        async with self._begin.reading() as transaction:
-            if not await _dead(transaction, others, self._instance):
-                return ()
+        theirs = (
+            _EVENTS.c.address != "",
+            _EVENTS.c.platform.in_(platforms),
+            _EVENTS.c.owner != self._owner,
+        )
         async with self._begin.writing() as transaction:
-            dead = await _dead(transaction, others, self._instance)
-            theirs = (is_awaited, _EVENTS.c.owner.in_(dead))
             # What became a turn is told of, or goes on, as that.
             begun = await _begun(transaction, *theirs)
             is_begun = sa.tuple_(_EVENTS.c.platform, _EVENTS.c.event_id).in_(
@@ -148,7 +139,7 @@ class ClaimedEvents:
             over = sa.or_(is_begun, _EVENTS.c.content.is_(None))
             update = sa.update(_EVENTS).where(*theirs)
             await transaction.execute(update.where(over).values(address="", content=None))
-            await transaction.execute(update.values(owner=self._instance.id, content=None))
+            await transaction.execute(update.values(owner=self._owner, content=None))
         return tuple(records.ClaimedEvent(**row._asdict()) for row in rows)
 
     async def prune(self, age: datetime.timedelta) -> int:
@@ -159,11 +150,11 @@ class ClaimedEvents:
 
 
 class Turns:
-    """Table of turns; new ones belong to this instance of the bot."""
+    """Table of turns; new ones belong to this bot."""
 
-    def __init__(self, begin: transactions.Transactions, instance: liveness.Instance) -> None:
+    def __init__(self, begin: transactions.Transactions, owner: str) -> None:
         self._begin = begin
-        self._instance = instance
+        self._owner = owner
 
     async def start(
         self,
@@ -187,7 +178,7 @@ class Turns:
             attachments=[columns.storable(name) for name in attachments],
             status=_Status.RUNNING.value,
             answer="",
-            owner=self._instance.id,
+            owner=self._owner,
             started=columns.now(),
         )
         async with self._begin.writing() as transaction:
@@ -195,12 +186,12 @@ class Turns:
         return _record(row)
 
     async def finish(self, turn_id: int, status: values.TurnStatus, *, answer: str = "") -> bool:
-        """Record how a turn of this instance ended. The first end counts.
+        """Record how a turn of this bot ended. The first end counts.
 
         Returns:
             Whether it was recorded: not if it had ended, or its session was deleted.
         """
-        is_open = sa.and_(_T.c.status == _Status.RUNNING.value, _T.c.owner == self._instance.id)
+        is_open = sa.and_(_T.c.status == _Status.RUNNING.value, _T.c.owner == self._owner)
         end = (
             sa.update(_T)
             .where(_T.c.id == turn_id, is_open)
@@ -258,33 +249,27 @@ class Turns:
             return int((await transaction.execute(query)).scalar_one())
 
     async def note_progress(self, turn_id: int, progress: Mapping[str, Any]) -> None:
-        """Record what another bot needs to go on with a turn of this instance that runs."""
+        """Record what another bot needs to go on with a turn of this bot that runs."""
         noting = sa.update(_T).where(
             _T.c.id == turn_id,
             _T.c.status == _Status.RUNNING.value,
-            _T.c.owner == self._instance.id,
+            _T.c.owner == self._owner,
         )
         async with self._begin.writing() as transaction:
             await transaction.execute(noting.values(progress=dict(progress)))
 
     async def take_orphans(self) -> tuple[records.Turn, ...]:
-        """Find turns left running by dead instances.
+        """Find turns that other bots left running.
 
-        Those with progress belong to this instance from now on; the others become interrupted.
+        Those with progress belong to this bot from now on; the others become interrupted.
         Those of which nothing is recorded are deleted where `ClaimedEvents` gives their events
         back: these begin again.
 
         Returns:
             Those turns, so that they can be gone on with, or people be told.
         """
-        is_running = _T.c.status == _Status.RUNNING.value
-        others = sa.select(_T.c.owner).where(is_running, _T.c.owner != self._instance.id).distinct()
-        async with self._begin.reading() as transaction:
-            if not await _dead(transaction, others, self._instance):
-                return ()
+        theirs = (_T.c.status == _Status.RUNNING.value, _T.c.owner != self._owner)
         async with self._begin.writing() as transaction:
-            dead = await _dead(transaction, others, self._instance)
-            theirs = (is_running, _T.c.owner.in_(dead))
             is_claimed = (_EVENTS.c.owner == _T.c.owner, _EVENTS.c.content.is_not(None))
             begun = await _begun(transaction, *theirs, *_IS_BLANK, *is_claimed)
             await transaction.execute(sa.delete(_T).where(_T.c.id.in_([row.id for row in begun])))
@@ -293,18 +278,8 @@ class Turns:
                 status=_Status.INTERRUPTED.value, ended=columns.now()
             )
             rows = [*(await transaction.execute(end)).all()]
-            rows += (await transaction.execute(take.values(owner=self._instance.id))).all()
+            rows += (await transaction.execute(take.values(owner=self._owner))).all()
         return tuple(sorted(map(_record, rows), key=lambda turn: turn.id))
-
-
-async def _dead(
-    transaction: transactions.Transaction,
-    owners: sa.Select[Any],
-    instance: liveness.Instance,
-) -> list[str]:
-    """Return the owners that are dead; called before writing, which locks others out."""
-    ids = (await transaction.execute(owners)).scalars().all()
-    return [owner for owner in ids if await instance.is_dead(transaction, owner)]
 
 
 def _record(row: sa.Row[Any]) -> records.Turn:

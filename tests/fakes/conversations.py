@@ -479,11 +479,10 @@ async def opened(
             tools=tools,
         )
         with mock.patch.object(turns, "_Work", _ScriptedWork):
-            async with service.replicas.open():
-                try:
-                    yield service
-                finally:
-                    await service.drain()
+            try:
+                yield service
+            finally:
+                await service.drain()
 
 
 async def _database(data):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from typing import Any, Final
 
 import discord
@@ -93,7 +92,7 @@ class ButtonActions:
         in_flight = self._handler.in_flight
         if not await in_flight.cancel(button.number):
             await self._handler.tell(interaction, run_words.NOTHING_RUNS)
-            if not await in_flight.is_running(button.number):
+            if not in_flight.is_running(button.number):
                 # Fetched anew: the person may have pressed the button on an older state.
                 message = await interaction.original_response()
                 await interrupted_answers.mend(message, in_flight.is_running)
@@ -134,16 +133,8 @@ class ButtonActions:
     async def _open_window(
         self, interaction: discord.Interaction[Any], verb: str, number: str
     ) -> None:
-        """Open a window for an answer, which must be the first sign that Discord waits for.
-
-        Raises:
-            BotError: who asked does not say in time what.
-        """
-        try:
-            async with asyncio.timeout(modals.LOOK_SECONDS):
-                question = await self._handler.in_flight.questions.find_anywhere(number)
-        except TimeoutError as error:
-            raise errors.BotError(command_words.SLOW_BUTTON) from error
+        """Open a window for an answer, which must be the first sign that Discord waits for."""
+        question = self._handler.in_flight.questions.find(number)
         if question is None:
             await self._handler.tell(interaction, question_words.EXPIRED)
         elif not modals.may_answer(interaction, question):

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
 import time
-from typing import Final
 
 import discord
 
@@ -15,8 +13,6 @@ from interpreter_bot.platforms.discord import (
     requests_in_flight,
 )
 from interpreter_bot.sessions import session_service
-
-_OTHERS_FIRST_SECONDS: Final = 2.0
 
 
 class MessageEdits:
@@ -72,8 +68,6 @@ class MessageEdits:
 
     async def _anew(self, message: discord.Message, event: str) -> None:
         """Answer an edited message that was answered before the bot was started."""
-        # Another bot that gave the answer, and can change it, goes first.
-        await asyncio.sleep(_OTHERS_FIRST_SECONDS)
         if await self._service.events.claim(channels_and_threads.PLATFORM, event):
             await self._message_events.on_edit(message)
 
@@ -100,4 +94,4 @@ class MessageEdits:
         """Handle a deleted message: its request is withdrawn, or its turn stopped."""
         self._message_events.recent_messages.forget(message_id)
         self._message_events.recent_requests.forget(message_id)
-        await self._in_flight.cancel_ours(message_id)
+        await self._in_flight.cancel(message_id)

@@ -7,7 +7,7 @@ notified of an interruption, and when a person presses Stop.
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from typing import Final
 
 import discord
@@ -26,15 +26,15 @@ _log = logging.getLogger(__name__)
 _MOST_LOOKED_AT: Final = 30
 _ENDED: Final = markdown.small(f"⏹️ {discord_words.INTERRUPTED}")
 
-IsRunning = Callable[[int], Awaitable[bool]]
-"""Says whether a request is in flight anywhere, by its number."""
+IsRunning = Callable[[int], bool]
+"""Says whether a request is in flight, by its number."""
 
 
 async def mend_all(channel: discord.abc.Messageable, me: int, is_running: IsRunning) -> None:
     """Mend all messages of the bot in a channel that wrongly say they are being written."""
     try:
         async for message in channel.history(limit=_MOST_LOOKED_AT):
-            if message.author.id == me and await _is_stale(message, is_running):
+            if message.author.id == me and _is_stale(message, is_running):
                 # Fetched anew: its answer may have ended after the messages were listed. The
                 # request must not run before this fetch nor after it.
                 await mend(await message.fetch(), is_running)
@@ -48,7 +48,7 @@ async def mend(message: discord.Message, is_running: IsRunning) -> None:
     Raises:
         HTTPException: Discord does not let it be changed.
     """
-    if not await _is_stale(message, is_running):
+    if not _is_stale(message, is_running):
         return
     content = f"{turn_rendering.without_status(message.content)}\n{_ENDED}".strip()
     await message.edit(
@@ -58,6 +58,6 @@ async def mend(message: discord.Message, is_running: IsRunning) -> None:
     )
 
 
-async def _is_stale(message: discord.Message, is_running: IsRunning) -> bool:
+def _is_stale(message: discord.Message, is_running: IsRunning) -> bool:
     numbers = list(persistent_buttons.numbers(message, ("stop",)))
-    return bool(numbers) and not any([await is_running(number) for number in numbers])
+    return bool(numbers) and not any(map(is_running, numbers))

@@ -207,10 +207,10 @@ async def resolve(
     *,
     edits: bool = False,
 ) -> None:
-    """Answer a question that this person may answer, in whichever process of the bot it waits.
+    """Answer a question that this person may answer.
 
     Args:
-        handler: acknowledges first, as other processes may take longer than Discord waits.
+        handler: acknowledges first.
         interaction: what the person did.
         number: of the question.
         answer: what the person says to it; None refuses.
@@ -218,11 +218,10 @@ async def resolve(
     """
     if not await handler.begins(interaction, is_silent=True):
         return
-    questions = handler.in_flight.questions
-    question = await questions.find_anywhere(number)
+    question = handler.in_flight.questions.find(number)
     if question is not None and not may_answer(interaction, question, edits=edits):
         await handler.tell(interaction, question_words.NOT_YOURS)
-    elif question is None or not await questions.resolve(question, answer(question)):
+    elif question is None or not question.resolve(answer(question)):
         await handler.tell(interaction, question_words.EXPIRED)
 
 

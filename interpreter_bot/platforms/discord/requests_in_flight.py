@@ -15,7 +15,7 @@ from typing import Any, Final
 import cachetools
 import discord
 
-from interpreter_bot import errors, events, settings, values
+from interpreter_bot import events, settings, values
 from interpreter_bot.platforms.discord import (
     api_errors,
     channels_and_threads,
@@ -27,7 +27,6 @@ from interpreter_bot.platforms.discord import (
 )
 from interpreter_bot.sessions import (
     pending_questions,
-    replica_calls,
     requests,
     session_service,
 )
@@ -35,10 +34,6 @@ from interpreter_bot.wording import run_words
 
 _MOST: Final = 1000
 _DIRECT_SECONDS: Final = 20.0
-# What other processes of the bot are asked for.
-_CANCEL: Final = "discord cancel"
-_CANCEL_IN: Final = "discord cancel in"
-_FIND: Final = "discord find"
 _FALLEN: Final = events.TurnEnded(status=values.TurnStatus.FAILED, sentence=run_words.FAULT)
 
 _log = logging.getLogger(__name__)
@@ -124,12 +119,7 @@ class RequestsInFlight:
         self.limits = rate_limits.RateLimits()
         self._running: set[asyncio.Task[None]] = set()
         self._runs: dict[int, InFlight] = {}
-        self.questions = pending_questions.PendingQuestions(
-            calls=service.replicas, platform=channels_and_threads.PLATFORM
-        )
-        service.replicas.serve(_CANCEL, self._cancelling)
-        service.replicas.serve(_CANCEL_IN, self._cancelling_in)
-        service.replicas.serve(_FIND, self._finding)
+        self.questions = pending_questions.PendingQuestions()
 
     async def chosen_by(
         self, place: channels_and_threads.Place, person: requests.Person
@@ -160,83 +150,37 @@ class RequestsInFlight:
         for task in self._running:
             task.cancel()
 
-    async def is_running(self, number: int) -> bool:
-        """Say whether a request may be in flight, by its number, in whichever process."""
-        try:
-            asked = self._service.replicas.ask
-            return number in self._runs or await asked(_FIND, {"number": number}) is not None
-        except errors.BotError:
-            _log.warning("it is not known whether a request is in flight", exc_info=True)
-            return True
+    def is_running(self, number: int) -> bool:
+        """Say whether a request is in flight, by its number."""
+        return number in self._runs
 
-    async def cancel_ours(self, number: int) -> bool:
-        """Cancel a request by its number, if this process runs it; say whether it was there."""
+    async def cancel(self, number: int) -> bool:
+        """Cancel a request by its number; says whether it was there to end."""
         run = self._runs.get(number)
         return run is not None and await self._service.cancel(run.place.key, run.request.id)
 
     async def cancel_in(
         self, place: channels_and_threads.Place, person: int | None
     ) -> tuple[bool, list[int]]:
-        """Cancel the requests in a place, of one person or of all, in whichever process.
+        """Cancel the requests in a place, of one person or of all.
 
         Returns:
             Whether there were any, and the threads of the channel in which there are some.
-
-        Raises:
-            BotError: the process that has them does not answer.
         """
-        content = {"channel": place.channel_id, "person": person}
-        work = self._cancelling_in(content)
-        nothing: replica_calls.Content = {"is_ended": False, "threads": []}
-        here = await work() if work is not None else nothing
-        if here["is_ended"]:
-            return True, []
-        elsewhere = await self._service.replicas.ask(_CANCEL_IN, content) or nothing
-        if elsewhere["is_ended"]:
-            return True, []
-        if person is None and await self._service.stop(place.key):
-            # It came by another way, as from the page.
-            return True, []
-        return False, [*here["threads"], *elsewhere["threads"]]
-
-    def _cancelling_in(self, which: replica_calls.Content) -> replica_calls.Work | None:
-        channel, person = which["channel"], which["person"]
+        channel = place.channel_id
         runs = [
             (number, run.place)
             for number, run in self._runs.items()
             if person is None or run.request.person.id == str(person)
         ]
-        numbers = [number for number, place in runs if place.channel_id == channel]
-        threads = {place.channel_id for _, place in runs if place.key.channel == str(channel)}
-
-        async def cancel() -> replica_calls.Content:
-            is_ended = any([await self.cancel_ours(number) for number in numbers])
-            return {"is_ended": is_ended, "threads": sorted(threads - {channel})}
-
-        return cancel if numbers or threads else None
-
-    async def cancel(self, number: int) -> bool:
-        """Cancel a request by its number, in whichever process; says whether it was there to end.
-
-        Raises:
-            BotError: the process that has it does not answer.
-        """
-        if number in self._runs:
-            return await self.cancel_ours(number)
-        answer = await self._service.replicas.ask(_CANCEL, {"number": number})
-        return answer is not None and bool(answer["is_ended"])
-
-    def _cancelling(self, which: replica_calls.Content) -> replica_calls.Work | None:
-        async def cancel() -> replica_calls.Content:
-            return {"is_ended": await self.cancel(which["number"])}
-
-        return cancel if which["number"] in self._runs else None
-
-    def _finding(self, which: replica_calls.Content) -> replica_calls.Work | None:
-        async def find() -> replica_calls.Content:
-            return {}
-
-        return find if which["number"] in self._runs else None
+        numbers = [number for number, where in runs if where.channel_id == channel]
+        if any([await self.cancel(number) for number in numbers]):
+            return True, []
+        if person is None and await self._service.stop(place.key):
+            # It came by another way, as from the page.
+            return True, []
+        threads = {where.channel_id for _, where in runs if where.key.channel == str(channel)}
+        return False, sorted(threads - {channel})
 
     async def _tell(self, person: int, text: str) -> bool:
         """Send a person a direct message; says whether it arrived."""

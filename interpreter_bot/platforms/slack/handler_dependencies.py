@@ -68,5 +68,5 @@ def build(
             api, config, most_bytes=service.queries.limits.upload_bytes
         ),
         uploads=file_uploads.FileUploads(api),
-        questions=pending_questions.PendingQuestions(calls=service.replicas, platform="slack"),
+        questions=pending_questions.PendingQuestions(),
     )

@@ -2,7 +2,7 @@
 
 The path of a message is a line: parse it, see whether it is ours, claim it, see whether its author
 may, make the request, start it. A mention in a channel comes as two events, and any event may come
-again, to another replica as well: a message is claimed before anything is done about it.
+again, perhaps to the next bot: a message is claimed before anything is done about it.
 """
 
 from __future__ import annotations
@@ -152,9 +152,6 @@ class MessageEvents:
             if is_answer and self._answer(thread, incoming):
                 self._answers.append((workspace.team, message.channel, message.ts))
                 return
-            if not is_edit and await self._answer_elsewhere(workspace, incoming):
-                self._answers.append((workspace.team, message.channel, message.ts))
-                return
             start = await self._accept_or_refuse(workspace, incoming)
             waiting = stack.pop_all()
         async with waiting:
@@ -167,21 +164,6 @@ class MessageEvents:
         """Answer what Python asks in a thread; says whether it asked still."""
         question = self._questions.for_message(incoming.message.user, thread)
         return question is not None and question.resolve(incoming.text)
-
-    async def _answer_elsewhere(
-        self,
-        workspace: installations.InstalledWorkspace,
-        incoming: message_parsing.IncomingMessage,
-    ) -> bool:
-        """Answer what Python asks in a thread from another process; says whether it asked still."""
-        message = incoming.message
-        if incoming.is_mention or not message.thread:
-            return False
-        thread = await self._read_thread(workspace, message)
-        if not self._answers_elsewhere(thread, message):
-            return False
-        question = await self._questions.find_anywhere(thread.question)
-        return question is not None and await self._questions.resolve(question, incoming.text)
 
     async def _is_ours(
         self,
@@ -199,7 +181,7 @@ class MessageEvents:
         if not is_known and not await self._service.queries.exists(key):
             return False
         thread = await self._read_thread(workspace, message)
-        if self._answers_elsewhere(thread, message):
+        if self._answers_former_bot(thread, message):
             return True
         if message.ts < thread.joined:
             # It was written before the bot was asked anything there.
@@ -238,12 +220,12 @@ class MessageEvents:
         payload = {message_posting.MENTION_NEEDED: True}
         await message_posting.post(self._services.api, place, content, place.thread, payload)
 
-    def _answers_elsewhere(
+    def _answers_former_bot(
         self, thread: thread_history.Thread, message: message_parsing.Message
     ) -> bool:
-        """Say whether a message answers a question that another process has asked."""
+        """Say whether a message answers a question of a bot that is gone."""
         is_answer = bool(thread.question) and thread.asks == message.user
-        return is_answer and not self._questions.is_ours(thread.question)
+        return is_answer and not self._questions.has_asked(thread.question)
 
     async def _read_thread(
         self, workspace: installations.InstalledWorkspace, message: message_parsing.Message
@@ -312,7 +294,7 @@ class MessageEvents:
         thread = await self._read_thread(workspace, message)
         key = message_requests.session_key(workspace, message, is_channels=thread.is_channels)
         if command.command.name == "stop" and incoming.text.lower() != "stop":
-            # Any replica may run what such words stop; if none does, they are for the model.
+            # If nothing runs, such words are for the model.
             if await self._service.stop(key):
                 return functools.partial(self._commands.say_stopping, place)
             return await self._request(incoming, place, profile, is_again=is_again)
@@ -374,7 +356,7 @@ class MessageEvents:
             )
         try:
             thread = await self._read_thread(workspace, message)
-            if self._answers_elsewhere(thread, message) and not incoming.is_mention:
+            if self._answers_former_bot(thread, message) and not incoming.is_mention:
                 raise errors.BotError(question_words.CODE_GONE)
             request = await message_requests.build(
                 self._services, workspace, incoming, thread, profile

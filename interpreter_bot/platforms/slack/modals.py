@@ -118,7 +118,7 @@ class Modals:
         Raises:
             BotError: it is too late.
         """
-        if not await self._questions.resolve(question, answer):
+        if not question.resolve(answer):
             raise errors.BotError(question_words.EXPIRED)
 
     async def question(
@@ -136,7 +136,7 @@ class Modals:
         Raises:
             BotError: it is not theirs to answer, or too late.
         """
-        question = await self._questions.require_anywhere(question_id)
+        question = self._questions.require(question_id)
         if user != question.person:
             profile = await self._permissions.require(workspace, user, channel)
             if not question.may_answer(user, is_admin=profile.is_admin, edits=edits):

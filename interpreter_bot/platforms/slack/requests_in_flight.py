@@ -7,7 +7,7 @@ import contextlib
 import dataclasses
 import functools
 import logging
-from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from typing import Any, Final
 
 from interpreter_bot import errors, events, values
@@ -21,7 +21,7 @@ from interpreter_bot.platforms.slack import (
     thread_history,
     unfinished_answers,
 )
-from interpreter_bot.sessions import event_claims, replica_calls, requests
+from interpreter_bot.sessions import event_claims, requests
 from interpreter_bot.text import quantities
 from interpreter_bot.wording import run_words
 
@@ -29,8 +29,6 @@ _log = logging.getLogger(__name__)
 
 TITLE_CHARACTERS: Final = 80
 _SEPARATOR: Final = "/"
-_CANCEL: Final = "slack cancel"
-_RUNNING: Final = "slack running"
 _LAST_WORDS_SECONDS: Final = 5.0
 
 
@@ -63,8 +61,6 @@ class RequestsInFlight:
         self._tasks: set[asyncio.Task[None]] = set()
         self._entries: dict[tuple[str, str, str], InFlight] = {}
         self.is_closing = False
-        self._service.replicas.serve(_CANCEL, self._cancelling)
-        self._service.replicas.serve(_RUNNING, self._running)
 
     def spawn(self, work: Coroutine[Any, Any, None], name: str) -> None:
         """Run work in a task of its own; its exceptions are logged and end nothing else."""
@@ -248,20 +244,9 @@ class RequestsInFlight:
         except api_errors.SlackError as error:
             _log.info("unfinished answers cannot be looked for: %s", error)
 
-    async def _is_running(self, request_id: str) -> bool:
-        """Say whether a request is being answered, in whichever process."""
-        content = {"request": request_id}
-        return (
-            self._running(content) is not None
-            or await self._service.replicas.ask(_RUNNING, content) is not None
-        )
-
-    def _running(self, which: replica_calls.Content) -> replica_calls.Work | None:
-        async def say_so() -> replica_calls.Content:
-            return {}
-
-        is_here = any(one.request_id == which["request"] for one in self._entries.values())
-        return say_so if is_here else None
+    def _is_running(self, request_id: str) -> bool:
+        """Say whether a request is being answered."""
+        return any(entry.request_id == request_id for entry in self._entries.values())
 
     def _crowd(self, team: str) -> int:
         return sum(entry.key.workspace == team for entry in self._entries.values())
@@ -287,36 +272,17 @@ class RequestsInFlight:
         await self._cancel(team=team)
 
     async def _cancel(self, **which: str) -> bool:
-        """Cancel requests, in whichever process they are; says whether any was there to end."""
-        found = self._entries_of(which)
-        is_ended = await self._cancel_here(found)
-        if found and "request" in which:
-            return is_ended
-        # One after the other, until none has any.
-        while (answer := await self._service.replicas.ask(_CANCEL, which)) is not None:
-            is_ended = is_ended or bool(answer["is_ended"])
-        return is_ended
-
-    async def _cancel_here(self, found: Sequence[InFlight]) -> bool:
+        """Cancel requests; says whether any was there to end."""
         is_ended = False
-        for entry in found:
+        for entry in self._entries_of(which):
             # If it does not even wait yet, it never begins.
             entry.is_cancelled = True
             was_there = await self._service.cancel(entry.key, entry.request_id)
             is_ended = was_there or not entry.is_handed_on or is_ended
         return is_ended
 
-    def _cancelling(self, which: replica_calls.Content) -> replica_calls.Work | None:
-        # Those that are just being cancelled are nobody's to cancel again.
-        found = [entry for entry in self._entries_of(which) if not entry.is_cancelled]
-
-        async def cancel() -> replica_calls.Content:
-            return {"is_ended": await self._cancel_here(found)}
-
-        return cancel if found else None
-
     def _entries_of(self, which: Mapping[str, str]) -> list[InFlight]:
-        """Return the requests of this process of a team: of a channel, of a message, in a thread,
+        """Return the requests of a team: of a channel, of a message, in a thread,
         or one by its id, as far as that is said."""
         return [
             entry

@@ -8,7 +8,7 @@ import dataclasses
 import logging
 import re
 import time
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, TypeAlias
 
 from interpreter_bot.platforms.slack import api_errors, blocks, message_posting, web_api
@@ -31,7 +31,7 @@ IS_QUESTION: Final = "is_question"
 _TIMESTAMP: Final = re.compile(r"\d{6,}\.\d{6}")
 _OLDEST_SECONDS: Final = 86_400.0
 
-IsRunning: TypeAlias = Callable[[str], Awaitable[bool]]
+IsRunning: TypeAlias = Callable[[str], bool]
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -151,7 +151,7 @@ async def close_all(
     since = f"{time.time() - _OLDEST_SECONDS:.6f}"
     for message in await _own_messages(api, place, since):
         request_id = str(message_posting.facts(message).get(REQUEST, ""))
-        if request_id and is_answer(message) and not await is_running(request_id):
+        if request_id and is_answer(message) and not is_running(request_id):
             await close(api, place, message, session_words.INTERRUPTED)
 
 

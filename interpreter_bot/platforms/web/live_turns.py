@@ -118,11 +118,6 @@ class LiveTurn:
         ids = map(str, itertools.count(1))
         self._questions = pending_questions.PendingQuestions(next_id=ids.__next__)
 
-    @property
-    def is_elsewhere(self) -> bool:
-        """Whether another process of the bot runs it."""
-        return bool(self._head.get("is_elsewhere"))
-
     def say(self, event: event_json.Event) -> None:
         """Record an event, and send it to the tabs that watch."""
         kind = event["kind"]

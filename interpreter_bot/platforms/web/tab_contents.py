@@ -7,7 +7,7 @@ import asyncio
 import dataclasses
 import logging
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
 from interpreter_bot import errors, events, values
@@ -34,7 +34,7 @@ def events_of(turn: past_turns.PastTurn) -> event_json.Event:
         "id": f"past-{turn.id}",
         "number": turn.id,
         "request_id": turn.request_id,
-        "is_elsewhere": turn.status == "running",
+        "is_running": turn.status == "running",
         "events": list(_events(turn)),
     }
 
@@ -85,30 +85,12 @@ def _events(turn: past_turns.PastTurn) -> Iterator[event_json.Event]:
         yield _over(turn)
 
 
-def news(before: past_turns.PastTurn, now: past_turns.PastTurn) -> Iterator[event_json.Event]:
-    """Iterate over what is new of a turn that runs elsewhere, whose record only grows."""
-    known = len(before.parts)
-    match (before.parts[-1:], now.parts[known - 1 : known]):
-        case ((past_turns.PastText(said),), (past_turns.PastText(text),)) if text != said:
-            # Words of one step, as they come, are one part.
-            yield event_json.to_json(events.TextAdded(text[len(said) :]))
-    yield from _of_parts(now.parts, after=known)
-    for artifact in now.artifacts[len(before.artifacts) :]:
-        yield event_json.to_json(events.FileMade(0, artifact))
-    if now.spent != before.spent:
-        yield event_json.to_json(events.UsageChanged(now.spent))
-    if now.status != "running":
-        yield _over(now)
-
-
-def _of_parts(parts: Sequence[past_turns.Past], *, after: int = 0) -> Iterator[event_json.Event]:
+def _of_parts(parts: Sequence[past_turns.Past]) -> Iterator[event_json.Event]:
     step = 0
-    for number, part in enumerate(parts):
-        step += isinstance(part, past_turns.PastText)
-        if number < after:
-            continue
+    for part in parts:
         match part:
             case past_turns.PastText():
+                step += 1
                 yield event_json.to_json(events.StepStarted(step))
                 yield event_json.to_json(events.TextAdded(part.text))
             case past_turns.PastCode():
@@ -230,11 +212,8 @@ async def show(
     *,
     key: values.SessionKey,
     most: int,
-    follow: Callable[[past_turns.PastTurn], None],
 ) -> None:
     """Show a session to a tab, which gets all its events from then on.
-
-    What another process of the bot runs there is followed, by `follow`.
 
     Nothing is sent twice and nothing is left out: between reading the hub and the first event that
     follows, no other task runs.
@@ -249,16 +228,13 @@ async def show(
         # A turn that ended while the store was read is in neither; what is read now has it.
         if hub.ended(key.thread) == ended:
             break
-    for turn in past:
-        is_here = not turn.request_id or hub.turn(key.thread, turn.request_id) is not None
-        if turn.status == "running" and not is_here:
-            follow(turn)
     live = hub.of(key.thread)
     # The hub's state of a turn that runs, or whose end is being recorded, is newer than its record.
     known = {turn.id for turn in live}
-    recorded = [one for one in past[-most:] if one.request_id not in known]
-    # Another replica of the bot may run the notebook, whose rest is not left then.
-    is_elsewhere = any(turn.is_elsewhere for turn in live)
+    # What runs without being live is about to go on, and is shown then.
+    recorded = [
+        turn for turn in past[-most:] if turn.request_id not in known and turn.status != "running"
+    ]
     # The record of a cut-off turn already says what the bot said about it when it came back.
     is_said = bool(past) and past[-1].status == "interrupted"
     notices = [
@@ -272,7 +248,7 @@ async def show(
         "live": [turn.with_events() for turn in live],
         "notices": list(dict.fromkeys([*notices, *filter(None, [of_files])])),
         "is_more": len(past) > most,
-        "notebook": _rest(notebook, is_running=is_elsewhere or key.thread in hub.notebooks),
+        "notebook": _rest(notebook, is_running=key.thread in hub.notebooks),
         "alternatives": [
             {"number": one.turn_id, "at": one.at, "threads": [to.thread for to in one.keys]}
             for one in alternatives

@@ -110,8 +110,6 @@ class Hub:
         """
 
         def tell(turn: live_turns.LiveTurn, event: event_json.Event) -> None:
-            if self.turn(thread, turn_id) not in (None, turn):
-                return  # It is another one's by now.
             self.tell("event", {"turn": turn.id, "event": event}, thread=thread)
             if event["kind"] in ("begun", "over"):
                 self.is_changed.set()
@@ -119,8 +117,7 @@ class Hub:
         if is_new:
             self._notices.pop(thread, None)
         turn = live_turns.LiveTurn(turn_id, head, tell, events=events)
-        # One of another process may go on in this one.
-        self._turns[thread] = [*(one for one in self.of(thread) if one.id != turn_id), turn]
+        self._turns[thread] = [*self.of(thread), turn]
         self.tell("turn", turn.with_events(), thread=thread)
         return turn
 

@@ -20,7 +20,6 @@ from interpreter_bot.platforms.web import (
     command_panels,
     event_json,
     live_turns,
-    replica_turns,
     replies,
     session_actions,
     tab_contents,
@@ -60,7 +59,6 @@ class TabConnection:
         self._sockets: set[web.WebSocketResponse] = set()
         self._running = set[asyncio.Task[None]]()
         self._seen_ids = collections.deque[str](maxlen=_MAX_SEEN_IDS)
-        self._elsewhere = replica_turns.TurnsElsewhere(service, hub, self.start)
         self._actions: dict[str, session_actions.Action] = {
             "watch": self._watch,
             "say": self._say,
@@ -133,8 +131,7 @@ class TabConnection:
     async def _watch(self, tab: tab_hub.Tab, message: session_actions.Message) -> None:
         key = validation.key(message.get("thread"))
         most = min(max(validation.whole_number(message, "most"), 1), _MAX_TURNS)
-        follow = functools.partial(self._elsewhere.follow, key)
-        await tab_contents.show(self._service, self._hub, tab, key=key, most=most, follow=follow)
+        await tab_contents.show(self._service, self._hub, tab, key=key, most=most)
 
     async def _say(self, tab: tab_hub.Tab, message: session_actions.Message) -> None:
         key = validation.key(message.get("thread"))
@@ -225,7 +222,6 @@ class TabConnection:
             ):
                 return True
             if not await self._service.events.reclaim("web", turn_id):
-                # Its tab was connected to another process of the bot, which has it.
                 return False
             past = await self._service.queries.history(key, most=_MAX_TURNS)
         except BaseException:

@@ -2,7 +2,6 @@
 
 import asyncio
 import contextlib
-import json
 import os
 import pathlib
 import shutil
@@ -196,45 +195,6 @@ async def test_what_waited_when_two_bots_were_killed_is_told_and_not_begun_again
         assert (await person.ended(first))[0] == "over"
         assert await person.run("print(os.path.exists('count'))") == ("False", "")
         assert person.shown(second) == [page_visitors.LOST]
-
-
-@contextlib.asynccontextmanager
-async def replica(bot):
-    """Run one of several bots that share a database; gives its process."""
-    process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", "bench.chaos_bots"),
-        env=bot.environment | {"PYTHONPATH": str(ROOT)},
-        stdin=asyncio.subprocess.PIPE,
-        stdout=asyncio.subprocess.PIPE,
-    )
-    try:
-        assert b"ready" in await process.stdout.readline()
-        yield process
-    finally:
-        with contextlib.suppress(ProcessLookupError):
-            process.kill()
-        process.stdin.close()
-        await process.wait()
-
-
-async def test_turn_of_a_replica_that_was_killed_goes_on_in_another_within_seconds(bot):
-    # Nobody comes back to the host after the test.
-    bot.environment["INTERPRETER_BOT_HOST__LINGER_SECONDS"] = "5"
-    async with replica(bot) as first, replica(bot) as second:
-        code = "print('once', flush=True)\n" + HOLD
-        request = {"session": "s", "id": "r", "code": code}
-        first.stdin.write(json.dumps(request).encode() + b"\n")
-        async with asyncio.timeout(30):
-            while not (begun := list(bot.paths.data.rglob("begun"))):  # noqa: ASYNC110
-                await asyncio.sleep(0.05)
-        first.kill()
-        begun[0].with_name("go").touch()
-        async with asyncio.timeout(15):
-            answer = json.loads(await second.stdout.readline())
-    assert (answer["lines"], answer["status"]) == (["once", "over"], "done")
-    async with asyncio.timeout(20):
-        while await bot.host_pid():  # noqa: ASYNC110
-            await asyncio.sleep(0.1)
 
 
 async def test_variables_survive_an_orderly_end_of_the_bot_and_its_host(bot):

@@ -230,12 +230,11 @@ async def test_a_message_with_which_a_killed_bot_had_not_begun_is_taken_once_mor
         await house.service.notify_late()
         caretaker = maintenance.Maintenance(house.service._services, house.service)
         taken = []
-        await caretaker.find_orphans()
+        await caretaker.take_over(await house.service._services.database.turns.take_orphans())
         # Nobody could begin with it again.
         assert told == [(KEY, session_words.ANSWER_INTERRUPTED)]
         house.service.events.open_platform("web", taken.append)
         await house.service.events.close()
-        await caretaker.find_orphans()
         assert told == [(KEY, session_words.ANSWER_INTERRUPTED), (KEY, session_words.MESSAGE_LOST)]
         assert taken == [event_claims.LostEvent(KEY, "m4", {"token": "tok-4"})]
         (left,) = await house.service.queries.history(KEY)

@@ -69,7 +69,7 @@ def url(request, tmp_path, is_new):
 
 @pytest.fixture
 def opening(url, tmp_path):
-    """Open that database; as often as wanted, each time as another replica."""
+    """Open that database; as often as wanted, each time as another bot."""
     return functools.partial(databases.Database.open, url, files=tmp_path / "kept")
 
 

@@ -2,7 +2,6 @@
 
 import asyncio
 import json
-import os
 import sys
 import time
 
@@ -93,20 +92,6 @@ async def test_a_turn_of_a_killed_bot_is_shown_as_interrupted_with_all_its_parts
         assert await database.turns.finish(again.id, Status.DONE, answer="Here")
 
 
-async def test_turns_of_a_living_replica_are_left_alone(opening, other):
-    _, _, turn_id = other
-    async with opening() as database:
-        assert database.orphans == ()
-        assert await database.turns.take_orphans() == ()
-        assert (await database.turns.get(turn_id)).status is Status.RUNNING
-
-
-async def test_a_replica_in_the_same_process_is_left_alone_too(opening, database, turn):
-    async with opening() as replica:
-        assert replica.orphans == ()
-    assert (await database.turns.get(turn.id)).status is Status.RUNNING
-
-
 async def test_a_bot_that_went_away_properly_leaves_orphans_as_well(opening):
     async with opening() as database:
         session = await database.sessions.open(values.SessionKey("web"))
@@ -117,12 +102,9 @@ async def test_a_bot_that_went_away_properly_leaves_orphans_as_well(opening):
         assert not await database.turns.finish(left.id, Status.DONE)
 
 
-async def test_a_server_that_restarts_is_used_again_and_we_still_count_as_alive(
-    opening, postgresql, url, monkeypatch
-):
+async def test_a_server_that_restarts_is_used_again(opening, postgresql, url):
     if url.startswith("sqlite"):
         pytest.skip("a matter of servers")
-    monkeypatch.setattr("interpreter_bot.store.liveness._RETRY_SECONDS", 0.1)
     async with opening() as database:
         session = await database.sessions.open(values.SessionKey("web"))
         turn = await database.turns.start(session.id, person="p", text="?")
@@ -131,24 +113,7 @@ async def test_a_server_that_restarts_is_used_again_and_we_still_count_as_alive(
             await database.turns.get(turn.id)
         await asyncio.to_thread(postgresql.start)
         assert (await database.turns.get(turn.id)).status is Status.RUNNING
-        await asyncio.sleep(0.5)
-        async with opening() as replica:
-            assert replica.orphans == ()
         assert servers.connections_in_use(database) == 0
-
-
-async def test_lock_files_of_the_dead_are_cleared_away(opening, url, tmp_path):
-    if not url.startswith("sqlite"):
-        pytest.skip("a matter of SQLite")
-    async with opening():
-        (alive,) = (tmp_path / "bot.db-instances").iterdir()
-        dead = alive.with_name("0" * 32)
-        dead.touch()
-        for path in (alive, dead):
-            os.utime(path, (0, 0))
-        async with opening():
-            assert alive.exists()
-            assert not dead.exists()
 
 
 async def test_cancelling_at_any_moment_leaves_all_or_nothing_and_no_connection(database, session):
@@ -171,7 +136,9 @@ async def test_what_is_cancelled_while_it_closes_leaves_no_connection(opening, s
             await asyncio.sleep(0)
         for claim in claims:
             claim.cancel()
-    assert all(claim.done() for claim in claims), "connections come back to nobody"
+    done, _ = await asyncio.wait(claims, timeout=5)
+    assert len(done) == len(claims), "connections come back to nobody"
+    assert servers.connections_in_use(database) == 0
 
 
 async def test_a_turn_that_another_bot_can_go_on_with_becomes_its_own(database):
@@ -221,4 +188,4 @@ async def test_a_database_that_is_opened_twice_is_still_locked_for_others(openin
             for key in ("s", "t"):
                 # The first one that goes must not take the log with it that this process writes.
                 await first.placements.put(key, "a", after=0)
-                assert await beside(key) == "('a', 1, True)"
+                assert "epoch=1" in await beside(key)

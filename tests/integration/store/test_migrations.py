@@ -163,7 +163,7 @@ async def test_an_sqlite_file_is_for_our_eyes_only_and_logs_ahead(tmp_path, url,
     async with opening() as database:
         await database.sessions.open(KEY)
         modes = {stat.S_IMODE(path.stat().st_mode) for path in tmp_path.glob("bot.db*")}
-        assert modes == {0o600, 0o700}
+        assert modes == {0o600}
         assert (tmp_path / "bot.db-wal").exists()
 
 

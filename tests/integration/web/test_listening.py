@@ -115,35 +115,6 @@ async def test_what_a_killed_bot_had_only_claimed_is_done_when_it_is_said_again(
     assert len(bot.requests) == 1
 
 
-async def test_what_another_replica_has_is_not_done_again_and_is_stopped_from_here(serving_fake):
-    async def endless(turn):
-        turn.reply.step(1)
-        await turn.reply.code(0, "while True: pass")
-        try:
-            await asyncio.sleep(60)
-        except asyncio.CancelledError:
-            turn.reply.finished(0, values.Finished(values.Ending.STOPPED, 1.0))
-            raise
-
-    async with (
-        serving_fake({"run": endless}, again="both") as (bot, client),
-        serving_fake({"run": endless}, again="both") as (other, balanced),
-        client.tab(THREAD) as tab,
-    ):
-        # Claimed, and its turn not yet recorded.
-        assert await bot.events.claim("web", TWO)
-        await tab.say("say", id=ONE, text="run")
-        await tab.event("code", ONE)
-        async with balanced.tab(THREAD) as moved:
-            for turn in (ONE, TWO):
-                await moved.say("say", id=turn, text="run")
-                assert (await moved.next("accepted"))["id"] == turn
-            assert not other.requests
-            await moved.say("stop")
-            assert (await tab.event("over", ONE))["status"] == "stopped"
-    assert len(bot.requests) == 1
-
-
 async def test_a_turn_outlives_its_tab(serving_fake):
     gate, wait = _gated()
     async with serving_fake({"wait": wait}) as (bot, client):
@@ -250,28 +221,6 @@ async def test_a_notebook_that_is_asked_for_twice_at_once_runs_once(serving_fake
         said = await asyncio.gather(*(_text(client.post(begin)) for _ in range(4)))
         assert sorted("already" in one for one in said) == [False, True, True, True]
         await tab.event("over")
-
-
-async def test_a_notebook_that_another_replica_runs_has_no_rest(serving_fake):
-    gate, wait = _gated()
-    cells = [{"cell_type": "code", "metadata": {}, "source": one} for one in ("wait", "hello")]
-    notebook = {"cells": cells, "metadata": {}, "nbformat": 4, "nbformat_minor": 4}
-    script, where = {"wait": wait, "hello": _hello}, f"?thread={THREAD}&name=n.ipynb"
-    async with serving_fake(script, again="bot") as (_, client), client.tab(THREAD) as tab:
-        async with client.post(f"/upload{where}", data=json.dumps(notebook)) as response:
-            assert response.status == 200
-        async with client.post(f"/run-notebook{where}&to={THREAD}") as response:
-            assert response.status == 200
-        await tab.event("text")
-        async with (
-            serving_fake(script, again="bot") as (_, other),
-            other.tab(THREAD) as elsewhere,
-        ):
-            assert [turn["is_elsewhere"] for turn in elsewhere.whole["live"]] == [True]
-            assert elsewhere.whole["notebook"] is None
-        gate.set()
-        for _ in range(2):
-            await tab.event("over")
 
 
 async def test_a_notebook_whose_cell_is_withdrawn_offers_it_and_the_rest(serving_fake):

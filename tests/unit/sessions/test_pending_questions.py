@@ -28,8 +28,8 @@ async def test_a_late_answer_is_told_so_and_the_question_is_still_known_as_ours(
     assert not question.resolve("words")
     with pytest.raises(errors.BotError, match=LATE):
         registry.require(question.id)
-    assert registry.is_ours(question.id)
-    assert not pending_questions.PendingQuestions().is_ours(question.id)
+    assert registry.has_asked(question.id)
+    assert not pending_questions.PendingQuestions().has_asked(question.id)
 
 
 async def test_a_message_answers_the_oldest_question_to_its_author_in_its_place():

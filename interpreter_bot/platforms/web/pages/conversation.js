@@ -99,13 +99,10 @@ export class Conversation {
 
   /** Show a turn that was just asked for. */
   begin(head) {
-    const former = this.find(head.id);
-    // What another process had begun may go on here.
-    if (former && !former.head.is_elsewhere) return;
+    if (this.find(head.id)) return;
     const turn = new Turn(head, this.around);
-    if (former) former.element.replaceWith(turn.element);
-    else this.list.append(turn.element);
-    this.turns = [...this.turns.filter((one) => one !== former), turn];
+    this.list.append(turn.element);
+    this.turns = [...this.turns, turn];
     this.changed();
     this.follow();
   }

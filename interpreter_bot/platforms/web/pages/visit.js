@@ -44,7 +44,7 @@ async function show() {
   $("continue").hidden = !(told.may_go_on && key);
   $("continue").onclick = () => goOn(key).catch(fail);
   offerDownloads(told);
-  if (told.past.some((turn) => turn.is_elsewhere)) setTimeout(() => show().catch(fail), RUNNING_MILLISECONDS);
+  if (told.past.some((turn) => turn.is_running)) setTimeout(() => show().catch(fail), RUNNING_MILLISECONDS);
 }
 
 /** What is over does not change; it is drawn once. */

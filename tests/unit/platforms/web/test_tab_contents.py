@@ -52,11 +52,11 @@ def test_a_past_turn_is_told_like_one_that_runs():
     assert event_json.to_json(live)["queries"] == [asked]
 
 
-def test_one_that_runs_elsewhere_has_no_end():
+def test_one_that_runs_has_no_end():
     told = tab_contents.events_of(
         dataclasses.replace(TURN, status="running", answer="", ended=None)
     )
-    assert told["is_elsewhere"]
+    assert told["is_running"]
     assert "over" not in _kinds(told)
 
 
