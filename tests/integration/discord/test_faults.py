@@ -7,7 +7,7 @@ import re
 
 import pytest
 
-from interpreter_bot import values
+from interpreter_bot import events, values
 from interpreter_bot.platforms.discord import channels_and_threads, message_sync, turn_rendering
 from tests.fakes.discord_server import worlds
 from tests.integration.discord import steps
@@ -445,7 +445,7 @@ async def test_a_fault_of_our_own_is_said_and_its_request_forgotten(
     gate = asyncio.Event()
 
     async def fall(_, reply):
-        reply.started()
+        reply.emit(events.Started())
         await gate.wait()
         raise RuntimeError("nobody foresaw this")
 

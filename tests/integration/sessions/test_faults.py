@@ -5,7 +5,7 @@ import errno
 
 import pytest
 
-from interpreter_bot import errors, settings, values
+from interpreter_bot import errors, events, settings, values
 from interpreter_bot.sessions import past_turns, requests, session_service
 from interpreter_bot.wording import model_words, storage_words
 from tests.fakes import openai_server, replies
@@ -158,9 +158,9 @@ class Unsaved(replies.Reply):
         super().__init__()
         self._fault = fault
 
-    def save(self, cell, name):
+    def save(self, name):
         if name != "a":
-            return super().save(cell, name)
+            return super().save(name)
         if isinstance(self._fault, type):
             return self._fault()
         raise self._fault
@@ -196,18 +196,23 @@ async def test_defect_in_giving_files_back_costs_no_answer(opened):
     assert any("went wrong" in sentence for sentence in reply.of("announcement"))
 
 
+class LockingReply(replies.Reply):
+    """A reply that locks the database after an event."""
+
+    def __init__(self, lock, is_due):
+        super().__init__()
+        self._lock, self._is_due = lock, is_due
+
+    def emit(self, event):
+        super().emit(event)
+        if self._is_due(event):
+            self._lock()
+
+
 async def test_a_database_that_is_locked_ends_no_answer_and_loses_nothing(opened, locked):
     script = [openai_server.Reply(text=["One ", "answer."], fault=None, usage=(100, 10))]
     async with opened(*script) as house:
-        reply = replies.Reply()
-        recorder_text = reply.text
-
-        def text(delta):
-            recorder_text(delta)
-            if delta.startswith("One"):
-                locked()
-
-        reply.text = text
+        reply = LockingReply(locked, lambda event: event == events.TextAdded("One "))
         await house.ask("go", reply)
         (turn,) = await house.service.queries.history(KEY)
         assert (reply.end.status, reply.end.text) == (Status.DONE, "One answer.")
@@ -225,9 +230,7 @@ async def test_code_that_cannot_be_written_down_does_not_run_and_the_model_is_no
 ):
     script = [openai_server.code("open('f', 'w').write('x')", "Let me see.")]
     async with opened(*script) as house:
-        reply = replies.Reply()
-        heard = reply.step
-        reply.step = lambda number: (heard(number), locked())
+        reply = LockingReply(locked, lambda event: isinstance(event, events.StepStarted))
         await house.ask("go", reply)
         locked.unlock()
         assert len(house.server.requests) == 1
@@ -241,9 +244,7 @@ async def test_code_that_cannot_be_written_down_does_not_run_and_the_model_is_no
 
 async def test_what_could_not_be_recorded_is_recorded_when_the_next_turn_begins(opened, locked):
     async with opened(openai_server.text("One."), openai_server.text("Two.")) as house:
-        reply = replies.Reply()
-        heard = reply.step
-        reply.step = lambda number: (heard(number), locked())
+        reply = LockingReply(locked, lambda event: isinstance(event, events.StepStarted))
         await house.ask("first", reply)
         locked.unlock()
         await house.ask("second")
@@ -325,7 +326,7 @@ async def test_stopping_while_a_person_is_asked_whether_code_may_run(opened):
     is_asked = asyncio.Event()
 
     class Asking(replies.Reply):
-        async def approve(self, cell, code, *, choices=(), is_personal=False):
+        async def ask(self, question):
             is_asked.set()
             await asyncio.Event().wait()
 

@@ -215,8 +215,8 @@ async def test_a_question_waits_for_the_next_bot(opened, outliving):
     async with opened(sessions=BRIEF) as house:
         reply = replies.Reply()
 
-        async def never(cell, request):
-            reply.heard.append(("ask", request))
+        async def never(question):
+            reply.heard.append(("ask", question))
             reply._arrival.set()
             await asyncio.Event().wait()
 
