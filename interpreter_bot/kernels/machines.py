@@ -195,7 +195,7 @@ async def _swept_groups(sandbox: settings.Sandbox) -> cgroups.Cgroups:
     _log.info("control groups: %s", groups.reason)
     swept = await groups.sweep()
     if swept:
-        _log.warning("control groups left behind by bots that died and removed now: %d", swept)
+        _log.info("removed control groups of bots that died: %d", swept)
     return groups
 
 

@@ -162,7 +162,7 @@ async def _take(lock: _Lock, on_wait: Callable[[], None]) -> None:
             if is_late or not (is_reported or _may_be_starting(error)):
                 raise
             if not is_absent:
-                _log.warning("the database cannot be reached; it is tried again", exc_info=error)
+                _log.warning("the database cannot be reached yet: %s", error)
             is_absent, seconds = True, _RECONNECT_SECONDS
         else:
             is_absent = False

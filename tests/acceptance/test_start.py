@@ -176,8 +176,13 @@ async def test_a_terminal_says_once_that_it_starts_and_that_it_stops(tmp_path, s
                 await heard(live, '"hello"')
             process.send_signal(signal.SIGINT)
             assert await asyncio.wait_for(process.wait(), 30) == 0
-        lines = os.read(ours, 65536).decode().splitlines()
-        assert [line.partition("…")[0] for line in lines] == ["Starting", "Stopping"]
+        # The log may say there which walls the machine lacks.
+        lines = [
+            line.partition("…")[0]
+            for line in os.read(ours, 65536).decode().splitlines()
+            if " WARNING " not in line
+        ]
+        assert lines == ["Starting", "Stopping"]
     finally:
         os.close(ours)
         os.close(theirs)
@@ -205,10 +210,12 @@ async def test_a_port_that_is_taken_is_a_sentence_and_starts_nothing(tmp_path, s
 
 
 async def test_a_database_that_cannot_be_opened_ends_it_with_a_sentence(tmp_path, short_path):
-    url = "postgresql://bot@127.0.0.1:9/none"
+    (tmp_path / "file").touch()
+    url = f"sqlite:///{tmp_path}/file/bot.db"
     async with running(tmp_path, short_path, INTERPRETER_BOT_STORE__URL=url) as process:
-        await address(process)
-        warned = await process.stderr.read()
-        assert await process.wait() == 2
-    assert warned.endswith(b"interpreter-bot: The database cannot be used right now.\n")
+        said, warned = await process.communicate()
+        assert process.returncode == 2
+    assert said == b""
+    sentence = b"interpreter-bot: The database cannot be used right now. Try again in a minute.\n"
+    assert warned.endswith(sentence)
     await gone(tmp_path)
