@@ -30,9 +30,9 @@ from interpreter_bot.text import quantities
 from interpreter_bot.wording import doctor_words, host_words
 
 _SOCKET_PATH_BYTES: Final = 107
-# Linux counts descriptors in flight between sockets by user. A session may have as many in flight
-# as it may open, so one that runs as the bot's user takes from the bot's own limit.
-_SESSIONS_OF_FILES: Final = 4
+# Linux counts descriptors in flight in socket messages by user id. A session with the bot's id may
+# have `open_files` of them in flight, so the bot's own limit must hold those of several sessions.
+_SESSIONS_WITHIN_BOT_LIMIT: Final = 4
 # Measuring the data directory stops here, so that it takes two seconds at most.
 _MAX_MEASURED_BYTES: Final = 2**60
 _MAX_MEASURED_FILES: Final = 200_000
@@ -107,10 +107,10 @@ class Finding:
 def diagnose(config: settings.Settings) -> tuple[Finding, ...]:
     """Run all checks in about two seconds, in an event loop of its own.
 
-    Tries the walls even if `sandbox.enabled` is false. Raises nothing if the machine lacks one.
+    Tries the walls even if `sandbox.enabled` is false. A missing wall is a finding, no exception.
     """
     host_findings = (
-        *(_libraries(config), _disk(config), _reserve(config), _runtime(config)),
+        *(_libraries(config), _disk(config), _memory_reserve(config), _runtime_directory(config)),
         _open_files(config),
         *_skills(config),
         *_tools(config),
@@ -189,8 +189,8 @@ def _evaluate(results: trial_kernels.ProbeResults, config: settings.Settings) ->
 def _user_namespace(results: trial_kernels.ProbeResults) -> Finding:
     own = trial_kernels.own_namespaces()["user"]
     uids = sorted({uid for session in results.host_views for uid in session.uids})
-    ours = [session.namespaces.get("user", "") for session in results.host_views]
-    is_apart = all(namespace not in ("", own) for namespace in ours)
+    session_namespaces = [session.namespaces.get("user", "") for session in results.host_views]
+    is_apart = all(namespace not in ("", own) for namespace in session_namespaces)
     detail = doctor_words.host_users(uids, is_apart=is_apart)
     return _finding("user namespace", is_apart and bool(uids) and 0 not in uids, detail)
 
@@ -271,7 +271,7 @@ def _largest_parts(data: pathlib.Path) -> list[tuple[str, int]]:
     return sorted(sizes.items(), key=lambda entry: entry[1], reverse=True)[:_MAX_LISTED]
 
 
-def _reserve(config: settings.Settings) -> Finding:
+def _memory_reserve(config: settings.Settings) -> Finding:
     free_bytes = machine_exhaustion.machine_memory().free_bytes
     reserve_bytes = config.limits.memory_reserve_bytes
     detail = doctor_words.memory_left(free_bytes, reserve_bytes)
@@ -279,7 +279,7 @@ def _reserve(config: settings.Settings) -> Finding:
     return _finding("memory of the machine", is_active, detail)
 
 
-def _runtime(config: settings.Settings) -> Finding:
+def _runtime_directory(config: settings.Settings) -> Finding:
     pid, runtime = os.getpid(), config.paths.runtime
     longest = runtime / f"{pid}-{session_metering.start_ticks(pid)}" / ("x" * 8) / "k-1"
     size, existing = len(os.fsencode(longest)), _nearest_existing(runtime)
@@ -292,9 +292,9 @@ def _runtime(config: settings.Settings) -> Finding:
 
 def _open_files(config: settings.Settings) -> Finding:
     hard_limit = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
-    needed = _SESSIONS_OF_FILES * config.limits.open_files
+    needed = _SESSIONS_WITHIN_BOT_LIMIT * config.limits.open_files
     is_active = hard_limit == resource.RLIM_INFINITY or hard_limit >= needed
-    detail = doctor_words.open_files(hard_limit, _SESSIONS_OF_FILES, needed)
+    detail = doctor_words.open_files(hard_limit, _SESSIONS_WITHIN_BOT_LIMIT, needed)
     return _finding("open files of the bot", is_active, detail)
 
 

@@ -1,7 +1,7 @@
 """The first process of a session without namespaces: forks the kernel, and ends all processes.
 
-It is a copy of the fork server. The kernel is its child. With everything imported, but not
-confined, it waits until the bot names the session's directories, because Landlock rules cannot be
+It is a copy of the fork server, and the kernel is its child. The kernel imports everything, then
+waits, unconfined, until the bot names the session's directories, because Landlock rules cannot be
 added later. Orphans become children of the keeper, so no process can leave the session. The keeper
 ends them at its end; if it is killed, the fork server adopts and ends them.
 """
@@ -27,7 +27,7 @@ from . import (
 
 
 class Keeper(init_processes.Init):
-    """Init of a session that shares the pid namespace of all."""
+    """Init of a session without a pid namespace of its own."""
 
     def __init__(
         self,
@@ -39,7 +39,7 @@ class Keeper(init_processes.Init):
 
         Args:
             channel: this end of the socket to the bot.
-            spec: of the fork server and the kernel.
+            spec: parameters of the fork server, with the kernel's.
             run_kernel: runs the kernel, given its end of the link and its spec, and exits.
         """
         super().__init__(channel, spec)
@@ -63,13 +63,13 @@ class Keeper(init_processes.Init):
         return far_ends
 
     def _fork_kernel(
-        self, kernel_spec: dict[str, Any], join_files: list[int], listeners: list[int]
+        self, kernel_spec: dict[str, Any], entry_files: list[int], listeners: list[int]
     ) -> None:
         self._kernel = os.fork()
         if self._kernel == 0:
-            for join_file in join_files:
-                os.write(join_file, b"0")
-            for descriptor in join_files:
+            for entry_file in entry_files:
+                os.write(entry_file, b"0")
+            for descriptor in entry_files:
                 os.close(descriptor)
             signal.set_wakeup_fd(-1)
             # With these, code could send messages in its keeper's name.
@@ -78,7 +78,7 @@ class Keeper(init_processes.Init):
                 endpoint.close()
             self._run_kernel(self._kernel_end, kernel_spec | {"listeners": listeners})
         self._kernel_end.close()
-        for descriptor in (*join_files, *listeners):
+        for descriptor in (*entry_files, *listeners):
             os.close(descriptor)
         self._kernel_fd = os.pidfd_open(self._kernel)
         self._wait_for_kernel("entered")
@@ -92,8 +92,7 @@ class Keeper(init_processes.Init):
                 for descriptor, events in self._poll.poll():
                     if descriptor == wakeup.fileno():
                         wakeup.recv(512)
-                    # Check before a request, which would fail without the reason if the kernel
-                    # ended.
+                    # First: a request to a kernel that has ended fails without saying why.
                     if (status := container_walls.reap().get(self._kernel)) is not None:
                         self._send({"event": "ended", "status": status})
                         return 0
@@ -125,18 +124,18 @@ class Keeper(init_processes.Init):
             for descriptor in descriptors:
                 os.close(descriptor)
             _, descriptors = self._wait_for_kernel("confined")
-            for listener in descriptors:
-                self._supervise(listener)
+            for notifier in descriptors:
+                self._supervise(notifier)
             self._send({"event": "attached"})
         return bool(request["op"] != "end")
 
-    def _supervise(self, listener: int) -> None:
+    def _supervise(self, notifier: int) -> None:
         """Start to answer the session's `connect` calls."""
         if self._spec["has_own_id"]:
             # A container's root may not inspect processes of other users, but their user may.
             syscalls.access_files_as(self._spec["uid"])
-        self._supervisor = supervised_connections.Supervisor(listener, self._doors)
-        self._poll.register(listener, select.POLLIN)
+        self._supervisor = supervised_connections.Supervisor(notifier, self._doors)
+        self._poll.register(notifier, select.POLLIN)
 
     def _end_all(self) -> None:
         """Kill all processes of the session, and wait until they have ended."""

@@ -48,7 +48,7 @@ def main(control: int, package_parent: int) -> None:
             else:
                 server = _ForkServer(channel, start)
             server.enter(package_parent)
-            server.leave_init_server()
+            server.split_off_init_server()
         except OSError as error:
             control_channels.send(channel, {"event": "refused walls", "reason": str(error)}, [])
             sys.exit(1)
@@ -69,7 +69,7 @@ class _ForkServer:
     def enter(self, package_parent: int) -> None:
         """Enter new namespaces with a new root, before anything is imported.
 
-        `package_parent` is a descriptor of a host's directory, and closed here.
+        `package_parent` is a descriptor of the directory above this package, outside the new root.
         """
         if not self._has_namespaces:
             os.makedirs(os.environ["HOME"], mode=0o700, exist_ok=True)
@@ -97,7 +97,7 @@ class _ForkServer:
             layers=start["layers"],
         )
         os.close(package_parent)
-        # Until here, this process needed the rights of its user to walk to its paths.
+        # Only its original user could walk to the paths above; from here on it needs no groups.
         os.setgroups([]) if start["is_mapped_outside"] else None
         os.setresgid(0, 0, 0)
         os.setresuid(0, 0, 0)
@@ -121,8 +121,7 @@ class _ForkServer:
     def _become_pid_1(self) -> None:
         """Continue as process 1 of a pid namespace that this user namespace owns.
 
-        Kernels' pid namespaces are created below it, which the host's does not allow, and end with
-        it.
+        Only below such a namespace may kernels' pid namespaces be created; they end with it.
         """
         syscalls.unshare(syscalls.CLONE_NEWPID)
         pid = os.fork()
@@ -130,7 +129,7 @@ class _ForkServer:
             self._channel.close()
             os._exit(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) & 0xFF)
 
-    def leave_init_server(self) -> None:
+    def split_off_init_server(self) -> None:
         """Fork: the parent, which has imported little, forks inits; the child goes on."""
         kind = socket.SOCK_SEQPACKET
         self._init_requests, init_request_end = socket.socketpair(socket.AF_UNIX, kind)
@@ -157,7 +156,7 @@ class _ForkServer:
     def preload(self) -> None:
         """Import the analysis stack and warm it up, so that kernels are forked with it."""
         if self._has_namespaces:
-            # These import libraries of the kernels' environment, which only the sandbox may do.
+            # The next modules import the kernels' libraries, so load them from the sandbox's copy.
             sys.modules[__package__].__path__[:] = [rootfs.GUEST]
         from . import kernel_apps, preloads
 
@@ -302,15 +301,19 @@ class _ContainerForkServer(_ForkServer):
         # Processes of a session whose keeper was killed become children of this process.
         syscalls.adopt_orphans()
         syscalls.set_dumpable(False)
-        tools = start["tools"]
+        tools_directory = start["tools"]
         os.environ.update(
-            installer_refusals.install(tools, start["packages"], can_install=bool(start["layers"]))
+            installer_refusals.install(
+                tools_directory, start["packages"], can_install=bool(start["layers"])
+            )
         )
-        rootfs.offer_ffmpeg(tools)
-        container_walls.pin_shared(skills=start["skills"], layers=start["layers"], tools=tools)
+        rootfs.offer_ffmpeg(tools_directory)
+        container_walls.pin_shared(
+            skills=start["skills"], layers=start["layers"], tools=tools_directory
+        )
         container_walls.set_search_paths(start["readable"])
 
-    def leave_init_server(self) -> None:
+    def split_off_init_server(self) -> None:
         """Do nothing: keepers are copies of this process."""
 
     def preload(self) -> None:
@@ -319,7 +322,7 @@ class _ContainerForkServer(_ForkServer):
         os.close(self._package_parent)
 
     def serve(self) -> None:
-        """Answer requests; then wait for all keepers, to end orphans of killed ones."""
+        """Answer requests; then wait for all keepers, and end what a killed keeper left."""
         super().serve()
         self._poll.unregister(self._channel)
         while self._kernels:

@@ -87,7 +87,7 @@ class Init(abc.ABC):
         """Create the bot's listening sockets at ports of the session's loopback."""
 
     @abc.abstractmethod
-    def _fork_kernel(self, kernel_spec: Spec, join_files: list[int], listeners: list[int]) -> None:
+    def _fork_kernel(self, kernel_spec: Spec, entry_files: list[int], listeners: list[int]) -> None:
         """Start the kernel with its spec; sets `_kernel_fd`."""
 
     @abc.abstractmethod
@@ -107,9 +107,9 @@ class Init(abc.ABC):
         received = control_channels.receive(self._channel)
         if received is None:
             return 0
-        join_files = received[1]
-        for join_file in join_files:
-            os.write(join_file, b"0")
+        entry_files = received[1]
+        for entry_file in entry_files:
+            os.write(entry_file, b"0")
         wakeup, waker = self._wakeup_sockets = socket.socketpair()
         waker.setblocking(False)
         # Before there is a child, so that no end is missed.
@@ -117,8 +117,8 @@ class Init(abc.ABC):
         signal.set_wakeup_fd(waker.fileno(), warn_on_full_buffer=False)
         # The key comes directly from the bot: in the fork server's memory, later kernels would have
         # it.
-        kernel_spec = request | {"key": received[0]["key"], "entrances": len(join_files)}
-        self._fork_kernel(kernel_spec, join_files, listeners)
+        kernel_spec = request | {"key": received[0]["key"], "entrances": len(entry_files)}
+        self._fork_kernel(kernel_spec, entry_files, listeners)
         self._send_sockets("started", spec["channels"], os.dup(self._kernel_fd))
         return self._serve(wakeup)
 
@@ -178,10 +178,10 @@ class _NamespaceInit(Init):
             doors.append(door.detach())
         return doors
 
-    def _fork_kernel(self, kernel_spec: Spec, join_files: list[int], listeners: list[int]) -> None:
+    def _fork_kernel(self, kernel_spec: Spec, entry_files: list[int], listeners: list[int]) -> None:
         with self._kernel_requests:
             self._request_kernel(self._kernel_requests)
-        self._start_kernel(kernel_spec, join_files, listeners)
+        self._start_kernel(kernel_spec, entry_files, listeners)
 
     def _request_kernel(self, kernel_requests: socket.socket) -> None:
         names = ["pid"] if self._has_namespaces else []
@@ -191,11 +191,13 @@ class _NamespaceInit(Init):
             control_channels.send(kernel_requests, {"op": "fork"}, outgoing)
         _close(namespaces)
 
-    def _start_kernel(self, kernel_spec: Spec, join_files: list[int], listeners: list[int]) -> None:
+    def _start_kernel(
+        self, kernel_spec: Spec, entry_files: list[int], listeners: list[int]
+    ) -> None:
         """Send the kernel's process its spec, and wait until it is confined."""
         names = _NAMESPACES if self._has_namespaces else ()
         namespaces = [os.open(f"/proc/self/ns/{name}", os.O_RDONLY) for name in names]
-        outgoing = [*join_files, *listeners, *namespaces]
+        outgoing = [*entry_files, *listeners, *namespaces]
         control_channels.send(self._link, kernel_spec, outgoing)
         _close(outgoing)
         # The kernel enters its user namespace while /proc/sys is writable; then this process makes

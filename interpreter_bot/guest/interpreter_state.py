@@ -26,15 +26,15 @@ _registered: dict[str, tuple[Callable[[], Any], Callable[[Any], None]]] = {}
 
 
 def register(name: str, collect_: Callable[[], Any], restore_: Callable[[Any], None]) -> None:
-    """Let something else be saved, and restored, with the rest."""
+    """Add an item to the saved state."""
     _registered[name] = collect_, restore_
 
 
 def begin() -> None:
     """Remember the present state as that of a new session.
 
-    The options of matplotlib are those of the first call, in the fork server: reading them takes
-    longer than all the rest. For those of pandas, see `remember_pandas_options`.
+    Matplotlib's options are remembered at the first call only, in the fork server: reading them
+    takes longer than all the rest. For those of pandas, see `remember_pandas_options`.
     """
     _path[:] = sys.path
     _environment.clear()
@@ -58,8 +58,8 @@ def add_variables(variables: dict[str, str]) -> None:
 def collect() -> State:
     """Return what differs from the beginning; every value can be pickled.
 
-    What cannot be had is left out: a deleted working directory, or an option of a library's that
-    code has broken, costs no more than itself.
+    An item that cannot be collected, such as a deleted working directory or an option that code
+    has broken, is left out alone.
     """
     items: dict[str, Callable[[], Any]] = {
         "directory": os.getcwd,
@@ -85,7 +85,7 @@ def collect() -> State:
             value = item()
             pickle.dumps(value)
         except Exception:
-            # Any exception of a library, which code may have changed: the state is then incomplete.
+            # A library that code changed may raise anything; only this item is left out.
             continue
         state[name] = value
     return state

@@ -304,7 +304,7 @@ class _GuestKernel(ipkernel.IPythonKernel):
 
     def _input_request(self, *args: Any, **options: Any) -> Any:
         # One at a time: a tool call in another thread would read this answer.
-        with tool_functions.CHANNEL:
+        with tool_functions.CHANNEL_LOCK:
             # Outputs use another channel; this mark after them tells the bot that all have arrived.
             parent = self.get_parent("shell")
             self.session.send(self.iopub_socket, "input_request", {}, parent=parent)

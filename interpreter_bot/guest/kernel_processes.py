@@ -111,11 +111,11 @@ def _join(link: socket.socket) -> dict[str, Any]:
     """Join the cgroups and namespaces of the init; return the spec of the kernel."""
     spec, descriptors = _receive(link)
     count, channels = spec["entrances"], spec["channels"]
-    join_files, descriptors = descriptors[:count], descriptors[count:]
+    entry_files, descriptors = descriptors[:count], descriptors[count:]
     # Join the cgroups first, before memory is allocated for the kernel.
-    for join_file in join_files:
-        os.write(join_file, b"0")
-        os.close(join_file)
+    for entry_file in entry_files:
+        os.write(entry_file, b"0")
+        os.close(entry_file)
     spec["listeners"], namespaces = descriptors[:channels], descriptors[channels:]
     for namespace in namespaces:
         syscalls.setns(namespace, 0)

@@ -1,8 +1,7 @@
 """Saving of a session's variables as a generation, of which every listed variable is readable.
 
-1. Each variable is pickled alone, without storing the result. This finds failures, missing parts,
-and
-   variables that share objects.
+1. Each variable is pickled alone, without storing the result. This finds failures, missing
+   parts, and variables that share objects.
 2. Each group of variables that share objects is written, small groups first.
 3. Another child reads all groups back.
 
@@ -429,16 +428,17 @@ class _Sharing:
 
     def __init__(self, pickler: variable_pickler.VariablePickler) -> None:
         self.with_code: set[str] = set()
-        self._parents: dict[str, str] = {}
-        self._owners: dict[int, str] = {}
+        self._parents: dict[str, str] = {}  # of the union-find, by variable
+        self._owners: dict[int, str] = {}  # variable that first had an object, by the object's id
         # Names of variables with shareable objects. Above a limit, all are put into one group.
         self._names_with_shareable: list[str] = []
         self._is_over_limit = False
-        # Keeps temporary objects alive, so that no other object gets their ids.
+        # Objects are known by their ids, so temporary ones must live as long as this.
         self._keep_alive: list[object] = [pickler]
         pandas: Any = sys.modules.get("pandas")
         with contextlib.suppress(Exception):
-            # Code may have changed the library. All frames share some lists of their class.
+            # All frames share some lists of their class; the memo of two empty ones has their ids.
+            # Dumping raises whatever code that changed the library makes it raise.
             pickler.dump([pandas.DataFrame(), pandas.Series()])
         self._common_ids = pickler.memo.copy().keys()
 

@@ -1,7 +1,7 @@
 """Tools of servers outside as Python: `from tools.jira import search_issues`.
 
-What functions there are, and whether one may be called, is the bot's to say: it is asked in the
-channel of `input()`, so that a call waits for a person where it has to, with the clock stopped.
+The bot decides which functions exist and which may be called. It is asked over the channel of
+`input()`, so a call can wait for a person while the time limit is paused.
 Nothing here is a wall.
 """
 
@@ -24,7 +24,7 @@ from typing import Any, NamedTuple
 import zmq
 
 PACKAGE = "tools"
-CHANNEL = threading.RLock()
+CHANNEL_LOCK = threading.RLock()
 """Lock of the channel to the bot: one question waits at a time."""
 _POLL_MILLISECONDS = 100
 _MAX_CHARACTERS = 256 * 1024
@@ -62,7 +62,7 @@ class Finder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
         self._servers: dict[str, Any] = {}
 
     def find_spec(self, fullname: str, path: Any, target: Any = None) -> Any:
-        """Find a module; `tools` in a directory of a person's own comes first."""
+        """Find a module; a person's own module or package `tools` comes first."""
         package, _, server = fullname.partition(".")
         if package != PACKAGE or "." in server:
             return None
@@ -138,7 +138,7 @@ class Finder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
 
 
 class _Module(types.ModuleType):
-    """A module that asks again for a name it has not: it may have been allowed since."""
+    """A module that asks the bot again for a missing name: the tool may be allowed by now."""
 
     def __init__(self, name: str, finder: Finder) -> None:
         super().__init__(name)
@@ -166,7 +166,7 @@ def ask(kernel: Any, request: dict[str, Any]) -> Any:
     if len(text) > _MAX_CHARACTERS:
         size = f"{len(text):,} characters; {_MAX_CHARACTERS:,} are allowed"
         raise ToolError(f"The call is too large: {size}. Put the data into a file, or send less.")
-    with CHANNEL:
+    with CHANNEL_LOCK:
         answer = _send_and_wait(kernel, parent, text)
     if "error" in answer:
         raise ToolError(answer["error"])

@@ -151,11 +151,11 @@ class RollingHosts(session_router.SessionRouter):
         """Connect to a new host, and close connections that now lead to the same host."""
         path = host_sockets.target(self._newest)
         addresses = [host.connection.address for host in self._hosts]
+        is_new = path is not None and path not in addresses
         # A lost connection finds the newest host by itself.
-        is_new = (
-            path is not None and path not in addresses and self._hosts[0].connection.is_connected
-        )
-        if not is_new and len(set(addresses)) == len(addresses):
+        may_connect = is_new and self._hosts[0].connection.is_connected
+        has_duplicates = len(set(addresses)) < len(addresses)
+        if not may_connect and not has_duplicates:
             return
         async with self._refresh_lock:
             if path is not None and path not in [host.connection.address for host in self._hosts]:

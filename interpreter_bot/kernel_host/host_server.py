@@ -311,13 +311,13 @@ class HostServer:
 
 
 def _identity(data: pathlib.Path) -> tuple[str, str]:
-    """Return the id of a data directory, and a digest that differs for every copy of it."""
+    """Return the id of a data directory, and a digest that differs for every copy and boot."""
     file = data / "host.id"
     new_id = functools.partial(secrets.token_hex, _ID_BYTES)
     data_id = private_files.read_or_create(file, new_id)
     status = file.stat()
-    inode = f"{_BOOT.read_text('ascii').strip()} {status.st_dev} {status.st_ino}"
-    return data_id, hashlib.sha256(inode.encode("ascii")).hexdigest()
+    place = f"{_BOOT.read_text('ascii').strip()} {status.st_dev} {status.st_ino}"
+    return data_id, hashlib.sha256(place.encode("ascii")).hexdigest()
 
 
 async def _start(

@@ -55,17 +55,17 @@ class Admissions:
         self._places = places or len(os.sched_getaffinity(0)) + 1
         self._used_places = 0
         self._queue = FairQueue()
-        self._granted: dict[str, asyncio.Future[None]] = {}
+        self._grants: dict[str, asyncio.Future[None]] = {}
 
     @property
     def is_free(self) -> bool:
         """Whether a start would begin at once without delaying another."""
-        # A place is free only as long as the queue is empty.
+        # A waiting start gets a place before it becomes free, so a free place means an empty queue.
         return self._used_places < self._places
 
     def ahead(self, key: str) -> int:
         """Count the starts before a waiting one; 0 if it does not wait."""
-        if key not in self._granted:
+        if key not in self._grants:
             return 0
         return self._places + self._queue.order().index(key)
 
@@ -85,25 +85,25 @@ class Admissions:
             self._pass_place_on()
 
     async def _wait(self, key: str, person: str) -> None:
-        granted: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._granted[key] = granted
+        grant: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._grants[key] = grant
         self._queue.add(key, person)
         try:
-            await granted
+            await grant
         except asyncio.CancelledError:
-            if not granted.cancelled():
+            if not grant.cancelled():
                 # The place was granted just before the cancellation.
                 self._pass_place_on()
             raise
         finally:
-            del self._granted[key]
+            del self._grants[key]
             self._queue.remove(key)
 
     def _pass_place_on(self) -> None:
         """Give the place to the next waiting start, or free it."""
         for key in self._queue.order():
-            if not (granted := self._granted[key]).done():
+            if not (grant := self._grants[key]).done():
                 self._queue.serve(key)
-                granted.set_result(None)
+                grant.set_result(None)
                 return
         self._used_places -= 1

@@ -104,7 +104,7 @@ class OutputReader:
             return tuple(outputs)
         stream: Literal["stdout", "stderr"] = "stderr" if name == "stderr" else "stdout"
         # Each stream has its own limit, so that warnings do not use up the room of results. Text
-        # counts before it is cleaned, as escapes cost time and show nothing.
+        # counts as it was sent: escapes show nothing, but cleaning them takes time.
         room = self._bytes_left[stream]
         fitting = safe_text.head(printed, room)
         self._bytes_left[stream] = (
@@ -126,7 +126,8 @@ class OutputReader:
         # After output was dropped, a clear would remove output that nothing replaces.
         if self._is_cut or self.dropped_displays:
             return ()
-        # A second clear without output in between changes nothing, unless only it is immediate.
+        # A second clear without output in between changes nothing, unless the first one waits for
+        # output and the second does not.
         if self._last_clear is not None and (clear.wait or not self._last_clear.wait):
             return ()
         return (clear,)
@@ -205,8 +206,10 @@ def _traceback(text: str, ending: str, full_message: str) -> str:
         return safe_text.bounded(text.removesuffix(ending), room) + ending
     if message := safe_text.bounded(full_message, 16 * _TRACEBACK_CHARACTERS).rstrip():
         # Remove the full message; the guest appends " …" if it cut the message itself.
-        start = text.removesuffix(" …").removesuffix(message)
-        text = text if start in (text, text.removesuffix(" …")) else start.rpartition("\n")[0]
+        uncut = text.removesuffix(" …")
+        before_message = uncut.removesuffix(message)
+        if before_message != uncut:
+            text = before_message.rpartition("\n")[0]
     frames = safe_text.bounded(text.rstrip(), room)
     return f"{frames}\n{ending}" if frames else ending
 

@@ -348,7 +348,7 @@ class Pool:
         is_due = not kernel.is_busy and (is_idle or not kernel.is_alive)
         if self._live.get(key) is not launched or not is_due:
             return False
-        if kernel.is_alive and self.snapshots.checkpoint(launched):
+        if kernel.is_alive and self.snapshots.save_if_due(launched):
             return False  # Its variables are being saved; the next call ends it.
         await self.end_kernel(
             key, run_words.STOPPED_WHEN_IDLE if kernel.is_alive else kernel.loss_reason

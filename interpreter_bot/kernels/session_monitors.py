@@ -117,7 +117,7 @@ class SessionMonitor:
                     return
                 failures = 0 if await self._check_or_log() else failures + 1
                 is_frozen = self.launched.kernel.is_frozen
-                if not is_frozen and not self._snapshots.checkpoint(self.launched):
+                if not is_frozen and not self._snapshots.save_if_due(self.launched):
                     await self._freeze_if_idle()
                 if failures == _MAX_FAILURES:
                     _log.error("a session cannot be checked; its limits are not watched")

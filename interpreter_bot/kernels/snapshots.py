@@ -37,7 +37,7 @@ _IDLE_SECONDS: Final = 30.0
 # Pause between code and a cheap save, which code that follows at once would only interrupt.
 _PAUSE_SECONDS: Final = 1.0
 _MAX_BUSY_PER_CORE: Final = 2
-# A kernel may take so many times its time for writing, as it also reads back the result.
+# A whole save may take this multiple of the time for writing, because it also reads back.
 _MAX_WRITING_FACTOR: Final = 3
 _LATE_SECONDS: Final = 5.0
 # The kernel itself only forks; a child process saves.
@@ -65,9 +65,8 @@ class Snapshots:
         self.busy_count = 0
         self.on_saved: Callable[[workspaces.Workspace], None] = lambda _: None
         self._saving: dict[str, asyncio.Task[None]] = {}
-        self._slots = asyncio.Semaphore(
-            cores := os.cpu_count() or 1
-        )  # expensive to ask at each tick
+        cores = os.cpu_count() or 1
+        self._slots = asyncio.Semaphore(cores)
         self._max_busy = _MAX_BUSY_PER_CORE * cores
         # By workspace: deletions and changes of the current generation exclude each other.
         self._locks: weakref.WeakValueDictionary[str, asyncio.Lock] = weakref.WeakValueDictionary()
@@ -105,7 +104,7 @@ class Snapshots:
             and (launched.provisioner.usage().counted_bytes() or 0) <= limits.checkpoint_bytes
         )
 
-    def checkpoint(self, launched: launchers.LaunchedKernel) -> bool:
+    def save_if_due(self, launched: launchers.LaunchedKernel) -> bool:
         """Start to save a session if a save is due; return whether anything is still unsaved."""
         if self.is_due(launched):
             self._start_saving(launched, self._config.seconds)

@@ -115,7 +115,7 @@ async def _process(
     walls: dict[str, object],
 ) -> asyncio.subprocess.Process:
     """Start the program; it enters its group by itself, before it runs what is foreign."""
-    entrances = group.join_files() if group is not None else []
+    entrances = group.entry_files() if group is not None else []
     spec = json.dumps(walls | {"entrances": entrances})
     try:
         return await asyncio.create_subprocess_exec(

@@ -16,8 +16,8 @@ _log = logging.getLogger(__name__)
 def change_owner(roots: Iterable[pathlib.Path], uid: int, kernel_uids: Container[int]) -> None:
     """Give a session's directories to user id `uid` of its next kernel. Blocks.
 
-    No kernel runs in the workspace now, but earlier ones may have left traps: links change their
-    owner, never their targets, and nothing outside a root or its file system is touched. The root
+    No kernel runs in the workspace now, but earlier ones may have left traps: a link's owner
+    changes, never its target's, and nothing outside a root or its file system is touched. The root
     changes last, so that an interrupted change is repeated. `kernel_uids` are all ids of kernels.
 
     Raises:
@@ -32,7 +32,7 @@ def _change_owner(root: pathlib.Path, uid: int, kernel_uids: Container[int]) -> 
     try:
         if os.fstat(descriptor).st_uid == uid:
             return
-        # The fork server, which owns neither directory, must be able to walk to the root.
+        # The fork server must be able to walk through both parents, which it does not own.
         for directory in (root.parent, root.parent.parent):
             directory.chmod(0o711)
         failures = _change_owner_below(descriptor, uid, kernel_uids)
@@ -79,5 +79,5 @@ def _may_lie_elsewhere(status: os.stat_result, kernel_uids: Container[int]) -> b
     A kernel can create hard links only to its own files; the bot creates them only among
     checkpoints, whose owner never changes.
     """
-    has_names = status.st_nlink > 1 and not stat.S_ISDIR(status.st_mode)
-    return has_names and status.st_uid not in kernel_uids
+    has_other_links = status.st_nlink > 1 and not stat.S_ISDIR(status.st_mode)
+    return has_other_links and status.st_uid not in kernel_uids

@@ -265,9 +265,9 @@ def _openat2(root: int, path: bytes, flags: int) -> int:
 
 
 def _walk(root: int, path: bytes, flags: int) -> int:
-    """Open component by component. None is "..", so concurrent moves cannot lead outside.
+    """Open component by component. No component is "..", so concurrent moves cannot lead outside.
 
-    Only directories are compared with the root's device, as files of overlayfs have others.
+    Only directories are compared with the root's device: overlayfs gives files another number.
     """
     device = os.fstat(root).st_dev
     *parents, last = path.split(b"/")

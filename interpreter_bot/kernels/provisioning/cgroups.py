@@ -82,7 +82,7 @@ class Group:
         """Move a process, with all its threads but without its children, into the cgroup.
 
         The first write waits for an RCU grace period (5 to 30 ms on a busy machine), the rest cost
-        0.1. A process that joins itself does not wait, see `join_files`.
+        0.1. A process that joins itself does not wait, see `entry_files`.
 
         Raises:
             errors.KernelStartError: the process has ended, or may not be moved.
@@ -93,7 +93,7 @@ class Group:
         except OSError as error:
             raise errors.KernelStartError from error
 
-    def join_files(self) -> list[int]:
+    def entry_files(self) -> list[int]:
         """Open the files into which a single-threaded process writes `0` to join the cgroup itself.
 
         Joining that way takes 0.1 ms in version 1. The caller closes the descriptors; the process

@@ -192,13 +192,13 @@ class ForkProvisioner:
         loop = asyncio.get_running_loop()
         loop.add_reader(self._init_fd, self._on_init_ended)
         # Init joins its cgroup itself: moving another process waits for all processors.
-        join_files = self._group.join_files() if self._group is not None else []
+        entry_files = self._group.entry_files() if self._group is not None else []
         try:
             # Not through the fork server, because later kernels inherit its memory, and so the key.
-            await self._control.send({"op": "go", "key": key}, join_files)
+            await self._control.send({"op": "go", "key": key}, entry_files)
         finally:
-            for join_file in join_files:
-                os.close(join_file)
+            for entry_file in entry_files:
+                os.close(entry_file)
         self._kernel_fd, self._sockets = await self._expect("started")
         context.server.settle(self.kernel_id)
         read_as = self._uid if self._is_in_container and context.uids.are_own else None

@@ -210,7 +210,7 @@ def test_a_single_threaded_process_enters_by_itself_even_as_another_user(groups)
     if os.geteuid() != 0:
         pytest.skip("needs root to become another user")
     group = groups.create("one", limits())
-    doors = group.join_files()
+    doors = group.entry_files()
     writes = "; ".join(f"echo 0 >&{door}" for door in doors)
     try:
         process = subprocess.Popen(
