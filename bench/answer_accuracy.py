@@ -20,7 +20,7 @@ from collections.abc import AsyncIterator, Sequence
 from typing import Any
 
 from bench import machine_descriptions, measured_bots, questions
-from interpreter_bot import settings, values
+from interpreter_bot import events, settings, values
 from interpreter_bot.agent import (
     budgets,
     chat_messages,
@@ -42,14 +42,23 @@ _STEPS = 10
 
 
 class Workbench:
-    """One session of a pool."""
+    """One session of a pool.
+
+    Attributes:
+        pictures: that code showed.
+    """
 
     def __init__(self, pool: pools.Pool, key: str) -> None:
+        self.pictures = 0
         self._pool = pool
         self._key = key
 
     async def run(self, code: str, *, show: ports.Show) -> values.Finished:
-        return await (await self._pool.take(self._key)).execute(code, show=show)
+        def count_and_show(output: values.Output) -> None:
+            self.pictures += isinstance(output, values.Image)
+            show(output)
+
+        return await (await self._pool.take(self._key)).execute(code, show=count_and_show)
 
     async def put(self, name: str, content: bytes) -> None:
         async def chunks() -> AsyncIterator[bytes]:
@@ -75,31 +84,9 @@ class Workbench:
         return whole[start : start + most_bytes]
 
 
-class _Watcher:
-    """Counts pictures; else silent."""
-
-    def __init__(self) -> None:
-        self.pictures = 0
-
-    def output(self, output: values.Output) -> None:
-        self.pictures += isinstance(output, values.Image)
-
-    def notice(self, sentence: str) -> None:
-        print(f"  {sentence}", flush=True)
-
-    def progress(self, text: str, share: float | None) -> None: ...
-
-    def step(self, number: int) -> None: ...
-
-    def text(self, delta: str) -> None: ...
-
-    def writing(self, delta: str) -> None: ...
-
-    def code(self, code: str) -> None: ...
-
-    def finished(self, finished: values.Finished) -> None: ...
-
-    def usage(self, spent: values.Usage) -> None: ...
+def _print_notice(event: events.TurnEvent) -> None:
+    if isinstance(event, events.NoticeShown):
+        print(f"  {event.text}", flush=True)
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -122,15 +109,15 @@ async def ask(
 ) -> dict[str, Any]:
     """Take one question through a turn of its own, in a session of its own."""
     key = f"{subject.name}: {question.text}"
-    environment, observer = Workbench(means.pool, key), _Watcher()
+    environment = Workbench(means.pool, key)
     await environment.put(subject.file_name, subject.content)
     transcript = transcripts.Transcript()
     transcript.add_user_message(f"{described(subject)}\n\n{question.text}")
     started = time.monotonic()
-    outcome = await _turn(means, transcript, environment, observer)
+    outcome = await _turn(means, transcript, environment)
     seconds = time.monotonic() - started
     answer = questions.Answer(
-        text=outcome.text, pictures=observer.pictures, files=await environment.files()
+        text=outcome.text, pictures=environment.pictures, files=await environment.files()
     )
     await means.pool.forget(key)
     return {
@@ -146,7 +133,7 @@ async def ask(
 
 
 async def _turn(
-    means: Means, transcript: transcripts.Transcript, environment: Workbench, observer: _Watcher
+    means: Means, transcript: transcripts.Transcript, environment: Workbench
 ) -> loops.Outcome:
     limits = settings.TurnLimits(steps=_STEPS)
     job = loops.TurnSpec(
@@ -156,7 +143,7 @@ async def _turn(
         system=prompt_texts.system(settings.Limits(), today=_TODAY, is_small=means.model.is_small),
         transcript=transcript,
         environment=environment,
-        observer=observer,
+        emit=_print_notice,
         budget=budgets.Budget(limits, means.model),
     )
     return await loops.run(job)

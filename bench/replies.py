@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
 
-from interpreter_bot import errors, values
+from interpreter_bot import errors, events, values
 from interpreter_bot.sessions import ports
 
 
-class Reply:
+class Reply(ports.Reply):
     """Shows nobody anything.
 
     Attributes:
@@ -27,57 +26,32 @@ class Reply:
         self.code_milliseconds = 0.0
         self.whole_milliseconds = 0.0
         self.shown: list[values.Output] = []
-        self.end: ports.End | None = None
+        self.end: events.TurnEnded | None = None
 
     def _sign(self) -> None:
         if not self.first_milliseconds:
             self.first_milliseconds = (time.perf_counter() - self._made) * 1000
 
-    def queued(self, ahead: int) -> None:
-        self._sign()
+    def _show(self, event: events.TurnEvent) -> None:
+        match event:
+            case events.CodeStarted():
+                self._code_began = time.perf_counter()
+            case events.OutputShown(output=output):
+                self.shown.append(output)
+            case events.CodeFinished():
+                self.code_milliseconds += (time.perf_counter() - self._code_began) * 1000
+            case events.FileMade() | events.UsageChanged():
+                pass
+            case events.TurnEnded():
+                self.whole_milliseconds = (time.perf_counter() - self._made) * 1000
+                self.end = event
+            case _:
+                self._sign()
 
-    def started(self) -> None:
-        self._sign()
+    async def ask(self, question: events.Question) -> str | None:
+        if isinstance(question, events.InputQuestion):
+            raise errors.BotError("Nobody answers.")
+        return question.code
 
-    def step(self, number: int) -> None:
-        self._sign()
-
-    def progress(self, text: str, share: float | None) -> None:
-        self._sign()
-
-    def text(self, delta: str) -> None:
-        self._sign()
-
-    def writing(self, delta: str) -> None:
-        self._sign()
-
-    def code(self, cell: int, code: str) -> None:
-        self._code_began = time.perf_counter()
-
-    def output(self, cell: int, output: values.Output) -> None:
-        self.shown.append(output)
-
-    def finished(self, cell: int, finished: values.Finished) -> None:
-        self.code_milliseconds += (time.perf_counter() - self._code_began) * 1000
-
-    async def ask(self, cell: int, request: values.InputRequested) -> str:
-        raise errors.BotError("Nobody answers.")
-
-    async def approve(self, cell: int, code: str, *, choices: Sequence[str] = ()) -> str | None:
-        return code
-
-    def announcement(self, cell: int, text: str) -> None:
-        self._sign()
-
-    def save(self, cell: int, name: str) -> ports.FileWriter | None:
+    def save(self, name: str) -> ports.FileWriter | None:
         return None
-
-    def artifact(self, cell: int, artifact: values.Artifact) -> None:
-        pass
-
-    def usage(self, spent: values.Usage) -> None:
-        pass
-
-    def ended(self, end: ports.End) -> None:
-        self.whole_milliseconds = (time.perf_counter() - self._made) * 1000
-        self.end = end
