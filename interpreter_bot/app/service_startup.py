@@ -60,7 +60,9 @@ def spool_directory(data: pathlib.Path) -> Iterator[None]:
     for left in directory.iterdir():
         # Another process may use the same directory, but for no file that long.
         if left.is_dir() and time.time() - left.stat().st_mtime > _OLD_SECONDS:
-            shutil.rmtree(left, ignore_errors=True)
+            # Python 3.11 recurses; what is too deep for it was made to be, and stays.
+            with contextlib.suppress(RecursionError):
+                shutil.rmtree(left, ignore_errors=True)
     former, tempfile.tempdir = tempfile.tempdir, str(directory)
     try:
         yield

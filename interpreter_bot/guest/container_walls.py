@@ -53,7 +53,7 @@ def missing(*, has_own_ids: bool) -> str:
         return ""
     if not abi:
         return "Linux offers no Landlock here"
-    who = "" if has_own_ids else " where all sessions have the bot's user id"
+    who = "" if has_own_ids else " where several share one user id"
     return f"Linux offers Landlock {abi} here, and {needed} is needed{who}"
 
 

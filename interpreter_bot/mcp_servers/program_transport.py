@@ -47,6 +47,7 @@ _MOST_SAID_BYTES: Final = 64_000
 _TOO_MUCH: Final = "the MCP server %s took too much memory, and is ended"
 _TOO_FULL: Final = "the MCP server %s has too many files, or too large ones, and is ended"
 _TOO_MANY: Final = "the MCP server %s has too many processes, and is ended"
+_UNMEASURED: Final = "the MCP server %s cannot be measured, and is ended"
 
 
 @contextlib.asynccontextmanager
@@ -251,23 +252,23 @@ async def _watch(
     group: cgroups.Group | None,
     directory: str,
 ) -> None:
-    """Kill a program that takes too much together with all that it started: walls bound each.
-
-    A group bounds all of it at any moment, but lets go on what is left of it.
-    """
+    """Kill a program that takes too much together with all that it started: walls bound each."""
     while process.returncode is None:
         await asyncio.sleep(_MEASURE_SECONDS)
-        if group is not None:
-            excess = _TOO_MUCH if group.oom_kills() else ""
-        else:
-            excess = await asyncio.to_thread(_excess, server, process.pid, directory)
+        try:
+            excess = await asyncio.to_thread(_excess, server, process.pid, group, directory)
+        except OSError:
+            _log.exception("a program cannot be measured")
+            excess = _UNMEASURED
         if excess:
             _log.warning(excess, server.name)
             _kill(process)
             return
 
 
-def _excess(server: settings.McpServer, pid: int, directory: str) -> str:
+def _excess(
+    server: settings.McpServer, pid: int, group: cgroups.Group | None, directory: str
+) -> str:
     """Return what to log of a program that takes too much; empty if it does not."""
     root = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
@@ -278,6 +279,9 @@ def _excess(server: settings.McpServer, pid: int, directory: str) -> str:
         os.close(root)
     if files.is_over:
         return _TOO_FULL
+    if group is not None:
+        # It bounds memory and processes at any moment, but what it leaves alive goes on.
+        return _TOO_MUCH if group.oom_kills() else ""
     processes = session_metering.SessionProcesses(
         pid, read_as=None if owner == os.geteuid() else owner
     )
