@@ -74,6 +74,7 @@ class EventClaims:
         self._notify = notify
         self._platforms: dict[str, TakeAgain] = {}
         self._tasks: set[asyncio.Task[None]] = set()
+        self._looking = asyncio.Lock()
 
     def open_platform(self, platform: str, take_again: TakeAgain) -> None:
         """Let events of a platform be taken again that a bot claimed which is gone.
@@ -172,7 +173,9 @@ class EventClaims:
     async def _look(self) -> None:
         while True:
             try:
-                await self.find_lost()
+                # One after the other, so that no two platforms find the same events.
+                async with self._looking:
+                    await self.find_lost()
             except errors.StoreError:
                 _log.exception("what a bot that died had not begun could not be looked for")
                 await asyncio.sleep(_LOOK_SECONDS)
