@@ -94,6 +94,10 @@ class Lanes:
         """Let a request that is on its way have its turn before all others of a session."""
         self._expected[key] = request_id
 
+    def is_expected(self, key: values.SessionKey, request_id: str) -> bool:
+        """Whether a request is on its way."""
+        return self._expected.get(key) == request_id
+
     def expect_no_more(self, key: values.SessionKey) -> None:
         """Let others have their turn: it has had its own, or will not come."""
         self._expected.pop(key, None)

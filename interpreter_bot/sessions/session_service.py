@@ -139,6 +139,10 @@ class SessionService:
         """Whether a turn runs or waits in a session."""
         return self._lanes.is_busy(key)
 
+    def is_expected(self, key: values.SessionKey, request_id: str) -> bool:
+        """Whether a turn that another bot began is about to go on."""
+        return self._lanes.is_expected(key, request_id)
+
     async def stop(self, key: values.SessionKey) -> bool:
         """Stop the turn that runs in a session; return whether there was one."""
         return self._stops.stop(key)

@@ -231,9 +231,11 @@ async def show(
     live = hub.of(key.thread)
     # The hub's state of a turn that runs, or whose end is being recorded, is newer than its record.
     known = {turn.id for turn in live}
-    # What runs without being live is about to go on, and is shown then.
+    # A turn that is about to go on here is shown then.
     recorded = [
-        turn for turn in past[-most:] if turn.request_id not in known and turn.status != "running"
+        turn
+        for turn in past[-most:]
+        if turn.request_id not in known and not service.is_expected(key, turn.request_id)
     ]
     # The record of a cut-off turn already says what the bot said about it when it came back.
     is_said = bool(past) and past[-1].status == "interrupted"

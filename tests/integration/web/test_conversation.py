@@ -4,7 +4,8 @@ import asyncio
 import datetime
 import zoneinfo
 
-from interpreter_bot import code_activity, settings, values
+from interpreter_bot import code_activity, errors, settings, values
+from interpreter_bot.store import turns
 from tests.fakes import conversations
 from tests.integration.web import visits
 
@@ -598,3 +599,20 @@ async def test_who_waits_sees_for_how_long_and_how_long_it_may_take(serving_fake
         await page.until(f"/Running… [34] s of at most \\d+ min/.test({LAST}.innerText)")
         gate.set()
         await visits.answered(page)
+
+
+async def test_a_request_whose_end_could_not_be_recorded_yet_is_shown(
+    serving_fake, browsing, monkeypatch
+):
+    async def fail(*_, **__):
+        raise errors.StoreError
+
+    monkeypatch.setattr(turns.Turns, "finish", fail)
+    async with serving_fake({"good": conversations.echo}) as (_, client), browsing() as browser:
+        page = await visits.opened(browser, client)
+        await visits.say(page, "good morning")
+        await visits.answered(page)
+        await page.reload()
+        await page.until("document.querySelector('.turn')")
+        assert "good morning" in await page.text(".turn")
+        monkeypatch.undo()
