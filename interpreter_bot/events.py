@@ -1,8 +1,8 @@
 """What happens in a turn, and what it asks people, as typed events.
 
 The model adapters and the agent emit some, the session's environment the others; a recorder stores
-them, platforms show them. They come from the event loop, in order, and end with `TurnEnded`. A cell
-is one execution; they are counted from 0 within the turn.
+them, platforms show them. They come from the event loop, in order; those of a turn end with
+`TurnEnded`. A cell is one execution; cells are counted from 0 within the turn.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ class CodeDrafted:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class CodeStarted:
-    """This code runs now; all that was drafted of it is complete."""
+    """This code runs now; it replaces what was drafted of it."""
 
     cell: int
     code: str
@@ -174,7 +174,7 @@ def discard(event: TurnEvent) -> None:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class InputQuestion:
-    """Running code called `input()` or `getpass`, or the bot asks about packages.
+    """Running code called `input()` or `getpass`, or the bot asks whether to install packages.
 
     Attributes:
         is_password: the answer is not to be shown.

@@ -36,7 +36,7 @@ class Environment(Protocol):
     """
 
     async def run(self, code: str, *, show: Show) -> values.Finished:
-        """Run code and say how it ended.
+        """Run code and return how it ended; its start, outputs and end are emitted by this.
 
         Cancelled when the person stops the turn or its time is over: interrupt the code, and
         return only when it no longer runs.

@@ -275,12 +275,12 @@ async def _page(place: Place, _: str) -> Result:
 
 async def _model(place: Place, words: str) -> Result:
     service, models = place.service, place.service.queries.models
+    if not models:
+        return Said(service.model_notice or model_words.NONE)
     if words:
         is_default = words.lower() == command_words.DEFAULT and words not in models
         await service.choose_model(place.key, None if is_default else model_title(words, models))
         return Said(model_words.now_used(str(await service.queries.model(place.key))))
-    if not models:
-        return Said(service.model_notice or model_words.NONE)
     return Listed("Models", session_facts.models(models, await service.queries.model(place.key)))
 
 

@@ -28,7 +28,8 @@ class FileWriter(Protocol):
 
 
 class Reply(abc.ABC):
-    """Where a turn, or a run of code, is shown. Events after its end are ignored.
+    """Where a turn, or a run of code, is shown. Events after its end are ignored, also if the end
+    could not be shown.
 
     What `_show` raises means that the reader is gone, such as BrokenPipeError: the code is stopped
     at once and the exception is passed on.

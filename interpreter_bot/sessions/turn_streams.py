@@ -18,7 +18,7 @@ class TurnStream:
         cell: number of the latest execution, from 0; -1 before the first.
         last: how the latest execution ended; None while it runs, and before the first.
         has_words: whether the model has written to the person.
-        is_code_shown: whether the reply has the code already that is followed next.
+        is_code_shown: whether the reply already shows the code of the next `follow_code`.
         reply: shows what happens.
     """
 

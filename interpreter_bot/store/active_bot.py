@@ -181,6 +181,8 @@ class _FileLock:
     """Lock on a file beside an SQLite database."""
 
     def __init__(self, database: pathlib.Path) -> None:
+        # Of the file itself, however a link to it is called.
+        database = database.resolve()
         path = database.with_name(f"{database.name}-active")
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         self._file = os.open(path, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)

@@ -69,7 +69,7 @@ class Turn:
         request: the person's words.
         attachments: names of the files that came along.
         answer: the final text, or the sentence that it failed with; empty while it runs.
-        owner: the instance of the bot that runs it.
+        owner: the active bot that runs it.
         progress: while it runs, what another bot needs to go on with it; None where none can.
         original: id of the turn that it was copied of with a branch; None for most.
         instead_of: id of the original turn that it, the first one of a branch, is an alternative

@@ -35,8 +35,8 @@ def approval(tool: str, server: str) -> str:
 def login_needed(server: str) -> str:
     return (
         f"{server} is used with each person's own account, and the person who asked has not logged "
-        "in. Nothing was called. A link to log in was sent to that person only; if it did not "
-        f"arrive, the command `connect {server}` sends another. Ask again after the login."
+        "in. Nothing was called. They get a link to log in that nobody else sees; if none "
+        f"arrives, the command `connect {server}` sends one. Ask again after the login."
     )
 
 

@@ -2,7 +2,7 @@
 
 An upload grows in a staging directory that the sandbox does not see, and then appears complete
 under an unused name. An upload locks its file, which distinguishes leftovers of a dead bot from
-uploads of another replica.
+uploads of another process.
 """
 
 from __future__ import annotations
@@ -124,7 +124,7 @@ class Upload:
         if owner.st_uid != os.geteuid():
             os.fchown(self._file, owner.st_uid, owner.st_gid)
         os.fchmod(self._file, 0o644)
-        # One at a time in all replicas, so that each upload counts the earlier ones. The lock is
+        # One at a time in all processes, so that each upload counts the earlier ones. The lock is
         # released in the same call: all threads may be waiting for it.
         fcntl.flock(self._staging, fcntl.LOCK_EX)
         try:

@@ -44,8 +44,8 @@ _TAKEN: Final = "taken"
 
 _log = logging.getLogger(__name__)
 
-LOOK_SECONDS: Final = 1.5
-"""Of the three seconds that Discord waits for a first sign."""
+# Of the three seconds that Discord waits for a first sign.
+_LOOK_SECONDS: Final = 1.5
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -233,7 +233,7 @@ async def _message(interaction: discord.Interaction[Any], number: int) -> discor
     ):
         return None
     try:
-        async with asyncio.timeout(LOOK_SECONDS):
+        async with asyncio.timeout(_LOOK_SECONDS):
             return await channel.fetch_message(number)
     except api_errors.ANY as error:
         _log.info("what a question is about could not be read", exc_info=error)

@@ -152,8 +152,11 @@ class DiscordReply(ports.Reply):
     async def _whisper(self) -> None:
         """Send what only the person may see: direct messages, if they take any."""
         while True:
-            await self._tell(self._style.owner, await self._private_notices.get())
-            self._private_notices.task_done()
+            notice = await self._private_notices.get()
+            try:
+                await self._tell(self._style.owner, notice)
+            finally:
+                self._private_notices.task_done()
 
     async def _sync_all(self) -> None:
         """Sync the answer until all of it stands, including artifacts."""

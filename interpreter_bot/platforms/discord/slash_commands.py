@@ -102,8 +102,8 @@ def _subcommand(
             return
         place = channels_and_threads.of_interaction(interaction)
         # Only settings have more than one; a switch is given by its name.
-        [argument] = options.items() or [("", "")]
-        text = argument[0] if argument[1] is True else argument[1] or ""
+        [(name, value)] = options.items() or [("", "")]
+        text = name if value is True else value or ""
         await subcommands.give(handler, interaction, place, command.name, text)
 
     callback: Any = carry_out

@@ -40,8 +40,8 @@ class Feedback:
     """Ratings of answers, stored as choices: of the person for the turn, and of the workspace's
     tally.
 
-    Two replicas that count at the same moment may lose one in the tally; the ratings themselves
-    are each stored under a name of their own.
+    Two ratings at the same moment may be counted as one in the tally; the ratings themselves are
+    each stored under a name of their own.
     """
 
     def __init__(self, service: session_service.SessionService) -> None:

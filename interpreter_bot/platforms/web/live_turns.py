@@ -95,7 +95,6 @@ class LiveTurn:
     Attributes:
         id: the page's id of it.
         end: the event that ended it; None while it waits or runs.
-        asked: the events of what waits for an answer, by number.
     """
 
     def __init__(
@@ -109,7 +108,6 @@ class LiveTurn:
         self.id = turn_id
         self.end: event_json.Event | None = None
         self.has_begun = False
-        self.asked: dict[int, event_json.Event] = {}
         self._head = head
         self._tell = tell
         self._log = EventLog()
@@ -132,14 +130,13 @@ class LiveTurn:
     async def ask(self, asked: Callable[[int], event_json.Event]) -> str | None:
         """Ask in the tabs that watch, now or later; return the first answer."""
         with self._questions.open("") as question:
-            event = self.asked[int(question.id)] = asked(int(question.id))
+            event = asked(int(question.id))
             self.say(event)
             said: str | None = None
             try:
                 said = await question.answer
                 return said
             finally:
-                del self.asked[int(question.id)]
                 shown = None if event.get("is_password") else said
                 self.say(event_json.settled(int(question.id), shown))
 

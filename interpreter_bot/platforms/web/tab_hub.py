@@ -84,10 +84,6 @@ class Hub:
         """Remove a tab."""
         self._tabs.discard(tab)
 
-    def is_shown(self, thread: str) -> bool:
-        """Whether a tab shows a session."""
-        return any(tab.thread == thread for tab in self._tabs)
-
     def tell(self, kind: str, fields: event_json.Event, *, thread: str = "") -> None:
         """Send a message to every tab, or to those that show one session."""
         message = encoded_message(kind, fields, thread=thread)
