@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-MALFORMED: Final = "This is not a valid tool call."
+MALFORMED: Final = "This tool call is not valid, or it is too large."
 RESTARTED: Final = (
     "The bot was restarted during this call, so it may or may not have been carried out."
 )
