@@ -26,7 +26,7 @@ from typing import Any
 
 from bench import metrics, sample_sizes
 from interpreter_bot import settings
-from interpreter_bot.hosts import certificate_authorities
+from interpreter_bot.hosts import certificate_authorities, messages
 from tests.fakes import buckets
 from tests.integration.store import servers
 
@@ -93,7 +93,8 @@ class _Process:
             try:
                 async for line in self.process.stdout:
                     said = json.loads(line)
-                    if "ready" in said:
+                    # Of a bot, or of a host.
+                    if "ready" in said or said.get("type") == messages.HostReady.__name__:
                         self.is_ready.set()
                     elif said["id"] in self.answers:
                         self.answers.pop(said["id"]).set_result(said)

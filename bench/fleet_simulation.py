@@ -253,7 +253,7 @@ class Simulation:
             host.starting += 1
             self._start(session, host, asked)
         else:
-            host.queue.enter(session.key, session.person)
+            host.queue.add(session.key, session.person)
             host.waiting[session.key] = session, asked
 
     def _start(self, session: _Session, host: _Host, asked: float) -> None:
@@ -299,7 +299,7 @@ class Simulation:
         if host.waiting:
             key = host.queue.order()[0]
             host.queue.serve(key)
-            host.queue.leave(key)
+            host.queue.remove(key)
             host.starting += 1
             session, asked = host.waiting.pop(key)
             self._start(session, host, asked)

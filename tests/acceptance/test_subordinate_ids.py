@@ -91,5 +91,5 @@ def test_files_of_a_dead_kernel_are_forgotten_by_the_user_who_owns_none_of_them(
 
     listed, forgotten, left = map(json.loads, out.splitlines())
     assert json.loads(listed[1])["sessions"][0]["state"] == "files", told
-    assert (forgotten[0], "gone" in forgotten[1]) == (0, True)
+    assert (forgotten[0], "files are deleted" in forgotten[1]) == (0, True)
     assert left == []

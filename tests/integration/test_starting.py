@@ -48,7 +48,7 @@ def _change_specs(monkeypatch, **changes) -> None:
 UNBUILDABLE = {
     "a mount": ({"proc_files": {"nothing": "x"}}, (errno.ENOENT, "mask_proc → mount")),
     "a user id": ({"uid": 4_000_000_000}, (0, "enter_namespaces")),
-    "a resource": ({"rlimits": {"DATA": 1 << 30, "NOFILE": -5}}, (0, "_limit_and_lower_priority → limit")),
+    "a resource": ({"rlimits": {"DATA": 1 << 30, "NOFILE": -5}}, (0, "_priority → limit")),
     "a processor": ({"affinity": [4095]}, (errno.EINVAL, "_limit_and_lower_priority")),
     "a size": ({"temporary_bytes": -1}, (errno.EINVAL, "mount_temporary")),
 }
