@@ -218,7 +218,7 @@ def test_host_that_lacks_room_is_told(tmp_path):
     paths = settings.Paths(data=tmp_path / "d", runtime=tmp_path / ("r" * 100))
     bot = settings.Settings(limits=limits, paths=paths)
     assert not diagnosis._disk(bot).is_active
-    assert not diagnosis._runtime(bot).is_active
+    assert not diagnosis._runtime_directory(bot).is_active
     assert not (tmp_path / "d").exists()
 
 
