@@ -120,8 +120,6 @@ class Discord(fields.Group):
     direct_messages: bool = True
     """Answer direct messages. If `guilds`, `channels`, `roles` or `people` are set, only from
     members of such a server, holders of such a role, or listed people."""
-    user_install: bool = False
-    """Let people install the commands for themselves, on servers the bot is not in."""
     threads: bool = True
     """Answer a mention in a new thread. Otherwise by a reply in the channel."""
     follow_threads: bool = True

@@ -47,15 +47,11 @@ class ButtonActions:
     async def _press(
         self, interaction: discord.Interaction[Any], button: message_layout.Button
     ) -> None:
-        place = channels_and_threads.of_interaction(interaction, button.owner)
-        is_owner = interaction.user.id == button.owner
+        place = channels_and_threads.of_interaction(interaction)
         if button.verb in _QUESTIONS:
             await self._answer(interaction, button)
         elif button.verb == "stop":
             await self._stop(interaction, button)
-        elif not (place.is_member or is_owner):
-            # Where the bot is no member, a session is one person's, however public an answer is.
-            await self._handler.tell(interaction, question_words.NOT_YOURS)
         elif button.verb == "again":
             await self._handler.again(interaction, place, button.number)
         elif await self._handler.begins(interaction):

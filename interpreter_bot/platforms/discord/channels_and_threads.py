@@ -20,7 +20,6 @@ from interpreter_bot.sessions import requests, session_service
 from interpreter_bot.wording import discord_words, session_words
 
 PLATFORM: Final = "discord"
-_OWN_MARK: Final = "person-"
 MARGIN_BYTES: Final = 64 * 1024
 """A file of exactly the limit is refused: Discord counts what comes around it, too."""
 
@@ -52,14 +51,12 @@ class Place:
         channel_id: of the channel, thread or direct conversation to write to.
         guild_id: None in direct conversations.
         file_bytes: the largest file that may be sent there.
-        is_member: the bot is there itself; otherwise only interactions can be answered.
     """
 
     key: values.SessionKey
     channel_id: int
     guild_id: int | None
     file_bytes: int = discord.utils.DEFAULT_FILE_SIZE_LIMIT_BYTES - MARGIN_BYTES
-    is_member: bool = True
 
     def scope(self, person: str = "") -> values.Scope:
         """Return the scope of choices here, for a person."""
@@ -79,36 +76,27 @@ def of_thread(place: Place, thread_id: int) -> Place:
 
 
 def of_session(key: values.SessionKey, guild: discord.Guild | None) -> Place:
-    """Return the place of a session, where the bot is a member."""
+    """Return the place of a session."""
     guild_id = int(key.workspace) if key.workspace else None
-    return Place(key, channel_of(key) or 0, guild_id, _most_bytes(guild))
+    return Place(key, channel_of(key), guild_id, _most_bytes(guild))
 
 
-def of_interaction(interaction: discord.Interaction, owner: int | None = None) -> Place:
-    """Return the place of an interaction.
-
-    Where the bot is no member, a session is one person's: others there have no part in it, and
-    may be strangers to each other.
-
-    Args:
-        interaction: what a person did.
-        owner: whose session it is, where the bot is no member; default: that person's.
-    """
-    channel = interaction.channel
+def of_interaction(interaction: discord.Interaction) -> Place:
+    """Return the place of an interaction."""
     guild_id, channel_id = interaction.guild_id, interaction.channel_id or 0
-    is_direct = guild_id is None and interaction.context.dm_channel
-    is_member = is_direct or (guild_id is not None and interaction.is_guild_integration())
     key = values.SessionKey(PLATFORM, str(guild_id or ""), str(channel_id))
-    if not is_member:
-        key = dataclasses.replace(key, thread=f"{_OWN_MARK}{owner or interaction.user.id}")
-    elif channel is not None:
-        key = _key(channel, guild_id)
+    if interaction.channel is not None:
+        key = _key(interaction.channel, guild_id)
     # Of an answer only the first message is in the name of a person who may send larger files; the
     # others are the bot's own.
-    most_bytes = _most_bytes(interaction.guild)
-    if not is_member:
-        most_bytes = interaction.filesize_limit - MARGIN_BYTES
-    return Place(key, channel_id, guild_id, most_bytes, is_member)
+    return Place(key, channel_id, guild_id, _most_bytes(interaction.guild))
+
+
+def is_bot_at(interaction: discord.Interaction) -> bool:
+    """Say whether the bot is where a person did something, and not only that person."""
+    if interaction.guild_id is None:
+        return interaction.context.dm_channel
+    return interaction.is_guild_integration()
 
 
 def _most_bytes(guild: discord.Guild | None) -> int:
@@ -117,10 +105,8 @@ def _most_bytes(guild: discord.Guild | None) -> int:
     return (guild.filesize_limit if guild else default) - MARGIN_BYTES
 
 
-def channel_of(key: values.SessionKey) -> int | None:
-    """Return the channel of a session; None if the bot is not there."""
-    if key.thread.startswith(_OWN_MARK):
-        return None
+def channel_of(key: values.SessionKey) -> int:
+    """Return the channel of a session."""
     return int(key.thread or key.channel)
 
 
@@ -149,7 +135,7 @@ async def thread_for_copy(
     if isinstance(channel, discord.Thread) and channel.is_private():
         raise errors.BotError(session_words.PRIVATE_THREAD)
     parent = channel.parent if isinstance(channel, discord.Thread) else channel
-    if not isinstance(parent, discord.TextChannel) or not of_interaction(interaction).is_member:
+    if not isinstance(parent, discord.TextChannel):
         raise errors.BotError(session_words.NO_THREAD_FOR_COPY)
     try:
         nobody = discord.AllowedMentions.none()

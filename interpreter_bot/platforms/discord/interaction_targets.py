@@ -20,15 +20,13 @@ from interpreter_bot.wording import command_words
 
 _log = logging.getLogger(__name__)
 
-_TOKEN_ERRORS: Final = frozenset(
-    {api_errors.TOKEN_OVER, api_errors.UNKNOWN_WEBHOOK, api_errors.MOST_FOLLOW_UPS}
-)
+_TOKEN_ERRORS: Final = frozenset({api_errors.TOKEN_OVER, api_errors.UNKNOWN_WEBHOOK})
 
 
 class InteractionTarget:
     """Answers to a deferred interaction; ordinary messages once its token has expired.
 
-    Where the bot cannot write by itself, what an interaction can not carry goes to its author
+    In a channel that the bot does not see, what an interaction can not carry goes to its author
     directly, and so does an answer of which a part may or may not have arrived: Discord takes no
     nonce for a follow-up and lists none, so that sent again it might stand there twice.
     """
@@ -57,7 +55,7 @@ class InteractionTarget:
             if index == 0:
                 await self._point_there()
             return posted
-        if index > 0 and self._place.is_member:
+        if index > 0:
             try:
                 return await self._channel.send(index, draft, nonce)
             except discord.Forbidden as error:
@@ -111,8 +109,6 @@ class InteractionTarget:
         self, do: Callable[[], Awaitable[message_targets.Posted]]
     ) -> message_targets.Posted:
         """Run an action as the bot, if it can; otherwise go on in direct messages."""
-        if not self._place.is_member:
-            await self._go_direct()
         try:
             return await do()
         except discord.Forbidden:
@@ -152,9 +148,7 @@ class InteractionTarget:
         self, draft: message_layout.MessageDraft, since: float, known: Collection[int]
     ) -> message_targets.Posted | None:
         """Look for a message that the bot wrote by itself; a token lists none of its own."""
-        if self._is_direct or self._place.is_member:
-            return await self._channel.find(draft, since, known)
-        return None
+        return await self._channel.find(draft, since, known)
 
     async def standing(self, number: int) -> list[discord.Message]:
         """Return none: what is there of an answer is reached by its token."""
@@ -185,10 +179,10 @@ class InteractionTarget:
 
     async def remove(self, posted: message_targets.Posted) -> None:
         """Delete a message."""
-        if posted.way == "bot" or (self._place.is_member and not self._has_token()):
-            await self._channel.remove(posted)
-        elif self._has_token():
+        if posted.way == "token" and self._has_token():
             await self._interaction.followup.delete_message(posted.id)
+        else:
+            await self._channel.remove(posted)
 
     async def type(self) -> None:
         """Show nothing: Discord itself says that the bot is thinking."""

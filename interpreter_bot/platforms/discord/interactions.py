@@ -312,5 +312,5 @@ def _asker(
         channel_ids=around,
         role_ids=permissions.roles_told(user) if standing is None else standing.role_ids,
         is_member=standing is not None and standing.is_member,
-        is_bot_there=channels_and_threads.of_interaction(interaction).is_member,
+        is_bot_there=channels_and_threads.is_bot_at(interaction),
     )

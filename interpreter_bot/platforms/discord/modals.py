@@ -183,9 +183,9 @@ async def _take(
 
 
 def is_admin(interaction: discord.Interaction[Any]) -> bool:
-    """Say whether a person is an administrator of the server, where the bot is a member."""
-    is_member = channels_and_threads.of_interaction(interaction).is_member
-    return is_member and interaction.guild_id is not None and interaction.permissions.administrator
+    """Say whether a person is an administrator of a server where the bot is."""
+    is_on_server = interaction.guild_id is not None and channels_and_threads.is_bot_at(interaction)
+    return is_on_server and interaction.permissions.administrator
 
 
 def may_answer(
@@ -228,9 +228,7 @@ async def resolve(
 async def _message(interaction: discord.Interaction[Any], number: int) -> discord.Message | None:
     """Return the message that a question is about, if the bot can read it."""
     channel = interaction.channel
-    if not channels_and_threads.of_interaction(interaction).is_member or not isinstance(
-        channel, discord.abc.Messageable
-    ):
+    if not isinstance(channel, discord.abc.Messageable):
         return None
     try:
         async with asyncio.timeout(_LOOK_SECONDS):

@@ -118,8 +118,7 @@ class Member:
         channel_ids: of the channel and, in a thread, of the channel around it.
         role_ids: in direct messages those of all servers that count.
         is_member: in direct messages: they are on a server where the bot may be used.
-        is_bot_there: the bot is there itself, and not only where a person installed it for
-            themselves.
+        is_bot_there: the bot is there, and not only the person, who installed it for themselves.
     """
 
     user_id: int
@@ -132,7 +131,7 @@ class Member:
 
 def refusal(member: Member, config: settings.Discord) -> str:
     """Return why a person may not use the bot, as a sentence; empty if they may."""
-    if not (member.is_bot_there or config.user_install):
+    if not member.is_bot_there:
         return access_words.NOT_HERE
     if member.guild_id is None:
         if not config.direct_messages:

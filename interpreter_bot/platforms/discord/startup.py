@@ -264,9 +264,9 @@ def _furnished(
     client.tree = app_commands.CommandTree(
         client,
         allowed_contexts=app_commands.AppCommandContext(
-            guild=True, dm_channel=True, private_channel=config.user_install
+            guild=True, dm_channel=True, private_channel=False
         ),
-        allowed_installs=app_commands.AppInstallationType(guild=True, user=config.user_install),
+        allowed_installs=app_commands.AppInstallationType(guild=True, user=False),
     )
     client.tree.error(client.handler.failed)
     slash_commands.add_commands(client.tree, client.handler)
@@ -351,12 +351,8 @@ def _notifying(
     """Return the function that notifies the people of a session."""
 
     async def notify(key: values.SessionKey, sentence: str) -> None:
-        number = channels_and_threads.channel_of(key)
-        if number is None:
-            # The bot may not write there, ever: a notice that waited for it would keep files for
-            # good. It stands in the session's row, and people read it when they come back.
-            return
         guild_id = int(key.workspace) if key.workspace else None
+        number = channels_and_threads.channel_of(key)
         channel = client.get_partial_messageable(number, guild_id=guild_id)
         try:
             sending = channel.send(markdown.small(f"🔹 {markdown.plain(sentence)}"))
@@ -379,9 +375,6 @@ def _going_on(
     """Return the function that shows how a request goes on that a bot began which is gone."""
 
     async def go_on(request: requests.Request) -> None:
-        number = channels_and_threads.channel_of(request.key)
-        if number is None:
-            return
         guild_id = int(request.key.workspace) if request.key.workspace else None
         guild = client.get_guild(guild_id) if guild_id is not None else None
         place = channels_and_threads.of_session(request.key, guild)

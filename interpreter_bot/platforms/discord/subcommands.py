@@ -222,7 +222,7 @@ def _scope(
     """
     if scope == "me":
         return values.Scope(channels_and_threads.PLATFORM, person=str(interaction.user.id))
-    if place.guild_id is None or not place.is_member:
+    if place.guild_id is None:
         raise errors.BotError(access_words.ONLY_FOR_YOURSELF)
     held = interaction.permissions
     if scope == "channel":

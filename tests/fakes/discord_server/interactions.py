@@ -50,15 +50,6 @@ class Interaction:
         return max(guild.file_limit if guild else 10 * worlds.MIB, self.user_limit)
 
     @property
-    def is_hushed(self) -> bool:
-        """Only who did it sees answers: an app of theirs, where others' apps are not wanted."""
-        guild = self.channel.guild
-        if guild is None or not self.is_user_install:
-            return False
-        held = guild.permissions(self.user, self.channel)
-        return not held & worlds.PERMISSIONS["use_external_apps"]
-
-    @property
     def messages(self) -> list[worlds.Message]:
         """Everything that answered."""
         first = [self.original] if self.original and self.original is not self.message else []

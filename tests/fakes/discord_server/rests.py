@@ -393,7 +393,7 @@ class Rest:
     def _reply(
         self, interaction: interactions.Interaction, body: Any, files: Any, *, is_loading: bool
     ) -> worlds.Message:
-        is_ephemeral = int(body.get("flags") or 0) & rules.EPHEMERAL or interaction.is_hushed
+        is_ephemeral = int(body.get("flags") or 0) & rules.EPHEMERAL
         message = worlds.Message(interaction.channel, self.world.bot, is_loading=is_loading)
         message.seen_by = interaction.user if is_ephemeral else None
         if is_loading:
@@ -408,8 +408,6 @@ class Rest:
         interaction = self.register.following(token)
         if interaction.original is not None and interaction.original.is_loading:
             self.unexpected.append("a follow-up takes the place of what was promised")
-        if interaction.is_user_install and len(interaction.followups) >= 5:
-            raise rules.RefusedError(400, 40094, "Maximum number of follow-up messages reached")
         message = self._reply(interaction, body, files, is_loading=False)
         interaction.followups.append(message)
         return message.payload()

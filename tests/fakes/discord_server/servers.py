@@ -370,6 +370,5 @@ class Server:
             opened.channel,
             data,
             message=opened.message,
-            is_user_install=opened.is_user_install,
         )
         return await self._answered(made)

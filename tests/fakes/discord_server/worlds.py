@@ -31,7 +31,6 @@ PERMISSIONS = {
     "manage_threads": 1 << 34,
     "create_public_threads": 1 << 35,
     "send_messages_in_threads": 1 << 38,
-    "use_external_apps": 1 << 50,
 }
 _OF_SILENCED = PERMISSIONS["view_channel"] | PERMISSIONS["read_message_history"]
 USUAL = sum(

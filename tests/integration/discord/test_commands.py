@@ -132,59 +132,6 @@ async def test_outliving_the_token_goes_on_as_ordinary_messages(discord_server, 
     assert [message for message in channel.of_bots if message is not done.original] == []
 
 
-async def test_where_the_bot_is_not_members_use_it_by_themselves(discord_server, connect):
-    far = discord_server.guild("Far", has_bot=False)
-    alice, bob, channel = far.person("alice"), far.person("bob"), far.channel("general")
-    async with connect(run_code, user_install=True) as service:
-        for person in (alice, bob):
-            done = await discord_server.command(
-                person, channel, "py", {"code": "1"}, is_user_install=True
-            )
-            assert "2" in await steps.finished(done)
-    assert len({request.key for request in service.handled}) == 2
-
-
-async def test_where_the_bot_is_not_a_late_answer_comes_directly(discord_server, connect, until):
-    discord_server.register.token_seconds = 0.4
-    discord_server.expect(50027)
-
-    async def long(turn):
-        await turn.reply.code(0, "slow()")
-        await asyncio.sleep(0.8)
-        turn.reply.output(0, values.Text("stdout", "at last\n"))
-        turn.reply.finished(0, values.Finished(values.Ending.OK, 0.8))
-        return turn.done()
-
-    far = discord_server.guild("Far", has_bot=False)
-    alice, channel = far.person("alice"), far.channel("general")
-    async with connect(long, user_install=True):
-        await discord_server.command(alice, channel, "py", {"code": "1"}, is_user_install=True)
-        await until(lambda: discord_server.directs)
-        direct = discord_server.directs[0]
-        await steps.answered(direct)
-    assert "at last" in direct.of_bots[0].content
-
-
-async def test_many_messages_where_only_five_are_allowed(discord_server, connect):
-    async def much(turn):
-        await turn.reply.code(0, "much()")
-        for number in range(8):
-            data = b"\x89PNG" + bytes([number]) * 10
-            turn.reply.output(0, values.Image(mime="image/png", data=data))
-            turn.reply.output(0, values.Result(plain=f"that was {number}"))
-        turn.reply.finished(0, values.Finished(values.Ending.OK, 0.1))
-        return turn.done()
-
-    discord_server.expect(40094)
-    far = discord_server.guild("Far", has_bot=False)
-    alice, channel = far.person("alice"), far.channel("general")
-    async with connect(much, user_install=True):
-        await discord_server.command(alice, channel, "py", {"code": "1"}, is_user_install=True)
-        direct = discord_server.direct(alice)
-        await steps.answered(direct, 9)
-    assert "that was 7" in direct.of_bots[-1].content
-
-
 SAID = {
     "limits": "• Memory: 1.7 GiB",
     "usage": "120 tokens",
@@ -394,8 +341,6 @@ async def test_commands_are_synced_only_when_they_changed(discord_server, lab, c
     discord_server.rest.commands[0]["description"] = "of an older version"
     async with connect():
         assert discord_server.rest.command_puts == 2
-    async with connect(user_install=True):
-        assert discord_server.rest.command_puts == 3
     names = {command["name"] for command in discord_server.rest.commands}
     assert names == {"py", "interpreter", "Run this message", "Ask about this message"}
 

@@ -53,16 +53,14 @@ async def test_a_first_sign_that_is_cut_off_costs_nothing(discord_server, lab, c
 
 
 async def test_a_follow_up_that_is_cut_off_does_not_stand_there_twice(
-    discord_server, connect, until
+    discord_server, lab, connect, until
 ):
-    far = discord_server.guild("Far", has_bot=False)
-    alice, channel = far.person("alice"), far.channel("general")
+    discord_server.expect(50001)
+    alice, channel = lab.person("alice"), lab.channel("hidden", denied={"view_channel"})
     direct = discord_server.direct(alice)
-    async with connect(_pictures, user_install=True):
+    async with connect(_pictures):
         fault = discord_server.plan("POST", r"/webhooks/\d+/\w+$", kind="cut")
-        done = await discord_server.command(
-            alice, channel, "py", {"code": "1"}, is_user_install=True
-        )
+        done = await discord_server.command(alice, channel, "py", {"code": "1"})
         await steps.answered(direct, 4)
         await until(lambda: "direct messages" in done.original.content)
     assert fault.times == 0
@@ -73,10 +71,10 @@ async def test_a_follow_up_that_is_cut_off_does_not_stand_there_twice(
 
 
 async def test_follow_ups_that_are_certain_not_to_have_been_sent_are_sent_again(
-    discord_server, connect, monkeypatch
+    discord_server, lab, connect, monkeypatch
 ):
-    far = discord_server.guild("Far", has_bot=False)
-    alice, channel = far.person("alice"), far.channel("general")
+    discord_server.expect(50001)
+    alice, channel = lab.person("alice"), lab.channel("hidden", denied={"view_channel"})
     send, left = discord.Webhook.send, [1]
 
     class UnsentError(api_errors.UNSENT):
@@ -92,19 +90,17 @@ async def test_follow_ups_that_are_certain_not_to_have_been_sent_are_sent_again(
             raise UnsentError
         return await send(*arguments, **fields)
 
-    async with connect(_pictures, user_install=True):
+    async with connect(_pictures):
         monkeypatch.setattr(discord.Webhook, "send", flaky)
-        done = await discord_server.command(
-            alice, channel, "py", {"code": "1"}, is_user_install=True
-        )
+        done = await discord_server.command(alice, channel, "py", {"code": "1"})
         await steps.finished(done)
     assert len(done.messages) == 4
     assert discord_server.directs == []
 
 
-async def test_who_takes_no_direct_messages_is_not_run_for(discord_server, connect, caplog):
+async def test_who_takes_no_direct_messages_is_not_run_for(discord_server, lab, connect, caplog):
     discord_server.register.token_seconds = 0.4
-    discord_server.expect(50027, 50007)
+    discord_server.expect(50027, 50001, 50007)
     stopped = asyncio.Event()
 
     async def endless(turn):
@@ -117,11 +113,10 @@ async def test_who_takes_no_direct_messages_is_not_run_for(discord_server, conne
             stopped.set()
             raise
 
-    far = discord_server.guild("Far", has_bot=False)
-    alice, channel = far.person("alice"), far.channel("general")
+    alice, channel = lab.person("alice"), lab.channel("hidden", denied={"view_channel"})
     discord_server.direct(alice).is_closed = True
-    async with connect(endless, user_install=True):
-        await discord_server.command(alice, channel, "py", {"code": "1"}, is_user_install=True)
+    async with connect(endless):
+        await discord_server.command(alice, channel, "py", {"code": "1"})
         await asyncio.wait_for(stopped.wait(), 30)
     assert "ended in an error" not in caplog.text
 
@@ -165,29 +160,6 @@ async def test_a_deleted_first_answer_is_let_be(discord_server, lab, connect, un
         started = loop.time()
     # Less than what leaving waits for those who do not end.
     assert loop.time() - started < 9
-
-
-async def test_where_the_bot_is_not_others_get_nothing_out_of_a_conversation(
-    discord_server, connect
-):
-    async def script(turn):
-        await turn.run(0, turn.request.text, "2\n")
-        return turn.done()
-
-    far = discord_server.guild("Far", has_bot=False)
-    alice, bob, channel = far.person("alice"), far.person("bob"), far.channel("general")
-    async with connect(script, user_install=True) as service:
-        done = await discord_server.command(
-            alice, channel, "py", {"code": "1"}, is_user_install=True
-        )
-        await steps.finished(done)
-        for label in ("Notebook", "Re-run"):
-            refused = await discord_server.click(bob, done.original, label, is_user_install=True)
-            assert "Only the person who asked" in await steps.finished(refused)
-        given = await discord_server.click(alice, done.original, "Notebook", is_user_install=True)
-        await steps.finished(given)
-        assert list(given.messages[-1].files) == ["conversation.ipynb"]
-    assert len(service.handled) == 1
 
 
 async def test_a_wrong_word_after_the_first_sign_is_told(discord_server, lab, connect):

@@ -296,16 +296,6 @@ async def test_without_a_model_code_in_a_message_is_run(discord_server, connect)
     assert service.handled[0].text == "print(1)\n\nx = 2"
 
 
-async def test_a_notice_where_the_bot_is_no_member_asks_nothing_of_discord(
-    discord_server, lab, connect
-):
-    channel = lab.channel("general")
-    key = values.SessionKey("discord", "", str(channel.id), "person-7")
-    async with connect() as service:
-        await service.notify(key, "Files will be deleted.")
-    assert channel.of_bots == []
-
-
 async def test_notices_reach_the_conversation(discord_server, lab, connect, until):
     alice, channel = lab.person("alice"), lab.channel("general")
     async with connect() as service:

@@ -211,9 +211,7 @@ async def test_strangers_may_not_write_directly_where_places_are_named(
     assert sorted(discord_server.rest.members_asked) == sorted([alice.id, eve.id] * 2)
 
 
-async def test_who_installed_it_for_themselves_is_refused_where_that_is_off(
-    discord_server, lab, connect
-):
+async def test_who_installed_it_for_themselves_is_refused(discord_server, connect):
     far = discord_server.guild("Far", has_bot=False)
     eve = far.person("eve")
     async with connect() as service:

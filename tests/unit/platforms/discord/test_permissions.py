@@ -35,7 +35,6 @@ def _asker(user=1, guild=10, channels=(20,), roles=(), **others):
         (_asker(guild=None), {"guilds": (10,), "people": (1,)}, True),
         (_asker(guild=None, roles=(6,)), {"guilds": (10,), "roles": (6,)}, True),
         (_asker(is_bot_there=False), {}, False),
-        (_asker(is_bot_there=False), {"user_install": True}, True),
         (_asker(guild=None, is_bot_there=False), {"people": (1,)}, False),
         (_asker(guild=None), {"people": (2,)}, False),
         (_asker(guild=None), {"direct_messages": False}, False),
