@@ -82,6 +82,15 @@ class OutputShown:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
+class StoredDisplayShown:
+    """Code showed a display whose content lies in the store: in place of `OutputShown` in what is
+    recorded, and for who fetches the content."""
+
+    cell: int
+    output: values.StoredDisplay
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
 class CodeFinished:
     """A cell has ended; only files may come of it after this."""
 
@@ -163,6 +172,9 @@ TurnEvent: TypeAlias = (
     | UsageChanged
     | TurnEnded
 )
+
+RecordedEvent: TypeAlias = TurnEvent | StoredDisplayShown
+"""An event of a turn that is recorded, or shown by its record."""
 
 Emit: TypeAlias = Callable[[TurnEvent], None]
 """Receives an event; must not block. What it raises ends the turn: the reader is gone."""

@@ -1,0 +1,287 @@
+"""What the events of one turn come to: words, code with its outputs, notices, files, the end.
+
+A platform applies each event and draws the log anew. `TurnLog.events` are the fewest events by
+which another log comes to the same, for a reader who comes late.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import time
+from collections.abc import Callable, Iterator
+from typing import Final, TypeAlias
+
+from interpreter_bot import events, values
+from interpreter_bot.text import output_screens
+
+
+@dataclasses.dataclass(eq=False, slots=True)
+class Words:
+    """The model's Markdown of one step, which grows.
+
+    Attributes:
+        step: number of the model call; 0 if there was none.
+    """
+
+    step: int
+    pieces: list[str] = dataclasses.field(default_factory=list)
+
+    @property
+    def text(self) -> str:
+        """All of it."""
+        if len(self.pieces) > 1:
+            self.pieces = ["".join(self.pieces)]
+        return "".join(self.pieces)
+
+
+@dataclasses.dataclass(eq=False, slots=True)
+class Cell:
+    """Code that runs or ran.
+
+    Attributes:
+        number: within the turn, from 0.
+        code: empty where the turn's code is not shown.
+        began: wall-clock time.
+        outputs: as they came.
+        finished: how it ended; None while it runs, and if that is unknown.
+    """
+
+    number: int
+    code: str
+    began: float
+    outputs: list[values.Output | values.StoredDisplay] = dataclasses.field(default_factory=list)
+    finished: values.Finished | None = None
+    _screen: output_screens.Screen = dataclasses.field(default_factory=output_screens.Screen)
+    _screened: int = 0
+
+    @property
+    def screen(self) -> output_screens.Screen:
+        """What stands of the outputs, but for displays whose content lies in the store."""
+        for output in self.outputs[self._screened :]:
+            if not isinstance(output, values.StoredDisplay):
+                self._screen.show(output)
+        self._screened = len(self.outputs)
+        return self._screen
+
+    @property
+    def last_line(self) -> str:
+        """The line that was printed last; empty if there is none."""
+        for output in reversed(self.screen.outputs):
+            if isinstance(output, values.Text) and output.text.strip():
+                return output.text.rstrip().rpartition("\n")[2]
+        return ""
+
+    def drop_oldest(self, excess: int) -> int:
+        """Drop the first outputs of at least so many characters; return how many they had."""
+        dropped = count = 0
+        while count < len(self.outputs) and dropped < excess:
+            dropped += _size(self.outputs[count])
+            count += 1
+        del self.outputs[:count]
+        self._screened = max(self._screened - count, 0)
+        return dropped
+
+    def events(self) -> Iterator[events.RecordedEvent]:
+        """Return the events of the cell until now."""
+        yield events.CodeStarted(self.number, self.code)
+        yield from _merged(self.number, self.outputs)
+        if self.finished is not None:
+            yield events.CodeFinished(self.number, self.finished)
+
+
+Part: TypeAlias = Words | Cell | events.NoticeShown
+"""One thing of an answer, in the order in which they came."""
+
+
+class TurnLog:
+    """The log of one turn.
+
+    Attributes:
+        parts: in order; the last ones may still change.
+        ahead: how many requests come first; None once the turn has its lane.
+        has_started: it has, or had, its lane.
+        step: number of the model call that was made last; 0 before the first.
+        progress: what is waited for besides code and model; None if nothing is.
+        since: wall-clock time when what the turn does now began.
+        files: that code made or changed, by name, each as it was made last.
+        private_notices: for the person who asked alone, so they are no part of the answer.
+        usage: until now; None if nothing was used.
+        end: how the turn ended; None until then.
+        is_cut: the oldest outputs were dropped.
+    """
+
+    def __init__(
+        self, *, max_characters: int | None = None, clock: Callable[[], float] = time.time
+    ) -> None:
+        """Begin empty.
+
+        Args:
+            max_characters: of outputs, of which the oldest are dropped; None keeps all.
+            clock: gives wall-clock times.
+        """
+        self.parts: list[Part] = []
+        self.ahead: int | None = None
+        self.has_started = False
+        self.step = 0
+        self.progress: events.ProgressChanged | None = None
+        self.since = clock()
+        self.files: dict[str, events.FileMade] = {}
+        self.private_notices: list[str] = []
+        self.usage: values.Usage | None = None
+        self.end: events.TurnEnded | None = None
+        self.is_cut = False
+        self._max_characters: Final = max_characters
+        self._clock: Final = clock
+        self._characters = 0
+        self._cells: dict[int, Cell] = {}
+        self._words: Words | None = None
+        self._draft: list[str] = []
+
+    @property
+    def cells(self) -> list[Cell]:
+        """All code, in the order in which it ran."""
+        return [*self._cells.values()]
+
+    @property
+    def draft(self) -> str:
+        """Code that the model writes, and that may turn out not to run."""
+        return "".join(self._draft)
+
+    @property
+    def last_words(self) -> Words | None:
+        """The model's words if they are the last that it did; None if it ended otherwise."""
+        return self._words if self._words is not None and self._words.text.strip() else None
+
+    def apply(self, event: events.RecordedEvent) -> None:
+        """Take in the next event."""
+        match event:
+            case events.Queued(ahead=ahead):
+                self.ahead = ahead
+            case events.Started():
+                self.ahead = None
+                self.has_started = True
+                self.since = self._clock()
+            case events.StepStarted(number=number):
+                self.step = number
+                self._words = None
+                self._draft.clear()
+                self.since = self._clock()
+            case events.ProgressChanged(text=text):
+                # A share that grows is the same wait.
+                if not (text and self.progress):
+                    self.since = self._clock()
+                self.progress = event if text else None
+            case events.TextAdded(text=text):
+                self._growing_words().pieces.append(text)
+                self.since = self._clock()
+            case events.CodeDrafted(text=text):
+                self._draft.append(text)
+            case events.CodeStarted(cell=number, code=code):
+                self._cell(number, code)
+            case events.OutputShown(cell=number, output=output):
+                self._show(number, output)
+            case events.StoredDisplayShown(cell=number, output=display):
+                self._show(number, display)
+            case events.CodeFinished(cell=number, finished=finished):
+                self._cell(number).finished = finished
+                self.since = self._clock()
+            case events.FileMade(artifact=artifact):
+                self.files.pop(artifact.name, None)
+                self.files[artifact.name] = event
+            case events.NoticeShown():
+                self.parts.append(event)
+            case events.PrivateNotice(text=text):
+                self.private_notices.append(text)
+            case events.UsageChanged(usage=usage):
+                self.usage = usage
+            case events.TurnEnded(text=text):
+                self.end = event
+                self.ahead = self.progress = None
+                self._draft.clear()
+                if text:
+                    self._growing_words().pieces = [text]
+
+    def events(self) -> Iterator[events.RecordedEvent]:
+        """Return the events by which another log comes to the same."""
+        if self.ahead is not None:
+            yield events.Queued(self.ahead)
+        if self.has_started:
+            yield events.Started()
+        step = 0
+        for part in self.parts:
+            match part:
+                case Words():
+                    if part.step != step:
+                        step = part.step
+                        yield events.StepStarted(step)
+                    yield events.TextAdded(part.text)
+                case Cell():
+                    yield from part.events()
+                case events.NoticeShown():
+                    yield part
+        if self.step != step:
+            yield events.StepStarted(self.step)
+        yield from map(events.PrivateNotice, self.private_notices)
+        yield from self.files.values()
+        if self._draft:
+            yield events.CodeDrafted(self.draft)
+        if self.progress is not None:
+            yield self.progress
+        if self.usage is not None:
+            yield events.UsageChanged(self.usage)
+        if self.end is not None:
+            yield self.end
+
+    def _growing_words(self) -> Words:
+        """Return the words that go on: notices may have come between."""
+        if self._words is None:
+            self._words = Words(self.step)
+            self.parts.append(self._words)
+        return self._words
+
+    def _cell(self, number: int, code: str = "") -> Cell:
+        """Return a cell; one that is new follows all that came before."""
+        cell = self._cells.get(number)
+        if cell is None:
+            self.since = self._clock()
+            cell = self._cells[number] = Cell(number, code, self.since)
+            self.parts.append(cell)
+            self._words = None
+            self._draft.clear()
+        return cell
+
+    def _show(self, number: int, output: values.Output | values.StoredDisplay) -> None:
+        self._cell(number).outputs.append(output)
+        if self._max_characters is None:
+            return
+        self._characters += _size(output)
+        if self._characters > self._max_characters:
+            self.is_cut = True
+            # To half of what may be, so that this is done rarely.
+            for cell in self._cells.values():
+                excess = self._characters - self._max_characters // 2
+                self._characters -= cell.drop_oldest(excess)
+
+
+def _size(output: values.Output | values.StoredDisplay) -> int:
+    """Return about how many characters an output has as JSON."""
+    return len(output.text if isinstance(output, values.Text) else repr(output))
+
+
+def _merged(
+    cell: int, outputs: list[values.Output | values.StoredDisplay]
+) -> Iterator[events.RecordedEvent]:
+    """Return outputs as events, what was printed to one stream without a break as one."""
+    pieces: list[str] = []
+    for place, output in enumerate(outputs):
+        if isinstance(output, values.StoredDisplay):
+            yield events.StoredDisplayShown(cell, output)
+            continue
+        if isinstance(output, values.Text):
+            pieces.append(output.text)
+            following = outputs[place + 1] if place + 1 < len(outputs) else None
+            if isinstance(following, values.Text) and following.stream == output.stream:
+                continue
+            output = values.Text(output.stream, "".join(pieces))
+            pieces.clear()
+        yield events.OutputShown(cell, output)
