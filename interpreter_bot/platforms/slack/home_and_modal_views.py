@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
+import json
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from interpreter_bot.platforms.rendering import session_facts
 from interpreter_bot.platforms.slack import blocks, markdown, requests_in_flight
 from interpreter_bot.sessions import past_turns
 from interpreter_bot.text import quantities
-from interpreter_bot.wording import slack_words
+from interpreter_bot.wording import command_words, question_words, slack_words
 
 RUN_FORM: Final = "run_form"
 ASK_FORM: Final = "ask_form"
@@ -31,35 +32,49 @@ _DEFAULT_MODEL: Final = "(default)"
 View = dict[str, Any]
 
 
-def form(
-    callback: str,
-    title: str,
-    label: str,
-    submit: str,
-    *,
-    facts: str,
-    initial: str = "",
-    is_optional: bool = False,
-) -> View:
-    """Make a modal with one large field."""
-    element: dict[str, Any] = {
+def run_form(facts: Mapping[str, str]) -> View:
+    """Make the editor of `/py`."""
+    return _form(RUN_FORM, command_words.RUN_TITLE, command_words.YOUR_CODE, "Run", facts)
+
+
+def ask_form(facts: Mapping[str, str]) -> View:
+    """Make the question about a message."""
+    return _form(ASK_FORM, command_words.ASK_TITLE, command_words.YOUR_QUESTION, "Ask", facts)
+
+
+def edit_form(facts: Mapping[str, str], code: str) -> View:
+    """Make the editor of code that waits for approval."""
+    view = _form(EDIT_FORM, question_words.EDIT_TITLE, question_words.CODE, "Run", facts)
+    view["blocks"][0]["element"]["initial_value"] = code[:_MOST_CHARACTERS]
+    return view
+
+
+def answer_form(facts: Mapping[str, str], prompt: str) -> View:
+    """Make the answer to an `input()`."""
+    label = prompt or question_words.ANSWER
+    view = _form(ANSWER_FORM, question_words.INPUT_TITLE, label, "Answer", facts)
+    view["blocks"][0]["optional"] = True
+    return view
+
+
+def _form(callback: str, title: str, label: str, submit: str, facts: Mapping[str, str]) -> View:
+    """Make a form with one large field."""
+    element = {
         "type": "plain_text_input",
         "action_id": FIELD,
         "multiline": True,
         "max_length": _MOST_CHARACTERS,
         "focus_on_load": True,
     }
-    if initial:
-        element["initial_value"] = initial[:_MOST_CHARACTERS]
     block = {"type": "input", "block_id": FIELD, "label": blocks.plain(label, 200)}
     return {
         "type": "modal",
         "callback_id": callback,
-        "private_metadata": facts,
+        "private_metadata": json.dumps(facts),
         "title": blocks.plain(title, 24),
         "submit": blocks.plain(submit, 24),
         "close": blocks.plain("Cancel", 24),
-        "blocks": [block | {"element": element, "optional": is_optional}],
+        "blocks": [block | {"element": element}],
     }
 
 

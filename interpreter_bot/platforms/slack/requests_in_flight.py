@@ -8,7 +8,7 @@ import dataclasses
 import functools
 import logging
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 from interpreter_bot import errors, events, values
 from interpreter_bot.platforms.slack import (
@@ -30,6 +30,9 @@ _log = logging.getLogger(__name__)
 TITLE_CHARACTERS: Final = 80
 _SEPARATOR: Final = "/"
 _LAST_WORDS_SECONDS: Final = 5.0
+
+Reply: TypeAlias = Callable[[str], Awaitable[None]]
+"""Shows a sentence to the person who did something."""
 
 
 @dataclasses.dataclass(eq=False, slots=True)
@@ -62,23 +65,55 @@ class RequestsInFlight:
         self._entries: dict[tuple[str, str, str], InFlight] = {}
         self.is_closing = False
 
-    def spawn(self, work: Coroutine[Any, Any, None], name: str) -> None:
-        """Run work in a task of its own; its exceptions are logged and end nothing else."""
+    def spawn(
+        self, work: Coroutine[Any, Any, None], name: str, *, reply: Reply | None = None
+    ) -> None:
+        """Run work in a task of its own; its exceptions are logged and end nothing else.
+
+        Args:
+            reply: shows the person the sentence of an error.
+        """
         if self.is_closing:
             work.close()
             return
-        task = asyncio.create_task(self._netted(work, name), name=f"slack {name}")
+        task = asyncio.create_task(self._netted(work, name, reply), name=f"slack {name}")
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
-    async def _netted(self, work: Coroutine[Any, Any, None], name: str) -> None:
+    async def _netted(
+        self, work: Coroutine[Any, Any, None], name: str, reply: Reply | None
+    ) -> None:
         try:
-            await work
-        except api_errors.SlackError as error:
+            try:
+                await work
+            except api_errors.GoneError:
+                raise
+            except Exception as error:
+                if reply is None:
+                    raise
+                is_ours = isinstance(error, errors.BotError)
+                _log.log(logging.INFO if is_ours else logging.ERROR, "refused", exc_info=error)
+                await reply(run_words.error_sentence(error))
+        except errors.BotError as error:
             _log.warning("%s: %s", name, error)
         except Exception:
             # The last net of one event: the bot goes on with the others.
             _log.exception("%s failed", name)
+
+    async def closing_unfinished(
+        self, place: message_posting.Place, work: Coroutine[Any, Any, None]
+    ) -> None:
+        """Do the work of a button; one that came to nothing may be that of a bot that is gone.
+
+        Raises:
+            BotError: of the work.
+        """
+        try:
+            await work
+        except errors.BotError:
+            team, channel = place.workspace.team, place.channel
+            await self.close_unfinished(values.SessionKey("slack", team, channel, place.thread))
+            raise
 
     async def drain(self, seconds: float) -> None:
         """Wait for running requests; then cancel them."""

@@ -25,9 +25,8 @@ from slack_sdk.web.async_slack_response import AsyncSlackResponse
 from interpreter_bot import logs, settings, values
 from interpreter_bot.platforms.slack import (
     api_errors,
-    bolt_handlers,
-    button_and_modal_handlers,
-    command_and_button_actions,
+    app,
+    button_actions,
     handler_dependencies,
     home_tab,
     http_server,
@@ -36,7 +35,6 @@ from interpreter_bot.platforms.slack import (
     message_events,
     message_posting,
     missed_messages,
-    modals,
     requests_in_flight,
     subcommands,
 )
@@ -87,14 +85,12 @@ async def running(
 
         commands = subcommands.CommandEffects(shared)
         messages = message_events.MessageEvents(shared, in_flight, commands)
-        handlers = _handlers(shared, in_flight, messages, commands, notify)
+        listeners = _listeners(shared, in_flight, messages, commands, notify)
         stack.push_async_callback(in_flight.drain, config.drain_seconds)
         service.notify_through("slack", notify, go_on=in_flight.go_on)
-        app = bolt_handlers.build(
-            known, config.signing_secret.get_secret_value(), config.api_base_url
-        )
-        handlers.register(app)
-        transport = _transport(app, config, flow, session, known)
+        bolt = app.build(known, config.signing_secret.get_secret_value(), config.api_base_url)
+        listeners.register(bolt)
+        transport = _transport(bolt, config, flow, session, known)
         address = await stack.enter_async_context(transport)
         await stack.enter_async_context(_watched(known))
         in_flight.spawn(missed_messages.MissedMessages(shared, messages).catch_up(), "missed")
@@ -227,13 +223,13 @@ async def check_app_token(config: settings.Slack) -> None:
             await _socket_address(config, config.app_token.get_secret_value(), session)
 
 
-def _handlers(
+def _listeners(
     shared: handler_dependencies.HandlerDependencies,
     in_flight: requests_in_flight.RequestsInFlight,
     messages: message_events.MessageEvents,
     commands: subcommands.CommandEffects,
     notify: message_posting.Notify,
-) -> bolt_handlers.Handlers:
+) -> app.Listeners:
     asked = interaction_requests.InteractionRequests(shared, in_flight)
 
     def take_again(event: event_claims.LostEvent) -> None:
@@ -241,43 +237,28 @@ def _handlers(
         in_flight.spawn(taker.take_again(event), "an event again")
 
     shared.service.events.open_platform("slack", take_again)
-    interaction_handlers = command_and_button_actions.CommandActions(
-        shared, in_flight, asked, commands
-    )
     feedback = home_tab.Feedback(shared.service)
     home = home_tab.HomeTab(shared, feedback, notify)
-    modal_views = modals.Modals(shared)
-    actions = button_and_modal_handlers.ButtonAndModalHandlers(
-        shared, interaction_handlers, asked, modal_views, home, feedback, commands
-    )
-    return bolt_handlers.Handlers(
-        shared.workspaces,
-        in_flight,
-        messages,
-        interaction_handlers,
-        asked,
-        home,
-        modal_views,
-        actions,
-    )
+    buttons = button_actions.ButtonActions(shared, in_flight, commands, feedback)
+    return app.Listeners(shared, in_flight, messages, asked, buttons, commands, home)
 
 
 @contextlib.asynccontextmanager
 async def _transport(
-    app: AsyncApp,
+    bolt: AsyncApp,
     config: settings.Slack,
     flow: AsyncOAuthFlow | None,
     session: aiohttp.ClientSession,
     known: installations.InstalledWorkspaces,
 ) -> AsyncIterator[str]:
     if config.transport == "http":
-        async with http_server.serving(app, config, flow) as address:
+        async with http_server.serving(bolt, config, flow) as address:
             yield address
         return
     token = config.app_token.get_secret_value()
     address = await _socket_address(config, token, session)
     handler = AsyncSocketModeHandler(
-        app,
+        bolt,
         token,
         web_client=_ConnectionClient(known, base_url=config.api_base_url, session=session),
         ping_interval=config.ping_seconds,

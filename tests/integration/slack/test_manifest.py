@@ -4,7 +4,7 @@ import pathlib
 
 import yaml
 
-from interpreter_bot.platforms.slack import bolt_handlers, installations
+from interpreter_bot.platforms.slack import app, installations
 from interpreter_bot.wording import slack_words
 
 MANIFEST = yaml.safe_load(
@@ -18,13 +18,13 @@ def test_scopes_are_those_of_the_code():
 
 def test_events_are_those_of_the_code():
     events = MANIFEST["settings"]["event_subscriptions"]["bot_events"]
-    assert events == sorted(bolt_handlers.EVENTS)
+    assert events == sorted(app.EVENTS)
 
 
 def test_commands_and_shortcuts_are_those_of_the_code():
     features = MANIFEST["features"]
-    assert [c["command"] for c in features["slash_commands"]] == list(bolt_handlers.COMMANDS)
-    assert [s["callback_id"] for s in features["shortcuts"]] == list(bolt_handlers.SHORTCUTS)
+    assert [c["command"] for c in features["slash_commands"]] == list(app.COMMANDS)
+    assert [s["callback_id"] for s in features["shortcuts"]] == list(app.SHORTCUTS)
 
 
 def test_every_event_has_somebody_who_hears_it():
@@ -38,17 +38,17 @@ def test_every_event_has_somebody_who_hears_it():
 
             return record
 
-    handlers = bolt_handlers.Handlers(*[_Anything()] * 8)
-    handlers.register(Recorder())
-    names = {event.partition(".")[0] for event in bolt_handlers.EVENTS}
+    listeners = app.Listeners(*[_Anything()] * 7)
+    listeners.register(Recorder())
+    names = {event.partition(".")[0] for event in app.EVENTS}
     assert {name for kind, name in heard if kind == "event"} == names
-    assert {name for kind, name in heard if kind == "command"} == set(bolt_handlers.COMMANDS)
-    assert {name for kind, name in heard if kind == "shortcut"} == set(bolt_handlers.SHORTCUTS)
+    assert {name for kind, name in heard if kind == "command"} == set(app.COMMANDS)
+    assert {name for kind, name in heard if kind == "shortcut"} == set(app.SHORTCUTS)
 
 
 class _Anything:
     def __getattr__(self, name):
-        return None
+        return {}
 
 
 def test_texts_fit_and_prompts_are_those_of_the_code():

@@ -1,0 +1,375 @@
+"""The bolt app: a listener for each event, command, shortcut, button and form.
+
+Each is acknowledged at once, and handled in a task of its own.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import logging
+import re
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from typing import Any, Final, TypeAlias, cast
+
+from slack_bolt.async_app import AsyncApp, AsyncBoltContext
+from slack_bolt.authorization import AuthorizeResult
+from slack_bolt.error import BoltUnhandledRequestError
+from slack_bolt.kwargs_injection.async_args import AsyncArgs
+from slack_bolt.response import BoltResponse
+from slack_sdk.web.async_client import AsyncWebClient
+
+from interpreter_bot import values
+from interpreter_bot.platforms import command_table
+from interpreter_bot.platforms.slack import (
+    admin_views,
+    button_actions,
+    handler_dependencies,
+    home_and_modal_views,
+    home_tab,
+    installations,
+    interaction_requests,
+    message_events,
+    message_parsing,
+    message_posting,
+    permissions,
+    requests_in_flight,
+    subcommands,
+)
+from interpreter_bot.text import code_reading
+from interpreter_bot.wording import run_words
+
+_log = logging.getLogger(__name__)
+
+EVENTS: Final = (
+    *("agent_session_stopped", "agent_session_title_changed", "app_context_changed"),
+    *("app_home_opened", "app_mention", "app_uninstalled", "message.channels", "message.groups"),
+    *("message.im", "message.mpim", "tokens_revoked"),
+)
+"""What the manifest subscribes to."""
+
+COMMANDS: Final = ("/py", "/interpreter")
+SHORTCUTS: Final = ("run_message", "ask_message")
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Submitted:
+    """A form that a person sent, and the facts with which it was opened."""
+
+    place: message_posting.Place
+    facts: Mapping[str, Any]
+    view: home_and_modal_views.View
+
+    @property
+    def text(self) -> str:
+        """What stands in its only field."""
+        return home_and_modal_views.field(self.view)
+
+
+_Submit: TypeAlias = Callable[[Submitted], Coroutine[Any, Any, None]]
+_Listener: TypeAlias = Callable[[AsyncArgs], Awaitable[None]]
+
+
+class Listeners:
+    """Listeners that bolt calls."""
+
+    def __init__(
+        self,
+        shared: handler_dependencies.HandlerDependencies,
+        in_flight: requests_in_flight.RequestsInFlight,
+        messages: message_events.MessageEvents,
+        code_requests: interaction_requests.InteractionRequests,
+        buttons: button_actions.ButtonActions,
+        commands: subcommands.CommandEffects,
+        home: home_tab.HomeTab,
+    ) -> None:
+        self._service = shared.service
+        self._api = shared.api
+        self._workspaces = shared.workspaces
+        self._permissions = shared.permissions
+        self._in_flight = in_flight
+        self._messages = messages
+        self._requests = code_requests
+        self._buttons = buttons
+        self._commands = commands
+        self._home = home
+
+    def register(self, app: AsyncApp) -> None:
+        """Register the listeners with an app."""
+        for name in ("message", "app_mention"):
+            app.event(name)(self.message)
+        app.event("app_home_opened")(self.home_opened)
+        app.event("agent_session_stopped")(self.stopped)
+        app.event("agent_session_title_changed")(self.title_changed)
+        app.event("app_context_changed")(self.context_changed)
+        app.event("tokens_revoked")(self.revoked)
+        app.event("app_uninstalled")(self.revoked)
+        app.command("/py")(self.py)
+        app.command("/interpreter")(self.interpreter)
+        app.shortcut("run_message")(self.run_message)
+        app.shortcut("ask_message")(self.ask_message)
+        for button, press in self._buttons.by_name.items():
+            app.action(button)(self._on_press(press))
+        app.action(admin_views.CHANGE)(self._on_press(self.change_access))
+        app.action(re.compile("^home_"))(self._on_press(self.home_pressed))
+        app.view(home_and_modal_views.RUN_FORM)(self._on_submit(self.run_submitted))
+        app.view(home_and_modal_views.ASK_FORM)(self._on_submit(self.question_submitted))
+        for name in (home_and_modal_views.EDIT_FORM, home_and_modal_views.ANSWER_FORM):
+            app.view(name)(self._on_submit(self.answer_submitted))
+        app.view(admin_views.FORM)(self._on_submit(self.access_submitted))
+        app.error(_acknowledge_failed)
+
+    # Events -------------------------------------------------------------------------------
+
+    async def message(
+        self, event: dict[str, Any], body: dict[str, Any], context: AsyncBoltContext
+    ) -> None:
+        """Receive a message."""
+        workspace = await self._workspaces.of(context)
+        event_id = str(body.get("event_id", ""))
+        self._in_flight.spawn(self._messages.on_event(workspace, event, event_id), "message")
+
+    async def home_opened(self, event: dict[str, Any], context: AsyncBoltContext) -> None:
+        """Show the home tab, or suggest prompts."""
+        workspace = await self._workspaces.of(context)
+        user = str(event["user"])
+        if event.get("tab") == "messages":
+            work = self._home.greet(workspace, user, str(event["channel"]))
+        else:
+            work = self._home.show(workspace, user)
+        self._in_flight.spawn(work, "home")
+
+    async def stopped(self, event: dict[str, Any], context: AsyncBoltContext) -> None:
+        """Stop what a person stopped with Slack's own button."""
+        workspace = await self._workspaces.of(context)
+        place = message_posting.Place(
+            workspace,
+            str(event["channel"]),
+            thread=str(event["thread_ts"]),
+            asked="",
+            user=str(event.get("user", "")),
+        )
+        self._in_flight.spawn(self._stop_thread(place), "stop")
+
+    async def _stop_thread(self, place: message_posting.Place) -> None:
+        workspace, channel = place.workspace, place.channel
+        try:
+            await self._permissions.require(workspace, place.user, channel)
+        except permissions.NotAllowedError as error:
+            await message_posting.whisper(self._api, place, str(error))
+            return
+        key = values.SessionKey("slack", workspace.team, channel, place.thread)
+        if await self._in_flight.cancel_thread(key, place.thread):
+            return
+        # The process that ran it died before it could show the end.
+        await self._api.call(
+            workspace,
+            "agents.sessions.setStatus",
+            channel_id=channel,
+            thread_ts=place.thread,
+            status="active",
+        )
+        await self._in_flight.close_unfinished(key)
+        await message_posting.whisper(self._api, place, run_words.NOTHING_RUNS)
+
+    async def title_changed(self, event: dict[str, Any], context: AsyncBoltContext) -> None:
+        """Take over the title that a person gave a session."""
+        workspace = await self._workspaces.of(context)
+        channel, root = str(event.get("channel", "")), str(event.get("thread_ts", ""))
+        user, title = str(event.get("user", "")), str(event.get("title", ""))
+        if channel and root and title:
+            self._in_flight.spawn(self._rename(workspace, user, channel, root, title), "title")
+
+    async def _rename(
+        self,
+        workspace: installations.InstalledWorkspace,
+        user: str,
+        channel: str,
+        root: str,
+        title: str,
+    ) -> None:
+        await self._permissions.require(workspace, user, channel)
+        key = values.SessionKey("slack", workspace.team, channel, root)
+        await self._service.rename(key, title[:200])
+
+    async def context_changed(self) -> None:
+        """Ignore that a person looks at another channel."""
+
+    async def revoked(self, event: dict[str, Any], context: AsyncBoltContext) -> None:
+        """Leave a workspace that the bot was removed from."""
+        tokens = event.get("tokens") or {}
+        if event.get("type") == "tokens_revoked" and not tokens.get("bot"):
+            return
+        team, enterprise = context.team_id or "", context.enterprise_id or ""
+        await self._workspaces.uninstall(team, enterprise)
+        self._in_flight.spawn(self._in_flight.cancel_workspace(team), "removal")
+
+    # Commands and shortcuts ---------------------------------------------------------------
+
+    async def py(self, args: AsyncArgs) -> None:
+        """Run code, or open the editor."""
+        await args.ack()
+        command = args.payload
+        place = await self._place(args, str(command["channel_id"]))
+        code = message_parsing.code(str(command.get("text") or ""))
+        if code.strip():
+            work = self._requests.run_code(place.workspace, place.user, place.channel, code)
+        else:
+            view = home_and_modal_views.run_form({"channel": place.channel})
+            work = self._buttons.open_form(place, str(command["trigger_id"]), view)
+        self._in_flight.spawn(work, "/py", reply=button_actions.teller(args.respond))
+
+    async def interpreter(self, args: AsyncArgs) -> None:
+        """Carry out a command."""
+        await args.ack()
+        command, reply = args.payload, button_actions.teller(args.respond)
+        place = await self._place(args, str(command["channel_id"]))
+        work = self._run_command(place, str(command.get("text") or ""), reply)
+        self._in_flight.spawn(work, "/interpreter", reply=reply)
+
+    async def _run_command(
+        self, place: message_posting.Place, text: str, reply: subcommands.Tell
+    ) -> None:
+        """Run `/interpreter …` for the channel's own session.
+
+        Raises:
+            BotError: the person may not, or it is not run.
+        """
+        workspace, user, channel = place.workspace, place.user, place.channel
+        profile = await self._permissions.require(workspace, user, channel)
+        command = command_table.parse_words(message_parsing.words(text), "slack")
+        command = command or subcommands.invocation("help")
+        key = values.SessionKey("slack", workspace.team, channel)
+        if command.command.name == "py":
+            code = message_parsing.code(text.strip()[2:].lstrip())
+            await self._requests.run_code(workspace, user, channel, code)
+        elif command.command.is_request:
+            there = self._commands.place_of_command(key, place, profile)
+            code = await command_table.code_of(command, there)
+            await self._requests.run_code(workspace, user, channel, code)
+        else:
+            async with self._requests.awaited(workspace, channel):
+                await self._commands.run(command, key, place, profile, tell=reply)
+
+    async def run_message(self, args: AsyncArgs) -> None:
+        """Run the code of a message."""
+        await args.ack()
+        body = args.body
+        place = await self._place(args, str(body["channel"]["id"]))
+        work = self._requests.run_message(
+            place.workspace, place.user, place.channel, body["message"]
+        )
+        self._in_flight.spawn(work, "run message", reply=button_actions.teller(args.respond))
+
+    async def ask_message(self, args: AsyncArgs) -> None:
+        """Open the question about a message."""
+        await args.ack()
+        body = args.body
+        place = await self._place(args, str(body["channel"]["id"]))
+        view = home_and_modal_views.ask_form(
+            {"channel": place.channel, "ts": str(body["message_ts"])}
+        )
+        work = self._buttons.open_form(place, str(body["trigger_id"]), view)
+        self._in_flight.spawn(work, "ask form", reply=button_actions.teller(args.respond))
+
+    async def _place(
+        self, args: AsyncArgs, channel: str, *, thread: str = ""
+    ) -> message_posting.Place:
+        """Return where a person does something."""
+        workspace = await self._workspaces.of(args.context)
+        user = str(args.context.user_id or "")
+        return message_posting.Place(workspace, channel, thread=thread, asked="", user=user)
+
+    # Buttons ------------------------------------------------------------------------------
+
+    def _on_press(self, handle: button_actions.Action) -> _Listener:
+        """Return the listener of a button."""
+
+        async def listener(args: AsyncArgs) -> None:
+            await args.ack()
+            channel = str((args.body.get("channel") or {}).get("id", ""))
+            press = button_actions.press_of(await self._place(args, channel), args)
+            work = handle(press)
+            if channel:
+                work = self._in_flight.closing_unfinished(press.place, work)
+            self._in_flight.spawn(work, press.action, reply=press.reply)
+
+        return listener
+
+    async def change_access(self, press: button_actions.Press) -> None:
+        """Open the admins' form."""
+        await self._home.form(press.place.workspace, press.trigger)
+
+    async def home_pressed(self, press: button_actions.Press) -> None:
+        """Do what was pressed on the home tab."""
+        place = press.place
+        await self._home.press(place.workspace, place.user, press.action, press.value)
+
+    # Forms --------------------------------------------------------------------------------
+
+    def _on_submit(self, handle: _Submit) -> _Listener:
+        """Return the listener of a form."""
+
+        async def listener(args: AsyncArgs) -> None:
+            await args.ack()
+            facts = json.loads(args.payload.get("private_metadata") or "{}")
+            place = await self._place(args, str(facts.get("channel", "")))
+            form = Submitted(place, facts, args.payload)
+
+            async def reply(sentence: str) -> None:
+                if place.channel:
+                    await message_posting.whisper(self._api, place, sentence)
+
+            self._in_flight.spawn(handle(form), "form", reply=reply)
+
+        return listener
+
+    async def run_submitted(self, form: Submitted) -> None:
+        """Run code of the editor."""
+        place, code = form.place, code_reading.code_of(form.text)
+        await self._requests.run_code(place.workspace, place.user, place.channel, code)
+
+    async def question_submitted(self, form: Submitted) -> None:
+        """Ask about a message."""
+        place, ts = form.place, str(form.facts["ts"])
+        await self._requests.ask_about(place.workspace, place.user, place.channel, ts, form.text)
+
+    async def answer_submitted(self, form: Submitted) -> None:
+        """Answer a question, or let code run as it was edited."""
+        await self._buttons.resolve(form.place, str(form.facts["question"]), form.text)
+
+    async def access_submitted(self, form: Submitted) -> None:
+        """Store what an admin chose."""
+        await self._home.choose(form.place.workspace, form.place.user, form.view)
+
+
+async def _acknowledge_failed(error: Exception) -> BoltResponse:
+    """Acknowledge what no listener is for or could read: Slack would only send it again."""
+    if isinstance(error, BoltUnhandledRequestError):
+        _log.info("Slack sent something that no listener is for")
+    else:
+        _log.error("something of Slack's could not be handled", exc_info=error)
+    return BoltResponse(status=200)
+
+
+def build(
+    known: installations.InstalledWorkspaces, signing_secret: str, api_base_url: str
+) -> AsyncApp:
+    """Make an app that acknowledges without asking any server first."""
+
+    # bolt looks at the names of arguments, and would pass `self` too.
+    async def authorize(
+        enterprise_id: str | None, team_id: str | None, user_id: str | None
+    ) -> AuthorizeResult:
+        # bolt takes None, though it does not say so: then it refuses the event.
+        return cast(AuthorizeResult, await known.authorize(enterprise_id, team_id, user_id))
+
+    return AsyncApp(
+        name="interpreter-bot",
+        # Only names the server: what we send goes through `web_api`.
+        client=AsyncWebClient(base_url=api_base_url),
+        authorize=authorize,
+        signing_secret=signing_secret,
+        attaching_conversation_kwargs_enabled=False,
+        raise_error_for_unhandled_request=True,
+    )

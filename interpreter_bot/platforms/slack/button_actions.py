@@ -1,0 +1,324 @@
+"""What the buttons of messages do; each button has a listener of its own."""
+
+from __future__ import annotations
+
+import dataclasses
+import logging
+import re
+from collections.abc import Callable, Coroutine, Mapping
+from typing import Any, Final, TypeAlias
+
+from slack_bolt.async_app import AsyncRespond
+from slack_bolt.kwargs_injection.async_args import AsyncArgs
+
+from interpreter_bot import errors, values
+from interpreter_bot.platforms import command_table
+from interpreter_bot.platforms.rendering import past_code, query_listings
+from interpreter_bot.platforms.slack import (
+    blocks,
+    file_uploads,
+    handler_dependencies,
+    home_and_modal_views,
+    home_tab,
+    markdown,
+    message_posting,
+    requests_in_flight,
+    subcommands,
+)
+from interpreter_bot.sessions import past_turns, pending_questions, requests
+from interpreter_bot.text import fences
+from interpreter_bot.wording import command_words, file_words, question_words, run_words
+
+_log = logging.getLogger(__name__)
+
+_FORM_SECONDS: Final = 1.0
+
+
+def teller(respond: AsyncRespond) -> subcommands.Tell:
+    """Return a function that replies through bolt."""
+
+    async def tell(text: str) -> None:
+        content = message_posting.content(text[:11_000])
+        for shown in (content["blocks"], None):
+            response = await respond(
+                text=content["text"] if shown else markdown.escaped(text[:3_500]),
+                blocks=shown,
+                replace_original=False,
+                unfurl_links=False,
+                unfurl_media=False,
+            )
+            if response.status_code == 200:
+                return
+            _log.warning("Slack refused a response: %s", response.body)
+
+    return tell
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Press:
+    """A button that a person pressed, or a choice that they made.
+
+    Attributes:
+        place: of the message with the button; without a channel on the home tab.
+        message: timestamp of that message.
+        action: the button's name.
+        value: what it carries, or what was chosen.
+        trigger: opens a form, for three seconds.
+        reply: shows a sentence to the person; None on the home tab.
+    """
+
+    place: message_posting.Place
+    message: str
+    action: str
+    value: str
+    trigger: str
+    reply: subcommands.Tell | None
+
+
+Action: TypeAlias = Callable[[Press], Coroutine[Any, Any, None]]
+
+
+def press_of(place: message_posting.Place, args: AsyncArgs) -> Press:
+    """Parse a press."""
+    body, action = args.body, args.payload
+    chosen = action.get("selected_option") or action
+    message = body.get("message") or {}
+    ts = str(message.get("ts") or "")
+    return Press(
+        place=dataclasses.replace(place, thread=str(message.get("thread_ts") or ts)),
+        message=ts,
+        action=str(action["action_id"]),
+        value=str(chosen.get("value") or action.get("selected_user") or ""),
+        trigger=str(body.get("trigger_id", "")),
+        reply=teller(args.respond) if place.channel else None,
+    )
+
+
+class ButtonActions:
+    """Does what buttons say, for people who may use the bot where they press them."""
+
+    def __init__(
+        self,
+        shared: handler_dependencies.HandlerDependencies,
+        in_flight: requests_in_flight.RequestsInFlight,
+        commands: subcommands.CommandEffects,
+        feedback: home_tab.Feedback,
+    ) -> None:
+        self._service = shared.service
+        self._api = shared.api
+        self._uploads = shared.uploads
+        self._permissions = shared.permissions
+        self._questions = shared.questions
+        self._in_flight = in_flight
+        self._commands = commands
+        self._feedback = feedback
+
+    @property
+    def by_name(self) -> Mapping[str | re.Pattern[str], Action]:
+        """What each button of a message does, by its `action_id`."""
+        return {
+            blocks.STOP: self.stop,
+            blocks.QUERIES: self.show_queries,
+            blocks.CODE: self.show_code,
+            blocks.FEEDBACK: self.rate,
+            blocks.VISIT: self.send_link,
+            re.compile(f"^{blocks.WHOLE}_[0-9]+$"): self.send_table,
+            blocks.CONFIRM: self.confirm,
+            blocks.DISMISS: self.confirm,
+            blocks.RUN: self.approve,
+            blocks.CANCEL: self.decline,
+            blocks.EDIT: self.edit,
+            blocks.ANSWER: self.answer,
+            re.compile(f"^{blocks.CHOICE}"): self.choose,
+        }
+
+    async def stop(self, press: Press) -> None:
+        """Stop a request. Everybody who may use the bot there may.
+
+        Raises:
+            BotError: they may not.
+        """
+        place = press.place
+        await self._permissions.require(place.workspace, place.user, place.channel)
+        key, request_id = requests_in_flight.request_of(press.value)
+        if key is None or not _is_there(key, place):
+            return
+        if not await self._in_flight.cancel(key, request_id):
+            raise errors.BotError(run_words.NOTHING_RUNS)
+
+    async def rate(self, press: Press) -> None:
+        """Store what a person thinks of an answer."""
+        place = press.place
+        opinion, _, turn = press.value.partition(" ")
+        await self._permissions.require(place.workspace, place.user, place.channel)
+        await self._feedback.note(place.workspace.team, place.user, turn, opinion)
+        if press.reply:
+            await press.reply(command_words.THANKS)
+
+    async def send_table(self, press: Press) -> None:
+        """Send the whole of a table, of which an answer shows the head, into its thread.
+
+        Raises:
+            BotError: it cannot be had, or not by this person.
+        """
+        place = press.place
+        await self._permissions.require(place.workspace, place.user, place.channel)
+        session, _, handle = press.value.rpartition("/")
+        key = requests_in_flight.key_of(session)
+        if key is None or not _is_there(key, place):
+            raise errors.BotError(command_words.NO_TABLE)
+        name = await self._service.save_table(key, handle, requests.Person(place.user))
+        file = command_table.FileSent(name)
+        if complaints := await self._commands.show(file, key, place):
+            raise errors.BotError(complaints)
+
+    async def send_link(self, press: Press) -> None:
+        """Give a person a link to the session of an answer that stands where they are.
+
+        Raises:
+            BotError: there is none, or not for this person.
+        """
+        place = press.place
+        profile = await self._permissions.require(place.workspace, place.user, place.channel)
+        key = requests_in_flight.key_of(press.value)
+        if key is None or not _is_there(key, place):
+            raise errors.BotError(command_words.NO_CONVERSATION)
+        there = self._commands.place_of_command(key, place, profile)
+        result = await command_table.run(subcommands.invocation("page"), there)
+        await self._commands.show(result, key, place)
+
+    async def show_queries(self, press: Press) -> None:
+        """Show what code of an answer asked of data connections.
+
+        Raises:
+            BotError: it is not known, or not to this person.
+        """
+        turn = await self._turn(press)
+        if not turn.queries:
+            raise errors.BotError(command_words.ANSWER_TOO_OLD)
+        if press.reply:
+            await press.reply(fences.fenced(query_listings.script(turn.queries), language="sql"))
+
+    async def show_code(self, press: Press) -> None:
+        """Show a person alone what an answer ran, the code as it is; as files if messages cannot.
+
+        Raises:
+            BotError: it is not known, or not to this person.
+        """
+        place = press.place
+        runs = past_code.runs(await self._turn(press))
+        if (messages := blocks.code_messages(runs)) is not None:
+            for message in messages:
+                await message_posting.whisper(self._api, place, past_code.ABOUT, *message)
+            return
+        files = [
+            file_uploads.of_bytes(name, data, "", is_image=False)
+            for name, data in past_code.files(runs).items()
+        ]
+        direct = await message_posting.direct_place(self._api, place)
+        if complaints := await self._uploads.send(direct, direct.thread, files):
+            raise errors.BotError("\n".join(complaints))
+        if direct is not place:
+            await message_posting.whisper(self._api, place, file_words.SENT_AS_FILE)
+
+    async def _turn(self, press: Press) -> past_turns.PastTurn:
+        """Return the turn that a button names.
+
+        Raises:
+            BotError: it is not known, or not to this person.
+        """
+        place = press.place
+        await self._permissions.require(place.workspace, place.user, place.channel)
+        session, _, turn_id = press.value.rpartition("/")
+        key = requests_in_flight.key_of(session)
+        if key is None or not _is_there(key, place):
+            raise errors.BotError(command_words.ANSWER_TOO_OLD)
+        return past_code.turn_of(await self._service.queries.history(key), turn_id)
+
+    async def confirm(self, press: Press) -> None:
+        """Run a command that came as words, or do not."""
+        is_confirmed = press.action == blocks.CONFIRM
+        await self._commands.confirmed(
+            press.place, press.message, press.value, is_confirmed=is_confirmed
+        )
+
+    # Questions ----------------------------------------------------------------------------
+
+    async def approve(self, press: Press) -> None:
+        """Let code run as it is."""
+        question = await self._question(press.place, press.value)
+        _resolve(question, question.code)
+
+    async def decline(self, press: Press) -> None:
+        """Decline code."""
+        _resolve(await self._question(press.place, press.value), None)
+
+    async def choose(self, press: Press) -> None:
+        """Answer a question with one of its choices."""
+        question = await self._question(press.place, press.value)
+        _resolve(question, press.action.removeprefix(blocks.CHOICE))
+
+    async def edit(self, press: Press) -> None:
+        """Open code that waits for approval."""
+        question = await self._question(press.place, press.value, edits=True)
+        facts = {"channel": press.place.channel, "question": question.id}
+        view = home_and_modal_views.edit_form(facts, question.code)
+        await self.open_form(press.place, press.trigger, view)
+
+    async def answer(self, press: Press) -> None:
+        """Open the answer to an `input()`."""
+        question = await self._question(press.place, press.value)
+        facts = {"channel": press.place.channel, "question": question.id}
+        view = home_and_modal_views.answer_form(facts, question.prompt)
+        await self.open_form(press.place, press.trigger, view)
+
+    async def open_form(
+        self, place: message_posting.Place, trigger: str, view: home_and_modal_views.View
+    ) -> None:
+        """Open a form; before anything else is done, as Slack gives three seconds for it."""
+        await self._api.call(
+            place.workspace,
+            "views.open",
+            most_seconds=_FORM_SECONDS,
+            trigger_id=trigger,
+            view=view,
+        )
+
+    async def resolve(self, place: message_posting.Place, question_id: str, answer: str) -> None:
+        """Answer a question with what a person wrote in a form.
+
+        Raises:
+            BotError: it is not theirs to answer, or too late.
+        """
+        _resolve(await self._question(place, question_id, edits=True), answer)
+
+    async def _question(
+        self, place: message_posting.Place, question_id: str, *, edits: bool = False
+    ) -> pending_questions.Question:
+        """Return a question that the person may answer: who started it, or for approval also an
+        admin.
+
+        Raises:
+            BotError: it is not theirs to answer, or too late.
+        """
+        question = self._questions.require(question_id)
+        if place.user != question.person:
+            profile = await self._permissions.require(place.workspace, place.user, place.channel)
+            if not question.may_answer(place.user, is_admin=profile.is_admin, edits=edits):
+                raise errors.BotError(question_words.NOT_YOURS)
+        return question
+
+
+def _is_there(key: values.SessionKey, place: message_posting.Place) -> bool:
+    """Say whether a session is one of the channel where a button was pressed."""
+    return (key.workspace, key.channel) == (place.workspace.team, place.channel)
+
+
+def _resolve(question: pending_questions.Question, answer: str | None) -> None:
+    """Answer a question.
+
+    Raises:
+        BotError: it is too late.
+    """
+    if not question.resolve(answer):
+        raise errors.BotError(question_words.EXPIRED)
