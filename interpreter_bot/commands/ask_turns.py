@@ -12,7 +12,7 @@ from typing import Final, TypeAlias
 
 from interpreter_bot import errors, events, settings, values
 from interpreter_bot.commands import console_runs
-from interpreter_bot.platforms import command_table
+from interpreter_bot.platforms import command_table, preferences
 from interpreter_bot.platforms.console import json_replies, terminal_replies, threaded_stdout
 from interpreter_bot.sessions import requests, session_service
 from interpreter_bot.wording import command_words
@@ -100,7 +100,12 @@ class Turns:
     @property
     def _place(self) -> command_table.Place:
         return command_table.Place(
-            self._service, self._key, _PERSON, _SCOPE, self._options.approval, when=_local_time
+            self._service,
+            self._key,
+            _PERSON,
+            _SCOPE,
+            {preferences.APPROVAL: self._options.approval},
+            when=_local_time,
         )
 
     async def _run(

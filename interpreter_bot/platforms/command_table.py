@@ -13,9 +13,10 @@ import dataclasses
 import difflib
 import re
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import Final, Literal, TypeAlias, get_args
+from typing import Final, Literal, TypeAlias
 
 from interpreter_bot import errors, values
+from interpreter_bot.platforms import preferences
 from interpreter_bot.platforms.rendering import session_facts, stop_words
 from interpreter_bot.sessions import approval_policy, requests, session_service
 from interpreter_bot.text import quantities
@@ -27,9 +28,6 @@ from interpreter_bot.wording import (
     run_words,
     session_words,
 )
-
-FOLLOWING: Final = "follow_threads"
-"""Name of the choice whether threads are answered without a mention."""
 
 _SHAPE: Final = re.compile(r"/([A-Za-z][A-Za-z0-9_-]*)[?!.:,;]*(?:\s+(.*))?\Z", re.DOTALL)
 _WORDS: Final = re.compile(r"([A-Za-z]+)(?:\s+(.*))?\Z", re.DOTALL)
@@ -45,32 +43,33 @@ OpenCopy: TypeAlias = Callable[[], contextlib.AbstractAsyncContextManager[tuple[
 """Opens a thread for a copy; gives its id and a link to it. If the block raises, it is deleted."""
 
 
+def _only_for_yourself() -> Mapping[str, str]:
+    return dict.fromkeys(("channel", "server"), access_words.ONLY_FOR_YOURSELF)
+
+
 @dataclasses.dataclass(frozen=True, slots=True)
 class Place:
     """Where a command is given: a conversation, and the person who gives it.
 
     Attributes:
-        scope: of the choices made here.
-        approval: what the platform's own settings demand.
-        follows_threads: what they say about threads.
-        is_admin: the person may make choices for the scope.
+        scope: the narrowest of the choices that hold here.
+        settings: those that can be chosen here, and what the operator chose for each.
+        refusals: why the person may choose for no channel or server, by `channel` and `server`;
+            empty if they may.
         when: writes a moment, in seconds since the epoch, as the person reads it.
         file_bytes: the largest file that can be sent here; None if there is no limit.
         open_copy: opens a thread for a copy; None if the platform copies in its own way.
-        settings: the choices that can be made here, and their possible values.
     """
 
     service: session_service.SessionService
     key: values.SessionKey
     person: requests.Person
     scope: values.Scope
-    approval: requests.Approval = "never"
-    follows_threads: bool = True
-    is_admin: bool = True
+    settings: Mapping[str, object] = dataclasses.field(default_factory=dict)
+    refusals: Mapping[str, str] = dataclasses.field(default_factory=_only_for_yourself)
     when: Callable[[float], str] = session_facts.in_utc
     file_bytes: int | None = None
     open_copy: OpenCopy | None = None
-    settings: Mapping[str, Sequence[str]] = dataclasses.field(default_factory=dict)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -127,6 +126,7 @@ Result: TypeAlias = Said | Listed | FileSent | Private | Run | Help
 Effect: TypeAlias = Callable[[Place, str], Awaitable[Result]]
 
 _CHATS: Final = frozenset({"slack", "discord"})
+_SCOPES: Final = {"me": "me", "channel": "channel", "server": "server", "workspace": "server"}
 _ALL: Final = _CHATS | {"web", "console"}
 
 
@@ -170,7 +170,7 @@ class Command:
         needs: what has to be on for it to do anything.
         is_public: everybody in a channel sees its result.
         is_request: it becomes a request that runs code.
-        needs_admin: only admins may give it an argument.
+        aliases: other names, each with the argument that it begins with.
         questions: what is asked first, and the button's label, by the argument, if it came as
             words.
     """
@@ -183,18 +183,16 @@ class Command:
     needs: Literal["", "models", "network", "tools", "logins", "page"] = ""
     is_public: bool = False
     is_request: bool = False
-    needs_admin: bool = False
+    aliases: Mapping[str, str] = dataclasses.field(default_factory=dict)
     questions: Mapping[str, tuple[str, str]] = dataclasses.field(default_factory=dict)
 
     def usage(self, platform: str) -> str:
         """Return the command as people write it, without a slash."""
-        argument = self.argument(platform)
-        return f"{self.name} {argument.usage}" if argument else self.name
+        return " ".join([self.name, *(argument.usage for argument in self.arguments_on(platform))])
 
-    def argument(self, platform: str) -> Argument | None:
-        """Return its first argument on a platform; None if it takes none there."""
-        first = self.arguments[0] if self.arguments else None
-        return first if first and platform in first.platforms else None
+    def arguments_on(self, platform: str) -> Sequence[Argument]:
+        """Return the arguments that it takes on a platform."""
+        return [argument for argument in self.arguments if platform in argument.platforms]
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -279,7 +277,9 @@ async def _model(place: Place, words: str) -> Result:
         return Said(service.model_notice or model_words.NONE)
     if words:
         is_default = words.lower() == command_words.DEFAULT and words not in models
-        await service.choose_model(place.key, None if is_default else model_title(words, models))
+        await service.choose_model(
+            place.key, None if is_default else preferences.model_title(words, models)
+        )
         return Said(model_words.now_used(str(await service.queries.model(place.key))))
     return Listed("Models", session_facts.models(models, await service.queries.model(place.key)))
 
@@ -315,21 +315,58 @@ async def _disconnect(place: Place, server: str) -> Result:
     return Said(await place.service.logins.forget(place.key, place.person.id, server))
 
 
-async def _approval(place: Place, choice: str) -> Result:
-    if choice:
-        await choose_approval(place, choice)
-    level = await place.service.queries.approval(place.scope, place.approval)
-    sentence = access_words.approval(level)
-    return Said(sentence if choice in ("", level) else f"{sentence} {access_words.WEAKER}")
+async def _settings(place: Place, text: str) -> Result:
+    """Show the settings in effect; with a value, choose it."""
+    name, value, scope = _words_of_setting(text)
+    if name and name not in place.settings:
+        raise errors.BotError(access_words.no_such_setting(", ".join(place.settings)))
+    models = place.service.queries.models
+    if not value:
+        facts = [
+            session_facts.Fact(each, f"{await _holds(place, each)} ({access_words.SETTINGS[each]})")
+            for each in ([name] if name else place.settings)
+        ]
+        if name:
+            choices = (*preferences.possible_values(name, models), command_words.DEFAULT)
+            facts.append(session_facts.Fact(access_words.POSSIBLE_VALUES, ", ".join(choices)))
+        return Listed(access_words.SETTINGS_TITLE, facts, has_names=True)
+    widest = _SCOPES[scope]
+    if refusal := place.refusals.get(widest):
+        raise errors.BotError(refusal)
+    chosen = preferences.parse(name, value, models)
+    await place.service.choose(_scope_of_choice(place.scope, widest), name, chosen)
+    sentences = [access_words.setting_changed(name, preferences.written(chosen), scope)]
+    holds = await _holds(place, name)
+    if holds != preferences.written(chosen):
+        if name == preferences.APPROVAL and chosen is not None:
+            sentences.append(access_words.WEAKER)
+        sentences.append(access_words.in_effect(holds))
+    return Said(" ".join(sentences))
 
 
-async def _follow(place: Place, choice: str) -> Result:
-    if choice:
-        await place.service.choose(place.scope, FOLLOWING, choice == "on")
-    choices = await place.service.queries.choices(place.scope)
-    follows = choices.get(FOLLOWING)
-    is_on = follows if isinstance(follows, bool) else place.follows_threads
-    return Said(access_words.following(is_on))
+def _words_of_setting(text: str) -> tuple[str, str, str]:
+    """Split an argument into the name of a setting, a value and for whom it is."""
+    name, *words = text.split() or [""]
+    scope = words.pop().lower() if words and words[-1].lower() in _SCOPES else ""
+    return name.lower(), " ".join(words), scope or "me"
+
+
+async def _holds(place: Place, name: str) -> str:
+    """Return the value of a setting that is in effect."""
+    queries, default = place.service.queries, place.settings[name]
+    if name == preferences.APPROVAL:
+        return await queries.approval(place.scope, approval_policy.strictest(default))
+    chosen = await queries.choices(place.scope)
+    return preferences.written(getattr(preferences.effective(chosen, place.settings), name))
+
+
+def _scope_of_choice(scope: values.Scope, widest: str) -> values.Scope:
+    match widest:
+        case "channel":
+            return dataclasses.replace(scope, person="")
+        case "server":
+            return dataclasses.replace(scope, person="", channel="")
+    return dataclasses.replace(scope, workspace="", channel="")
 
 
 async def _help(place: Place, _: str) -> Result:
@@ -366,7 +403,11 @@ async def _setting_names(place: Place, _: Sequence[str]) -> Sequence[str]:
 
 
 async def _setting_values(place: Place, before: Sequence[str]) -> Sequence[str]:
-    return (*place.settings.get("".join(before[:1]), ()), command_words.DEFAULT)
+    name = "".join(before[:1])
+    if name not in place.settings:
+        return ()
+    models = place.service.queries.models
+    return (*preferences.possible_values(name, models), command_words.DEFAULT)
 
 
 _SERVER: Final = Argument(
@@ -444,32 +485,26 @@ COMMANDS: Final = (
         needs="models",
     ),
     Command(
-        "approval",
-        "Show or choose when a person is asked before the model's code runs.",
-        _approval,
-        (Argument("when", "When to ask", choices=get_args(requests.Approval)),),
-        platforms=_ALL - {"discord"},
-        needs="models",
-        needs_admin=True,
-    ),
-    Command(
-        "follow",
-        "Show or choose whether threads of one person are answered without a mention.",
-        _follow,
-        (Argument("whether", "Whether they are", choices=("on", "off")),),
-        platforms=frozenset({"slack"}),
-        needs_admin=True,
-    ),
-    Command(
         "settings",
-        "View or change settings, for you, this channel or this server.",
-        None,
+        "View or change settings; in chats for you, a channel or everybody.",
+        _settings,
         (
             Argument("name", "The setting", names=_setting_names),
             Argument("value", "New value; default resets it", names=_setting_values),
-            Argument("scope", "For whom", choices=("me", "channel", "server")),
+            Argument(
+                "scope",
+                "For whom",
+                choices=("me", "channel", "server"),
+                platforms=frozenset({"discord"}),
+            ),
+            Argument(
+                "scope",
+                "For whom",
+                choices=("me", "channel", "workspace"),
+                platforms=frozenset({"slack"}),
+            ),
         ),
-        platforms=frozenset({"discord"}),
+        aliases={"approval": preferences.APPROVAL, "follow": preferences.FOLLOW_THREADS},
     ),
     Command("usage", "Show tokens and cost.", _usage),
     Command("limits", "List the limits of a conversation.", _limits),
@@ -513,9 +548,8 @@ def parse(text: str, platform: str, *, is_code: bool = False) -> Invocation | No
         return None
     word, argument = match[1], match[2] or ""
     commands = offered(platform)
-    command = commands.get(word.lower())
-    if command is not None:
-        return _invocation(command, argument, platform)
+    if named := _named(word, argument, platform):
+        return _invocation(*named, platform)
     elsewhere = [row for row in COMMANDS if row.name == word.lower()]
     if elsewhere and not is_code:
         raise errors.BotError(command_words.works_elsewhere(word, elsewhere[0].platforms))
@@ -526,22 +560,34 @@ def parse(text: str, platform: str, *, is_code: bool = False) -> Invocation | No
     raise errors.BotError(command_words.unknown(word, alike[0] if alike else ""))
 
 
+def _named(word: str, argument: str, platform: str) -> tuple[Command, str] | None:
+    """Return the command that a word names on a platform, also by an alias, and its argument."""
+    for command in offered(platform).values():
+        if command.name == word.lower():
+            return command, argument
+        if word.lower() in command.aliases:
+            return command, f"{command.aliases[word.lower()]} {argument}"
+    return None
+
+
 def _invocation(command: Command, text: str, platform: str) -> Invocation:
     """Check a command's argument.
 
     Raises:
         BotError: it has one that it does not take, or lacks the one that it needs.
     """
-    argument = command.argument(platform)
+    arguments = command.arguments_on(platform)
     # The indentation of code counts.
     text = text if command.name == "py" else text.strip()
-    if argument is None and text:
-        raise errors.BotError(command_words.takes_nothing(command.name))
-    if argument is not None and argument.choices:
+    if not arguments:
+        if text:
+            raise errors.BotError(command_words.takes_nothing(command.name))
+        return Invocation(command)
+    if arguments[0].choices:
         text = text.lower()
-        if text not in ("", *argument.choices):
+        if text not in ("", *arguments[0].choices):
             raise errors.BotError(command_words.write_as(f"/{command.usage(platform)}"))
-    if argument is not None and argument.is_required and not text.strip():
+    if arguments[0].is_required and not text.strip():
         raise errors.BotError(command_words.write_as(f"/{command.usage(platform)}"))
     return Invocation(command, text)
 
@@ -555,14 +601,14 @@ def parse_words(text: str, platform: str) -> Invocation | None:
     if stop_words.is_stop(text):
         return Invocation(commands["stop"])
     match = _WORDS.match(text.strip())
-    command = commands.get(match[1].lower()) if match else None
-    if match is None or command is None:
+    named = _named(match[1], match[2] or "", platform) if match else None
+    if named is None:
         return None
     try:
-        invocation = _invocation(command, match[2] or "", platform)
+        invocation = _invocation(*named, platform)
     except errors.BotError:
         return None
-    return None if command.name == "py" and _is_prose(invocation.argument) else invocation
+    return None if named[0].name == "py" and _is_prose(invocation.argument) else invocation
 
 
 def _is_prose(text: str) -> bool:
@@ -578,10 +624,23 @@ def _is_prose(text: str) -> bool:
 
 async def names_something(invocation: Invocation, place: Place) -> bool:
     """Say whether what a command names exists, such as a file; true if it names nothing."""
-    argument = invocation.command.argument(place.key.platform)
-    if not invocation.argument or argument is None or argument.names is None:
+    arguments = invocation.command.arguments_on(place.key.platform)
+    if not invocation.argument or not arguments or arguments[0].names is None:
         return True
-    return invocation.argument in await argument.names(place, ())
+    if len(arguments) == 1:
+        return invocation.argument in await arguments[0].names(place, ())
+    name, value, _ = _words_of_setting(invocation.argument)
+    is_whole = value or len(invocation.argument.split()) == 1
+    possible = await _setting_values(place, (name,))
+    return (
+        bool(is_whole)
+        and name in place.settings
+        and value.casefold()
+        in (
+            "",
+            *map(str.casefold, possible),
+        )
+    )
 
 
 async def run(invocation: Invocation, place: Place) -> Result:
@@ -593,8 +652,6 @@ async def run(invocation: Invocation, place: Place) -> Result:
     command = invocation.command
     if command.effect is None:
         raise errors.BotError(command_words.not_offered(command.name))
-    if command.needs_admin and invocation.argument and not place.is_admin:
-        raise errors.BotError(access_words.ADMINS_ONLY_IN_CHANNEL)
     return await command.effect(place, invocation.argument)
 
 
@@ -629,15 +686,20 @@ async def completions(text: str, place: Place) -> list[tuple[str, int, str]]:
     commands = offered(platform)
     if not space:
         return [
-            (f"/{row.name}{' ' if row.argument(platform) else ''}", len(text), row.help)
+            (f"/{row.name}{' ' if row.arguments_on(platform) else ''}", len(text), row.help)
             for row in commands.values()
             if row.name.startswith(name.lower())
         ]
-    argument = commands[name.lower()].argument(platform) if name.lower() in commands else None
-    if argument is None:
+    named = _named(name, typed.lstrip(), platform)
+    arguments = named[0].arguments_on(platform) if named else ()
+    if named is None or not arguments:
         return []
-    names = await argument.names(place, ()) if argument.names else argument.choices
-    typed = typed.lstrip()
+    before: Sequence[str] = ()
+    typed = named[1]
+    if len(arguments) > 1:
+        *before, typed = typed.split(" ")
+    argument = arguments[min(len(before), len(arguments) - 1)]
+    names = await argument.names(place, before) if argument.names else argument.choices
     return [
         (word, len(typed), argument.help)
         for word in names
@@ -651,30 +713,3 @@ async def pinned(invocation: Invocation, place: Place) -> Invocation:
         return invocation
     past = await place.service.queries.history(place.key, most=1)
     return dataclasses.replace(invocation, argument=str(past[-1].id if past else NO_TURN))
-
-
-async def choose_approval(place: Place, choice: str) -> None:
-    """Choose when a person is asked before code runs.
-
-    Raises:
-        BotError: there is no such choice, or it cannot be kept.
-    """
-    if choice not in get_args(requests.Approval):
-        raise errors.BotError(command_words.APPROVAL_CHOICES)
-    await place.service.choose(place.scope, approval_policy.NAME, choice)
-
-
-def model_title(words: str, titles: Sequence[str]) -> str:
-    """Return the title that a person typed, or of which they typed a part that only it has.
-
-    Raises:
-        BotError: none is meant, or several; the sentence says which there are.
-    """
-    typed = words.casefold()
-    matches = [title for title in titles if title.casefold() == typed]
-    matches = matches or [title for title in titles if typed in title.casefold()]
-    if len(matches) == 1:
-        return matches[0]
-    if matches:
-        raise errors.BotError(model_words.ambiguous(words, matches))
-    raise errors.BotError(model_words.unknown(words, titles))

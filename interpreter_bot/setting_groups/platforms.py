@@ -125,6 +125,9 @@ class Discord(fields.Group):
     follow_threads: bool = True
     """Answer in the bot's threads without a mention while only one person writes there. Needs the
     message content intent."""
+    approval: Literal["never", "plan", "every"] = "never"
+    """Whether a person approves the model's code: `never`, once per answer (`plan`), or `every`
+    time. `sessions.approval`, servers, channels and people can only make this stricter."""
     forum_channels: tuple[int, ...] = ()
     """Ids of forums where every post is answered, mentioned or not. Needs the message content
     intent."""

@@ -33,6 +33,24 @@ WRITE_SOMETHING: Final = (
 WEAKER: Final = "That is weaker than another setting here, so the stricter one applies."
 
 
+SETTINGS_TITLE: Final = "Your settings here"
+SETTINGS: Final = {
+    "approval": "ask a person before the model's code runs: never, once per answer (plan), or "
+    "every time; the strictest choice here applies",
+    "model": "the model I use if a conversation has not chosen another",
+    "threads": "a mention opens a thread",
+    "follow_threads": "I answer in my threads without a mention",
+    "show_code": "code stays visible after it has run",
+}
+POSSIBLE_VALUES: Final = "possible values"
+_SCOPES: Final = {
+    "me": "for you",
+    "channel": "in this channel",
+    "server": "on this server",
+    "workspace": "in this workspace",
+}
+
+
 def no_such_setting(names: str) -> str:
     return f"There is no such setting. You can choose {names}."
 
@@ -41,9 +59,10 @@ def setting_choices(name: str, choices: str) -> str:
     return f"{name} can be one of: {choices}."
 
 
-def approval(choice: str) -> str:
-    return f"Approval here: {choice}."
+def setting_changed(name: str, value: str, scope: str) -> str:
+    verb = "reset to the default" if value == "default" else f"now {value}"
+    return f"{name} is {verb} {_SCOPES[scope]}."
 
 
-def following(is_on: bool) -> str:
-    return f"Answering without a mention here: {'on' if is_on else 'off'}."
+def in_effect(value: str) -> str:
+    return f"In effect for you here: {value}."

@@ -24,7 +24,6 @@ NEWER_FORM: Final = "This form is from another version of me. Please open it aga
 RESTARTING: Final = "I am about to restart. Please try again in a minute."
 THANKS: Final = "Thanks for the feedback."
 ANSWER_IN_DIRECT_MESSAGES: Final = "🔹 The answer is in your direct messages."
-APPROVAL_CHOICES: Final = "Approval is one of: never, plan, every."
 DEFAULT: Final = "default"
 FILES_TITLE: Final = "Files in /mnt/data"
 CODE_LIMITS: Final = "What your code may use"

@@ -10,16 +10,6 @@ WHOLE_ANSWER: Final = "The whole answer"
 INTERRUPTED: Final = "This answer was interrupted."
 COPY_TITLE: Final = "Copy of a conversation"
 INPUT_TITLE: Final = "What the code asked for"
-SETTINGS_TITLE: Final = "Your settings here"
-SETTINGS: Final = {
-    "approval": "ask a person before the model's code runs: never, once per answer (plan), or "
-    "every time; the strictest choice here applies",
-    "model": "the model I use if a conversation has not chosen another",
-    "threads": "a mention opens a thread",
-    "follow_threads": "I answer in my threads without a mention",
-    "show_code": "code stays visible after it has run",
-}
-SCOPES: Final = {"me": "for you", "channel": "in this channel", "server": "on this server"}
 PART_REFUSED: Final = "⚠️ Discord refused to show this part of the answer."
 CODE_PARTLY_HIDDEN: Final = (
     "You cannot see all of the code here: press Edit to see it, or refuse it."
@@ -83,18 +73,3 @@ def rest_in_file(characters: int) -> str:
 
 def table_as_csv(number: int) -> str:
     return f"Table {number} as CSV"
-
-
-def setting_changed(name: str, value: str | None, scope: str) -> str:
-    """Return what a setting is now; a value of None is the default."""
-    if value is None:
-        return f"{name} is reset to the default {SCOPES[scope]}."
-    return f"{name} is now {value} {SCOPES[scope]}."
-
-
-def in_effect(value: str) -> str:
-    return f"In effect for you here: {value}."
-
-
-def how_to_change(choices: str) -> str:
-    return f"To change it, choose a value: {choices} or default."

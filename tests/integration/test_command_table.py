@@ -23,7 +23,7 @@ async def test_help_lists_only_what_is_on(tmp_path, platform, things):
         result = await command_table.run(command_table.parse("/help", platform), place)
     facts = command_table.rows(result, platform)
     on = {command for thing in things for command in offers.COMMANDS[thing]}
-    off = CONDITIONAL - on | ({"approval"} if "models" not in things else set())
+    off = CONDITIONAL - on
     # In the order of the table; /page is of chats alone.
     assert [fact.label.split()[0] for fact in facts] == [
         f"/{name}" for name in command_table.offered(platform) if name not in off
@@ -39,7 +39,9 @@ async def place_on(tmp_path):
             key = values.SessionKey(platform, thread="1" * 32)
             (service.directory(key) / "report.csv").write_bytes(b"1")
             person = requests.Person("owner")
-            return command_table.Place(service, key, person, values.Scope(platform))
+            scope = values.Scope(platform, "T1", "C1", "owner")
+            chosen = {"approval": "plan", "model": "", "follow_threads": True}
+            return command_table.Place(service, key, person, scope, chosen)
 
         yield place
 
@@ -55,6 +57,13 @@ async def place_on(tmp_path):
         ("connect jira", True),
         ("connect dots", False),
         ("files", True),
+        ("follow off", True),
+        ("approval never channel", True),
+        ("settings", True),
+        ("settings model cheap workspace", True),
+        ("follow me", False),
+        ("approval please", False),
+        ("settings of my phone", False),
     ],
 )
 async def test_what_a_command_in_words_names_has_to_exist(place_on, text, exists):
@@ -74,7 +83,9 @@ async def test_commands_and_what_they_name_are_completed(place_on):
     assert await completed("/mo") == ["/model "]
     assert await completed("/model C") == ["cheap"]
     assert await completed("/disconnect ") == ["jira"]
-    assert await completed("/approval ") == ["never", "plan", "every"]
+    assert await completed("/approval ") == ["never", "plan", "every", "default"]
+    assert await completed("/settings a") == ["approval"]
+    assert await completed("/settings follow_threads o") == ["on", "off"]
     assert await completed("/files ") == await completed("/nothing x") == []
 
 
@@ -86,8 +97,48 @@ async def test_a_model_is_chosen_and_its_choice_taken_back(place_on):
         assert result.text == f"This conversation now uses {model}."
 
 
-async def test_only_admins_choose_for_a_channel(place_on):
-    place = dataclasses.replace(place_on("slack"), is_admin=False)
-    for words in ("approval every", "follow off"):
+async def chosen(place, words):
+    """Carry out a command in words; return what it says, or lists."""
+    result = await command_table.run(command_table.parse_words(words, "slack"), place)
+    return (
+        result.text
+        if isinstance(result, command_table.Said)
+        else {fact.label: fact.value for fact in result.facts}
+    )
+
+
+async def test_settings_are_shown_chosen_and_taken_back_for_three_scopes(place_on):
+    place = dataclasses.replace(place_on("slack"), refusals={})
+    assert "plan (ask a person" in (await chosen(place, "approval"))["approval"]
+    assert await chosen(place, "follow off") == "follow_threads is now off for you."
+    assert (await chosen(place, "settings"))["follow_threads"].startswith("off (")
+    assert await chosen(place, "follow on workspace") == (
+        "follow_threads is now on in this workspace. In effect for you here: off."
+    )
+    assert await chosen(place, "follow default") == (
+        "follow_threads is reset to the default for you. In effect for you here: on."
+    )
+    assert await chosen(place, "settings model CHEAP channel") == (
+        "model is now cheap in this channel."
+    )
+    with pytest.raises(
+        errors.BotError, match="approval can be one of: never, plan, every, default"
+    ):
+        await chosen(place, "approval perhaps")
+    with pytest.raises(errors.BotError, match=r"no such setting\. You can choose approval, model"):
+        await chosen(place, "settings nothing on")
+
+
+async def test_a_choice_weaker_than_what_holds_is_said_to_be(place_on):
+    assert await chosen(place_on("slack"), "approval never") == (
+        "approval is now never for you. That is weaker than another setting here, so the stricter "
+        "one applies. In effect for you here: plan."
+    )
+
+
+async def test_only_who_may_chooses_for_a_channel(place_on):
+    place = dataclasses.replace(place_on("slack"), refusals={"channel": "Only admins."})
+    for words in ("approval every channel", "follow off channel"):
         with pytest.raises(errors.BotError, match="Only admins"):
-            await command_table.run(command_table.parse_words(words, "slack"), place)
+            await chosen(place, words)
+    assert (await chosen(place, "approval every")).endswith("for you.")

@@ -13,6 +13,7 @@ import cachetools
 import discord
 
 from interpreter_bot import settings
+from interpreter_bot.platforms import preferences
 from interpreter_bot.platforms.discord import (
     api_errors,
     channels_and_threads,
@@ -23,7 +24,6 @@ from interpreter_bot.platforms.discord import (
     message_targets,
     permissions,
     persistent_buttons,
-    preferences,
     recent_messages,
     requests_in_flight,
 )

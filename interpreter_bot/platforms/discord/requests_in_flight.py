@@ -9,19 +9,19 @@ import functools
 import logging
 import secrets
 import time
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Mapping
 from typing import Any, Final
 
 import cachetools
 import discord
 
 from interpreter_bot import events, settings, values
+from interpreter_bot.platforms import preferences
 from interpreter_bot.platforms.discord import (
     api_errors,
     channels_and_threads,
     message_layout,
     message_targets,
-    preferences,
     rate_limits,
     replies,
 )
@@ -104,6 +104,7 @@ class RequestsInFlight:
         questions: pending questions of running code.
         client: through which people are reached, once there is one.
         limits: of the client.
+        settings: those that people can choose, and what the operator chose for each.
     """
 
     def __init__(
@@ -115,6 +116,13 @@ class RequestsInFlight:
         self._service = service
         self.client: discord.Client | None = None
         self._config = config
+        self.settings: Mapping[str, object] = {
+            preferences.APPROVAL: config.approval,
+            preferences.MODEL: "",
+            preferences.THREADS: config.threads,
+            preferences.FOLLOW_THREADS: config.follow_threads,
+            preferences.SHOW_CODE: False,
+        }
         self._tasks = tasks
         self.limits = rate_limits.RateLimits()
         self._running: set[asyncio.Task[None]] = set()
@@ -126,12 +134,7 @@ class RequestsInFlight:
     ) -> preferences.Preferences:
         """Return the preferences in effect for a person in a place."""
         chosen = await self._service.queries.choices(place.scope(person.id))
-        holds = preferences.effective(chosen, self._config)
-        known = self._service.queries.models
-        if holds.model in known and await self._service.queries.model(place.key) == known[0]:
-            return holds
-        # A choice of the session itself comes first.
-        return dataclasses.replace(holds, model="")
+        return preferences.effective(chosen, self.settings)
 
     def spawn(self, work: Coroutine[Any, Any, object], name: str) -> asyncio.Task[None]:
         """Run a coroutine as a task; its exceptions end with it."""

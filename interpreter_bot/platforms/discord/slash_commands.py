@@ -91,28 +91,25 @@ def _subcommand(
     handler: interactions.InteractionHandler, command: command_table.Command
 ) -> app_commands.Command[Any, Any, None]:
     """Make a subcommand of a row of the table."""
+    arguments = command.arguments_on(channels_and_threads.PLATFORM)
 
     async def carry_out(interaction: _Interaction, **options: Any) -> None:
         if not await handler.begins(
             interaction, is_public=command.is_public, is_request=command.is_request
         ):
             return
-        if command.effect is None:
-            await subcommands.settings(handler, interaction, **options)
-            return
         place = channels_and_threads.of_interaction(interaction)
-        # Only settings have more than one; a switch is given by its name.
-        [(name, value)] = options.items() or [("", "")]
-        text = name if value is True else value or ""
-        await subcommands.give(handler, interaction, place, command.name, text)
+        # A switch is given by its name.
+        words = [name if value is True else value for name, value in options.items() if value]
+        await subcommands.give(handler, interaction, place, command.name, " ".join(words))
 
     callback: Any = carry_out
     parameters = [inspect.Parameter("interaction", inspect.Parameter.POSITIONAL_ONLY)]
-    parameters += [_parameter(argument) for argument in command.arguments]
+    parameters += [_parameter(argument) for argument in arguments]
     callback.__signature__ = inspect.Signature(parameters)
-    describe = {argument.name: argument.help for argument in command.arguments}
+    describe = {argument.name: argument.help for argument in arguments}
     callback = app_commands.describe(**describe)(callback)
-    for argument in command.arguments:
+    for argument in arguments:
         if argument.names is not None:
             complete = {argument.name: _completion(handler, command, argument)}
             callback = app_commands.autocomplete(**complete)(callback)

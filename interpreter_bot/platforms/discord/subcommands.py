@@ -10,7 +10,7 @@ from typing import Any, Final
 
 import discord
 
-from interpreter_bot import errors, values
+from interpreter_bot import errors
 from interpreter_bot.platforms import command_table
 from interpreter_bot.platforms.discord import (
     channels_and_threads,
@@ -18,7 +18,6 @@ from interpreter_bot.platforms.discord import (
     interactions,
     markdown,
     message_layout,
-    preferences,
 )
 from interpreter_bot.platforms.rendering import session_facts
 from interpreter_bot.wording import (
@@ -48,15 +47,13 @@ def place_of_command(
         place.key,
         person,
         place.scope(person.id),
+        handler.in_flight.settings,
+        _refusals(interaction, place),
         when=_moment,
         file_bytes=place.file_bytes,
         open_copy=functools.partial(
             channels_and_threads.thread_for_copy, interaction, limits, session_words.COPY
         ),
-        settings={
-            name: preferences.suggestions(name, service.queries.models)
-            for name in preferences.NAMES
-        },
     )
 
 
@@ -159,79 +156,17 @@ def _help(
     return "\n".join(lines)
 
 
-async def settings(
-    handler: interactions.InteractionHandler,
-    interaction: _Interaction,
-    name: str = "",
-    value: str = "",
-    scope: str = "me",
-) -> None:
-    """Show the settings in effect; with a value, change one.
-
-    Raises:
-        BotError: there is no such setting or value, or the person may not choose it there.
-    """
-    service, place = handler.service, channels_and_threads.of_interaction(interaction)
-    name, value, scope = name.strip().lower(), value.strip(), scope or "me"
-    if name:
-        preferences.check(name)
-    if not (name and value):
-        names = (name,) if name else preferences.NAMES
-        await _show_settings(handler, interaction, place, names)
-        return
-    chosen = preferences.parse(name, value, service.queries.models)
-    await service.choose(_scope(interaction, place, scope), name, chosen)
-    shown = None if chosen is None else markdown.line(value)
-    sentence = discord_words.setting_changed(markdown.line(name), shown, scope)
-    if name == preferences.APPROVAL:
-        holds = await service.queries.approval(place.scope(str(interaction.user.id)))
-        if chosen not in (None, holds):
-            sentence += f" {access_words.WEAKER}"
-        sentence += f" {discord_words.in_effect(markdown.line(holds))}"
-    await handler.tell(interaction, sentence)
-
-
-async def _show_settings(
-    handler: interactions.InteractionHandler,
-    interaction: _Interaction,
-    place: channels_and_threads.Place,
-    names: tuple[str, ...],
-) -> None:
-    queries, person = handler.service.queries, channels_and_threads.person(interaction.user)
-    holds = await handler.in_flight.chosen_by(place, person)
-    lines = [f"**{discord_words.SETTINGS_TITLE}**"]
-    for name in names:
-        value: object = getattr(holds, name, "")
-        if name == preferences.APPROVAL:
-            value = await queries.approval(place.scope(person.id))
-        shown = {True: "on", False: "off", "": "default"}.get(value, value)
-        lines.append(f"• {markdown.line(name)}: {shown} ({discord_words.SETTINGS[name]})")
-    if len(names) == 1:
-        choices = ", ".join(preferences.suggestions(names[0], queries.models))
-        lines.append(markdown.small(discord_words.how_to_change(choices)))
-    await handler.tell(interaction, _cut(lines))
-
-
-def _scope(
-    interaction: _Interaction, place: channels_and_threads.Place, scope: str
-) -> values.Scope:
-    """Return the scope of a choice, if the person may decide there.
-
-    Raises:
-        BotError: they may not, or there is no such place.
-    """
-    if scope == "me":
-        return values.Scope(channels_and_threads.PLATFORM, person=str(interaction.user.id))
+def _refusals(interaction: _Interaction, place: channels_and_threads.Place) -> dict[str, str]:
+    """Return why a person may not choose for the channel or the server."""
     if place.guild_id is None:
-        raise errors.BotError(access_words.ONLY_FOR_YOURSELF)
-    held = interaction.permissions
-    if scope == "channel":
-        if not (held.manage_channels or held.manage_guild):
-            raise errors.BotError(access_words.CHANNEL_MANAGERS_ONLY)
-        return values.Scope(channels_and_threads.PLATFORM, place.key.workspace, place.key.channel)
-    if not held.manage_guild:
-        raise errors.BotError(access_words.SERVER_MANAGERS_ONLY)
-    return values.Scope(channels_and_threads.PLATFORM, place.key.workspace)
+        return dict.fromkeys(("channel", "server"), access_words.ONLY_FOR_YOURSELF)
+    granted = interaction.permissions
+    refusals = {}
+    if not (granted.manage_channels or granted.manage_guild):
+        refusals["channel"] = access_words.CHANNEL_MANAGERS_ONLY
+    if not granted.manage_guild:
+        refusals["server"] = access_words.SERVER_MANAGERS_ONLY
+    return refusals
 
 
 def _moment(moment: float) -> str:

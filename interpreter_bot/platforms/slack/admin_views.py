@@ -38,7 +38,8 @@ class AdminForm:
 
     Attributes:
         everybody: all sessions of the workspace.
-        holds: the settings in effect.
+        holds: the lists in effect.
+        follows_threads: threads of one person are answered without a mention.
         approval: the strictest of choices and settings.
         feedback: how many answers were rated good, and how many bad.
         person: whose usage is shown; empty for none.
@@ -47,7 +48,8 @@ class AdminForm:
     """
 
     everybody: Sequence[past_turns.SessionOverview]
-    holds: permissions.Preferences
+    holds: permissions.AllowLists
+    follows_threads: bool
     approval: requests.Approval
     feedback: tuple[int, int] = (0, 0)
     person: str = ""
@@ -68,7 +70,7 @@ def admin_section(governed: AdminForm) -> list[blocks.Block]:
     )
     lines = [f"*{what}:* {_list(ids, form)}" for what, ids, form in listed]
     lines.append(f"*Asked before code runs:* {governed.approval}")
-    lines.append(f"*Answers without a mention:* {'yes' if holds.follows_threads else 'no'}")
+    lines.append(f"*Answers without a mention:* {'yes' if governed.follows_threads else 'no'}")
     change = blocks.actions(blocks.button("Change", CHANGE, "change"))
     made += [
         home_and_modal_views.heading(slack_words.ACCESS),

@@ -149,6 +149,7 @@ class HomeTab:
     ) -> admin_views.AdminForm:
         service = self._service
         name, usage = "", None
+        scope = values.Scope("slack", workspace.team)
         if person:
             name = (await self._permissions.profile(workspace, person)).name
             nowhere = values.SessionKey("slack", workspace.team)
@@ -156,9 +157,8 @@ class HomeTab:
         return admin_views.AdminForm(
             everybody=await service.recent("slack", workspace.team, most=_MOST),
             holds=await self._permissions.lists(workspace),
-            approval=await service.queries.approval(
-                values.Scope("slack", workspace.team), self._config.approval
-            ),
+            follows_threads=(await self._permissions.preferences(scope)).follow_threads,
+            approval=await service.queries.approval(scope, self._config.approval),
             feedback=await self._feedback.counted(workspace.team),
             person=person,
             name=name,

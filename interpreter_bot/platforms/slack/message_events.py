@@ -186,8 +186,8 @@ class MessageEvents:
         if message.ts < thread.joined:
             # It was written before the bot was asked anything there.
             return False
-        scope = values.Scope(PLATFORM, key.workspace, key.channel)
-        is_followed = (await self._services.permissions.preferences(scope)).follows_threads
+        scope = values.Scope(PLATFORM, key.workspace, key.channel, message.user)
+        is_followed = (await self._services.permissions.preferences(scope)).follow_threads
         people = thread.people
         if not thread.is_whole:
             # The store remembers who talked with the bot there.

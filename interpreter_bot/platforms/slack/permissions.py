@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any, Final
 import cachetools
 
 from interpreter_bot import errors, settings, values
-from interpreter_bot.platforms import command_table
+from interpreter_bot.platforms import preferences
 from interpreter_bot.platforms.slack import api_errors, installations, web_api
-from interpreter_bot.sessions import approval_policy, quotas
+from interpreter_bot.sessions import quotas
 from interpreter_bot.wording import access_words
 
 if TYPE_CHECKING:
@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 PEOPLE: Final = "allowed_people"
 GROUPS: Final = "allowed_groups"
 CHANNELS: Final = "allowed_channels"
-APPROVAL: Final = approval_policy.NAME
-FOLLOWING: Final = command_table.FOLLOWING
+APPROVAL: Final = preferences.APPROVAL
+FOLLOWING: Final = preferences.FOLLOW_THREADS
 TOKENS: Final = quotas.TOKENS
 MONEY: Final = quotas.MONEY
 """Names of the choices."""
@@ -35,26 +35,20 @@ _MOST_KNOWN: Final = 10_000
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Preferences:
-    """The preferences in effect somewhere; see `settings.Slack` for each.
-
-    Approval is not among them: the strictest one is in effect, see `sessions.approval_policy`.
-    """
+class AllowLists:
+    """Who may use the bot in a workspace, and where; see `settings.Slack` for each."""
 
     people: tuple[str, ...] = ()
     groups: tuple[str, ...] = ()
     channels: tuple[str, ...] = ()
-    follows_threads: bool = True
 
 
-def effective(chosen: Mapping[str, Any], config: settings.Slack) -> Preferences:
-    """Return the preferences in effect; invalid values count as not chosen."""
-    follows = chosen.get(FOLLOWING)
-    return Preferences(
+def allow_lists(chosen: Mapping[str, Any], config: settings.Slack) -> AllowLists:
+    """Return the lists in effect; invalid values count as not chosen."""
+    return AllowLists(
         people=_ids(chosen.get(PEOPLE)) or config.allowed_people,
         groups=_ids(chosen.get(GROUPS)) or config.allowed_groups,
         channels=_ids(chosen.get(CHANNELS)) or config.allowed_channels,
-        follows_threads=follows if isinstance(follows, bool) else config.follows_threads,
     )
 
 
@@ -80,7 +74,11 @@ class Profile:
 
 
 class Permissions:
-    """Checks permissions."""
+    """Checks permissions.
+
+    Attributes:
+        settings: those that people can choose, and what the operator chose for each.
+    """
 
     def __init__(
         self,
@@ -91,6 +89,11 @@ class Permissions:
         self._api = api
         self._config = config
         self._service = service
+        self.settings: Mapping[str, object] = {
+            preferences.APPROVAL: config.approval,
+            preferences.MODEL: "",
+            preferences.FOLLOW_THREADS: config.follows_threads,
+        }
         self._profiles = cachetools.TTLCache[tuple[str, str], Profile](_MOST_KNOWN, _FRESH_SECONDS)
         self._groups = cachetools.TTLCache[tuple[str, str], frozenset[str]](
             _MOST_KNOWN, _FRESH_SECONDS
@@ -128,7 +131,7 @@ class Permissions:
         return profile
 
     async def _is_listed(
-        self, workspace: installations.InstalledWorkspace, profile: Profile, lists: Preferences
+        self, workspace: installations.InstalledWorkspace, profile: Profile, lists: AllowLists
     ) -> bool:
         if not lists.people and not lists.groups:
             return True
@@ -139,13 +142,14 @@ class Permissions:
                 return True
         return False
 
-    async def lists(self, workspace: installations.InstalledWorkspace) -> Preferences:
+    async def lists(self, workspace: installations.InstalledWorkspace) -> AllowLists:
         """Return who may in a workspace: what its admins chose, else the settings."""
-        return await self.preferences(values.Scope("slack", workspace.team))
+        scope = values.Scope("slack", workspace.team)
+        return allow_lists(await self._service.queries.choices(scope), self._config)
 
-    async def preferences(self, scope: values.Scope) -> Preferences:
-        """Return the preferences in effect in a workspace or channel."""
-        return effective(await self._service.queries.choices(scope), self._config)
+    async def preferences(self, scope: values.Scope) -> preferences.Preferences:
+        """Return the preferences in effect in a scope."""
+        return preferences.effective(await self._service.queries.choices(scope), self.settings)
 
     async def _members(
         self, workspace: installations.InstalledWorkspace, group: str

@@ -19,7 +19,7 @@ from interpreter_bot.platforms.slack import (
     permissions,
 )
 from interpreter_bot.sessions import requests
-from interpreter_bot.wording import command_words, question_words, session_words
+from interpreter_bot.wording import access_words, command_words, question_words, session_words
 
 if TYPE_CHECKING:
     from interpreter_bot.sessions import session_service
@@ -60,20 +60,26 @@ class CommandEffects:
     def __init__(self, shared: handler_dependencies.HandlerDependencies) -> None:
         self._services = shared
         self._service = shared.service
-        self._config = shared.config
 
     def place_of_command(
         self, key: values.SessionKey, place: message_posting.Place, profile: permissions.Profile
     ) -> command_table.Place:
-        """Return the place of a command: choices that are made there hold for the channel."""
+        """Return the place of a command."""
+        refusals = {
+            "channel": access_words.ADMINS_ONLY_IN_CHANNEL,
+            "server": access_words.ADMINS_ONLY,
+        }
+        if profile.is_admin:
+            refusals = {}
+        if place.is_direct:
+            refusals["channel"] = access_words.ONLY_FOR_YOURSELF
         return command_table.Place(
             self._service,
             key,
             requests.Person(profile.user, profile.name),
-            values.Scope("slack", key.workspace, key.channel),
-            approval=self._config.approval,
-            follows_threads=self._config.follows_threads,
-            is_admin=profile.is_admin or place.is_direct,
+            values.Scope("slack", key.workspace, key.channel, profile.user),
+            self._services.permissions.settings,
+            refusals,
             open_copy=functools.partial(self._thread_for_copy, place),
         )
 

@@ -37,7 +37,8 @@ async def panel(place: command_table.Place, name: str, argument: str = "") -> ev
             return {"models": service.queries.models, "model": await service.queries.model(key)}
         case "approval":
             choices = await service.queries.choices(place.scope)
-            effective = await service.queries.approval(place.scope, place.approval)
+            demanded = approval_policy.strictest(*place.settings.values())
+            effective = await service.queries.approval(place.scope, demanded)
             chosen = approval_policy.strictest(choices.get(approval_policy.NAME))
             return {"chosen": chosen, "holds": effective}
     command = command_table.offered("web").get(name)

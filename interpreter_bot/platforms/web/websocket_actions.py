@@ -15,7 +15,7 @@ import aiohttp
 from aiohttp import web
 
 from interpreter_bot import errors, values
-from interpreter_bot.platforms import command_table
+from interpreter_bot.platforms import command_table, preferences
 from interpreter_bot.platforms.web import (
     command_panels,
     event_json,
@@ -290,10 +290,10 @@ class TabConnection:
     ) -> None:
         name, argument = invocation.command.name, invocation.argument
         if name == "model" and argument:
-            title = command_table.model_title(argument, self._service.queries.models)
+            title = preferences.model_title(argument, self._service.queries.models)
             await self._actions["choose"](tab, {**message, "model": title})
-        elif name == "approval" and argument:
-            await self._approve(tab, {**message, "approval": argument})
+        elif name == "settings" and argument:
+            await self._choose_setting(tab, message, invocation)
         elif name == "notebook":
             tab.send(tab_hub.encoded_message("download", {}))
         elif name in self._actions:
@@ -321,10 +321,19 @@ class TabConnection:
         turn.answer(validation.whole_number(message, "question"), None if is_refusal else text)
 
     async def _approve(self, tab: tab_hub.Tab, message: session_actions.Message) -> None:
-        """Choose the approval of code, and show what is in effect then."""
-        place = self._place(message)
-        await command_table.choose_approval(place, validation.text(message, "approval"))
-        await self._show(tab, {**message, "panel": "approval"})
+        command = command_table.offered("web")["settings"]
+        argument = f"{preferences.APPROVAL} {validation.text(message, 'approval')}"
+        await self._choose_setting(tab, message, command_table.Invocation(command, argument))
+
+    async def _choose_setting(
+        self,
+        tab: tab_hub.Tab,
+        message: session_actions.Message,
+        invocation: command_table.Invocation,
+    ) -> None:
+        """Choose a setting, and show what is in effect then."""
+        await command_table.run(invocation, self._place(message))
+        await self._show(tab, {**message, "panel": invocation.argument.split()[0].lower()})
 
     async def _show(self, tab: tab_hub.Tab, message: session_actions.Message) -> None:
         name, argument = validation.text(message, "panel"), validation.text(message, "rest")
@@ -342,7 +351,7 @@ class TabConnection:
             key,
             validation.PERSON,
             validation.HERE,
-            self._approval,
+            {preferences.APPROVAL: self._approval},
             when=command_panels.moment,
         )
 

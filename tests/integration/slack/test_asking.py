@@ -343,16 +343,17 @@ async def test_code_of_an_answer_shows_what_cannot_be_seen(slack, service, code)
 
 async def test_no_channel_weakens_the_approval_of_its_workspace(slack, service, app):
     await service.choose(values.Scope("slack", "T1"), "approval", "every")
-    slack.command("UADMIN", "C1", "/interpreter", "approval never")
+    slack.command("UADMIN", "C1", "/interpreter", "approval never channel")
     [told] = await slack.until(lambda: slack.world.responses)
-    assert told["text"].startswith("Approval here: every. That is weaker")
+    assert "never in this channel. That is weaker" in told["text"]
+    assert told["text"].endswith("In effect for you here: every.")
     ts = slack.say("U1", "C1", "<@UBOT> go")
     await slack.until(lambda: slack.answers("C1", ts))
     assert service.turns[0].approval == "every"
 
 
 async def test_channel_chooses_its_approval(slack, service, app):
-    slack.command("UADMIN", "C1", "/interpreter", "approval every")
+    slack.command("UADMIN", "C1", "/interpreter", "approval every channel")
     await slack.until(lambda: slack.world.responses)
     ts = slack.say("U1", "C1", "<@UBOT> go")
     other = slack.say("U1", "C2", "<@UBOT> go")

@@ -101,8 +101,10 @@ async def test_py_where_the_bot_is_not_says_so_to_the_person(slack, service, app
         ("reset", "Reset. Variables and history are cleared; files are kept."),
         ("reset the index", "Mention me with a question"),
         ("stop", "Nothing is running."),
-        ("approval", "Approval here: never."),
-        ("approval every", "Only admins"),
+        ("approval", "`approval`: never (ask a person"),
+        ("approval every", "approval is now every for you."),
+        ("approval every channel", "Only admins"),
+        ("settings", "`follow_threads`: on ("),
     ],
 )
 async def test_interpreter_answers_the_person_alone(slack, service, app, said, answer):

@@ -48,6 +48,5 @@ async def test_help_lists_only_what_is_on(slack, tmp_path, way, things):
     async with offers.opened(tmp_path, *things) as service, connected(slack, service):
         text = await helped(slack, way)
     expected = {command for thing in things for command in offers.COMMANDS[thing]}
-    approval = {"approval"} if "models" in things else set()
-    assert listed(text) == ALWAYS | expected | approval
+    assert listed(text) == ALWAYS | expected
     assert ("Mention me with a question" in text) == ("models" in things)

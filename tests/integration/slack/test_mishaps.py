@@ -272,10 +272,10 @@ async def test_edit_of_an_answer_to_python_asks_nothing_new(slack, service, app)
 
 
 async def test_channel_that_does_not_want_it_is_not_followed(slack, service, app):
-    slack.command("UADMIN", "C1", "/interpreter", "follow off")
+    slack.command("UADMIN", "C1", "/interpreter", "follow off channel")
     [told] = await slack.until(lambda: slack.world.responses)
-    assert told["text"] == "Answering without a mention here: off."
-    slack.command("U1", "C1", "/interpreter", "follow on")
+    assert told["text"] == "follow_threads is now off in this channel."
+    slack.command("U1", "C1", "/interpreter", "follow on channel")
     await slack.until(lambda: len(slack.world.responses) == 2)
     assert "Only admins" in slack.world.responses[1]["text"]
     ts = slack.say("U1", "C1", "<@UBOT> one")

@@ -26,7 +26,8 @@ def parsed(invocation):
         ("/Help", "help", ""),
         ("/MODEL gpt", "model", "gpt"),
         ("/reset Files", "reset", "files"),
-        ("/approval EVERY", "approval", "every"),
+        ("/approval EVERY", "settings", "approval EVERY"),
+        ("/settings", "settings", ""),
     ],
 )
 def test_commands_are_parsed(text, name, argument):
@@ -52,7 +53,6 @@ def test_words_are_no_commands(text):
         ("/py", "Please write it as /py CODE."),
         ("/connect", "Please write it as /connect NAME."),
         ("/reset that", "Please write it as /reset [files]."),
-        ("/approval perhaps", "Please write it as /approval [never|plan|every]."),
         ("/files a.csv", "/files takes nothing after it."),
     ],
 )
@@ -94,9 +94,8 @@ def test_commands_are_known_in_code_too_and_nothing_else_behind_a_slash():
         ("undo that please", None),
         ("limits of what?", None),
         ("connect", None),
-        ("follow off", ("follow", "off")),
-        ("follow me", None),
-        ("settings", None),
+        ("follow off", ("settings", "follow_threads off")),
+        ("settings", ("settings", "")),
         ("please stop it", ("stop", "")),
         ("py x = 1", ("py", "x = 1")),
         ("py\nx = 1", ("py", "x = 1")),
@@ -118,7 +117,7 @@ def test_each_platform_does_what_the_table_does_not():
     without = {
         command.name: command.platforms for command in command_table.COMMANDS if not command.effect
     }
-    assert without == {"settings": {"discord"}, "exit": {"console"}}
+    assert without == {"exit": {"console"}}
     assert {platform for row in command_table.COMMANDS for platform in row.platforms} == set(
         PLATFORMS
     )
@@ -138,26 +137,12 @@ async def test_discords_tree_is_the_table():
         row = group.get(name) or trees[name]
         assert row["description"] == command.help
         options = {option["name"]: option for option in row["options"]}
-        assert set(options) >= {argument.name for argument in command.arguments}
-        for argument in command.arguments if name in group else ():
+        arguments = command.arguments_on("discord")
+        assert set(options) >= {argument.name for argument in arguments}
+        for argument in arguments if name in group else ():
             option = options[argument.name]
             assert option["description"] == argument.help
             assert option["required"] is argument.is_required
             assert bool(option.get("autocomplete")) is (argument.names is not None)
             choices = tuple(choice["value"] for choice in option.get("choices") or ())
             assert choices == (() if argument.is_switch else argument.choices)
-
-
-@pytest.mark.parametrize(
-    ("words", "title"),
-    [("gpt-5 mini (work)", "GPT-5 mini (work)"), ("scribe", "Scribe 2"), ("GPT-5", "GPT-5")],
-)
-def test_a_model_is_meant_by_its_title_or_a_part_that_only_it_has(words, title):
-    assert command_table.model_title(words, ("GPT-5", "GPT-5 mini (work)", "Scribe 2")) == title
-
-
-def test_a_model_that_cannot_be_meant_is_said_with_those_there_are():
-    with pytest.raises(errors.BotError, match=r"^Several models are called gpt: GPT-5; GPT-6\.$"):
-        command_table.model_title("gpt", ("GPT-5", "GPT-6", "Scribe"))
-    with pytest.raises(errors.BotError, match=r"^There is no model x\. There are: A; B\.$"):
-        command_table.model_title("x", ("A", "B"))

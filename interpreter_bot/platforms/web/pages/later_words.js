@@ -61,8 +61,15 @@ export const dialogWords = {
 };
 
 export const panelWords = {
-  limits: "Limits",
-  limitsOf: (sandbox) => `${sandbox} One conversation may use:`,
+  results: {
+    limits: { title: "Limits", about: (sandbox) => `${sandbox} One conversation may use:` },
+    network: { title: "Network", about: () => "Hosts and data your code can reach:" },
+    tools: { title: "Tools", about: () => "Tools your code can call:" },
+    connect: { title: "Log in" },
+    disconnect: { title: "Log out" },
+    usage: { title: "Usage" },
+    settings: { title: "Settings" },
+  },
   models: "Models",
   approval: "Approval",
   approvalWhen: "Ask me before code runs",
@@ -72,13 +79,6 @@ export const panelWords = {
     every: "Every time, about the code",
   },
   stricter: (approval) => `The operator requires a stricter setting: ${approval.toLowerCase()}.`,
-  network: "Network",
-  networkOf: "Hosts and data your code can reach:",
-  tools: "Tools",
-  toolsOf: "Tools your code can call:",
-  logIn: "Log in",
-  logOut: "Log out",
-  usage: "Usage",
   help: "Help",
   commands: "Commands",
   keys: "Keys",

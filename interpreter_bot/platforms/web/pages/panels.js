@@ -6,7 +6,7 @@ import { modelWords, panelWords } from "./later_words.js";
 import { pythonWords } from "./words.js";
 
 export function showPanel(shown, actions) {
-  DRAWERS[shown.panel]?.(shown, actions);
+  (FORMS[shown.panel] ?? drawResult)(shown, actions);
 }
 
 export function rows(pairs) {
@@ -23,12 +23,15 @@ export function inLocalTime(text) {
   return text.replace(/\b\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ/g, (moment) => new Date(moment).toLocaleString([], { dateStyle: "long", timeStyle: "short" }));
 }
 
-const DRAWERS = {
-  limits({ rows: all, sandbox_level: level }) {
-    const sandbox = level === "none" ? pythonWords.unsandboxed : pythonWords.sandboxed(level);
-    openPanel(panelWords.limits, el("p", { class: "muted" }, panelWords.limitsOf(sandbox)), rows(all));
-  },
+/** What a command said or listed. */
+function drawResult({ panel, rows: all, text, sandbox_level: level }) {
+  const { title, about } = panelWords.results[panel];
+  const python = level === "none" ? pythonWords.unsandboxed : pythonWords.sandboxed(level);
+  const body = all ? rows(all) : el("p", {}, linked(text));
+  openPanel(title, ...(about ? [el("p", { class: "muted" }, about(python))] : []), body);
+}
 
+const FORMS = {
   async model({ models, model }, { thread, say, canChooseModel }) {
     const form = canChooseModel ? [(await import("./model_form.js")).modelForm()] : [];
     if (!models.length) return openPanel(panelWords.models, el("p", {}, modelWords.none), ...form);
@@ -45,26 +48,6 @@ const DRAWERS = {
     const more = order.indexOf(holds) > order.indexOf(chosen)
       ? el("p", { class: "notice" }, panelWords.stricter(panelWords.approvals[holds])) : null;
     openPanel(panelWords.approval, el("fieldset", {}, el("legend", { class: "muted" }, panelWords.approvalWhen), choices), ...[more].filter(Boolean));
-  },
-
-  network({ rows: all }) {
-    openPanel(panelWords.network, el("p", { class: "muted" }, panelWords.networkOf), rows(all));
-  },
-
-  tools({ rows: all }) {
-    openPanel(panelWords.tools, el("p", { class: "muted" }, panelWords.toolsOf), rows(all));
-  },
-
-  connect({ text }) {
-    openPanel(panelWords.logIn, el("p", {}, linked(text)));
-  },
-
-  disconnect({ text }) {
-    openPanel(panelWords.logOut, el("p", {}, text));
-  },
-
-  usage({ rows: all }) {
-    openPanel(panelWords.usage, rows(all));
   },
 
   help({ rows: all }) {

@@ -2,13 +2,12 @@
 
 import pytest
 
-from interpreter_bot import errors, settings
+from interpreter_bot import settings
 from interpreter_bot.platforms.discord import (
     file_transfers,
     message_layout,
     message_parsing,
     permissions,
-    preferences,
 )
 
 
@@ -42,36 +41,6 @@ def _asker(user=1, guild=10, channels=(20,), roles=(), **others):
 )
 def test_permits(asker, allowed, is_allowed):
     assert (permissions.refusal(asker, settings.Discord(**allowed)) == "") is is_allowed
-
-
-def test_choices_that_make_no_sense_do_not_hold():
-    chosen = {"approval": "perhaps", "threads": "yes", "model": 3, "show_code": True}
-    holds = preferences.effective(chosen, settings.Discord())
-    assert holds == preferences.Preferences(show_code=True)
-
-
-@pytest.mark.parametrize(
-    ("name", "text", "value"),
-    [
-        ("threads", "Off", False),
-        ("show_code", "on", True),
-        ("approval", "plan", "plan"),
-        ("model", "large", "large"),
-        ("model", "default", None),
-    ],
-)
-def test_choices_are_read(name, text, value):
-    assert preferences.parse(name, text, ("small", "large")) is value or (
-        preferences.parse(name, text, ("small", "large")) == value
-    )
-
-
-@pytest.mark.parametrize(
-    ("name", "text"), [("threads", "maybe"), ("nothing", "on"), ("model", "x")]
-)
-def test_choices_that_are_none_are_refused(name, text):
-    with pytest.raises(errors.BotError):
-        preferences.parse(name, text, ("small",))
 
 
 @pytest.mark.parametrize(
