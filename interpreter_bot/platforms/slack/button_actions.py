@@ -279,7 +279,7 @@ class ButtonActions:
         await self._api.call(
             place.workspace,
             "views.open",
-            most_seconds=_FORM_SECONDS,
+            max_seconds=_FORM_SECONDS,
             trigger_id=trigger,
             view=view,
         )

@@ -140,7 +140,7 @@ class LiveMessage:
             await self.api.call(
                 self.place.workspace,
                 "agents.sessions.setStatus",
-                most_seconds=2.0,
+                max_seconds=2.0,
                 channel_id=self.place.channel,
                 thread_ts=self.place.thread,
                 status=status,

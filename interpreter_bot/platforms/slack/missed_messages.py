@@ -99,7 +99,7 @@ class MissedMessages:
         answer = await self._api.call(
             workspace,
             method,
-            most_seconds=2.0,
+            max_seconds=2.0,
             channel=key.channel,
             ts=key.thread or None,
             oldest=f"{since:.6f}",

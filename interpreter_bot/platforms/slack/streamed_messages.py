@@ -25,7 +25,6 @@ _log = logging.getLogger(__name__)
 
 # A stream that cannot begin soon is given up: the answer is posted instead.
 _LONGEST_WAIT_SECONDS: Final = 3.0
-_LONGEST_STALL_SECONDS: Final = 120.0
 _LONGEST_WORD: Final = 60
 _NO_ADDRESS: Final = ":\u200b//"
 _STOPPED: Final = "stopped_by_user"
@@ -203,14 +202,15 @@ class StreamedMessage:
 
     async def _try(self, method: str, **arguments: Any) -> web_api.Answer:
         is_start = method == "chat.startStream"
-        if not is_start:
+        if is_start:
+            arguments["max_seconds"] = _LONGEST_WAIT_SECONDS
+        else:
             arguments["ts"] = self._open
         try:
             return await self._api.call(
                 self._place.workspace,
                 method,
                 find=self._find_start if is_start else self._find_nothing,
-                most_seconds=_LONGEST_WAIT_SECONDS if is_start else _LONGEST_STALL_SECONDS,
                 **arguments,
             )
         except api_errors.GoneError:

@@ -152,7 +152,7 @@ class ThreadHistory:
             answer = await self._api.call(
                 workspace,
                 "conversations.history",
-                most_seconds=1.0,
+                max_seconds=1.0,
                 channel=message.channel,
                 latest=message.ts,
                 limit=_AROUND_MESSAGES,
@@ -206,7 +206,7 @@ class ThreadHistory:
                 answer = await self._api.call(
                     workspace,
                     "conversations.replies",
-                    most_seconds=2.0,
+                    max_seconds=2.0,
                     channel=channel,
                     ts=root,
                     limit=_PAGE,

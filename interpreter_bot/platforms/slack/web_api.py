@@ -1,8 +1,7 @@
-"""Calls of Slack's Web API: in order per channel, rate-limited, retried, each carried out once.
+"""Calls of Slack's Web API: in order per channel, rate-limited, each carried out once.
 
-A call that is asked to wait (429) waits, and every other call of that method with it; of posts,
-those to the same channel. A call whose response was lost may have been carried out: what must not
-happen twice is looked for before it is tried again.
+A call that is asked to wait (429) is repeated by slack_sdk. A call whose response was lost may have
+been carried out: what must not happen twice is looked for before it is tried again.
 """
 
 from __future__ import annotations
@@ -19,6 +18,7 @@ from typing import Any, Final, TypeAlias
 import aiohttp
 import cachetools
 from slack_sdk import errors as sdk_errors
+from slack_sdk.http_retry import builtin_async_handlers
 from slack_sdk.web.async_client import AsyncWebClient
 
 from interpreter_bot import settings
@@ -28,7 +28,6 @@ from interpreter_bot.wording import slack_words
 _log = logging.getLogger(__name__)
 
 Answer: TypeAlias = dict[str, Any]
-_Limited: TypeAlias = tuple[str, str, str]
 Find: TypeAlias = Callable[[], Awaitable[Answer | None]]
 """Looks for the effect of a call whose response was lost; None if it had none."""
 
@@ -56,12 +55,12 @@ _LANE_CHECK: Final = 0.02
 _LONGEST_OUTAGE_SECONDS: Final = 120.0
 _FIRST_PAUSE_SECONDS: Final = 0.1
 _LONGEST_PAUSE_SECONDS: Final = 5.0
-_LONGEST_WAIT_SECONDS: Final = 900.0
+# How often a call that can wait is repeated because of Slack's rates.
+_MAX_LIMITED: Final = 20
 _MOST_LANES: Final = 4096
 _MOST_MADE: Final = 20_000
 # A single refusal of the token may be a fault of Slack's, so it is asked again after such pauses.
 _TOKEN_PAUSES: Final = (0.5, 1.0, 2.0, 4.0)
-_TIMEOUT_SECONDS: Final = 30
 
 
 class WaitError(api_errors.SlackError):
@@ -113,11 +112,10 @@ class WebApi:
         self.session: Final = session
         self.config: Final = config
         self._workspaces = known
-        self._clients: dict[str, AsyncWebClient] = {}
+        self._rate_limits = builtin_async_handlers.AsyncRateLimitErrorRetryHandler(_MAX_LIMITED)
         self._locks: weakref.WeakValueDictionary[tuple[str, str, str], asyncio.Lock]
         self._locks = weakref.WeakValueDictionary()
         self._lanes: collections.OrderedDict[tuple[str, str], _Lane] = collections.OrderedDict()
-        self._not_before: dict[_Limited, float] = {}
         self._made = cachetools.LRUCache[tuple[str, str], None](_MOST_MADE)
         self._lacking: dict[tuple[str, str], float] = {}
 
@@ -139,7 +137,7 @@ class WebApi:
         method: str,
         *,
         find: Find | None = None,
-        most_seconds: float = _LONGEST_WAIT_SECONDS,
+        max_seconds: float = _LONGEST_OUTAGE_SECONDS,
         is_first_sign: bool = False,
         **arguments: Any,
     ) -> Answer:
@@ -149,14 +147,15 @@ class WebApi:
             workspace: whose token is used.
             method: such as `chat.postMessage`.
             find: for what must not be done twice, see `Find`.
+            max_seconds: how long it is tried again while Slack cannot be reached; less than
+                usual, it does not wait for Slack's rates either.
             is_first_sign: it is posted before messages that wait for their turn.
-            most_seconds: gives up where Slack wants us to wait for longer at once.
             arguments: of the method; None leaves one out.
 
         Raises:
             RefusedError: Slack said no.
             LostError: it could not be reached, or whether it did it is not known.
-            WaitError: see `most_seconds`.
+            WaitError: it is limited, and does not wait.
             GoneError: it does not accept the token, also not when asked again.
         """
         given = {name: value for name, value in arguments.items() if value is not None}
@@ -168,13 +167,13 @@ class WebApi:
             async with lock:
                 lane = self._lane(workspace.team, channel)
                 await lane.take(is_first_sign=is_first_sign)
-                answer = await self._call(workspace, method, given, find, most_seconds)
+                answer = await self._call(workspace, method, given, find, max_seconds)
         elif method == "chat.startStream":
             async with lock:
-                answer = await self._call(workspace, method, given, find, most_seconds)
+                answer = await self._call(workspace, method, given, find, max_seconds)
                 self._remember(channel, answer)
         else:
-            answer = await self._call(workspace, method, given, find, most_seconds)
+            answer = await self._call(workspace, method, given, find, max_seconds)
         if method == "chat.postMessage":
             self._remember(channel, answer)
         return answer
@@ -204,65 +203,48 @@ class WebApi:
         method: str,
         arguments: dict[str, Any],
         find: Find | None,
-        most_seconds: float,
+        max_seconds: float,
     ) -> Answer:
-        pause = _FIRST_PAUSE_SECONDS
-        deadline = time.monotonic() + _LONGEST_WAIT_SECONDS
+        pauses = (min(_FIRST_PAUSE_SECONDS * 2**n, _LONGEST_PAUSE_SECONDS) for n in range(1000))
+        token_pauses = iter(_TOKEN_PAUSES)
         broken: float | None = None
-        token_pauses = list(_TOKEN_PAUSES)
         while True:
-            key = _limited(workspace.team, method, arguments)
-            await self._wait(key, most_seconds, deadline)
             try:
-                return await self._once(workspace, method, arguments)
-            except _LimitedError as error:
-                until = time.monotonic() + error.seconds
-                self._not_before[key] = max(self._not_before.get(key, 0.0), until)
+                return await self._once(workspace, method, arguments, max_seconds)
             except api_errors.GoneError as error:
                 if self._workspaces.is_revoked(workspace.team):
                     raise
-                if not token_pauses:
+                if (token_pause := next(token_pauses, None)) is None:
                     self._workspaces.leave(workspace.team, error)
                     raise
-                if (token_pause := token_pauses.pop(0)) > most_seconds:
+                if token_pause > max_seconds:
                     raise
                 _log.warning("Slack refused the token; asking again: %s", error)
                 await asyncio.sleep(token_pause)
             except _BrokenError as error:
                 broken = broken or time.monotonic()
-                await asyncio.sleep(pause)
-                pause = min(pause * 2, _LONGEST_PAUSE_SECONDS)
+                await asyncio.sleep(next(pauses))
                 if error.may_be_done and method not in _REPEATABLE:
                     if find is None:
                         raise api_errors.LostError from error
-                    found = await find()
-                    if found is not None:
-                        return found
+                    if (answer := await find()) is not None:
+                        return answer
                 # Only now: what was done is not to be left behind unknown.
-                if time.monotonic() - broken > min(most_seconds, _LONGEST_OUTAGE_SECONDS):
+                if time.monotonic() - broken > max_seconds:
                     raise api_errors.LostError from error
 
-    async def _wait(self, key: _Limited, most_seconds: float, deadline: float) -> None:
-        """Wait for as long as Slack said.
-
-        Raises:
-            WaitError: that is too long.
-        """
-        while (until := self._not_before.get(key, 0.0)) > time.monotonic():
-            seconds = until - time.monotonic()
-            if seconds > most_seconds or until > deadline:
-                raise WaitError(slack_words.RATE_LIMITED)
-            await asyncio.sleep(seconds)
-        self._not_before.pop(key, None)
-
     async def _once(
-        self, workspace: installations.InstalledWorkspace, method: str, arguments: dict[str, Any]
+        self,
+        workspace: installations.InstalledWorkspace,
+        method: str,
+        arguments: dict[str, Any],
+        max_seconds: float,
     ) -> Answer:
         if self._workspaces.is_revoked(workspace.team):
             raise api_errors.GoneError(method, "token_revoked")
         if self.lacks(workspace.team, method):
             raise api_errors.RefusedError(method, "feature_not_enabled")
-        client = self._client(workspace)
+        client = self._client(workspace, can_wait=max_seconds >= _LONGEST_OUTAGE_SECONDS)
         is_json = method.startswith(_READS_JSON)
         try:
             if is_json:
@@ -281,15 +263,10 @@ class WebApi:
         response = error.response
         # Where the body was no JSON, what is there is the response of aiohttp.
         status = int(getattr(response, "status_code", 0) or getattr(response, "status", 200))
-        headers = getattr(response, "headers", {})
         data = getattr(response, "data", None)
         code = str(data.get("error", "")) if isinstance(data, dict) else ""
         if status == 429 or code in api_errors.LIMITED:
-            try:
-                seconds = float(headers.get("Retry-After", "1"))
-            except ValueError:
-                seconds = 1.0
-            return _LimitedError(seconds)
+            return WaitError(slack_words.RATE_LIMITED)
         if status >= 500 or code in api_errors.PASSING or not code:
             return _BrokenError(may_be_done=True)
         refused = api_errors.refused(method, code)
@@ -300,38 +277,20 @@ class WebApi:
             self.note_lacking(team, method, _LACKING_SECONDS)
         return refused
 
-    def _client(self, workspace: installations.InstalledWorkspace) -> AsyncWebClient:
-        client = self._clients.get(workspace.team)
-        if client is None or client.token != workspace.token:
-            client = AsyncWebClient(
-                token=workspace.token,
-                base_url=self.config.api_base_url,
-                session=self.session,
-                timeout=_TIMEOUT_SECONDS,
-                # Trying again is what this class is for.
-                retry_handlers=[],
-            )
-            self._clients[workspace.team] = client
-        return client
+    def _client(
+        self, workspace: installations.InstalledWorkspace, *, can_wait: bool
+    ) -> AsyncWebClient:
+        return AsyncWebClient(
+            token=workspace.token,
+            base_url=self.config.api_base_url,
+            session=self.session,
+            retry_handlers=[self._rate_limits] if can_wait else [],
+        )
 
 
 def _form(arguments: dict[str, Any]) -> dict[str, Any]:
     """Write arguments as Slack reads forms, where `True` would be a word."""
     return {n: int(v) if isinstance(v, bool) else v for n, v in arguments.items()}
-
-
-def _limited(team: str, method: str, arguments: dict[str, Any]) -> _Limited:
-    """Name what is limited together: posting by channel, so that a busy one holds up no other."""
-    channel = arguments.get("channel") if method == "chat.postMessage" else ""
-    return team, method, str(channel or "")
-
-
-class _LimitedError(Exception):
-    """Slack asks for `seconds` of patience."""
-
-    def __init__(self, seconds: float) -> None:
-        super().__init__(f"wait for {seconds} s")
-        self.seconds = seconds
 
 
 class _BrokenError(Exception):

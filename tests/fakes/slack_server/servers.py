@@ -236,7 +236,8 @@ class Server:
         return web.Response()
 
     def _limited(self, seconds: float) -> web.Response:
-        headers = {"Retry-After": f"{seconds:g}"}
+        # As Slack, which asks for whole seconds.
+        headers = {"Retry-After": f"{math.ceil(seconds)}"}
         return web.json_response({"ok": False, "error": "ratelimited"}, status=429, headers=headers)
 
     def _no(self, error: str, **more: Any) -> web.Response:
@@ -252,10 +253,7 @@ class Server:
                 team = self.world.team_of(token).id
             if wait := self._api.throttle(method, team, arguments):
                 self.errors.append((method, "ratelimited", ""))
-                # A server that runs faster than Slack asks to wait for shorter, too; the client
-                # of Socket Mode reads whole seconds only, as Slack sends them.
-                is_whole = method == "apps.connections.open"
-                return self._limited(math.ceil(wait) if is_whole else max(wait, 0.001))
+                return self._limited(wait)
             answer = await self._api.call(method, arguments, token)
         except worlds.RefusalError as refusal:
             detail = json.dumps(refusal.more)

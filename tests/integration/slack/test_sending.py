@@ -79,18 +79,6 @@ async def test_what_begins_a_thread_is_posted_once_whatever_breaks(slack, servic
     assert len(begun) == 1
 
 
-async def test_retry_after_holds_for_every_call_of_that_method(slack, service, app):
-    slack.fail("chat.startStream", Fault("ratelimited", seconds=0.6))
-    first = slack.say("U1", "DU1", "<@UBOT> one")
-    await slack.until(lambda: slack.called("chat.startStream"))
-    started = time.monotonic()
-    second = slack.say("U2", "DU2", "<@UBOT> two")
-    await slack.until(lambda: slack.answers("DU1", first) and slack.answers("DU2", second))
-    times = [at for at, name, _ in slack.calls if name == "chat.startStream"]
-    assert len(times) == 3
-    assert min(times[1:]) >= started + 0.5
-
-
 async def test_stream_that_would_wait_long_is_posted_instead(slack, service, app):
     slack.fail("chat.startStream", Fault("ratelimited", seconds=60))
     ts = slack.say("U1", "DU1", "<@UBOT> one")
