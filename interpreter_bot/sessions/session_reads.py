@@ -67,7 +67,8 @@ class SessionReads:
     def library_tables(self) -> third_party_tables.LibraryTables:
         """Access to the database for a platform's library that keeps tables of its own in it."""
         keys = encryption.KeyRing.of(self._services.config)
-        return third_party_tables.LibraryTables(self._services.database.engine, keys)
+        database = self._services.database
+        return third_party_tables.LibraryTables(database.engine, keys, database.before_write)
 
     @property
     def models(self) -> tuple[str, ...]:

@@ -33,9 +33,9 @@ def is_new():
 
 @pytest.fixture
 def opened(database, tmp_path):
-    async def open_store(keys=""):
+    async def open_store(keys="", before_write=None):
         ring = encryption.KeyRing(keys, tmp_path / "keys")
-        tables = third_party_tables.LibraryTables(database.engine, ring)
+        tables = third_party_tables.LibraryTables(database.engine, ring, before_write)
         return await installations.store(CLIENT, tables), tables
 
     return open_store
@@ -54,6 +54,23 @@ async def everything(database):
 
 async def found(store):
     return await store.async_find_bot(enterprise_id=None, team_id="T1")
+
+
+async def test_a_bot_that_is_not_active_any_more_stores_no_token(opened, database):
+    is_active = True
+
+    async def ensure_active():
+        if not is_active:
+            raise errors.StoreError("Another bot is active.")
+
+    store, _ = await opened(before_write=ensure_active)
+    await store.async_save(installation())
+    is_active = False
+    with pytest.raises(errors.StoreError):
+        await store.async_save(installation())
+    with pytest.raises(errors.StoreError):
+        await store.async_delete_all(enterprise_id=None, team_id="T1")
+    assert await found(store) is not None
 
 
 async def test_tokens_are_encrypted_in_the_database_and_nowhere_else(opened, database):
