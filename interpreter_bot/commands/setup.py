@@ -7,11 +7,10 @@ import asyncio
 import functools
 import getpass
 import os
-import pathlib
 import sys
 from collections.abc import Awaitable, Callable, Mapping
 
-from interpreter_bot import errors, settings, stored_credentials
+from interpreter_bot import errors, settings, shipped_files, stored_credentials
 from interpreter_bot.agent.llms import model_choice
 from interpreter_bot.sessions import model_setup
 from interpreter_bot.setting_groups import header_values
@@ -36,19 +35,12 @@ def run(config: settings.Settings, options: argparse.Namespace) -> int:
         for name, (address, models) in asyncio.run(model_choice.local_servers()).items():
             _say(operator_words.found_server(name, address, models[:3]))
         model = _until_it_works(credentials, _ask_for_model, _try_model)
-    _say(operator_words.ask_for_slack(_manifest()))
+    _say(operator_words.ask_for_slack(shipped_files.MANIFEST))
     slack = _until_it_works(credentials, _ask_for_slack, functools.partial(_try_slack, config))
     _say(operator_words.ASK_FOR_DISCORD)
     discord = _until_it_works(credentials, _ask_for_discord, _try_discord)
     _say(operator_words.setup_done(has_changes=model or slack or discord))
     return 0
-
-
-def _manifest() -> pathlib.Path:
-    """Return the file that describes the app to Slack: in a wheel, or in a checkout."""
-    package = pathlib.Path(__file__).parents[1]
-    shipped = package / "platforms/slack/manifest.yml"
-    return shipped if shipped.exists() else package.parent / shipped.name
 
 
 def _until_it_works(

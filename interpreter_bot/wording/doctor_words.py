@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
+from interpreter_bot import shipped_files
 from interpreter_bot.text import quantities
 
 _REPORT: Final = (
@@ -17,17 +18,17 @@ _REPORT: Final = (
     "output of `uname -a`."
 )
 _DELEGATE: Final = (
-    "systemd: install deploy/interpreter-bot.service, which sets `Delegate=yes`, or start by hand "
-    "with `systemd-run --user --scope -p Delegate=yes interpreter-bot …`. Docker: only with "
-    "`--privileged`. Without it, bound the bot as a whole with `--memory`, `--pids-limit` and "
-    "`--cpus`."
+    f"systemd: install {shipped_files.DEPLOY}/interpreter-bot.service, which sets `Delegate=yes`, "
+    "or start by hand with `systemd-run --user --scope -p Delegate=yes interpreter-bot …`. Docker: "
+    "only with `--privileged`. Without it, bound the bot as a whole with `--memory`, "
+    "`--pids-limit` and `--cpus`."
 )
 DOCKER: Final = (
     "Docker: `docker run --user 1001 --cap-drop ALL --security-opt no-new-privileges "
     "--security-opt seccomp=interpreter-bot.json --security-opt systempaths=unconfined …`. "
-    "deploy/docker/README.md says how to make the seccomp profile (`seccomp=unconfined` will do "
-    "for a try). On hosts with AppArmor, add `--security-opt apparmor=…`. Neither `--privileged` "
-    "nor `--cap-add SYS_ADMIN` is needed."
+    f"{shipped_files.DEPLOY}/docker/README.md says how to make the seccomp profile "
+    "(`seccomp=unconfined` will do for a try). On hosts with AppArmor, add `--security-opt "
+    "apparmor=…`. Neither `--privileged` nor `--cap-add SYS_ADMIN` is needed."
 )
 
 CHECKS: Final[dict[str, tuple[str, str]]] = {
@@ -74,7 +75,8 @@ CHECKS: Final[dict[str, tuple[str, str]]] = {
         "session can use up what the host allows each user.",
         "Let the bot's user give ids away: `sudo apt install uidmap && sudo usermod "
         "--add-subuids 1700000000-1700065535 --add-subgids 1700000000-1700065535 USER`. Under "
-        "systemd, also install deploy/subordinate-ids.conf, which lets newuidmap work. "
+        f"systemd, also install {shipped_files.DEPLOY}/subordinate-ids.conf, which lets newuidmap "
+        "work. "
         "Or start the bot as root: then each kernel gets an id between sandbox.first_uid and "
         "first_uid + uid_count, and none is root.",
     ),
@@ -158,7 +160,7 @@ NAMESPACES_FORBIDDEN: Final = (
     "Something around the bot forbids user namespaces, or mounting in them. Try `unshare --user "
     "--map-root-user --mount --pid --fork true` as the bot's user. Under systemd, leave "
     "RestrictNamespaces=, ProtectProc=, ProtectKernelTunables=, PrivateUsers= and "
-    "SystemCallFilter= out of the unit (see deploy/interpreter-bot.service)."
+    f"SystemCallFilter= out of the unit (see {shipped_files.DEPLOY}/interpreter-bot.service)."
 )
 NOT_AS_ROOT: Final = (
     "Without namespaces, a bot that is root gives each session a user id of its own. Let other "
@@ -168,8 +170,9 @@ NOT_AS_ROOT: Final = (
 NO_USER_NAMESPACES: Final = "This kernel has no user namespaces. Use one with CONFIG_USER_NS=y."
 APPARMOR: Final = (
     "Ubuntu's AppArmor allows user namespaces only to programs with a profile. Write the path of "
-    "the bot's Python into deploy/apparmor/interpreter-bot, then run `sudo install -m 644 "
-    "deploy/apparmor/interpreter-bot /etc/apparmor.d/ && sudo apparmor_parser -r "
+    f"the bot's Python into {shipped_files.DEPLOY}/apparmor/interpreter-bot, then run `sudo "
+    f"install -m 644 {shipped_files.DEPLOY}/apparmor/interpreter-bot /etc/apparmor.d/ && "
+    "sudo apparmor_parser -r "
     "/etc/apparmor.d/interpreter-bot`."
 )
 KERNEL_TOO_OLD: Final = "This kernel is too old. Linux 5.12 or newer is needed."
@@ -221,7 +224,10 @@ FIX_SLACK_APP: Final = (
     "Information, and set SLACK_APP_TOKEN to it."
 )
 LESS_ON_SLACK: Final = "Features that need these permissions fail on Slack."
-FIX_SCOPES: Final = "Update the app with manifest.yml at api.slack.com/apps, and install it again."
+FIX_SCOPES: Final = (
+    "At api.slack.com/apps, replace the text under App Manifest with that of "
+    f"{shipped_files.MANIFEST}, and install the app again."
+)
 ALL_SCOPES: Final = "all that the manifest asks for"
 SOCKET_MODE: Final = "Socket Mode can connect"
 NO_DISCORD: Final = "The bot does not answer on Discord."

@@ -41,6 +41,8 @@ def test_a_wheel_has_what_an_installed_bot_needs(tmp_path):
     subprocess.run(command, cwd=ROOT, check=True, capture_output=True, timeout=60)
     (wheel,) = tmp_path.glob("*.whl")
     names = set(zipfile.ZipFile(wheel).namelist())
-    assert "interpreter_bot/platforms/slack/manifest.yml" in names
+    files = ("manifest.yml", "README.md", "docs/slack.md", "docs/images/page.png")
+    for name in (*files, "deploy/interpreter-bot.service", "deploy/docker/README.md"):
+        assert f"interpreter_bot/{name}" in names
     assert "interpreter_bot/store/migrations/env.py" in names
     assert "interpreter_bot/kernels/libraries/core.lock" in names

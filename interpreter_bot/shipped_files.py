@@ -1,0 +1,12 @@
+"""Files that people read or install, beside the code: README.md, docs, deploy and manifest.yml."""
+
+from __future__ import annotations
+
+import pathlib
+from typing import Final
+
+_PACKAGE: Final = pathlib.Path(__file__).parent
+ROOT: Final = _PACKAGE if (_PACKAGE / "docs").is_dir() else _PACKAGE.parent
+"""A wheel has them in the package, a checkout beside it."""
+MANIFEST: Final = ROOT / "manifest.yml"
+DEPLOY: Final = ROOT / "deploy"
