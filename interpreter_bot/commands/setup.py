@@ -4,17 +4,37 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import dataclasses
 import functools
 import getpass
 import os
 import sys
-from collections.abc import Awaitable, Callable, Mapping
+import urllib.parse
+from collections.abc import Callable, Coroutine, Mapping
+from typing import Any
 
 from interpreter_bot import errors, settings, shipped_files, stored_credentials
 from interpreter_bot.agent.llms import model_choice
 from interpreter_bot.sessions import model_setup
 from interpreter_bot.setting_groups import header_values
-from interpreter_bot.wording import operator_words
+from interpreter_bot.wording import doctor_words, operator_words
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class _Trial:
+    """Credentials that work.
+
+    Attributes:
+        name: to whom they belong.
+        notes: what is still missing, or to be done.
+        ask_person: the question to whom the bot writes, or whether; empty if it writes to nobody.
+        send_hello: writes to the person that was answered.
+    """
+
+    name: str
+    notes: str = ""
+    ask_person: str = ""
+    send_hello: Callable[[str], Coroutine[Any, Any, None]] | None = None
 
 
 def run(config: settings.Settings, options: argparse.Namespace) -> int:
@@ -35,18 +55,44 @@ def run(config: settings.Settings, options: argparse.Namespace) -> int:
         for name, (address, models) in asyncio.run(model_choice.local_servers()).items():
             _say(operator_words.found_server(name, address, models[:3]))
         model = _until_it_works(credentials, _ask_for_model, _try_model)
-    _say(operator_words.ask_for_slack(shipped_files.MANIFEST))
-    slack = _until_it_works(credentials, _ask_for_slack, functools.partial(_try_slack, config))
-    _say(operator_words.ASK_FOR_DISCORD)
-    discord = _until_it_works(credentials, _ask_for_discord, _try_discord)
+    slack = _set_up_slack(config, credentials)
+    discord = _set_up_discord(config, credentials)
     _say(operator_words.setup_done(has_changes=model or slack or discord))
     return 0
+
+
+def _set_up_slack(
+    config: settings.Settings, credentials: stored_credentials.StoredCredentials
+) -> bool:
+    if config.slack.is_on:
+        _say(operator_words.SLACK_SET)
+        return False
+    manifest = shipped_files.MANIFEST
+    _say(operator_words.ask_for_slack(_creation_link(manifest.read_text("utf-8")), manifest))
+    return _until_it_works(credentials, _ask_for_slack, functools.partial(_try_slack, config))
+
+
+def _creation_link(manifest: str) -> str:
+    """Return the address where Slack creates an app from a manifest, whose comments are dropped."""
+    lines = (line for line in manifest.splitlines() if not line.startswith("#"))
+    text = urllib.parse.quote("\n".join(lines), safe=":/,")
+    return f"https://api.slack.com/apps?new_app=1&manifest_yaml={text}"
+
+
+def _set_up_discord(
+    config: settings.Settings, credentials: stored_credentials.StoredCredentials
+) -> bool:
+    if config.discord.token.get_secret_value():
+        _say(operator_words.DISCORD_SET)
+        return False
+    _say(operator_words.ASK_FOR_DISCORD)
+    return _until_it_works(credentials, _ask_for_discord, functools.partial(_try_discord, config))
 
 
 def _until_it_works(
     credentials: stored_credentials.StoredCredentials,
     ask: Callable[[], dict[str, str]],
-    attempt: Callable[[Mapping[str, str]], Awaitable[str]],
+    attempt: Callable[[Mapping[str, str]], Coroutine[Any, Any, _Trial]],
 ) -> bool:
     """Ask for credentials, try them, and store them if they work; say whether any were entered."""
     _say(operator_words.SKIP)
@@ -56,17 +102,26 @@ def _until_it_works(
             if not any(changes.values()):
                 return False
             _say(operator_words.TRYING)
-            what = asyncio.run(_in(attempt(changes)))
+            trial = asyncio.run(attempt(changes))
         except errors.BotError as error:
             _say(operator_words.try_again(error))
         else:
             credentials.save(changes)
-            _say(operator_words.stored(what))
+            _say(operator_words.stored(trial.name) + trial.notes)
+            _offer_hello(trial)
             return True
 
 
-async def _in(work: Awaitable[str]) -> str:
-    return await work
+def _offer_hello(trial: _Trial) -> None:
+    """Let the bot write to whoever sets it up, until it can or they skip it."""
+    while trial.send_hello is not None and (person := input(trial.ask_person).strip()):
+        try:
+            asyncio.run(trial.send_hello(person))
+        except errors.BotError as error:
+            _say(operator_words.try_again(error))
+        else:
+            _say(operator_words.HELLO_SENT)
+            return
 
 
 def _ask_for_model() -> dict[str, str]:
@@ -77,10 +132,10 @@ def _ask_for_model() -> dict[str, str]:
     return dict.fromkeys(model_setup.VARIABLES, "") | model_choice.variables(key, address)
 
 
-async def _try_model(changes: Mapping[str, str]) -> str:
+async def _try_model(changes: Mapping[str, str]) -> _Trial:
     catalogue = await model_choice.open_tried(changes, model_choice.PATIENCE)
     try:
-        return catalogue.titles[0]
+        return _Trial(catalogue.titles[0])
     finally:
         await catalogue.close()
 
@@ -91,14 +146,19 @@ def _ask_for_slack() -> dict[str, str]:
     return {"SLACK_BOT_TOKEN": bot, "SLACK_APP_TOKEN": app} if bot else {}
 
 
-async def _try_slack(config: settings.Settings, changes: Mapping[str, str]) -> str:
+async def _try_slack(config: settings.Settings, changes: Mapping[str, str]) -> _Trial:
     from interpreter_bot.platforms.slack import startup
 
     tried = stored_credentials.applied(config, changes).slack
-    identity, lacking = await startup.check_bot_token(tried)
+    identity, missing = await startup.check_bot_token(tried)
     if tried.transport == "socket":
         await startup.check_app_token(tried)
-    return operator_words.missing_scopes(identity, lacking) if lacking else identity
+    return _Trial(
+        identity,
+        operator_words.missing_scopes(missing, doctor_words.FIX_SCOPES) if missing else "",
+        operator_words.SLACK_PERSON,
+        functools.partial(startup.send_hello, tried),
+    )
 
 
 def _ask_for_discord() -> dict[str, str]:
@@ -106,13 +166,21 @@ def _ask_for_discord() -> dict[str, str]:
     return {"DISCORD_TOKEN": token} if token else {}
 
 
-async def _try_discord(changes: Mapping[str, str]) -> str:
+async def _try_discord(config: settings.Settings, changes: Mapping[str, str]) -> _Trial:
     from interpreter_bot.platforms.discord import startup
 
-    application = await startup.check_token(changes["DISCORD_TOKEN"])
-    _say(operator_words.invitation(application.invitation))
-    name = application.name
-    return name if application.has_content else operator_words.no_content_intent(name)
+    token = changes["DISCORD_TOKEN"]
+    application = await startup.check_token(token)
+    notes = operator_words.invitation(application.invitation)
+    if config.discord.message_content != "off" and not application.has_content:
+        notes = operator_words.NO_CONTENT_INTENT + notes
+
+    async def send_hello(_: str) -> None:
+        await startup.send_hello(token)
+
+    return _Trial(
+        application.name, notes, operator_words.discord_owner(application.owner), send_hello
+    )
 
 
 def _token(prompt: str, prefix: str = "") -> str:

@@ -46,6 +46,9 @@ ENDED: Final = "The connection to Discord has ended."
 NO_ANSWER: Final = "Discord did not answer in time."
 UNREACHABLE: Final = "Discord cannot be reached."
 MESSAGE_REFUSED: Final = "Discord rejected the message."
+HELLO: Final = (
+    "Hello! My token works. Once I am started, write to me here, or mention me on a server."
+)
 
 
 def connected(name: str, *notes: str) -> str:
@@ -58,6 +61,13 @@ def closed(code: int) -> str:
 
 def rejected(status: int, code: int) -> str:
     return f"Discord rejected the bot (status {status}, code {code})."
+
+
+def cannot_write_to(name: str) -> str:
+    return (
+        f"Discord does not let the bot write to {name}. Add the bot to a server that {name} is on, "
+        "and allow direct messages from members of that server."
+    )
 
 
 def not_allowed_to_write(channel_id: int) -> str:

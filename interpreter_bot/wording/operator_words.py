@@ -39,6 +39,8 @@ NO_TERMINAL: Final = (
     "SLACK_BOT_TOKEN, SLACK_APP_TOKEN or DISCORD_TOKEN in the environment instead."
 )
 MODEL_SET: Final = "The model is set by the environment or the configuration file.\n"
+SLACK_SET: Final = "\nSlack is set by the environment or the configuration file.\n"
+DISCORD_SET: Final = "\nDiscord is set by the environment or the configuration file.\n"
 ASK_FOR_MODEL: Final = (
     "A model. Paste a key from OpenAI or Anthropic, or enter the address of a server.\n"
 )
@@ -53,6 +55,15 @@ ADDRESS: Final = "Address (empty for the usual one): "
 SLACK_BOT_TOKEN: Final = "Bot User OAuth Token, xoxb-… (not shown): "
 SLACK_APP_TOKEN: Final = "App-level token with connections:write, xapp-… (not shown): "
 DISCORD_TOKEN: Final = "Bot token (not shown): "
+SLACK_PERSON: Final = (
+    "Your member ID (in Slack: your picture, Profile, ⋮, Copy member ID), and the bot writes to "
+    "you.\nOr press Enter: "
+)
+NO_CONTENT_INTENT: Final = (
+    "Message Content Intent is off, so the bot reads only messages that mention it or reply to it. "
+    "Switch it\non, on the Bot page of discord.com/developers.\n"
+)
+HELLO_SENT: Final = "It wrote to you.\n"
 
 # `sessions`.
 PYTHON_ENDED: Final = "An operator ended the Python of this conversation."
@@ -115,10 +126,13 @@ def unreadable(path: object) -> str:
     return f"{path} cannot be read."
 
 
-def ask_for_slack(manifest: object) -> str:
+def ask_for_slack(link: str, manifest: object) -> str:
     return (
-        "\nSlack. Open https://api.slack.com/apps, choose Create New App, From a manifest, and "
-        f"paste the text of\n{manifest}.\nInstall the app to your workspace.\n"
+        "\nSlack. Open this link, choose a workspace, and choose Create. (It carries the text of"
+        f"\n{manifest}.)\n\n{link}\n\n"
+        "Then choose Install to Workspace. The bot token is under OAuth & Permissions. The app "
+        "token is\nunder Basic Information, App-Level Tokens: generate one with the scope "
+        "connections:write.\n"
     )
 
 
@@ -138,6 +152,10 @@ def invitation(address: str) -> str:
     return f"To add the bot to a server, open {address}\n"
 
 
+def discord_owner(name: str) -> str:
+    return f"Once the bot is on a server, enter y, and it writes to you ({name}). Or press Enter: "
+
+
 def found_server(name: str, address: str, models: Sequence[str]) -> str:
     return f"Found on this machine: {name} at {address} ({', '.join(models)}).\n"
 
@@ -150,12 +168,8 @@ def try_again(reason: object) -> str:
     return f"{reason}\nTry again.\n"
 
 
-def missing_scopes(identity: str, scopes: Sequence[str]) -> str:
-    return f"{identity}; missing scopes: {', '.join(scopes)}"
-
-
-def no_content_intent(identity: str) -> str:
-    return f"{identity}; Message Content Intent is off"
+def missing_scopes(scopes: Sequence[str], fix: str) -> str:
+    return f"These scopes are missing: {', '.join(scopes)}. {fix}\n"
 
 
 def bad_token(fault: str) -> str:

@@ -61,6 +61,10 @@ TOKEN_NOT_STORED: Final = (
 NO_SOCKET: Final = "Slack's Socket Mode cannot be reached."
 BOT_TOKEN: Final = "the bot token (SLACK_BOT_TOKEN)"
 APP_TOKEN: Final = "the app token (SLACK_APP_TOKEN)"
+MESSAGE_TO_PERSON: Final = "the message to that person"
+HELLO: Final = (
+    "Hello! My token works. Once I am started, write to me here, or mention me in a channel."
+)
 REASONS: Final = {
     "account_inactive": "the bot's account was deactivated",
     "channel_not_found": "the bot cannot see that channel; invite it",
@@ -75,6 +79,7 @@ REASONS: Final = {
     "storage_limit_reached": "this workspace's storage is full",
     "token_expired": "the token has expired",
     "token_revoked": "the token was revoked",
+    "user_not_found": "nobody has that member ID in this workspace",
 }
 """Slack's codes for why it refuses a call."""
 

@@ -4,77 +4,57 @@ import asyncio
 import contextlib
 import os
 import pathlib
-import pty
-import select
-import signal
 import subprocess
 import sys
+import urllib.parse
 
 import pytest
+import yaml
 
 from interpreter_bot import settings, stored_credentials
+from interpreter_bot.platforms.slack import installations
+from tests import terminals
 from tests.fakes import openai_server
+from tests.fakes.discord_server import servers as discord_servers
+from tests.fakes.slack_server import servers as slack_servers
 
 KEY = "test-key-0123456789"
 
 
-class Terminal:
-    """A command at a terminal of its own."""
-
-    def __init__(self, data):
-        self._ours, theirs = pty.openpty()
-        environment = {"PATH": os.environ["PATH"], "HOME": str(data), "TERM": "dumb"}
-        self.process = subprocess.Popen(
-            # With an option, so that it is no copy: that would have another terminal.
-            [sys.executable, "-P", "-m", "interpreter_bot", "setup"],
-            env=environment | {"INTERPRETER_BOT_PATHS__DATA": str(data / "data")},
-            stdin=theirs,
-            stdout=theirs,
-            stderr=theirs,
-            start_new_session=True,
-        )
-        os.close(theirs)
-        self.text = ""
-
-    async def until(self, words):
-        """Read until some words are printed; return what comes before them."""
-        async with asyncio.timeout(60):
-            while words not in self.text:
-                # In steps: a thread that waits for ever would keep the test from ending.
-                ready = await asyncio.to_thread(select.select, [self._ours], [], [], 1.0)
-                if ready[0]:
-                    # The end of the command is an error of its terminal.
-                    self.text += os.read(self._ours, 65536).decode()
-        before, _, self.text = self.text.partition(words)
-        return before
-
-    async def enter(self, prompt, *lines):
-        """Answer prompts."""
-        await self.until(prompt)
-        for line in lines:
-            os.write(self._ours, line.encode() + b"\n")
-
-    async def interrupt(self):
-        """Interrupt the command until it ends; returns its status.
-
-        More than once, as a person would: Python misses a signal that comes just before it reads.
-        """
-        async with asyncio.timeout(60):
-            while self.process.poll() is None:
-                self.process.send_signal(signal.SIGINT)
-                await asyncio.sleep(0.5)
-        return self.process.returncode
-
-    def close(self):
-        self.process.kill()
-        self.process.wait()
-        os.close(self._ours)
+MANIFEST = pathlib.Path(__file__).parents[2] / "manifest.yml"
+# Discord's client is told of no other server by any setting.
+AT_LOOPBACK = """
+import sys
+import discord
+discord.http.Route.BASE = sys.argv.pop()
+from interpreter_bot import cli
+sys.exit(cli.main())
+"""
+# A command that is no copy, as a copy would have another terminal.
+SETUP = (sys.executable, "-P", "-m", "interpreter_bot", "setup")
 
 
 @pytest.fixture
 def terminal(tmp_path):
-    with contextlib.closing(Terminal(tmp_path)) as opened:
+    with contextlib.closing(terminals.Terminal(tmp_path, *SETUP)) as opened:
         yield opened
+
+
+@pytest.fixture
+def terminal_of(tmp_path):
+    """Open `setup` at a terminal, with variables."""
+    with contextlib.ExitStack() as stack:
+
+        def opened(*command, **variables):
+            terminal = terminals.Terminal(tmp_path, *(command or SETUP), **variables)
+            return stack.enter_context(contextlib.closing(terminal))
+
+        yield opened
+
+
+async def skip_model(terminal):
+    await terminal.enter("Key (not shown): ", "")
+    await terminal.enter("Address", "")
 
 
 def stored(tmp_path):
@@ -115,16 +95,81 @@ async def test_an_interrupt_leaves_what_was_there(terminal, tmp_path):
     assert stored(tmp_path) == {"OPENAI_API_KEY": "sk-before"}
 
 
-async def test_nothing_entered_is_said_and_the_manifest_named(terminal, tmp_path):
-    await terminal.enter("Key (not shown): ", "")
-    await terminal.enter("Address", "")
-    await terminal.until("From a manifest, and paste the text of\r\n")
-    manifest = pathlib.Path(await terminal.until(".\r\n"))
-    assert "display_information:" in await asyncio.to_thread(manifest.read_text)
+async def test_nothing_entered_is_said_and_the_manifest_is_in_a_link(terminal, tmp_path):
+    await skip_model(terminal)
+    await terminal.until("It carries the text of\r\n")
+    assert await terminal.until(".)\r\n") == str(MANIFEST)
+    await terminal.until("https://")
+    link = urllib.parse.urlsplit(await terminal.until("\r\n"))
+    assert f"{link.netloc}{link.path}" == "api.slack.com/apps"
+    fields = urllib.parse.parse_qs(link.query, strict_parsing=True)
+    assert fields.keys() == {"new_app", "manifest_yaml"}
+    assert yaml.safe_load(fields["manifest_yaml"][0]) == yaml.safe_load(MANIFEST.read_text())
     await terminal.enter("xoxb-", "")
     await terminal.enter("Bot token", "")
     await terminal.until("Nothing was entered, so nothing has changed.")
     assert stored(tmp_path) == {}
+
+
+async def test_slack_is_tried_and_the_bot_writes_to_its_installer(terminal_of, tmp_path):
+    async with slack_servers.Server() as slack:
+        team = slack.world.teams["T1"]
+        team.scopes = ",".join(scope for scope in installations.SCOPES if scope != "files:read")
+        terminal = terminal_of(SLACK_API_BASE_URL=slack.base_url)
+        await skip_model(terminal)
+        await terminal.enter("xoxb-", team.token)
+        await terminal.enter("xapp-", "xapp-of-another-app")
+        await terminal.until("Slack refused the app token")
+        await terminal.enter("xoxb-", team.token)
+        await terminal.enter("xapp-", slack.app_token)
+        await terminal.until("It works (@interpreter in Loopback). Stored, encrypted.")
+        missing = await terminal.until("Your member ID")
+        assert "These scopes are missing: files:read." in missing
+        assert str(MANIFEST) in missing
+        assert slack.world.messages == {}
+        await terminal.enter("Or press Enter: ", "UNOBODY")
+        await terminal.until("nobody has that member ID in this workspace")
+        await terminal.enter("Or press Enter: ", "U2")
+        await terminal.until("It wrote to you.")
+        ((channel, _), message) = next(iter(slack.world.messages.items()))
+        assert (channel, message["text"][:6]) == ("DU2", "Hello!")
+        await terminal.enter("Bot token", "")
+        await terminal.until("Done.")
+    assert stored(tmp_path) == {"SLACK_BOT_TOKEN": team.token, "SLACK_APP_TOKEN": slack.app_token}
+
+
+async def test_discord_is_tried_and_the_bot_writes_to_its_owner(terminal_of, tmp_path):
+    async with discord_servers.Server() as discord:
+        discord.expect(50007)
+        base = f"{discord.origin}/api/v10"
+        terminal = terminal_of(sys.executable, "-c", AT_LOOPBACK, "setup", base)
+        await skip_model(terminal)
+        await terminal.enter("xoxb-", "")
+        await terminal.enter("Bot token", discord.token)
+        await terminal.until("It works (interpreter")
+        notes = await terminal.until("Once the bot is on a server")
+        assert "Message Content Intent is off" in notes
+        assert "oauth2/authorize?client_id=" in notes
+        inbox = discord.direct(discord.owner)
+        inbox.is_closed = True
+        await terminal.enter("(operator", "y")
+        await terminal.until("Discord does not let the bot write to operator")
+        assert inbox.messages == {}
+        inbox.is_closed = False
+        await terminal.enter("(operator", "y")
+        await terminal.until("It wrote to you.")
+        assert [m.content[:6] for m in inbox.messages.values()] == ["Hello!"]
+        await terminal.until("Done.")
+    assert stored(tmp_path) == {"DISCORD_TOKEN": discord.token}
+
+
+async def test_what_the_environment_sets_is_not_asked_for(terminal_of):
+    terminal = terminal_of(
+        OPENAI_API_KEY="sk-1", SLACK_BOT_TOKEN="xoxb-1", SLACK_APP_TOKEN="xapp-1", DISCORD_TOKEN="1"
+    )
+    text = await terminal.until("Nothing was entered")
+    sentence = "is set by the environment or the configuration file."
+    assert [f"{name} {sentence}" in text for name in ("model", "Slack", "Discord")] == [True] * 3
 
 
 def test_without_a_terminal_it_says_what_else_to_do(tmp_path):

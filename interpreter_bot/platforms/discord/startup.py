@@ -7,8 +7,8 @@ import contextlib
 import dataclasses
 import logging
 import threading
-from collections.abc import AsyncIterator, Iterator
-from typing import Final
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from typing import Final, TypeVar
 
 import aiohttp
 import discord
@@ -33,6 +33,8 @@ from interpreter_bot.platforms.discord import (
 )
 from interpreter_bot.sessions import requests, session_service, suspended_turns
 from interpreter_bot.wording import discord_words
+
+_T = TypeVar("_T")
 
 _log = logging.getLogger(__name__)
 
@@ -144,10 +146,12 @@ class Application:
     Attributes:
         name: the bot's name.
         has_content: whether it is granted the message content.
+        owner: the name of the person to whom it belongs, or to whom its team does.
         invitation: the address where it is added to a server, with what it needs there.
     """
 
     name: str
+    owner: str
     has_content: bool
     invitation: str
 
@@ -158,23 +162,52 @@ async def check_token(token: str) -> Application:
     Raises:
         DiscordError: Discord refuses the token, or cannot be reached.
     """
+    return await _logged_in(token, _describe)
+
+
+async def send_hello(token: str) -> None:
+    """Write to the owner of a bot, so that they see it in their Discord.
+
+    Raises:
+        DiscordError: Discord refuses it, or cannot be reached.
+    """
+    await _logged_in(token, _greet_owner)
+
+
+async def _logged_in(
+    token: str, work: Callable[[discord.Client, discord.AppInfo], Awaitable[_T]]
+) -> _T:
     logs.add_secrets((token,))
     client = discord.Client(intents=discord.Intents.none())
     try:
         with _translated():
             async with asyncio.timeout(_CHECK_SECONDS):
                 await client.login(token)
+                return await work(client, await client.application_info())
     finally:
         await client.close()
-    # The application of a client that is logged in is known.
-    flags = client.application_flags
+
+
+async def _describe(client: discord.Client, application: discord.AppInfo) -> Application:
+    flags = application.flags
     has_content = flags.gateway_message_content or flags.gateway_message_content_limited
     invitation = discord.utils.oauth_url(
-        client.application_id or 0,
-        permissions=_PERMISSIONS,
-        scopes=("bot", "applications.commands"),
+        application.id, permissions=_PERMISSIONS, scopes=("bot", "applications.commands")
     )
-    return Application(str(client.user), has_content, invitation)
+    return Application(str(client.user), str(_owner(application)), has_content, invitation)
+
+
+async def _greet_owner(client: discord.Client, application: discord.AppInfo) -> None:
+    owner = _owner(application)
+    try:
+        channel = await client.create_dm(owner)
+        await channel.send(discord_words.HELLO, allowed_mentions=discord.AllowedMentions.none())
+    except discord.Forbidden as error:
+        raise api_errors.DiscordError(discord_words.cannot_write_to(str(owner))) from error
+
+
+def _owner(application: discord.AppInfo) -> discord.User | discord.TeamMember:
+    return (application.team and application.team.owner) or application.owner
 
 
 async def _heartbeats_over() -> None:

@@ -223,6 +223,23 @@ async def check_app_token(config: settings.Slack) -> None:
             await _socket_address(config, config.app_token.get_secret_value(), session)
 
 
+async def send_hello(config: settings.Slack, person: str) -> None:
+    """Write to a person, so that they see the bot in their Slack.
+
+    Raises:
+        SlackError: Slack refuses it, or cannot be reached.
+    """
+    token = config.bot_token.get_secret_value()
+    with _translated(slack_words.MESSAGE_TO_PERSON, config):
+        async with asyncio.timeout(_CHECK_SECONDS), aiohttp.ClientSession() as session:
+            client = AsyncWebClient(token=token, base_url=config.api_base_url, session=session)
+            opened = await client.conversations_open(users=person)
+            channel = opened["channel"]["id"]
+            await client.chat_postMessage(
+                channel=channel, text=slack_words.HELLO, unfurl_links=False, unfurl_media=False
+            )
+
+
 def _listeners(
     shared: handler_dependencies.HandlerDependencies,
     in_flight: requests_in_flight.RequestsInFlight,

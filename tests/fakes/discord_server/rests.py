@@ -111,7 +111,7 @@ class Rest:
     @_route("GET", "/oauth2/applications/@me")
     async def application(self, **_: Any) -> Any:
         bot = self.world.bot
-        owner = worlds.User("operator").payload
+        owner = self.world.owner.payload
         return {
             "id": str(bot.id),
             "name": bot.name,

@@ -30,6 +30,7 @@ class Server:
     def __init__(self, *, token: str = TOKEN, window_seconds: float = 5.0) -> None:
         self.token = token
         self.bot = worlds.User("interpreter", is_bot=True)
+        self.owner = worlds.User("operator")
         self.guilds: list[worlds.Guild] = []
         self.directs: list[worlds.Channel] = []
         self.register = interactions.Register()
@@ -70,7 +71,7 @@ class Server:
         await self._runner.cleanup()
         discord.http.Route.BASE, discord.gateway.DiscordWebSocket.DEFAULT_GATEWAY = self._before
         if kind is None:
-            assert self.faults == []
+            assert self.faults == [], self.faults
 
     @property
     def faults(self) -> list[str]:
@@ -116,7 +117,7 @@ class Server:
     @property
     def users(self) -> dict[int, worlds.User]:
         """All people by id."""
-        known = [user for guild in self.guilds for user in guild.members]
+        known = [self.owner, *(user for guild in self.guilds for user in guild.members)]
         known += [user for channel in self.directs for user in channel.recipients]
         return {user.id: user for user in known}
 

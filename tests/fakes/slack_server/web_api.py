@@ -149,6 +149,7 @@ class WebApi:
         return found
 
     def _conversations_open(self, team: worlds.Team, users: str) -> dict[str, Any]:
+        self._users_info(team, users)
         self._channel(team, f"D{users}")
         return {"channel": {"id": f"D{users}"}}
 

@@ -1,0 +1,60 @@
+"""Commands at a terminal: what they print, and what a person enters."""
+
+import asyncio
+import os
+import pty
+import select
+import signal
+import subprocess
+
+
+class Terminal:
+    """A command at a terminal of its own, with its files in a directory."""
+
+    def __init__(self, directory, *command, **variables):
+        self._ours, theirs = pty.openpty()
+        environment = {"PATH": os.environ["PATH"], "HOME": str(directory), "TERM": "dumb"}
+        self.process = subprocess.Popen(
+            [*map(str, command)],
+            env=environment | {"INTERPRETER_BOT_PATHS__DATA": str(directory / "data"), **variables},
+            stdin=theirs,
+            stdout=theirs,
+            stderr=theirs,
+            start_new_session=True,
+        )
+        os.close(theirs)
+        self.text = ""
+
+    async def until(self, words):
+        """Read until some words are printed; return what comes before them."""
+        async with asyncio.timeout(60):
+            while words not in self.text:
+                # In steps: a thread that waits for ever would keep the test from ending.
+                ready = await asyncio.to_thread(select.select, [self._ours], [], [], 1.0)
+                if ready[0]:
+                    # The end of the command is an error of its terminal.
+                    self.text += os.read(self._ours, 65536).decode()
+        before, _, self.text = self.text.partition(words)
+        return before
+
+    async def enter(self, prompt, *lines):
+        """Answer prompts."""
+        await self.until(prompt)
+        for line in lines:
+            os.write(self._ours, line.encode() + b"\n")
+
+    async def interrupt(self):
+        """Interrupt the command until it ends; returns its status.
+
+        More than once, as a person would: Python misses a signal that comes just before it reads.
+        """
+        async with asyncio.timeout(60):
+            while self.process.poll() is None:
+                self.process.send_signal(signal.SIGINT)
+                await asyncio.sleep(0.5)
+        return self.process.returncode
+
+    def close(self):
+        self.process.kill()
+        self.process.wait()
+        os.close(self._ours)
