@@ -11,24 +11,35 @@ import pathlib
 from collections.abc import Iterable, Sequence
 from typing import Final
 
+from interpreter_bot import shipped_files
+
 _NAME: Final = "interpreter-bot"
-_START: Final = """\
+_START: Final = f"""\
 Start here:
-  interpreter-bot run                       the page, and Slack and Discord where they are set up
+  interpreter-bot setup                     a model's key, and tokens of Slack and Discord
+  interpreter-bot run                       the page, and Slack and Discord if they are set up
   interpreter-bot ask "plot x**2 - x"       one question, answered in this terminal
   interpreter-bot ask                       a chat in this terminal
   interpreter-bot exec --cell "print(2)"    your own code, without a model
-  interpreter-bot doctor                    check the sandbox of this machine
+  interpreter-bot doctor                    what does not work here, and how to fix it
 
-`interpreter-bot COMMAND --help` explains a command."""
+`interpreter-bot COMMAND --help` explains a command. The manual is in
+{shipped_files.ROOT / "docs"}."""
 _RUN: Final = (
     "Ends on SIGTERM or SIGINT once running turns are over; a second signal ends it at once. "
     "Exit status: 0 ended as asked, 1 a platform failed, 2 nothing could be started."
 )
 _SETUP: Final = """\
-Each key and token is tried first, and then stored, encrypted, in the data directory. The
-environment and the configuration file take precedence.
+A link creates the app on Slack. Each key and token is tried first, and then stored, encrypted, in
+the data directory; missing permissions are listed, and the bot can write to you as a test. What the
+environment or the configuration file sets is not asked for.
 """
+_DOCTOR: Final = """\
+Tries the sandbox with two kernels that attack it, asks each model for one word, and asks Slack and
+Discord whose tokens these are. For each check that fails, two lines say what that means and how to
+fix it.
+
+Exit status: 0 if this machine can keep strangers' code apart, 1 if not."""
 _ASK: Final = """\
 Several prompts are several turns of one session. Without a prompt, standard input is the question;
 at a terminal, a chat begins. With a prompt, piped input becomes a file of the session.
@@ -136,20 +147,22 @@ def read(arguments: Sequence[str]) -> argparse.Namespace:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("--version", action=_Version, nargs=0, help="print the version")
-    parser.add_argument("--config", type=pathlib.Path, help="a TOML file of settings")
+    parser.add_argument(
+        "--config", type=pathlib.Path, help="a file of settings; else interpreter-bot.toml"
+    )
     parser.add_argument("-v", "--verbose", action="store_true", help="write more to the log")
     commands = parser.add_subparsers(metavar="COMMAND", required=True)
     for name, add_options, about, epilog in (
-        ("run", _add_run, "run the bot: the page, Slack, Discord", _RUN),
+        ("run", _add_run, "run the bot: the page, Slack and Discord", _RUN),
         ("setup", _add_nothing, "enter a model's key, and tokens of Slack and Discord", _SETUP),
         ("ask", _add_ask, "ask a question that is answered by running code", _ASK),
-        ("exec", _add_exec, "run cells in one sandboxed session", _EXEC),
+        ("exec", _add_exec, "run your own code, without a model", _EXEC),
         ("host", _add_host, "keep Python kernels for bots, or query such a host", _HOST),
         ("fleet", _add_fleet, "keep a host on each node of a Ray cluster", _FLEET),
         ("mcp", _add_mcp, "give other agents this sandbox as tools", _MCP),
         ("skills", _add_skills, "list and accept skills that models can use", _SKILLS),
         ("tools", _add_tools, "list and accept tools that code can call", _TOOLS),
-        ("doctor", _add_json, "check the sandbox of this machine", ""),
+        ("doctor", _add_json, "check the sandbox, the models, Slack and Discord", _DOCTOR),
         ("libraries", _add_libraries, "install the libraries that code can import", _LIBRARIES),
         ("sessions", _add_sessions, "list, save, end, move or forget sessions", _SESSIONS),
         ("limits", _add_json, "print the limits of a session", ""),
@@ -323,7 +336,13 @@ def _add_exec(command: argparse.ArgumentParser) -> None:
     command.add_argument(
         "source", nargs="?", metavar="SCRIPT.py|NOTEBOOK.ipynb|-", help="cells to run first"
     )
-    command.add_argument("--cell", action="append", default=[], metavar="CODE", help="a cell")
+    command.add_argument(
+        "--cell",
+        action="append",
+        default=[],
+        metavar="CODE",
+        help="a cell; repeat it for more",
+    )
     command.add_argument(
         "--watch", action="store_true", help="run the file again whenever it changes"
     )
@@ -337,7 +356,7 @@ def _add_session(command: argparse.ArgumentParser) -> None:
         default=[],
         type=pathlib.Path,
         metavar="F",
-        help="a file to put into /mnt/data; - is piped input",
+        help="a file to put into /mnt/data; repeat it for more; - is piped input",
     )
     command.add_argument(
         "--json",

@@ -1,5 +1,6 @@
 """A wheel in a virtual environment of its own, apart from any checkout."""
 
+import contextlib
 import json
 import os
 import pathlib
@@ -8,22 +9,33 @@ import subprocess
 import sys
 import venv
 
+import aiohttp
 import pytest
 
 from interpreter_bot.kernels.libraries import kernel_environment
+from tests import terminals
 
 ROOT = pathlib.Path(__file__).parents[2]
 CELL = "import sys, pandas; print(sys.prefix)"
+# Prints each file that a sentence of the wheel names, and whether it is there.
+NAMED_FILES = r"""
+import pathlib, re
+from interpreter_bot.wording import doctor_words, operator_words
+for module in (doctor_words, operator_words):
+    text = repr(vars(module))
+    for name in re.findall(r"[\w./-]*(?:deploy|docs)/[\w./-]*\w|[\w./-]*manifest\.yml", text):
+        print(name, pathlib.Path(name).is_file())
+"""
 
 pytestmark = [pytest.mark.kernel, pytest.mark.timeout(900)]
 
 
-@pytest.fixture
-def offline(tmp_path):
+@pytest.fixture(scope="module")
+def offline(tmp_path_factory):
     """Run a command; uv gets what `make setup` has left in its cache."""
     variables = os.environ | {
         "UV_OFFLINE": "1",
-        "INTERPRETER_BOT_PATHS__DATA": str(tmp_path / "data"),
+        "INTERPRETER_BOT_PATHS__DATA": str(tmp_path_factory.mktemp("data")),
     }
 
     def run(*command, is_skipped=True, **more):
@@ -42,9 +54,10 @@ def offline(tmp_path):
     return run
 
 
-@pytest.fixture
-def prefix(tmp_path, offline):
+@pytest.fixture(scope="module")
+def prefix(tmp_path_factory, offline):
     """The prefix of a bot that was installed as a wheel."""
+    tmp_path = tmp_path_factory.mktemp("wheel")
     prefix = tmp_path / "bot"
     venv.create(prefix)
     offline(sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", tmp_path)
@@ -86,3 +99,34 @@ def test_a_wheel_makes_the_kernels_environment_at_its_first_start(prefix, offlin
     assert json.loads(state.read_text())["groups"] == ["core", "media"]
     assert not made.exists()
     assert "Installing" not in offline(*command).stderr
+
+
+async def test_a_wheel_is_set_up_checked_and_run(prefix, offline, tmp_path):
+    bot, python = prefix / "bin" / "interpreter-bot", prefix / "bin" / "python"
+    (package,) = prefix.glob("lib/python3*/site-packages/interpreter_bot")
+    assert offline(bot, "exec", "--cell", CELL).returncode == 0
+    with contextlib.closing(terminals.Terminal(tmp_path, bot, "setup")) as terminal:
+        await terminal.enter("Key (not shown): ", "")
+        await terminal.enter("Address", "")
+        assert str(package / "manifest.yml") in await terminal.until("https://api.slack.com/apps?")
+        await terminal.enter("xoxb-", "")
+        await terminal.enter("Bot token", "")
+        await terminal.until("Nothing was entered, so nothing has changed.")
+    checked = offline(bot, "doctor", "--json", DISCORD_TOKEN="", SLACK_BOT_TOKEN="")
+    assert json.loads(checked.stdout)["level"] != "none", checked.stderr
+    named = dict(map(str.split, offline(python, "-P", "-c", NAMED_FILES).stdout.splitlines()))
+    assert set(named.values()) == {"True"}, named
+    assert all(name.startswith(f"{package}/") for name in named)
+    assert {pathlib.Path(name).name for name in named} >= {
+        "manifest.yml",
+        "interpreter-bot.service",
+    }
+    assert str(package / "docs") in offline(bot, "--help").stdout
+    with contextlib.closing(
+        terminals.Terminal(tmp_path, bot, "run", INTERPRETER_BOT_WEB__PORT="0")
+    ) as terminal:
+        await terminal.until("The web page: ")
+        address = (await terminal.until("\r\n")).split()[0]
+        async with aiohttp.ClientSession() as session, session.get(address) as page:
+            assert "<title>" in await page.text()
+        await terminal.interrupt()
