@@ -14,6 +14,7 @@ import itertools
 import logging
 import multiprocessing
 import os
+import shutil
 import ssl
 import sys
 import tempfile
@@ -38,6 +39,7 @@ _FONTS = {
         for script in ("arabic", "devanagari", "tamil", "telugu", "thai")
     },
 }
+_FONT_LISTS = "share/matplotlib/fontlist-*.json"
 _PLOT_DPI = 120
 
 # Imported lazily by a kernel's first execution, which would therefore be slow.
@@ -128,6 +130,14 @@ def load(modules: list[str]) -> dict[str, str]:
     sys.modules["debugpy"] = None  # type: ignore[assignment]
     importlib.import_module("ipykernel.debugger")
     del sys.modules["debugpy"]
+    # If a library is not preloaded, the hook runs at its first import in a kernel.
+    after_import(
+        {
+            "matplotlib": _bring_font_list,
+            "matplotlib.font_manager": _set_up_plots,
+            "pandas": interpreter_state.remember_pandas_options,
+        }
+    )
     for name in (*modules, *_LAZY):
         try:
             importlib.import_module(name)
@@ -135,13 +145,6 @@ def load(modules: list[str]) -> dict[str, str]:
             missing[name] = str(error)
     if "matplotlib" in sys.modules:
         importlib.import_module("matplotlib_inline.backend_inline")
-    # If a library is not preloaded, the hook runs at its first import in a kernel.
-    after_import(
-        {
-            "matplotlib.font_manager": _set_up_plots,
-            "pandas": interpreter_state.remember_pandas_options,
-        }
-    )
     return missing
 
 
@@ -152,6 +155,15 @@ def drop_fonts() -> None:
     with contextlib.suppress(AttributeError):
         # What it does after a fork; another version may do it otherwise.
         font_manager._get_font.cache_clear()  # type: ignore[attr-defined]
+
+
+def _bring_font_list(matplotlib: ModuleType) -> None:
+    """Put the list of the system's fonts where matplotlib keeps it; making it takes half a second.
+
+    It is made with the environment that this Python is of.
+    """
+    for path in glob.glob(os.path.join(glob.escape(sys.prefix), _FONT_LISTS)):
+        shutil.copy(path, matplotlib.get_cachedir())
 
 
 def _set_up_plots(font_manager: ModuleType) -> None:

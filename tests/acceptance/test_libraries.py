@@ -201,6 +201,17 @@ def test_modules_are_compiled_by_the_next_start_if_the_first_was_ended(bot, has_
     assert list(compiled.glob("added.*.pyc"))
 
 
+def test_the_list_of_fonts_is_made_once_and_anew_by_the_command(bot):
+    environment, _ = bot.used()
+    wait_until_compiled(environment)
+    (fonts,) = environment.glob("share/matplotlib/fontlist-*.json")
+    fonts.write_text(fonts.read_text().replace('"DejaVu Sans Mono"', '"Of the List"'))
+    cell = "from matplotlib import font_manager as f; print('Of the List' in f.get_font_names())"
+    assert bot.run("exec", "--cell", cell)[:2] == (0, "True\n")
+    assert bot.run("libraries")[0] == 0
+    assert "Of the List" not in fonts.read_text()
+
+
 def test_modules_are_compiled_where_nobody_may_make_semaphores(bot):
     if os.geteuid() or not machine.offers_namespaces():
         pytest.skip("only root of a machine with namespaces can take /dev/shm away")

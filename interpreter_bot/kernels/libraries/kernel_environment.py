@@ -39,6 +39,7 @@ STATE: Final = ".libraries.json"
 _FAILURE: Final = ".failure"
 _COMPILED: Final = ".compiled"
 """In an environment: empty until all its modules are compiled, and locked meanwhile."""
+_FONTS: Final = "share/matplotlib"
 # Other processes that the bot starts must not try again at once.
 _RETRY_SECONDS: Final = 600.0
 _DIGITS: Final = 12
@@ -47,19 +48,28 @@ _FORMER_SECONDS: Final = 86_400.0
 _HERE: Final = pathlib.Path(__file__).parent
 _NAME: Final = re.compile(r"[\w.-]+")
 # Compiles all but tests. Templates, and code for other Pythons, cannot be compiled. Several
-# processes do it side by side, unless this machine gives a plain user no semaphores.
+# processes do it side by side, unless this machine gives a plain user no semaphores. Then lists the
+# system's fonts: matplotlib writes the list where it finds none.
 _COMPILE: Final = """
-import compileall, fcntl, os, re, sys
-library, mark, niceness = sys.argv[1:]
+import compileall, fcntl, os, re, shutil, sys
+library, mark, fonts, niceness = sys.argv[1:]
 os.nice(int(niceness))
 with open(mark, "a") as compiled:
     fcntl.flock(compiled, fcntl.LOCK_EX)
-    if not os.path.getsize(mark):
+    is_compiled = os.path.getsize(mark)
+    if not is_compiled:
         left_out = re.compile("/(tests?|third_party)/")
         try:
             compileall.compile_dir(library, quiet=2, workers=0, rx=left_out)
         except OSError:
             compileall.compile_dir(library, quiet=2, rx=left_out)
+    shutil.rmtree(fonts, ignore_errors=True)
+    os.environ["MPLCONFIGDIR"] = fonts
+    try:
+        import matplotlib.font_manager
+    except ImportError:
+        pass
+    if not is_compiled:
         compiled.write("done")
 """
 _IDLE_PRIORITY: Final = 19
@@ -264,9 +274,9 @@ def _remove_unused(directory: pathlib.Path) -> None:
 
 
 def _compile(place: pathlib.Path, niceness: int = 0) -> subprocess.Popen[bytes]:
-    """Begin to write the modules' bytecode, which kernels cannot: they only read them."""
+    """Begin to write bytecode and the list of fonts, which kernels cannot: they only read them."""
     command = [str(_executable(place)), "-I", "-c", _COMPILE, str(place / "lib")]
-    command += [str(place / _COMPILED), str(niceness)]
+    command += [str(place / _COMPILED), str(place / _FONTS), str(niceness)]
     return subprocess.Popen(
         command,
         stdin=subprocess.DEVNULL,
