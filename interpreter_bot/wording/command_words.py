@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Container
 from typing import Final
 
+from interpreter_bot.text import quantities
+
 _PLACES: Final = (("web", "on the page"), ("console", "in the terminal"))
 RUN_TITLE: Final = "Run Python"
 YOUR_CODE: Final = "Your code"
@@ -83,8 +85,13 @@ def not_offered(name: str) -> str:
     return f"/{name} is not available here."
 
 
-def running_elsewhere(links: str) -> str:
-    return f"That is running in {links}. Say stop there."
+def running_elsewhere(links: str, more: int) -> str:
+    others = f" and {quantities.count(more, 'other place')}" if more else ""
+    return f"That is running in {links}{others}. Say stop there."
+
+
+def more_lines(count: int) -> str:
+    return f"… and {count:,} more"
 
 
 def run_by(name: str, code: str) -> str:

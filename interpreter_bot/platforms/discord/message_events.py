@@ -299,7 +299,8 @@ class MessageEvents:
         is_stopped, threads = await self._in_flight.cancel_in(place, person)
         if threads:
             links = ", ".join(f"<#{thread}>" for thread in threads[:_MAX_THREADS])
-            await self._say(channel, command_words.running_elsewhere(links))
+            more = max(0, len(threads) - _MAX_THREADS)
+            await self._say(channel, command_words.running_elsewhere(links, more))
         elif not is_stopped:
             await self._say(channel, run_words.NOTHING_RUNS)
 

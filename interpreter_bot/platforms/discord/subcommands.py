@@ -191,9 +191,9 @@ def _label(fact: session_facts.Fact, *, has_names: bool) -> str:
 
 
 def _cut(lines: Sequence[str]) -> str:
-    """Join the lines that a message has room for."""
-    text = "\n".join(lines)
-    if len(text) <= message_layout.MOST_CHARACTERS:
-        return text
-    whole_lines, _, _ = text[: message_layout.MOST_CHARACTERS].rpartition("\n")
-    return f"{whole_lines}\n…"
+    """Join the lines that a message has room for, and count the others."""
+    shown, text = len(lines), "\n".join(lines)
+    while len(text) > message_layout.MOST_CHARACTERS:
+        shown -= 1
+        text = "\n".join([*lines[:shown], command_words.more_lines(len(lines) - shown)])
+    return text

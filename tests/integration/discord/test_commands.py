@@ -206,6 +206,19 @@ async def test_files_are_completed_and_handed_out(discord_server, lab, connect):
     assert done.messages[-1].files == {"plot.png": b"p"}
 
 
+async def test_a_list_that_is_too_long_counts_what_is_missing(discord_server, lab, connect):
+    alice, channel = lab.person("alice"), lab.channel("general")
+    async with connect() as service:
+        key = values.SessionKey("discord", str(lab.id), str(channel.id))
+        for number in range(90):
+            (service.directory(key) / f"measurements-{number:03}.csv").write_bytes(b"1,2")
+        done = await discord_server.command(alice, channel, "interpreter files")
+        lines = (await steps.finished(done)).split("\n")
+    shown = [line for line in lines if "measurements" in line]
+    assert 20 < len(shown) < 90
+    assert lines[-1] == f"… and {90 - len(shown)} more"
+
+
 async def test_notebook_is_a_file(discord_server, lab, connect):
     alice, channel = lab.person("alice"), lab.channel("general")
     async with connect():
