@@ -18,6 +18,7 @@ import mcp_types
 
 from interpreter_bot import errors, events, values
 from interpreter_bot.platforms.mcp import replies, tool_definitions, tool_results
+from interpreter_bot.platforms.rendering import turn_log
 from interpreter_bot.sessions import requests, session_service
 
 PLATFORM: Final = "mcp"
@@ -81,12 +82,12 @@ class ToolCalls:
         self, client: str, wanted: tool_definitions.RunCode, report: Report
     ) -> mcp_types.CallToolResult:
         key = await self._key_or_new(client, wanted.session)
-        reply = await self._run(client, key, wanted.code, report)
-        return tool_results.of_run(reply, key.thread)
+        log = await self._run(client, key, wanted.code, report)
+        return tool_results.of_run(log, key.thread)
 
     async def _run(
         self, client: str, key: values.SessionKey, code: str, report: Report | None = None
-    ) -> replies.RunReply:
+    ) -> turn_log.TurnLog:
         """Run code in a session to its end."""
         request = requests.Request(
             key=key,
@@ -108,7 +109,7 @@ class ToolCalls:
                 running.cancel()
             raise
         await running
-        return reply
+        return reply.log
 
     async def _list_files(
         self, client: str, wanted: tool_definitions.ListFiles
@@ -148,9 +149,9 @@ class ToolCalls:
         key = await self._key_or_new(client, wanted.session)
         if not wanted.session:
             # Its first run records it, and whose it is: no file belongs to nobody.
-            begun = await self._run(client, key, _NO_CODE)
-            if begun.ending is None and begun.end is not None:
-                raise errors.BotError(begun.end.sentence)
+            log = await self._run(client, key, _NO_CODE)
+            if not log.cells and log.end is not None:
+                raise errors.BotError(log.end.sentence)
         attachment = requests.Attachment(wanted.name, content, size_bytes=len(data))
         name = await self._service.put(key, attachment)
         if not wanted.session:

@@ -14,9 +14,8 @@ from typing import Final
 
 import mcp_types
 
-from interpreter_bot import values
-from interpreter_bot.platforms.mcp import replies
-from interpreter_bot.platforms.rendering import display_items, output_selection
+from interpreter_bot import events, values
+from interpreter_bot.platforms.rendering import display_items, output_selection, turn_log
 from interpreter_bot.text import quantities
 
 # A character may take six bytes as it is sent.
@@ -43,25 +42,29 @@ def sentence(text: str, *, is_error: bool = False) -> mcp_types.CallToolResult:
     return mcp_types.CallToolResult(content=[_text(text)], is_error=is_error)
 
 
-def of_run(reply: replies.RunReply, handle: str) -> mcp_types.CallToolResult:
+def of_run(log: turn_log.TurnLog, handle: str) -> mcp_types.CallToolResult:
     """Return what a run showed, how it ended, and by which handle its session goes on."""
     content: list[mcp_types.ContentBlock] = []
-    lines = [_note(one) for one in reply.notes[:_MOST_NOTES]]
+    notices = [part.text for part in log.parts if isinstance(part, events.NoticeShown)]
+    lines = [_note(notice) for notice in notices[:_MOST_NOTES]]
     left_bytes = _PICTURE_BYTES
     selector = output_selection.OutputSelector(_CAPABILITIES)
-    for item in selector.choose(0, reply.screen.items):
+    cells = log.cells
+    items = [item for cell in cells for item in selector.choose(cell.number, cell.screen.items)]
+    for item in items:
         if isinstance(item, display_items.PictureItem) and len(item.data) <= left_bytes:
             left_bytes -= len(item.data)
             content += [*_joined(lines), _image(item.data, item.mime)]
             lines = []
         else:
             lines.append(_in_words(item))
-    ending = reply.ending
-    is_ok = ending is not None and ending.ending is values.Ending.OK
-    lines += [_note(one) for one in _endings(reply)]
-    if reply.artifacts:
-        made = [_file(one.name, one.size_bytes) for one in reply.artifacts[:_MOST_MADE]]
-        more = len(reply.artifacts) - len(made)
+    finished = cells[-1].finished if cells else None
+    is_ok = finished is not None and finished.ending is values.Ending.OK
+    lines += [_note(sentence) for sentence in _endings(finished, log.end)]
+    if log.files:
+        artifacts = [event.artifact for event in log.files.values()]
+        made = [_file(artifact.name, artifact.size_bytes) for artifact in artifacts[:_MOST_MADE]]
+        more = len(artifacts) - len(made)
         lines.append(_note(f"Files made or changed: {', '.join(made)}{f', …{more}' * (more > 0)}"))
     if not content and not lines:
         lines.append("[The code ran to its end and showed nothing.]")
@@ -117,14 +120,14 @@ def _decoded(data: bytes, *, is_last: bool) -> tuple[str | None, int]:
     return (None, 0) if rest and is_last and rest == len(data) else (text, len(data) - rest)
 
 
-def _endings(reply: replies.RunReply) -> Iterable[str]:
-    """Say how it ended, where the output does not."""
-    if (ending := reply.ending) is not None:
-        if ending.ending not in (values.Ending.OK, values.Ending.ERROR):
-            yield ending.reason or f"The code ended: {ending.ending.value}."
-        if ending.kernel_lost:
+def _endings(finished: values.Finished | None, end: events.TurnEnded | None) -> Iterable[str]:
+    """Say how it ended, if the output does not."""
+    if finished is not None:
+        if finished.ending not in (values.Ending.OK, values.Ending.ERROR):
+            yield finished.reason or f"The code ended: {finished.ending.value}."
+        if finished.kernel_lost:
             yield "All variables are gone; files are kept."
-    if (end := reply.end) is not None and end.sentence and (ending is None or not ending.reason):
+    if end is not None and end.sentence and (finished is None or not finished.reason):
         yield end.sentence
 
 

@@ -4,16 +4,17 @@ import pytest
 
 from interpreter_bot import events, values
 from interpreter_bot.platforms.mcp import replies, tool_results
+from interpreter_bot.platforms.rendering import turn_log
 
 
-def _reply(ending=values.Ending.OK, *outputs, reason="", lost=False, end=None):
-    reply = replies.RunReply()
+def _log(ending=values.Ending.OK, *outputs, reason="", lost=False, end=None):
+    log = turn_log.TurnLog()
     for output in outputs:
-        reply.emit(events.OutputShown(0, output))
+        log.apply(events.OutputShown(0, output))
     if ending is not None:
-        reply.emit(events.CodeFinished(0, values.Finished(ending, 1.0, reason, lost)))
-    reply.emit(end or events.TurnEnded(status=values.TurnStatus.DONE))
-    return reply
+        log.apply(events.CodeFinished(0, values.Finished(ending, 1.0, reason, lost)))
+    log.apply(end or events.TurnEnded(status=values.TurnStatus.DONE))
+    return log
 
 
 def _said(result):
@@ -23,7 +24,7 @@ def _said(result):
 def test_what_was_shown_keeps_its_order():
     picture = values.Image(mime="image/png", data=b"p")
     result = tool_results.of_run(
-        _reply(
+        _log(
             values.Ending.OK,
             values.Text("stdout", "before\n"),
             picture,
@@ -39,27 +40,25 @@ def test_what_was_shown_keeps_its_order():
 
 
 def test_silence_is_said():
-    assert _said(tool_results.of_run(_reply(), "s-1")) == (
+    assert _said(tool_results.of_run(_log(), "s-1")) == (
         "[The code ran to its end and showed nothing.]\n[session: s-1]"
     )
 
 
 @pytest.mark.parametrize(
-    ("reply", "said"),
+    ("log", "said"),
     [
-        (_reply(values.Ending.TIMED_OUT, reason="Too slow."), "[Too slow.]"),
-        (_reply(values.Ending.STOPPED), "[The code ended: stopped.]"),
-        (_reply(values.Ending.CRASHED, lost=True), "[All variables are gone; files are kept.]"),
+        (_log(values.Ending.TIMED_OUT, reason="Too slow."), "[Too slow.]"),
+        (_log(values.Ending.STOPPED), "[The code ended: stopped.]"),
+        (_log(values.Ending.CRASHED, lost=True), "[All variables are gone; files are kept.]"),
         (
-            _reply(
-                None, end=events.TurnEnded(status=values.TurnStatus.FAILED, sentence="All busy.")
-            ),
+            _log(None, end=events.TurnEnded(status=values.TurnStatus.FAILED, sentence="All busy.")),
             "[All busy.]",
         ),
     ],
 )
-def test_an_end_that_is_none_is_an_error_with_its_reason(reply, said):
-    result = tool_results.of_run(reply, "s-1")
+def test_an_end_that_is_none_is_an_error_with_its_reason(log, said):
+    result = tool_results.of_run(log, "s-1")
     assert result.is_error
     assert said in _said(result)
 
@@ -72,7 +71,7 @@ def test_progress_is_the_last_line_printed_made_harmless():
     assert reply.latest == ""
     reply.emit(events.OutputShown(0, values.Text("stdout", "10 %\r20\x1b[2J %\r30 %")))
     assert reply.latest == "30 %"
-    reply.emit(events.OutputShown(0, values.Text("stdout", "x" * 5000 + "\n\n")))
+    reply.emit(events.OutputShown(0, values.Text("stdout", "\n" + "x" * 5000 + "\n\n")))
     assert reply.latest == "x" * 199 + "…"
 
 
