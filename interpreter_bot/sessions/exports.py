@@ -8,7 +8,7 @@ import json
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
-from interpreter_bot import errors, values
+from interpreter_bot import errors, events, values
 from interpreter_bot.hosts import cancellable_executions
 from interpreter_bot.hosts import ports as host_ports
 from interpreter_bot.sessions import past_turns
@@ -86,19 +86,19 @@ def script(turns: Iterable[past_turns.PastTurn]) -> bytes:
     return "\n".join(written).encode("utf-8", "replace")
 
 
-def told(turn: past_turns.PastTurn) -> Iterable[past_turns.Past]:
-    """Return the parts of a turn with its last words in their final form, and how it was cut off.
+def final_events(turn: past_turns.PastTurn) -> Iterable[events.RecordedEvent]:
+    """Return the events of a turn with its last words in their final form, and how it was cut off.
 
     The final form has no dead links; a turn that failed has a sentence besides.
     """
-    texts = [part for part in turn.parts if isinstance(part, past_turns.PastText)]
-    for part in turn.parts:
-        is_last = bool(texts) and part is texts[-1] and turn.answer and turn.status != "failed"
-        yield past_turns.PastText(turn.answer) if is_last else part
+    texts = [event for event in turn.events if isinstance(event, events.TextAdded)]
+    for event in turn.events:
+        is_last = bool(texts) and event is texts[-1] and turn.answer and turn.status != "failed"
+        yield events.TextAdded(turn.answer) if is_last else event
     if turn.answer and (not texts or turn.status == "failed"):
-        yield past_turns.PastText(turn.answer)
+        yield events.TextAdded(turn.answer)
     if turn.status in _CUT_OFF:
-        yield past_turns.PastText(_CUT_OFF[turn.status])
+        yield events.TextAdded(_CUT_OFF[turn.status])
 
 
 def _cells(turn: past_turns.PastTurn, contents: Mapping[str, bytes]) -> list[dict[str, Any]]:
@@ -108,16 +108,17 @@ def _cells(turn: past_turns.PastTurn, contents: Mapping[str, bytes]) -> list[dic
     if turn.request and not turn.is_code:
         files = "".join(f"\n\n*File: {_plain(name)}*" for name in turn.attachments)
         cells.append(v4.new_markdown_cell(f"**Request:** {turn.request}{files}"))
-    for part in told(turn):
-        match part:
-            case past_turns.PastText():
-                cells.append(v4.new_markdown_cell(part.text))
-            case past_turns.PastCode():
-                cells.append(v4.new_code_cell(part.code))
-            case past_turns.PastOutput() if cells and cells[-1]["cell_type"] == "code":
-                cells[-1]["outputs"] += _outputs(part.output, contents)
-            case past_turns.PastNotice():
-                cells.append(v4.new_markdown_cell(f"*{part.text}*"))
+    for event in final_events(turn):
+        match event:
+            case events.TextAdded(text=text):
+                cells.append(v4.new_markdown_cell(text))
+            case events.CodeStarted(code=code):
+                cells.append(v4.new_code_cell(code))
+            case events.OutputShown(output=output) | events.StoredDisplayShown(output=output):
+                if cells and cells[-1]["cell_type"] == "code":
+                    cells[-1]["outputs"] += _outputs(output, contents)
+            case events.NoticeShown(text=text):
+                cells.append(v4.new_markdown_cell(f"*{text}*"))
     return cells
 
 
@@ -125,7 +126,9 @@ def _plain(text: str) -> str:
     return text.replace("*", "\\*").replace("_", "\\_").replace("\n", " ")
 
 
-def _outputs(shown: values.StoredOutput, contents: Mapping[str, bytes]) -> Iterable[dict[str, Any]]:
+def _outputs(
+    shown: values.Output | values.StoredDisplay, contents: Mapping[str, bytes]
+) -> Iterable[dict[str, Any]]:
     from nbformat import v4
 
     match shown:
@@ -143,7 +146,7 @@ def _outputs(shown: values.StoredOutput, contents: Mapping[str, bytes]) -> Itera
 
 
 def _bundle(
-    shown: values.Table | values.Latex | values.Json | values.Result | values.StoredDisplay,
+    shown: values.Shown | values.StoredDisplay,
     contents: Mapping[str, bytes],
 ) -> dict[str, Any]:
     bundle: dict[str, Any] = {"text/plain": shown.plain}

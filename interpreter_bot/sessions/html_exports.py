@@ -11,7 +11,7 @@ import html
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Final
 
-from interpreter_bot import values
+from interpreter_bot import events, values
 from interpreter_bot.sessions import exports, past_turns
 from interpreter_bot.text import safe_text
 from interpreter_bot.wording import page_words
@@ -46,11 +46,11 @@ iframe { width: 100%; height: 24rem; border: 1px solid #8886; background: #fff }
 def markdown_texts(turns: Iterable[past_turns.PastTurn]) -> Iterator[str]:
     """Iterate over all Markdown that a page of some turns shows."""
     for turn in turns:
-        for part in exports.told(turn):
-            match part:
-                case past_turns.PastText():
-                    yield part.text
-                case past_turns.PastOutput(output=values.Result(is_markdown=True) as result):
+        for event in exports.final_events(turn):
+            match event:
+                case events.TextAdded(text=text):
+                    yield text
+                case events.OutputShown(output=values.Result(is_markdown=True) as result):
                     yield result.plain
 
 
@@ -87,21 +87,23 @@ def _section(
         made.append(f'<h2 class="note">Asked</h2><p class="asked">{html.escape(turn.request)}</p>')
     if turn.attachments:
         made.append(f'<p class="note">Files: {html.escape(", ".join(turn.attachments))}</p>')
-    for part in exports.told(turn):
-        match part:
-            case past_turns.PastText():
-                made.append(drawn[part.text])
-            case past_turns.PastCode():
-                made.append(f'<pre class="code"><code>{html.escape(part.code)}</code></pre>')
-            case past_turns.PastOutput():
-                made.append(_output(part.output, contents, drawn))
-            case past_turns.PastNotice():
-                made.append(f'<p class="note">{html.escape(part.text)}</p>')
+    for event in exports.final_events(turn):
+        match event:
+            case events.TextAdded(text=text):
+                made.append(drawn[text])
+            case events.CodeStarted(code=code):
+                made.append(f'<pre class="code"><code>{html.escape(code)}</code></pre>')
+            case events.OutputShown(output=output) | events.StoredDisplayShown(output=output):
+                made.append(_output(output, contents, drawn))
+            case events.NoticeShown(text=text):
+                made.append(f'<p class="note">{html.escape(text)}</p>')
     return f"<section>{''.join(made)}</section>"
 
 
 def _output(
-    shown: values.StoredOutput, contents: Mapping[str, bytes], drawn: Mapping[str, str]
+    shown: values.Output | values.StoredDisplay,
+    contents: Mapping[str, bytes],
+    drawn: Mapping[str, str],
 ) -> str:
     match shown:
         case values.Clear():

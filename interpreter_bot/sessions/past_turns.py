@@ -7,12 +7,13 @@ import collections
 import dataclasses
 import datetime
 import decimal
-from collections.abc import Iterable, Sequence
-from typing import Final, TypeAlias, TypeVar
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Final, TypeVar
 
-from interpreter_bot import code_activity, values
+from interpreter_bot import code_activity, events, values
 from interpreter_bot.hosts import ports as host_ports
 from interpreter_bot.store import databases, records
+from interpreter_bot.wording import run_words, session_words
 
 _BATCH_TURNS: Final = 10
 
@@ -81,48 +82,6 @@ class UsageSummary:
     allowed_tokens: int | None
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class PastText:
-    """The model's text of one step."""
-
-    text: str
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class PastCode:
-    """Code that was run."""
-
-    cell: int
-    code: str
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class PastOutput:
-    """An output of code."""
-
-    cell: int
-    output: values.StoredOutput
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class PastFinished:
-    """How code ended; missing if the bot died before."""
-
-    cell: int
-    finished: values.Finished
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class PastNotice:
-    """A notice of the bot."""
-
-    text: str
-
-
-Past: TypeAlias = PastText | PastCode | PastOutput | PastFinished | PastNotice
-"""One part of a past turn."""
-
-
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class PastTurn:
     """One request and its result.
@@ -134,11 +93,9 @@ class PastTurn:
         answer: the final words, if there are any; of a turn that failed, the sentence that says
             why.
         ended: None while it runs.
-        parts: what happened, in order.
-        artifacts: files that were sent to the person.
+        events: what happened, in order, each step's words as one; the last is its end, unless it
+            runs.
         request_id: the platform's id of the message; empty if it has none.
-        spent: the turn's usage until now; whether that is an estimate is not stored.
-        queries: that its code sent to data connections.
     """
 
     id: int
@@ -149,17 +106,20 @@ class PastTurn:
     answer: str
     started: datetime.datetime
     ended: datetime.datetime | None
-    parts: tuple[Past, ...]
-    artifacts: tuple[values.Artifact, ...]
+    events: tuple[events.RecordedEvent, ...]
     request_id: str = ""
-    spent: values.Usage = dataclasses.field(default_factory=values.Usage)
-    queries: tuple[code_activity.AskedQuery, ...] = ()
 
     @property
     def is_code(self) -> bool:
         """Whether the request was itself the code that ran."""
-        codes = [part for part in self.parts if isinstance(part, PastCode)]
-        return bool(codes) and codes[0].code == self.request
+        codes = (event.code for event in self.events if isinstance(event, events.CodeStarted))
+        return next(codes, None) == self.request
+
+    @property
+    def queries(self) -> tuple[code_activity.AskedQuery, ...]:
+        """What its code sent to data connections, once it has ended."""
+        ends = (event.queries for event in self.events if isinstance(event, events.TurnEnded))
+        return next(ends, ())
 
 
 async def load(database: databases.Database, session_id: int, *, most: int) -> tuple[PastTurn, ...]:
@@ -173,9 +133,18 @@ async def load(database: databases.Database, session_id: int, *, most: int) -> t
     return tuple(past)
 
 
+async def events_of(database: databases.Database, turn_id: int) -> tuple[events.RecordedEvent, ...]:
+    """Load what is recorded of one turn, as events; nothing if there is no such turn."""
+    turn = await database.turns.get(turn_id)
+    if turn is None:
+        return ()
+    (past,) = await _load_batch(database, [turn])
+    return past.events
+
+
 async def _load_batch(
     database: databases.Database, turns: Sequence[records.Turn]
-) -> Iterable[PastTurn]:
+) -> Sequence[PastTurn]:
     ids = [turn.id for turn in turns]
     async with database.together(is_writing=False):
         parts = _by_turn(await database.parts.of_turns(ids, without=records.PartKind.MEMORY))
@@ -183,12 +152,23 @@ async def _load_batch(
         executions = _by_turn(await database.executions.of_turns(ids))
         spent = await database.usage.of_turns(ids)
     return [
-        _past(
-            turn,
-            parts[turn.id],
-            executions={one.id: one for one in executions[turn.id]},
-            artifacts=artifacts[turn.id],
-            spent=spent.get(turn.id, values.Usage()),
+        PastTurn(
+            id=turn.id,
+            person=turn.person,
+            request=turn.request,
+            attachments=turn.attachments,
+            status=turn.status,
+            answer=turn.answer,
+            started=turn.started,
+            ended=turn.ended,
+            events=(
+                events.Started(),
+                *_of_parts(parts[turn.id], executions[turn.id]),
+                *_of_files(artifacts[turn.id]),
+                *_of_usage(spent.get(turn.id), parts[turn.id]),
+                *_of_end(turn, parts[turn.id]),
+            ),
+            request_id=turn.request_id,
         )
         for turn in turns
     ]
@@ -198,34 +178,96 @@ _Row = TypeVar("_Row", records.Part, records.Artifact, records.Execution)
 
 
 def _by_turn(rows: Iterable[_Row]) -> dict[int, list[_Row]]:
-    found: dict[int, list[_Row]] = collections.defaultdict(list)
+    of_turns: dict[int, list[_Row]] = collections.defaultdict(list)
     for row in rows:
-        found[row.turn_id].append(row)
-    return found
+        of_turns[row.turn_id].append(row)
+    return of_turns
 
 
-def _past(
-    turn: records.Turn,
-    parts: Sequence[records.Part],
-    *,
-    executions: dict[int, records.Execution],
-    artifacts: Iterable[records.Artifact],
-    spent: values.Usage,
-) -> PastTurn:
-    steps = max((part.step for part in parts), default=0)
-    return PastTurn(
-        id=turn.id,
-        person=turn.person,
-        request=turn.request,
-        attachments=turn.attachments,
+def _of_parts(
+    parts: Sequence[records.Part], executions: Sequence[records.Execution]
+) -> Iterator[events.RecordedEvent]:
+    of_ids = {execution.id: execution for execution in executions}
+    cells = {execution_id: number for number, execution_id in enumerate(sorted(of_ids))}
+    running: int | None = None
+    text, step = "", 0
+    for part in parts:
+        if text and (part.kind is not records.PartKind.TEXT or part.step != step):
+            yield from _of_words(text, step)
+            text = ""
+        if running is not None and part.execution_id != running:
+            yield from _of_ending(cells[running], of_ids[running])
+            running = None
+        match part.kind:
+            case records.PartKind.TEXT:
+                text, step = text + part.text, part.step
+            case records.PartKind.NOTICE:
+                yield events.NoticeShown(part.text)
+            case records.PartKind.CODE if part.execution_id in cells:
+                running = part.execution_id
+                yield events.CodeStarted(cells[running], part.text)
+            case records.PartKind.OUTPUT if part.execution_id in cells and part.output:
+                yield _of_output(cells[part.execution_id], part.output)
+    if text:
+        yield from _of_words(text, step)
+    if running is not None:
+        yield from _of_ending(cells[running], of_ids[running])
+
+
+def _of_words(text: str, step: int) -> Iterator[events.RecordedEvent]:
+    yield events.StepStarted(step)
+    yield events.TextAdded(text)
+
+
+def _of_output(cell: int, output: values.StoredOutput) -> events.RecordedEvent:
+    if isinstance(output, values.StoredDisplay):
+        return events.StoredDisplayShown(cell, output)
+    return events.OutputShown(cell, output)
+
+
+def _of_ending(cell: int, execution: records.Execution) -> Iterator[events.RecordedEvent]:
+    """Return the end of code; there is none if the bot died before."""
+    if execution.ending is not None:
+        finished = values.Finished(
+            execution.ending, execution.seconds, execution.reason, execution.kernel_lost
+        )
+        yield events.CodeFinished(cell, finished)
+
+
+def _of_files(artifacts: Iterable[records.Artifact]) -> Iterator[events.RecordedEvent]:
+    """Return what was made; of which cell is not stored."""
+    for artifact in artifacts:
+        made = values.Artifact(artifact.name, artifact.size_bytes, artifact.sha256)
+        yield events.FileMade(0, made)
+
+
+def _of_usage(
+    spent: values.Usage | None, parts: Sequence[records.Part]
+) -> Iterator[events.RecordedEvent]:
+    """Return the usage until now; whether that is an estimate is not stored."""
+    if spent is not None and spent.tokens:
+        steps = max((part.step for part in parts), default=0)
+        yield events.UsageChanged(dataclasses.replace(spent, steps=steps))
+
+
+def _of_end(turn: records.Turn, parts: Sequence[records.Part]) -> Iterator[events.RecordedEvent]:
+    if turn.status is values.TurnStatus.RUNNING:
+        return
+    shown = [part for part in parts if part.kind is not records.PartKind.QUERIES]
+    is_last_words = bool(shown) and shown[-1].kind is records.PartKind.TEXT
+    is_stopped = turn.status is values.TurnStatus.STOPPED
+    is_answer = turn.status is values.TurnStatus.DONE or (is_stopped and is_last_words)
+    sentence = "" if is_answer else turn.answer
+    if is_stopped:
+        sentence = run_words.CUT_SHORT
+    elif turn.status is values.TurnStatus.INTERRUPTED:
+        sentence = session_words.TURN_INTERRUPTED
+    yield events.TurnEnded(
         status=turn.status,
-        answer=turn.answer,
-        started=turn.started,
-        ended=turn.ended,
-        parts=tuple(_happened(parts, executions)),
-        artifacts=tuple(values.Artifact(a.name, a.size_bytes, a.sha256) for a in artifacts),
-        request_id=turn.request_id,
-        spent=dataclasses.replace(spent, steps=steps),
+        text=turn.answer if is_answer else "",
+        sentence=sentence,
+        seconds=(turn.ended - turn.started).total_seconds() if turn.ended is not None else 0.0,
+        turn_id=turn.id,
         queries=tuple(
             code_activity.AskedQuery(**asked)
             for part in parts
@@ -233,40 +275,3 @@ def _past(
             for asked in part.detail["queries"]
         ),
     )
-
-
-def _happened(
-    parts: Sequence[records.Part], executions: dict[int, records.Execution]
-) -> Iterable[Past]:
-    cells = {one: number for number, one in enumerate(sorted(executions))}
-    running: int | None = None
-    text, step = "", 0
-    for part in parts:
-        if text and (part.kind is not records.PartKind.TEXT or part.step != step):
-            yield PastText(text)
-            text = ""
-        if running is not None and part.execution_id != running:
-            yield from _ended(cells[running], executions[running])
-            running = None
-        match part.kind:
-            case records.PartKind.TEXT:
-                text, step = text + part.text, part.step
-            case records.PartKind.NOTICE:
-                yield PastNotice(part.text)
-            case records.PartKind.CODE if part.execution_id in cells:
-                running = part.execution_id
-                yield PastCode(cells[running], part.text)
-            case records.PartKind.OUTPUT if part.execution_id in cells and part.output:
-                yield PastOutput(cells[part.execution_id], part.output)
-    if text:
-        yield PastText(text)
-    if running is not None:
-        yield from _ended(cells[running], executions[running])
-
-
-def _ended(cell: int, execution: records.Execution) -> Iterable[Past]:
-    if execution.ending is not None:
-        finished = values.Finished(
-            execution.ending, execution.seconds, execution.reason, execution.kernel_lost
-        )
-        yield PastFinished(cell, finished)

@@ -9,7 +9,7 @@ import weakref
 from collections.abc import AsyncIterator, Collection, Mapping
 from typing import Any, Final
 
-from interpreter_bot import code_activity, encryption, session_variables, settings, values
+from interpreter_bot import code_activity, encryption, events, session_variables, settings, values
 from interpreter_bot.hosts import ports as host_ports
 from interpreter_bot.sessions import (
     approval_policy,
@@ -88,6 +88,10 @@ class SessionReads:
             return ()
         return await past_turns.load(self._services.database, session.id, most=most)
 
+    async def events_of(self, turn_id: int) -> tuple[events.RecordedEvent, ...]:
+        """Return what is recorded of a turn, as events; nothing if there is no such turn."""
+        return await past_turns.events_of(self._services.database, turn_id)
+
     async def search(
         self, platform: str, workspace: str, text: str, *, most: int = 50
     ) -> tuple[session_search.Found, ...]:
@@ -137,11 +141,10 @@ class SessionReads:
         """Return the turns of a session, and the pictures and pages that are still kept of it."""
         past = await self.history(key, most=_NOTEBOOK_TURNS)
         digests = dict.fromkeys(
-            part.output.sha256
+            event.output.sha256
             for turn in past
-            for part in turn.parts
-            if isinstance(part, past_turns.PastOutput)
-            and isinstance(part.output, values.StoredDisplay)
+            for event in turn.events
+            if isinstance(event, events.StoredDisplayShown)
         )
         contents: dict[str, bytes] = {}
         left_bytes = _MAX_CONTENT_BYTES

@@ -34,7 +34,6 @@ from interpreter_bot.wording import file_words, session_words
 _log = logging.getLogger(__name__)
 
 _MOST_CHARACTERS: Final = 3000
-_LATEST_TURNS: Final = 5
 _CUT: Final = f"\n{session_words.REST_IN_HISTORY}"
 
 
@@ -131,7 +130,6 @@ async def show_again(
     database: databases.Database,
     reply: ports.Reply,
     *,
-    session_id: int,
     turn_id: int,
     resumed: int | None,
 ) -> bool:
@@ -140,7 +138,6 @@ async def show_again(
     Args:
         database: the store.
         reply: that replaces the former one.
-        session_id: of the turn.
         turn_id: of the turn.
         resumed: number of the execution that will be followed, so its end comes from its host.
 
@@ -150,43 +147,37 @@ async def show_again(
     Raises:
         StoreError: the record cannot be read.
     """
-    latest = await past_turns.load(database, session_id, most=_LATEST_TURNS)
-    parts = next((past.parts for past in latest if past.id == turn_id), ())
-    steps, is_shown = 0, False
-    for part in parts:
-        match part:
-            case past_turns.PastText(text=text):
-                steps += 1
-                reply.emit(events.StepStarted(steps))
-                reply.emit(events.TextAdded(text))
-            case past_turns.PastNotice(text=text):
-                reply.emit(events.NoticeShown(text, 0))
-            case past_turns.PastCode(cell=cell, code=code):
+    is_shown = False
+    for event in await past_turns.events_of(database, turn_id):
+        match event:
+            case events.CodeStarted(cell=cell):
                 is_shown = cell == resumed
-                reply.emit(events.CodeStarted(cell, code))
-            case past_turns.PastOutput(cell=cell, output=output):
-                if (shown := await _loaded(database, output)) is not None:
-                    reply.emit(events.OutputShown(cell, shown))
-            case past_turns.PastFinished(cell=cell, finished=finished) if cell != resumed:
-                reply.emit(events.CodeFinished(cell, finished))
+                reply.emit(event)
+            case events.CodeFinished(cell=cell) if cell == resumed:
+                pass
+            case events.StoredDisplayShown(cell=cell, output=display):
+                if (output := await _loaded(database, display)) is not None:
+                    reply.emit(events.OutputShown(cell, output))
+            case events.Started():
+                pass
+            case _:
+                reply.emit(event)
     return is_shown
 
 
 async def _loaded(
-    database: databases.Database, output: values.StoredOutput
+    database: databases.Database, display: values.StoredDisplay
 ) -> values.Output | None:
-    """Return an output with its content; None if that is gone."""
-    if not isinstance(output, values.StoredDisplay):
-        return output
-    data = await database.files.load(output.sha256)
+    """Return a display with its content; None if that is gone."""
+    data = await database.files.load(display.sha256)
     if data is None:
         return None
     same: dict[str, Any] = {
-        field.name: getattr(output, field.name) for field in dataclasses.fields(values.Display)
+        field.name: getattr(display, field.name) for field in dataclasses.fields(values.Display)
     }
-    if output.mime == "text/html":
+    if display.mime == "text/html":
         return values.Html(html=data, **same)
-    return values.Image(mime=output.mime, data=data, **same)
+    return values.Image(mime=display.mime, data=data, **same)
 
 
 def record_progress(

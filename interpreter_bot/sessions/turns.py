@@ -211,7 +211,6 @@ class _Work:
                     self.stream.is_code_shown = await suspended_turns.show_again(
                         services.database,
                         self.stream.reply,
-                        session_id=session.id,
                         turn_id=self._request.goes_on_with,
                         resumed=self.stream.cell + 1 if environment.resumed else None,
                     )

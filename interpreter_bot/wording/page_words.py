@@ -16,10 +16,6 @@ NO_NAME: Final = "A name cannot be empty."
 NO_TABLE: Final = "The table could not be read."
 NOT_A_MODEL: Final = "Enter a key and an address as text."
 OUTPUT_LEFT_OUT: Final = "Earlier output is left out while this runs."
-INTERRUPTED: Final = (
-    "The bot was restarted in the middle of this answer. Results so far are above; ask again to "
-    "continue."
-)
 LINK_EXPIRED: Final = "This link has expired. Ask for a new one in the chat."
 OTHER_PAGE: Final = "That request came from another page."
 OTHER_ORIGIN: Final = (

@@ -67,6 +67,10 @@ ANSWER_INTERRUPTED: Final = (
     "The bot was restarted in the middle of an answer here. Results so far and saved variables are "
     "kept. Please ask again."
 )
+TURN_INTERRUPTED: Final = (
+    "The bot was restarted in the middle of this answer. Results so far are above; ask again to "
+    "continue."
+)
 ANSWER_CONTINUES: Final = "The bot is restarting. This answer continues when it is back."
 KEPT_RUNNING: Final = "This kept running while the bot restarted."
 CODE_UNKNOWN: Final = (

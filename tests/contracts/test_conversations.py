@@ -9,7 +9,7 @@ import pytest
 
 from interpreter_bot import errors, settings, values
 from interpreter_bot.app import bot_startup
-from interpreter_bot.sessions import approval_policy, past_turns, requests
+from interpreter_bot.sessions import approval_policy, requests
 from tests.fakes import conversations, openai_server, replies
 
 pytestmark = pytest.mark.kernel
@@ -127,16 +127,14 @@ async def test_what_happens_is_told_and_remembered_in_its_order(conversation):
     assert [one for one, _ in itertools.groupby(heard)] == order
     assert "".join(output.text for output in reply.of("output")) == "It is Ada\n"
     (past,) = await conversation.service.queries.history(conversation.key)
-    happened = [type(part) for part in past.parts]
-    assert [one for one, _ in itertools.groupby(happened)] == [
-        *(past_turns.PastCode, past_turns.PastOutput, past_turns.PastFinished, past_turns.PastText)
+    happened = [type(event).__name__ for event in past.events]
+    assert [name for name, _ in itertools.groupby(happened)] == [
+        *("Started", "CodeStarted", "OutputShown", "CodeFinished", "StepStarted", "TextAdded"),
+        *("UsageChanged", "TurnEnded"),
     ]
-    assert (past.answer, past.status, past.parts[0].code) == ("Hello", "done", QUESTION)
-    last = reply.of("usage")[-1]
-    assert (past.spent.input_tokens, past.spent.output_tokens) == (
-        last.input_tokens,
-        last.output_tokens,
-    )
+    assert (past.answer, past.status, past.events[1].code) == ("Hello", "done", QUESTION)
+    last, spent = reply.of("usage")[-1], past.events[-2].usage
+    assert (spent.input_tokens, spent.output_tokens) == (last.input_tokens, last.output_tokens)
     used = await conversation.service.queries.usage(conversation.key, ANNA)
     assert used.session.input_tokens == used.today.input_tokens == last.input_tokens > 0
 

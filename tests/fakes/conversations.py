@@ -412,7 +412,7 @@ class Conversations(session_service.SessionService):
     async def recorded(self, key):
         """Wait until something of the turn that runs is in the store."""
         for _ in range(1000):
-            if (await self.queries.history(key))[-1].parts:
+            if len((await self.queries.history(key))[-1].events) > 1:
                 return
             await asyncio.sleep(0.02)
         raise AssertionError("nothing was recorded")

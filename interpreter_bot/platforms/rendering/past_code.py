@@ -8,10 +8,9 @@ import dataclasses
 from collections.abc import Iterable, Sequence
 from typing import Final
 
-from interpreter_bot import errors, values
-from interpreter_bot.platforms.rendering import display_items, output_selection
+from interpreter_bot import errors
+from interpreter_bot.platforms.rendering import display_items, output_selection, turn_log
 from interpreter_bot.sessions import past_turns
-from interpreter_bot.text import output_screens
 from interpreter_bot.wording import command_words
 
 BUTTON: Final = "Show code"
@@ -69,28 +68,23 @@ def runs(turn: past_turns.PastTurn) -> Sequence[RunCode]:
     """
     words = ""
     made: list[RunCode] = []
-    screens: dict[int, output_screens.Screen] = {}
-    for part in turn.parts:
+    log = turn_log.TurnLog()
+    for event in turn.events:
+        log.apply(event)
+    for part in log.parts:
         match part:
-            case past_turns.PastText(text=text):
+            case turn_log.Words(text=text):
                 words = text.strip() if is_narration(text) else ""
-            case past_turns.PastCode(cell=cell, code=code):
-                screens[cell] = output_screens.Screen()
-                made.append(RunCode(words, code, ""))
+            case turn_log.Cell():
+                made.append(RunCode(words, part.code, _text(part)))
                 words = ""
-            case past_turns.PastOutput(cell=cell, output=output) if cell in screens:
-                if not isinstance(output, values.StoredDisplay):
-                    screens[cell].show(output)
     if not made:
         raise errors.BotError(command_words.ANSWER_TOO_OLD)
-    return [
-        dataclasses.replace(run, output=_text(cell, screen))
-        for run, (cell, screen) in zip(made, screens.items(), strict=True)
-    ]
+    return made
 
 
-def _text(cell: int, screen: output_screens.Screen) -> str:
-    items = output_selection.OutputSelector(_CAPABILITIES).choose(cell, screen.items)
+def _text(cell: turn_log.Cell) -> str:
+    items = output_selection.OutputSelector(_CAPABILITIES).choose(cell.number, cell.screen.items)
     texts = (
         item.text
         for item in items

@@ -28,7 +28,7 @@ PICTURES: Final = {
 """The picture types that the page shows, with their file name suffixes."""
 
 
-def to_json(event: events.TurnEvent) -> Event:
+def to_json(event: events.RecordedEvent) -> Event:
     """Return an event of a turn as the page knows it."""
     match event:
         case events.Queued(ahead=ahead):
@@ -51,6 +51,8 @@ def to_json(event: events.TurnEvent) -> Event:
             return {"kind": "code", "cell": cell, "code": code}
         case events.OutputShown(cell=cell, output=shown):
             return output(cell, shown)
+        case events.StoredDisplayShown(cell=cell, output=display):
+            return _display(cell, display) | stored_display(display.mime, display.sha256)
         case events.CodeFinished(cell=cell, finished=finished):
             return {
                 "kind": "finished",
@@ -152,7 +154,7 @@ def output(cell: int, shown: values.Output) -> Event:
             return event | {"type": "clear", "wait": shown.wait}
         case values.Notice():
             return event | {"type": "notice", "text": shown.text}
-    event |= {"plain": shown.plain, "display": shown.display_id, "update": shown.is_update}
+    event = _display(cell, shown)
     match shown:
         case values.Image():
             return event | stored_display(shown.mime, digest(shown.data))
@@ -176,6 +178,11 @@ def problem(error: errors.BotError) -> Event:
         "is_busy": isinstance(error, live_data_views.PythonBusyError),
         "is_gone": isinstance(error, live_data_views.TableGoneError),
     }
+
+
+def _display(cell: int, shown: values.Display) -> Event:
+    about = {"plain": shown.plain, "display": shown.display_id, "update": shown.is_update}
+    return {"kind": "output", "cell": cell} | about
 
 
 def stored_display(mime: str, sha256: str) -> Event:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import itertools
 import json
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import Final
 
 from interpreter_bot import events
@@ -102,8 +102,6 @@ class LiveTurn:
         turn_id: str,
         head: event_json.Event,
         tell: Callable[[LiveTurn, event_json.Event], None],
-        *,
-        events: Iterable[event_json.Event] = (),
     ) -> None:
         self.id = turn_id
         self.end: event_json.Event | None = None
@@ -111,8 +109,6 @@ class LiveTurn:
         self._head = head
         self._tell = tell
         self._log = EventLog()
-        for event in events:
-            self._log.append(event)
         ids = map(str, itertools.count(1))
         self._questions = pending_questions.PendingQuestions(next_id=ids.__next__)
 

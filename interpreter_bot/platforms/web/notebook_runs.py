@@ -17,7 +17,7 @@ from typing import Final
 
 from aiohttp import web
 
-from interpreter_bot import errors, values
+from interpreter_bot import errors, events, values
 from interpreter_bot.platforms.web import (
     files,
     notebook_progress,
@@ -175,6 +175,6 @@ class NotebookRuns:
 
 def _is_well(turn: past_turns.PastTurn) -> bool:
     """Whether a cell ran to its end without an error."""
-    ends = [part for part in turn.parts if isinstance(part, past_turns.PastFinished)]
+    ends = [event.finished for event in turn.events if isinstance(event, events.CodeFinished)]
     is_done = turn.status is values.TurnStatus.DONE
-    return is_done and all(one.finished.ending is values.Ending.OK for one in ends)
+    return is_done and all(finished.ending is values.Ending.OK for finished in ends)

@@ -4,23 +4,18 @@ one."""
 from __future__ import annotations
 
 import asyncio
-import dataclasses
 import logging
-import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable
 from typing import Final
 
-from interpreter_bot import errors, events, values
+from interpreter_bot import errors, values
 from interpreter_bot.platforms.web import event_json, notebook_progress, tab_hub, validation
-from interpreter_bot.sessions import past_turns, requests, session_service
-from interpreter_bot.wording import page_words, session_words
-
-_STOPPED: Final = "Stopped."
+from interpreter_bot.sessions import past_turns, session_service
+from interpreter_bot.wording import session_words
 
 _log = logging.getLogger(__name__)
 
 _MOST_LISTED: Final = 200
-_MOST_LOOKED_AT: Final = 20
 _TITLE_CHARACTERS: Final = 60
 _BREATH_SECONDS: Final = 0.1
 
@@ -35,7 +30,7 @@ def events_of(turn: past_turns.PastTurn) -> event_json.Event:
         "number": turn.id,
         "request_id": turn.request_id,
         "is_running": turn.status == "running",
-        "events": list(_events(turn)),
+        "events": [event_json.to_json(event) for event in turn.events],
     }
 
 
@@ -46,93 +41,12 @@ def heading(
     return {"request": request, "files": list(files), "is_code": is_code, "started": started}
 
 
-async def head_and_events(
-    service: session_service.SessionService, request: requests.Request
-) -> tuple[event_json.Event, list[event_json.Event]]:
-    """Return the heading of a request that no tab has made, and what its turn showed so far.
-
-    Raises:
-        StoreError: it cannot be read.
-    """
-    head = heading(request.text, request.files, is_code=request.is_code, started=time.time())
-    past = await service.queries.history(request.key, most=_MOST_LOOKED_AT)
-    begun = next((turn for turn in past if turn.id == request.goes_on_with), None)
-    if begun is None:
-        return head, []
-    parts = begun.parts
-    if parts and isinstance(parts[-1], past_turns.PastText):
-        # The model had not ended this: it is asked again.
-        parts = parts[:-1]
-    return head, list(_events(dataclasses.replace(begun, parts=parts)))
-
-
 def title(request: str) -> str:
     """Make a title of the first words of a request."""
     line = " ".join(request[:1000].split())
     if len(line) <= _TITLE_CHARACTERS:
         return line
     return line[:_TITLE_CHARACTERS].rpartition(" ")[0].rstrip(",.;:") + "…"
-
-
-def _events(turn: past_turns.PastTurn) -> Iterator[event_json.Event]:
-    yield event_json.to_json(events.Started())
-    yield from _of_parts(turn.parts)
-    for artifact in turn.artifacts:
-        yield event_json.to_json(events.FileMade(0, artifact))
-    if turn.spent.input_tokens or turn.spent.output_tokens:
-        yield event_json.to_json(events.UsageChanged(turn.spent))
-    if turn.status != "running":
-        yield _over(turn)
-
-
-def _of_parts(parts: Sequence[past_turns.Past]) -> Iterator[event_json.Event]:
-    step = 0
-    for part in parts:
-        match part:
-            case past_turns.PastText():
-                step += 1
-                yield event_json.to_json(events.StepStarted(step))
-                yield event_json.to_json(events.TextAdded(part.text))
-            case past_turns.PastCode():
-                yield event_json.to_json(events.CodeStarted(part.cell, part.code))
-            case past_turns.PastOutput():
-                yield _output(part)
-            case past_turns.PastFinished():
-                yield event_json.to_json(events.CodeFinished(part.cell, part.finished))
-            case past_turns.PastNotice():
-                yield event_json.to_json(events.NoticeShown(part.text))
-
-
-def _output(part: past_turns.PastOutput) -> event_json.Event:
-    shown = part.output
-    if not isinstance(shown, values.StoredDisplay):
-        return event_json.output(part.cell, shown)
-    return {
-        "kind": "output",
-        "cell": part.cell,
-        "plain": shown.plain,
-        "display": shown.display_id,
-        "update": shown.is_update,
-    } | event_json.stored_display(shown.mime, shown.sha256)
-
-
-def _over(turn: past_turns.PastTurn) -> event_json.Event:
-    is_last_words = bool(turn.parts) and isinstance(turn.parts[-1], past_turns.PastText)
-    seconds = (turn.ended - turn.started).total_seconds() if turn.ended is not None else 0.0
-    is_answer = turn.status == "done" or (turn.status == "stopped" and is_last_words)
-    sentence = "" if is_answer else turn.answer
-    if turn.status == "stopped":
-        sentence = _STOPPED
-    if turn.status == "interrupted":
-        sentence = page_words.INTERRUPTED
-    return {
-        "kind": "over",
-        "status": turn.status,
-        "text": turn.answer if is_answer else "",
-        "sentence": sentence,
-        "seconds": round(seconds, 3),
-        "turn": turn.id,
-    } | event_json.queries(turn.queries)
 
 
 def _can_choose_model(service: session_service.SessionService) -> bool:

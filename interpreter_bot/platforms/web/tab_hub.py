@@ -8,7 +8,6 @@ from __future__ import annotations
 import asyncio
 import collections
 import json
-from collections.abc import Iterable
 from typing import Final
 
 import cachetools
@@ -97,10 +96,9 @@ class Hub:
         turn_id: str,
         head: event_json.Event,
         *,
-        events: Iterable[event_json.Event] = (),
         is_new: bool = True,
     ) -> live_turns.LiveTurn:
-        """Create a turn and show it, with what it has shown already.
+        """Create a turn and show it.
 
         What was said about the session stands where its people have not just made the request.
         """
@@ -112,7 +110,7 @@ class Hub:
 
         if is_new:
             self._notices.pop(thread, None)
-        turn = live_turns.LiveTurn(turn_id, head, tell, events=events)
+        turn = live_turns.LiveTurn(turn_id, head, tell)
         self._turns[thread] = [*self.of(thread), turn]
         self.tell("turn", turn.with_events(), thread=thread)
         return turn

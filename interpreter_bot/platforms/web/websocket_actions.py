@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import collections
+import dataclasses
 import functools
 import json
 import logging
@@ -248,8 +249,11 @@ class TabConnection:
 
     async def go_on(self, request: requests.Request) -> None:
         """Show the turn of a request that no tab has made, to its end."""
-        head, events = await tab_contents.head_and_events(self._service, request)
-        turn = self._hub.begin(request.key.thread, request.id, head, events=events, is_new=False)
+        request = dataclasses.replace(request, is_shown_again=bool(request.goes_on_with))
+        head = tab_contents.heading(
+            request.text, request.files, is_code=request.is_code, started=time.time()
+        )
+        turn = self._hub.begin(request.key.thread, request.id, head, is_new=False)
         await self._carry_out(request, turn, is_planned=request.approval == "plan")
 
     def start(self, work: Callable[[], Awaitable[None]], name: str) -> None:

@@ -38,7 +38,7 @@ async def test_a_reset_forgets_variables_and_words_but_keeps_files(opened):
     assert after.of("output")[0].plain == "False"
     assert not any("Eve" in one for one in told)
     assert files == ["f.txt"]
-    assert any("history are cleared" in part.text for part in past[2].parts)
+    assert "history are cleared" in past[2].events[1].text
 
 
 async def test_a_reset_with_files_stops_the_turn_and_empties_the_workspace(opened):
@@ -135,6 +135,7 @@ async def test_closing_stops_a_turn_that_does_not_end_and_refuses_new_ones(opene
     async with opened() as house:
         (turn,) = await house.service.queries.history(KEY)
         assert turn.status == "interrupted"
+    assert "restarted in the middle" in turn.events[-1].sentence
 
 
 async def test_a_cancelled_request_is_recorded_as_stopped_and_its_code_ends(opened):
@@ -337,7 +338,8 @@ async def test_after_a_kill_in_the_middle_of_a_turn_it_shows_what_was_and_goes_o
         reply = await house.ask("go on")
         messages = [one["content"] for one in house.server.requests[0].messages[1:]]
     assert turn.status == "interrupted"
-    shown = [part.output.plain for part in turn.parts if hasattr(part, "output")]
+    assert "restarted in the middle" in turn.events[-1].sentence
+    shown = [event.output.plain for event in turn.events if hasattr(event, "output")]
     assert shown == ["before\n"]
     assert told[0][0] == KEY
     assert "restarted" in told[0][1]

@@ -6,7 +6,7 @@ import errno
 import pytest
 
 from interpreter_bot import errors, events, settings, values
-from interpreter_bot.sessions import past_turns, requests, session_service
+from interpreter_bot.sessions import requests, session_service
 from interpreter_bot.wording import model_words, storage_words
 from tests.fakes import openai_server, replies
 from tests.integration.sessions.conftest import ANNA, KEY, asked, attachment, code
@@ -221,8 +221,9 @@ async def test_a_database_that_is_locked_ends_no_answer_and_loses_nothing(opened
         await house.service._services.write_retries.write()
         (turn,) = await house.service.queries.history(KEY)
     assert (turn.status, turn.answer) == ("done", "One answer.")
-    assert turn.parts == (past_turns.PastText("One answer."),)
-    assert (turn.spent.input_tokens, turn.spent.output_tokens) == (100, 10)
+    assert turn.events[2] == events.TextAdded("One answer.")
+    (spent,) = [event.usage for event in turn.events if isinstance(event, events.UsageChanged)]
+    assert (spent.input_tokens, spent.output_tokens) == (100, 10)
 
 
 async def test_code_that_cannot_be_written_down_does_not_run_and_the_model_is_not_asked(
@@ -262,7 +263,8 @@ async def test_a_turn_that_failed_is_remembered_with_its_reason(opened):
         book = await house.service.queries.notebook(KEY)
     assert (reply.end.status, reply.end.text) == (Status.FAILED, "Once upon")
     assert (turn.status, turn.answer) == ("failed", model_words.out_of_time(4))
-    assert turn.parts == (past_turns.PastText("Once upon"),)
+    assert turn.events[2] == events.TextAdded("Once upon")
+    assert turn.events[-1].sentence == model_words.out_of_time(4)
     assert b"Once upon" in book
     assert b"This took longer" in book
 
@@ -279,12 +281,13 @@ async def test_what_a_turn_costs_is_counted_while_it_runs(opened):
                 await asyncio.sleep(0.01)
                 usage = await house.service.queries.usage(KEY, ANNA)
                 (turn,) = await house.service.queries.history(KEY)
-                counted = min(usage.today.input_tokens, turn.spent.input_tokens)
+                spent = [e.usage for e in turn.events if isinstance(e, events.UsageChanged)]
+                counted = min(usage.today.input_tokens, sum(one.input_tokens for one in spent))
         await house.service.stop(KEY)
         await running
         after = await house.service.queries.usage(KEY, ANNA)
     assert (usage.today.input_tokens, usage.today.output_tokens) == (700, 30)
-    assert (turn.request_id, turn.spent.input_tokens, turn.spent.steps) == ("m1", 700, 1)
+    assert (turn.request_id, spent[0].input_tokens, spent[0].steps) == ("m1", 700, 1)
     assert after.today.input_tokens == 700
 
 

@@ -70,7 +70,7 @@ async def test_a_copy_has_variables_files_and_history_and_shares_nothing(opened)
         ]
         first = (await house.service.queries.history(COPY))[0]
         assert first.person == "u2"
-        assert "copy of another" in first.parts[0].text
+        assert "copy of another" in first.events[1].text
         await house.ask("And now?", key=COPY)
         told = [one.get("content") for one in house.server.requests[-1].messages]
         assert "What is x?" in told
@@ -83,7 +83,7 @@ async def test_a_copy_has_variables_files_and_history_and_shares_nothing(opened)
 
 def _notice(turns):
     (last,) = [turn for turn in turns if not turn.request][-1:]
-    return last.parts[0].text
+    return last.events[1].text
 
 
 async def _branch(house, key, request, new):

@@ -170,7 +170,7 @@ async def test_plots_are_seen_again_in_later_turns_and_after_a_restart(opened):
         assert after[: len(before)] == before
     # People see what they saw: what code showed, as large as it was.
     assert len([one for one in reply.of("output") if isinstance(one, values.Image)]) == 2
-    assert len([part for part in turn.parts if hasattr(part, "output")]) == 2
+    assert len([event for event in turn.events if hasattr(event, "output")]) == 2
 
 
 async def test_a_blind_models_people_wait_for_no_scaling(opened):

@@ -13,7 +13,7 @@ from interpreter_bot import events, settings, values
 from interpreter_bot.app import execution_startup
 from interpreter_bot.hosts import executions, local_startup, remote_host
 from interpreter_bot.kernel_host import host_server
-from interpreter_bot.sessions import past_turns, suspended_turns
+from interpreter_bot.sessions import suspended_turns
 from interpreter_bot.store import engines
 from interpreter_bot.wording import session_words
 from tests.fakes import openai_server, replies
@@ -96,9 +96,9 @@ def continued(house, *, is_shown_again=False, **options):
     return reply
 
 
-def printed(parts):
+def printed(happened):
     """The lines of a recorded turn."""
-    shown = [getattr(part, "output", None) for part in parts]
+    shown = [getattr(event, "output", None) for event in happened]
     return "".join(one.text for one in shown if isinstance(one, values.Text)).splitlines()
 
 
@@ -145,7 +145,7 @@ async def test_code_goes_on_and_each_line_is_recorded_once_and_told(opened, outl
         assert turn.status == "running"
         sentence = await Heard(house).first()
         turn = await last_turn(house)
-        assert (turn.status, printed(turn.parts)) == ("done", ALL)
+        assert (turn.status, printed(turn.events)) == ("done", ALL)
         after = await house.run("print(kept, count)")
     assert sentence.startswith(session_words.KEPT_RUNNING)
     shown = "".join(one.text for one in reply.of("output")).splitlines()
@@ -182,7 +182,7 @@ async def test_a_model_goes_on_with_what_its_code_showed_and_runs_nothing_twice(
     assert asked.messages[-1]["content"].splitlines()[: len(ALL)] == ALL
     assert reply.of("announcement") == [session_words.KEPT_RUNNING]
     assert (reply.end.status, reply.end.text) == (values.TurnStatus.DONE, "Six ticks.")
-    assert (turn.status, turn.answer, printed(turn.parts)) == ("done", "Six ticks.", ALL)
+    assert (turn.status, turn.answer, printed(turn.events)) == ("done", "Six ticks.", ALL)
     assert after.of("output") == [values.Text("stdout", "1\n")]
     assert again == ()
 
@@ -207,7 +207,7 @@ async def test_what_was_asked_of_the_model_is_asked_again_and_code_stays_done(op
     assert asked.messages[-1]["content"].splitlines()[0] == "1"
     assert reply.of("code") == []
     assert (reply.end.text, turn.answer) == ("One.", "One.")
-    assert [one.text for one in turn.parts if isinstance(one, past_turns.PastText)] == ["One."]
+    assert [one.text for one in turn.events if isinstance(one, events.TextAdded)] == ["One."]
     assert follow_up.of("output") == [values.Text("stdout", "1\n")]
 
 
@@ -227,7 +227,7 @@ async def test_a_question_waits_for_the_next_bot(opened, outliving):
     async with opened() as house:
         reply = continued(house, answers=["Ada"])
         await reply.until("over")
-        assert printed((await last_turn(house)).parts) == ["Hello Ada"]
+        assert printed((await last_turn(house)).events) == ["Hello Ada"]
     assert reply.of("ask") == [events.InputQuestion(cell=0, prompt="Who?")]
     assert reply.end.status is values.TurnStatus.DONE
 
@@ -243,7 +243,7 @@ async def test_a_killed_bot_leaves_as_much_to_the_next_one(opened, outliving, tm
             turn = await last_turn(after)
         running.cancel()
         await asyncio.wait({running})
-    assert (turn.status, turn.answer, printed(turn.parts)) == ("done", "Six ticks.", ALL)
+    assert (turn.status, turn.answer, printed(turn.events)) == ("done", "Six ticks.", ALL)
 
 
 async def test_code_of_a_host_that_is_gone_is_not_run_again_and_the_model_is_told(

@@ -97,7 +97,7 @@ async def test_old_files_go_after_a_warning_and_who_comes_back_is_told(opened_ke
         await keeper.house.run(PLOT)
         await keeper.services.hosts.pool.release(values.text(KEY))
         [_, turn] = await keeper.house.service.queries.history(KEY)
-        [digest] = [one.output.sha256 for one in turn.parts if hasattr(one, "output")]
+        [digest] = [one.output.sha256 for one in turn.events if hasattr(one, "output")]
         [blob] = (tmp_path / "data" / "kept").glob("*/*")
         os.utime(blob, (0, 0))
         await keeper.fill("young")
@@ -120,7 +120,7 @@ async def test_old_files_go_after_a_warning_and_who_comes_back_is_told(opened_ke
         assert await keeper.files("young") == ["f"]
         assert await keeper.house.service.queries.blob(digest) is None
         # What was said stays.
-        assert (await keeper.house.service.queries.history(KEY))[1].parts == turn.parts
+        assert (await keeper.house.service.queries.history(KEY))[1].events == turn.events
         gone = await keeper.house.service.queries.notice(KEY)
         assert gone == keeper.told[1][1]
         assert "deleted: nobody had used it for 31 days. Messages stay." in gone

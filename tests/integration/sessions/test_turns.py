@@ -12,7 +12,7 @@ import pytest
 from interpreter_bot import errors, events, settings, values
 from interpreter_bot.agent.llms.embedded import on_demand_model
 from interpreter_bot.kernels import pools
-from interpreter_bot.sessions import past_turns, requests
+from interpreter_bot.sessions import requests
 from tests.fakes import openai_server, publishers, replies
 from tests.integration.sessions.conftest import ANNA, KEY, asked, attachment
 
@@ -45,14 +45,17 @@ async def test_a_turn_is_remembered_as_it_was(opened):
     async with opened(*script) as house:
         await house.ask("go", attachments=(attachment("a.txt", b"x"),))
         (turn,) = await house.service.queries.history(KEY)
-    finished = turn.parts[3]
-    assert turn.parts == (
-        past_turns.PastText("First."),
-        past_turns.PastCode(0, "print(1)"),
-        past_turns.PastOutput(0, values.Text("stdout", "1\n")),
-        finished,
-        past_turns.PastText("One."),
+        events_of = await house.service.queries.events_of(turn.id)
+    finished, used = turn.events[5], turn.events[8]
+    assert turn.events == (
+        *(events.Started(), events.StepStarted(1), events.TextAdded("First.")),
+        events.CodeStarted(0, "print(1)"),
+        events.OutputShown(0, values.Text("stdout", "1\n")),
+        *(finished, events.StepStarted(2), events.TextAdded("One."), used, turn.events[-1]),
     )
+    assert events_of == turn.events
+    assert (turn.events[-1].text, turn.events[-1].turn_id) == ("One.", turn.id)
+    assert used.usage.steps == 2
     assert finished.finished.ending is values.Ending.OK
     assert (turn.request, turn.attachments, turn.answer) == ("go", ("a.txt",), "One.")
     assert (turn.status, turn.person, turn.is_code) == ("done", "u1", False)
@@ -165,8 +168,11 @@ async def test_stopping_a_persons_own_code(opened):
     (finished,) = reply.of("finished")
     assert (finished.ending, finished.reason) == (values.Ending.STOPPED, "")
     assert [output.plain for output in reply.of("output")] == ["0\n"]
-    assert turn.parts[1].output.plain == "0\n"
-    assert len(turn.parts) == 3
+    assert [type(event).__name__ for event in turn.events] == [
+        *("Started", "CodeStarted", "OutputShown", "CodeFinished", "TurnEnded")
+    ]
+    assert turn.events[2].output.plain == "0\n"
+    assert (turn.events[-1].status, turn.events[-1].sentence) == (Status.STOPPED, "Stopped.")
     assert [output.plain for output in after.of("output")] == ["1\n"]
 
 
@@ -519,7 +525,8 @@ async def test_a_download_is_shown_while_it_lasts_and_remembered_by_nobody(opene
     assert told[-1] == ("", None)
     assert reply.of("announcement") == []
     assert reply.end.text == "Hello."
-    assert [type(part) for part in turn.parts] == [past_turns.PastText]
+    assert [type(event).__name__ for event in turn.events[1:3]] == ["StepStarted", "TextAdded"]
+    assert not any(isinstance(event, events.NoticeShown) for event in turn.events)
 
 
 @pytest.mark.parametrize(

@@ -9,8 +9,8 @@ import secrets
 import aiohttp
 import pytest
 
-from interpreter_bot import errors, settings, values
-from interpreter_bot.sessions import past_turns, requests, share_links
+from interpreter_bot import errors, events, settings, values
+from interpreter_bot.sessions import requests, share_links
 from tests.fakes import replies
 from tests.integration.web import visits
 
@@ -118,8 +118,8 @@ async def test_who_has_the_token_goes_on_in_a_copy_with_its_variables(serving_ke
         await page.until("document.getElementById('title').textContent === 'x = 41'")
         copy = values.SessionKey("web", thread=await page.value("location.hash.slice(1)"))
         await _asked(service, copy, "x + 1", is_code=True)
-        shown = (await service.queries.history(copy))[-1].parts
-        plain = [one.output.plain for one in shown if isinstance(one, past_turns.PastOutput)]
+        shown = (await service.queries.history(copy))[-1].events
+        plain = [one.output.plain for one in shown if isinstance(one, events.OutputShown)]
         assert plain == ["42"]
         assert [one.request for one in await service.queries.history(OURS)] == ["x = 41"]
 

@@ -5,12 +5,13 @@ import json
 
 import pytest
 
+from interpreter_bot import events
 from interpreter_bot.sessions import exports, past_turns
 
 START = datetime.datetime(2026, 1, 1, tzinfo=datetime.UTC)
 
 
-def sources(status, answer="", parts=()):
+def sources(status, answer="", happened=()):
     turn = past_turns.PastTurn(
         id=1,
         person="p",
@@ -20,18 +21,17 @@ def sources(status, answer="", parts=()):
         answer=answer,
         started=START,
         ended=None,
-        parts=parts,
-        artifacts=(),
+        events=happened,
     )
     written = json.loads(exports.write([turn], {}))
     return [cell["source"] for cell in written["cells"]][1:]
 
 
-SAID = (past_turns.PastText("First, [x](sandbox:/x)."),)
+SAID = (events.TextAdded("First, [x](sandbox:/x)."),)
 
 
 @pytest.mark.parametrize(
-    ("status", "answer", "parts", "told"),
+    ("status", "answer", "happened", "told"),
     [
         ("done", "First, x.", SAID, ["First, x."]),
         ("failed", "No money.", SAID, [SAID[0].text, "No money."]),
@@ -41,11 +41,11 @@ SAID = (past_turns.PastText("First, [x](sandbox:/x)."),)
         (
             "interrupted",
             "",
-            (past_turns.PastCode(0, "1"),),
+            (events.CodeStarted(0, "1"),),
             ["1", "*The bot was restarted in the middle of this.*"],
         ),
         ("running", "", SAID, [SAID[0].text]),
     ],
 )
-def test_words_stay_and_the_end_is_told(status, answer, parts, told):
-    assert sources(status, answer, parts) == told
+def test_words_stay_and_the_end_is_told(status, answer, happened, told):
+    assert sources(status, answer, happened) == told

@@ -8,7 +8,7 @@ import time
 
 import pytest
 
-from interpreter_bot import values
+from interpreter_bot import events, values
 from interpreter_bot.sessions import exports, html_exports, markdown_rendering, past_turns
 
 ATTACK = "<script>alert(1)</script><img src=x onerror=alert(2)>"
@@ -34,10 +34,10 @@ def digest(data):
 
 def display(mime, data):
     shown = values.StoredDisplay(mime=mime, sha256=digest(data), size_bytes=len(data), plain=ATTACK)
-    return past_turns.PastOutput(0, shown)
+    return events.StoredDisplayShown(0, shown)
 
 
-def turn(*parts, answer="", request=ATTACK):
+def turn(*happened, answer="", request=ATTACK):
     return past_turns.PastTurn(
         id=1,
         person="p",
@@ -47,8 +47,7 @@ def turn(*parts, answer="", request=ATTACK):
         answer=answer,
         started=datetime.datetime(2026, 1, 1, tzinfo=datetime.UTC),
         ended=None,
-        parts=parts,
-        artifacts=(),
+        events=happened,
     )
 
 
@@ -56,19 +55,19 @@ TABLE = values.Table(
     columns=(ATTACK,), rows=((ATTACK,),), row_count=7, column_count=1, index_count=0
 )
 EVERYTHING = (
-    past_turns.PastText(f"# Words\n\n{ATTACK}\n\n[x](javascript:alert(6)) [y](http://y.test/)"),
-    past_turns.PastCode(0, ATTACK),
-    past_turns.PastOutput(0, values.Text("stdout", ATTACK)),
-    past_turns.PastOutput(0, values.Error(ATTACK, ATTACK, ATTACK)),
-    past_turns.PastOutput(0, values.Notice(ATTACK)),
-    past_turns.PastOutput(0, TABLE),
-    past_turns.PastOutput(0, values.Latex(latex=ATTACK, plain=ATTACK)),
-    past_turns.PastOutput(0, values.Result(plain=ATTACK, is_markdown=True)),
+    events.TextAdded(f"# Words\n\n{ATTACK}\n\n[x](javascript:alert(6)) [y](http://y.test/)"),
+    events.CodeStarted(0, ATTACK),
+    events.OutputShown(0, values.Text("stdout", ATTACK)),
+    events.OutputShown(0, values.Error(ATTACK, ATTACK, ATTACK)),
+    events.OutputShown(0, values.Notice(ATTACK)),
+    events.OutputShown(0, TABLE),
+    events.OutputShown(0, values.Latex(latex=ATTACK, plain=ATTACK)),
+    events.OutputShown(0, values.Result(plain=ATTACK, is_markdown=True)),
     display("image/svg+xml", SVG),
     display("text/html", PAGE),
     display("text/html", SCRIPTED),
     display("image/png", b"gone"),
-    past_turns.PastNotice(ATTACK),
+    events.NoticeShown(ATTACK),
 )
 
 
@@ -101,7 +100,7 @@ async def test_nothing_hostile_acts_in_the_page():
 async def test_hostile_markdown_costs_the_bot_nothing_and_is_there_as_text(piece):
     hostile = piece * (90_000 // len(piece))
     began, used = time.monotonic(), time.process_time()
-    written = await page([turn(past_turns.PastText(hostile), past_turns.PastText("**mine**"))], {})
+    written = await page([turn(events.TextAdded(hostile), events.TextAdded("**mine**"))], {})
     assert time.monotonic() - began < 30
     assert time.process_time() - used < 2
     assert "<strong>mine</strong>" in written
@@ -119,7 +118,7 @@ async def test_markdown_that_cannot_be_drawn_in_time_is_there_as_text(monkeypatc
 
 
 def test_a_script_has_words_as_comments_and_divides_cells():
-    parts = (past_turns.PastText("One\n\ntwo"), past_turns.PastCode(0, "x = 1\n"))
+    parts = (events.TextAdded("One\n\ntwo"), events.CodeStarted(0, "x = 1\n"))
     written = exports.script([turn(*parts, request="Why?\nx")]).decode()
     assert written.startswith("# %% [markdown]\n# **Request:** Why?\n# x\n")
     assert written.endswith("# %% [markdown]\n# One\n#\n# two\n\n# %%\nx = 1\n")
