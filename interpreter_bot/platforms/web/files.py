@@ -18,7 +18,6 @@ from interpreter_bot.wording import page_words
 _PIECE_BYTES: Final = 1024 * 1024
 # Browsers ask for six at a time.
 _MAX_OF_SESSION: Final = 8
-_MOST_NAME_CHARACTERS: Final = 8192
 _MOST_CHECKPOINT_CHARACTERS: Final = 64
 _WRITE_BYTES: Final = 64 * 1024
 STALL_SECONDS: Final = 60.0
@@ -106,7 +105,9 @@ class Files:
     async def rename(self, request: web.Request) -> web.Response:
         """Give a file another name; the response is the one it got."""
         key, name = where(request)
-        wanted = validation.text(dict(request.query), "to", most=_MOST_NAME_CHARACTERS)
+        wanted = validation.text(
+            dict(request.query), "to", max_characters=validation.MAX_NAME_CHARACTERS
+        )
         return web.json_response({"name": await self._service.files.rename(key, name, wanted)})
 
     async def delete(self, request: web.Request) -> web.Response:
@@ -135,7 +136,9 @@ class Files:
 
     async def open_table(self, request: web.Request) -> web.Response:
         """Let Python read a file as a table; the response says how it is looked at."""
-        sheet = validation.text(dict(request.query), "sheet", most=_MOST_NAME_CHARACTERS)
+        sheet = validation.text(
+            dict(request.query), "sheet", max_characters=validation.MAX_NAME_CHARACTERS
+        )
         key, name = where(request)
         try:
             opened = await self._service.files.open_table(key, name, validation.PERSON, sheet=sheet)
@@ -233,7 +236,9 @@ def where(request: web.Request) -> tuple[values.SessionKey, str]:
     Raises:
         MalformedError: it names none.
     """
-    name = validation.text(dict(request.query), "name", most=_MOST_NAME_CHARACTERS)
+    name = validation.text(
+        dict(request.query), "name", max_characters=validation.MAX_NAME_CHARACTERS
+    )
     if (visit := request.get(access.VISIT)) is not None:
         return visit.key, name
     return validation.key(request.query.get("thread")), name
@@ -254,8 +259,17 @@ async def opened(
         yield found
 
 
+def _text(
+    request: web.Request, name: str, *, max_characters: int = validation.MAX_NAME_CHARACTERS
+) -> str:
+    """Return a text of a request's address."""
+    return validation.text(dict(request.query), name, max_characters=max_characters)
+
+
 def _checkpoint(request: web.Request) -> str:
-    return validation.text(dict(request.query), "checkpoint", most=_MOST_CHECKPOINT_CHARACTERS)
+    return validation.text(
+        dict(request.query), "checkpoint", max_characters=_MOST_CHECKPOINT_CHARACTERS
+    )
 
 
 def disposition(name: str) -> str:

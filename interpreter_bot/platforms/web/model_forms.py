@@ -32,8 +32,8 @@ class ModelForms:
             fields = None
         if not isinstance(fields, dict):
             raise errors.BotError(page_words.NOT_A_MODEL)
-        key = validation.text(fields, "key", most=_MAX_CHARACTERS)
-        address = validation.text(fields, "address", most=_MAX_CHARACTERS)
+        key = validation.text(fields, "key", max_characters=_MAX_CHARACTERS)
+        address = validation.text(fields, "address", max_characters=_MAX_CHARACTERS)
         title = await self._service.model_choices.choose(key, address)
         return web.json_response({"title": title})
 

@@ -125,7 +125,7 @@ class Displays:
     async def saved(self, request: web.Request) -> web.StreamResponse:
         """Serve a picture or a page that was shown, as a download."""
         suffix = request.query.get("suffix", "")
-        title = validation.text(dict(request.query), "title", most=_MOST_TITLE_CHARACTERS)
+        title = validation.text(dict(request.query), "title", max_characters=_MOST_TITLE_CHARACTERS)
         title = title.replace("/", " ").replace("\\", " ").strip() or "output"
         name = f"{title}.{suffix if suffix in _MIMES else 'html'}"
         headers = {

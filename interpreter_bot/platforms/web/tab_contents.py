@@ -58,7 +58,7 @@ def greeting(service: session_service.SessionService) -> str:
     """Return what is the same for every session."""
     about = {
         "upload_bytes": service.queries.limits.upload_bytes,
-        "text_characters": validation.MOST_TEXT_CHARACTERS,
+        "text_characters": validation.MAX_TEXT_CHARACTERS,
         "execution_seconds": service.queries.limits.execution_seconds,
         "sandbox_level": service.queries.sandbox_level,
         "models": service.queries.models,

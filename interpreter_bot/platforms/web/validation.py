@@ -1,4 +1,4 @@
-"""Validation of the page's messages: session ids, names, text. Pure."""
+"""Validation of what the page sends: session ids, names, text. Pure."""
 
 from __future__ import annotations
 
@@ -17,17 +17,29 @@ PERSON: Final = requests.Person("web", "you")
 HERE: Final = values.Scope("web", person=PERSON.id)
 """The scope of their choices: all sessions of the page."""
 
-MOST_TEXT_CHARACTERS: Final = 100_000
+MAX_TEXT_CHARACTERS: Final = 100_000
 """Longest message; longer ones are better sent as a file."""
+
+MAX_NAME_CHARACTERS: Final = 4096
+"""Longest name of a file."""
 
 _ID: Final = re.compile(r"[A-Za-z0-9_-]{16,64}")
 _HANDLE: Final = re.compile(r"t[0-9]{1,12}")
-_MOST_FILES: Final = 200
-_MOST_NAME_CHARACTERS: Final = 4096
 
 
 class MalformedError(errors.BotError):
     """The page said something that was not understood. Please reload it."""
+
+
+def made_up_id(value: object) -> str:
+    """Return the id that the page made up for a session or a request.
+
+    Raises:
+        MalformedError: it is no such id.
+    """
+    if not isinstance(value, str) or _ID.fullmatch(value) is None:
+        raise MalformedError
+    return value
 
 
 def key(thread: object) -> values.SessionKey:
@@ -36,25 +48,12 @@ def key(thread: object) -> values.SessionKey:
     Raises:
         MalformedError: it is no such id.
     """
-    if not isinstance(thread, str) or _ID.fullmatch(thread) is None:
-        raise MalformedError
-    return values.SessionKey("web", thread=thread)
+    return values.SessionKey("web", thread=made_up_id(thread))
 
 
 def new_key() -> values.SessionKey:
     """Make up the key of a session, as the page does."""
     return values.SessionKey("web", thread=secrets.token_urlsafe(16))
-
-
-def turn_id(value: object) -> str:
-    """Return the id that the page made up for a request.
-
-    Raises:
-        MalformedError: it is no such id.
-    """
-    if not isinstance(value, str) or _ID.fullmatch(value) is None:
-        raise MalformedError
-    return value
 
 
 def handle(value: object) -> str:
@@ -68,39 +67,31 @@ def handle(value: object) -> str:
     return value
 
 
-def text(message: Mapping[str, Any], name: str, *, most: int = MOST_TEXT_CHARACTERS) -> str:
-    """Return a text of a message. Lone surrogates, which nothing can store, are replaced.
+def text(
+    message: Mapping[str, Any], name: str, *, max_characters: int = MAX_TEXT_CHARACTERS
+) -> str:
+    """Return a text of a message, as it can be stored.
 
     Raises:
-        BotError: it is none, or has more than so many characters.
+        BotError: it is none, or too long.
     """
-    value = message.get(name, "")
+    value = storable(message.get(name, ""))
     if not isinstance(value, str):
         raise MalformedError
-    if len(value) > most:
-        raise errors.BotError(page_words.too_long(len(value), most))
-    return value.encode("utf-8", "replace").decode()
+    return bounded(value, max_characters)
 
 
-def whole_number(message: Mapping[str, Any], name: str) -> int:
-    """Return a number of a message, not negative.
-
-    Raises:
-        MalformedError: it is none.
-    """
-    value = message.get(name)
-    if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value < 2**31:
-        raise MalformedError
-    return value
+def storable(value: object) -> object:
+    """Replace lone surrogates in a text, which nothing can store."""
+    return value.encode("utf-8", "replace").decode() if isinstance(value, str) else value
 
 
-def files(message: Mapping[str, Any]) -> tuple[str, ...]:
-    """Return the names of files that a message is about.
+def bounded(text: str, max_characters: int) -> str:
+    """Return a text that is not too long.
 
     Raises:
-        MalformedError: they are none, or too many.
+        BotError: it is.
     """
-    names = message.get("files", [])
-    if not isinstance(names, list) or len(names) > _MOST_FILES:
-        raise MalformedError
-    return tuple(text({"name": name}, "name", most=_MOST_NAME_CHARACTERS) for name in names)
+    if len(text) > max_characters:
+        raise errors.BotError(page_words.too_long(len(text), max_characters))
+    return text

@@ -6,7 +6,6 @@ import asyncio
 import collections
 import dataclasses
 import functools
-import json
 import logging
 import time
 from collections.abc import Awaitable, Callable, Iterable, Iterator
@@ -25,6 +24,7 @@ from interpreter_bot.platforms.web import (
     session_actions,
     tab_contents,
     tab_hub,
+    tab_messages,
     validation,
 )
 from interpreter_bot.sessions import (
@@ -38,7 +38,8 @@ _log = logging.getLogger(__name__)
 
 _MAX_TURNS: Final = 1000
 _MAX_SEEN_IDS: Final = 1000
-_MAX_ANSWER_CHARACTERS: Final = 64 * 1024
+# Commands that are messages of their own.
+_MESSAGES: Final = frozenset({"stop", "reset", "undo", "fork"})
 
 
 class TabConnection:
@@ -60,17 +61,7 @@ class TabConnection:
         self._sockets: set[web.WebSocketResponse] = set()
         self._running = set[asyncio.Task[None]]()
         self._seen_ids = collections.deque[str](maxlen=_MAX_SEEN_IDS)
-        self._actions: dict[str, session_actions.Action] = {
-            "watch": self._watch,
-            "say": self._say,
-            "branch": self._branch,
-            "stop": self._stop,
-            "withdraw": self._withdraw,
-            "answer": self._answer,
-            "approve": self._approve,
-            "show": self._show,
-            "look": self._look,
-        } | dict(session_actions.SessionActions(service, hub).by_name())
+        self._session_actions = session_actions.SessionActions(service, hub)
 
     async def talk(self, socket: web.WebSocketResponse) -> None:
         """Serve a tab until it goes."""
@@ -83,7 +74,7 @@ class TabConnection:
             await self._guarded(tab, None, self._list(tab))
             async for message in socket:
                 if message.type is aiohttp.WSMsgType.TEXT:
-                    await self._dispatch(tab, message.data)
+                    await self._receive(tab, message.data)
                 elif message.type is aiohttp.WSMsgType.BINARY:
                     _refuse(tab, None, validation.MalformedError())
         finally:
@@ -105,16 +96,38 @@ class TabConnection:
         listing = await tab_contents.listing(self._service)
         tab.send(tab_hub.encoded_message("conversations", listing))
 
-    async def _dispatch(self, tab: tab_hub.Tab, data: str) -> None:
-        try:
-            message = json.loads(data)
-        except (ValueError, RecursionError):
-            message = None
-        action = self._actions.get(str(message.get("do"))) if isinstance(message, dict) else None
-        if action is None:
-            _refuse(tab, message, validation.MalformedError())
-        else:
-            await self._guarded(tab, message, action(tab, message))
+    async def _receive(self, tab: tab_hub.Tab, data: str) -> None:
+        message = tab_messages.json_of(data)
+        await self._guarded(tab, message, self._act(tab, message))
+
+    async def _act(self, tab: tab_hub.Tab, sent: object) -> None:
+        match tab_messages.parsed(sent):
+            case tab_messages.Watch() as message:
+                await tab_contents.show(
+                    self._service, self._hub, tab, key=message.key, most=message.max_turns
+                )
+            case tab_messages.Say() as message:
+                await self._say(tab, message)
+            case tab_messages.Branch() as message:
+                await self._branch(tab, message)
+            case tab_messages.Stop() as message:
+                if not await self._service.stop(message.key):
+                    raise errors.BotError(run_words.NOTHING_RUNS)
+            case tab_messages.Withdraw() as message:
+                await self._withdraw(message)
+            case tab_messages.Answer() as message:
+                self._answer(message)
+            case tab_messages.Approve() as message:
+                argument = f"{preferences.APPROVAL} {message.approval}"
+                await self._choose_setting(tab, message.key, argument)
+            case tab_messages.Show() as message:
+                await self._show(tab, message)
+            case tab_messages.Look() as message:
+                # Beside what else the tab says, as it may take seconds.
+                look = session_actions.look(self._service, tab, message)
+                self.start(look, "web: look into Python")
+            case message:
+                await self._session_actions.act(tab, message)
 
     async def _guarded(self, tab: tab_hub.Tab, message: object, work: Awaitable[None]) -> None:
         """Answer what one message of a tab asks; the last net of its connection.
@@ -129,40 +142,32 @@ class TabConnection:
             _log.exception("a message of a tab ended in an error")
             _refuse(tab, message, error)
 
-    async def _watch(self, tab: tab_hub.Tab, message: session_actions.Message) -> None:
-        key = validation.key(message.get("thread"))
-        most = min(max(validation.whole_number(message, "most"), 1), _MAX_TURNS)
-        await tab_contents.show(self._service, self._hub, tab, key=key, most=most)
-
-    async def _say(self, tab: tab_hub.Tab, message: session_actions.Message) -> None:
-        key = validation.key(message.get("thread"))
-        turn_id = validation.turn_id(message.get("id"))
-        text = validation.text(message, "text")
-        is_code = message.get("is_code") is True
+    async def _say(self, tab: tab_hub.Tab, message: tab_messages.Say) -> None:
+        key, text, is_code = message.key, message.text, message.is_code
         if (invocation := command_table.parse(text, "web", is_code=is_code)) is not None:
             if not invocation.command.is_request:
-                await self._run_command(tab, message, invocation)
-                _accept(tab, turn_id)
+                await self._run_command(tab, key, invocation)
+                _accept(tab, message.id)
                 return
             is_code = True
-            text = await command_table.code_of(invocation, self._place(message))
-        files = validation.files(message)
-        self._check(text, files, is_code=is_code)
+            text = await command_table.code_of(invocation, self._place(key))
+        self._check(text, message.files, is_code=is_code)
         is_planned = await self._service.queries.approval(validation.HERE, self._approval) == "plan"
-        request = self._request(key, turn_id, text, files, is_code=is_code)
+        request = self._request(key, message.id, text, message.files, is_code=is_code)
         if await self._is_new_request(request):
             # Checked here, where messages of a tab come one by one: after an await the next may be
             # there.
             is_first = not self._hub.of(key.thread) and await self._is_new(key)
-            head = tab_contents.heading(text, files, is_code=is_code, started=time.time())
-            turn = self._hub.begin(key.thread, turn_id, head)
-            title = tab_contents.title(text or ", ".join(files)) if is_first else ""
+            head = tab_contents.heading(text, request.files, is_code=is_code, started=time.time())
+            turn = self._hub.begin(key.thread, request.id, head)
+            title = tab_contents.title(text or ", ".join(request.files)) if is_first else ""
             work = self._carry_out(request, turn, is_planned=is_planned, title=title)
-            self.start(functools.partial(self._settled, turn_id, work), f"web: turn {turn_id}")
+            settled = functools.partial(self._settled, request.id, work)
+            self.start(settled, f"web: turn {request.id}")
             if title:
                 rename = functools.partial(self._service.rename, key, title)
-                self.start(rename, f"web: title of {turn_id}")
-        _accept(tab, turn_id)
+                self.start(rename, f"web: title of {request.id}")
+        _accept(tab, request.id)
 
     def _check(self, text: str, files: tuple[str, ...], *, is_code: bool) -> None:
         if not text.strip() and not files:
@@ -170,22 +175,21 @@ class TabConnection:
         if not is_code and not self._service.queries.models:
             raise errors.BotError(page_words.NO_MODEL)
 
-    async def _branch(self, tab: tab_hub.Tab, message: session_actions.Message) -> None:
+    async def _branch(self, tab: tab_hub.Tab, message: tab_messages.Branch) -> None:
         """Say something in place of an earlier request, in a branch, and let the tab go there."""
-        key, new_key = validation.key(message.get("thread")), validation.new_key()
-        turn_id = validation.whole_number(message, "turn")
-        is_code = message.get("is_code") is True
-        text = validation.text(message, "text")
-        self._check(text, validation.files(message), is_code=is_code)
+        self._check(message.text, message.files, is_code=message.is_code)
+        new_key = validation.new_key()
         cells = await self._service.branches.branch(
-            key, turn_id, new_key=new_key, person=validation.PERSON.id
+            message.key, message.turn, new_key=new_key, person=validation.PERSON.id
         )
-        there = {"thread": new_key.thread}
-        tab.send(tab_hub.encoded_message("forked", {"to": new_key.thread}))
+        thread = new_key.thread
+        tab.send(tab_hub.encoded_message("forked", {"to": thread}))
         for joined in _joined(cells):
-            code = {"id": validation.new_key().thread, "text": joined}
-            await self._say(tab, {**there, **code, "is_code": True})
-        await self._say(tab, {**message, **there})
+            cell_id = validation.new_key().thread
+            cell = tab_messages.Say(thread=thread, id=cell_id, text=joined, is_code=True)
+            await self._say(tab, cell)
+        again = message.model_dump(exclude={"do", "turn", "thread"})
+        await self._say(tab, tab_messages.Say(thread=thread, **again))
 
     def _request(
         self,
@@ -287,69 +291,50 @@ class TabConnection:
             return False
 
     async def _run_command(
-        self,
-        tab: tab_hub.Tab,
-        message: session_actions.Message,
-        invocation: command_table.Invocation,
+        self, tab: tab_hub.Tab, key: values.SessionKey, invocation: command_table.Invocation
     ) -> None:
-        name, argument = invocation.command.name, invocation.argument
-        if name == "model" and argument:
-            title = preferences.model_title(argument, self._service.queries.models)
-            await self._actions["choose"](tab, {**message, "model": title})
-        elif name == "settings" and argument:
-            await self._choose_setting(tab, message, invocation)
-        elif name == "notebook":
-            tab.send(tab_hub.encoded_message("download", {}))
-        elif name in self._actions:
-            await self._actions[name](tab, {**message, "files": argument == "files"})
-        else:
-            await self._show(tab, {**message, "panel": name, "rest": argument})
+        name, argument, thread = invocation.command.name, invocation.argument, key.thread
+        match name:
+            case "model" if argument:
+                title = preferences.model_title(argument, self._service.queries.models)
+                await self._act(tab, {"do": "choose", "thread": thread, "model": title})
+            case "settings" if argument:
+                await self._choose_setting(tab, key, argument)
+            case "notebook":
+                tab.send(tab_hub.encoded_message("download", {}))
+            case _ if name in _MESSAGES:
+                await self._act(tab, {"do": name, "thread": thread, "files": argument == "files"})
+            case _:
+                await self._show(tab, tab_messages.Show(thread=thread, panel=name, rest=argument))
 
-    async def _stop(self, _: tab_hub.Tab, message: session_actions.Message) -> None:
-        if not await self._service.stop(validation.key(message.get("thread"))):
-            raise errors.BotError(run_words.NOTHING_RUNS)
-
-    async def _withdraw(self, _: tab_hub.Tab, message: session_actions.Message) -> None:
-        key, turn_id = validation.key(message.get("thread")), validation.turn_id(message.get("id"))
-        if not await self._service.withdraw(key, turn_id):
+    async def _withdraw(self, message: tab_messages.Withdraw) -> None:
+        if not await self._service.withdraw(message.key, message.id):
             raise errors.BotError(question_words.EXPIRED)
-        if (turn := self._hub.turn(key.thread, turn_id)) is not None:
+        if (turn := self._hub.turn(message.thread, message.id)) is not None:
             turn.say(event_json.withdrawn())
 
-    async def _answer(self, _: tab_hub.Tab, message: session_actions.Message) -> None:
-        key = validation.key(message.get("thread"))
-        if (turn := self._hub.turn(key.thread, validation.turn_id(message.get("turn")))) is None:
+    def _answer(self, message: tab_messages.Answer) -> None:
+        if (turn := self._hub.turn(message.thread, message.turn)) is None:
             raise errors.BotError(question_words.EXPIRED)
-        is_refusal = message.get("text") is None
-        text = "" if is_refusal else validation.text(message, "text", most=_MAX_ANSWER_CHARACTERS)
-        turn.answer(validation.whole_number(message, "question"), None if is_refusal else text)
-
-    async def _approve(self, tab: tab_hub.Tab, message: session_actions.Message) -> None:
-        command = command_table.offered("web")["settings"]
-        argument = f"{preferences.APPROVAL} {validation.text(message, 'approval')}"
-        await self._choose_setting(tab, message, command_table.Invocation(command, argument))
+        turn.answer(message.question, message.text)
 
     async def _choose_setting(
-        self,
-        tab: tab_hub.Tab,
-        message: session_actions.Message,
-        invocation: command_table.Invocation,
+        self, tab: tab_hub.Tab, key: values.SessionKey, argument: str
     ) -> None:
         """Choose a setting, and show what is in effect then."""
-        await command_table.run(invocation, self._place(message))
-        await self._show(tab, {**message, "panel": invocation.argument.split()[0].lower()})
+        command = command_table.offered("web")["settings"]
+        await command_table.run(command_table.Invocation(command, argument), self._place(key))
+        panel = argument.split()[0].lower()
+        await self._show(tab, tab_messages.Show(thread=key.thread, panel=panel))
 
-    async def _show(self, tab: tab_hub.Tab, message: session_actions.Message) -> None:
-        name, argument = validation.text(message, "panel"), validation.text(message, "rest")
-        place = self._place(message)
-        if name in self._actions:
+    async def _show(self, tab: tab_hub.Tab, message: tab_messages.Show) -> None:
+        if message.panel in _MESSAGES:
             raise errors.BotError(page_words.NO_PANEL)
-        content = await command_panels.panel(place, name, argument)
-        content |= {"panel": name, "is_renewal": message.get("is_renewal") is True}
-        tab.send(tab_hub.encoded_message("panel", content, thread=place.key.thread))
+        content = await command_panels.panel(self._place(message.key), message.panel, message.rest)
+        content |= {"panel": message.panel, "is_renewal": message.is_renewal}
+        tab.send(tab_hub.encoded_message("panel", content, thread=message.thread))
 
-    def _place(self, message: session_actions.Message) -> command_table.Place:
-        key = validation.key(message.get("thread"))
+    def _place(self, key: values.SessionKey) -> command_table.Place:
         return command_table.Place(
             self._service,
             key,
@@ -358,11 +343,6 @@ class TabConnection:
             {preferences.APPROVAL: self._approval},
             when=command_panels.moment,
         )
-
-    async def _look(self, tab: tab_hub.Tab, message: session_actions.Message) -> None:
-        """Ask Python something beside what else the tab says, as it may take seconds."""
-        look = session_actions.look(self._service, tab, message)
-        self.start(look, "web: look into Python")
 
 
 async def _net(work: Callable[[], Awaitable[None]], name: str) -> None:
@@ -398,7 +378,7 @@ def _joined(cells: Iterable[str]) -> Iterator[str]:
     """Join cells, each time as many as one message may hold."""
     joined = ""
     for cell in cells:
-        if joined and len(joined) + len(cell) + 2 > validation.MOST_TEXT_CHARACTERS:
+        if joined and len(joined) + len(cell) + 2 > validation.MAX_TEXT_CHARACTERS:
             yield joined
             joined = ""
         joined = f"{joined}\n\n{cell}" if joined else cell

@@ -1,0 +1,227 @@
+"""Messages of tabs: what a page says over its websocket, one model a message."""
+
+from __future__ import annotations
+
+import json
+from typing import Annotated, Any, ClassVar, Final, Literal, TypeAlias
+
+import pydantic
+
+from interpreter_bot import values
+from interpreter_bot.platforms.web import validation
+from interpreter_bot.sessions import live_completions
+
+_MAX_TITLE_CHARACTERS: Final = 200
+_MAX_ANSWER_CHARACTERS: Final = 64 * 1024
+_MAX_FILES: Final = 200
+_MAX_TURNS: Final = 1000
+
+
+def _text(max_characters: int) -> pydantic.AfterValidator:
+    return pydantic.AfterValidator(lambda text: validation.bounded(text, max_characters))
+
+
+# What nothing can store is replaced, before pydantic would refuse it.
+_Storable: TypeAlias = Annotated[str, pydantic.BeforeValidator(validation.storable)]
+_Id: TypeAlias = Annotated[str, pydantic.AfterValidator(validation.made_up_id)]
+_Number: TypeAlias = Annotated[int, pydantic.Field(ge=0, lt=2**31)]
+_Text: TypeAlias = Annotated[_Storable, _text(validation.MAX_TEXT_CHARACTERS)]
+_Title: TypeAlias = Annotated[_Storable, _text(_MAX_TITLE_CHARACTERS)]
+_Files: TypeAlias = Annotated[
+    tuple[Annotated[_Storable, _text(validation.MAX_NAME_CHARACTERS)], ...],
+    pydantic.Field(max_length=_MAX_FILES, strict=False),
+]
+
+
+class Message(pydantic.BaseModel):
+    """A message about a session; unknown fields are passed over."""
+
+    model_config: ClassVar = pydantic.ConfigDict(strict=True, frozen=True)
+
+    thread: _Id
+
+    @property
+    def key(self) -> values.SessionKey:
+        """The key of the session."""
+        return values.SessionKey("web", thread=self.thread)
+
+
+class Watch(Message):
+    """Show a session from now on, and the latest `most` of its turns."""
+
+    do: Literal["watch"] = "watch"
+    most: _Number
+
+    @property
+    def max_turns(self) -> int:
+        """How many turns are shown."""
+        return min(max(self.most, 1), _MAX_TURNS)
+
+
+class Say(Message):
+    """Carry out a request; `id` is made up by the page."""
+
+    do: Literal["say"] = "say"
+    id: _Id
+    text: _Text = ""
+    is_code: bool = False
+    files: _Files = ()
+
+
+class Branch(Message):
+    """Say something in place of the request of a turn, in a branch."""
+
+    do: Literal["branch"] = "branch"
+    id: _Id
+    turn: _Number
+    text: _Text = ""
+    is_code: bool = False
+    files: _Files = ()
+
+
+class Stop(Message):
+    """Stop what runs."""
+
+    do: Literal["stop"] = "stop"
+
+
+class Withdraw(Message):
+    """Withdraw a request that waits."""
+
+    do: Literal["withdraw"] = "withdraw"
+    id: _Id
+
+
+class Answer(Message):
+    """Answer a question of a turn; no text declines."""
+
+    do: Literal["answer"] = "answer"
+    turn: _Id
+    question: _Number
+    text: Annotated[_Storable, _text(_MAX_ANSWER_CHARACTERS)] | None = None
+
+
+class Approve(Message):
+    """Choose when a person is asked before code runs."""
+
+    do: Literal["approve"] = "approve"
+    approval: _Title
+
+
+class Show(Message):
+    """Show a panel, named as the command that shows it; `rest` is the command's argument."""
+
+    do: Literal["show"] = "show"
+    panel: _Title
+    rest: _Text = ""
+    is_renewal: bool = False
+
+
+class Look(Message):
+    """Ask a live kernel for a part of a table, or how code may go on."""
+
+    do: Literal["look"] = "look"
+    question: _Number
+    table: Annotated[str, pydantic.AfterValidator(validation.handle)] = ""
+    wanted: Any = None
+    code: Annotated[_Storable, _text(live_completions.MOST_CHARACTERS)] | None = None
+
+
+class Reset(Message):
+    """Begin anew, with or without the files."""
+
+    do: Literal["reset"] = "reset"
+    files: bool = False
+
+
+class Fork(Message):
+    """Copy the session, and go there."""
+
+    do: Literal["fork"] = "fork"
+
+
+class Undo(Message):
+    """Take the last turn back."""
+
+    do: Literal["undo"] = "undo"
+
+
+class Delete(Message):
+    """Delete the session and its branches."""
+
+    do: Literal["delete"] = "delete"
+
+
+class Rename(Message):
+    """Set the title."""
+
+    do: Literal["rename"] = "rename"
+    title: _Title
+
+
+class Mark(Message):
+    """Pin or archive the session, or take that back."""
+
+    do: Literal["mark"] = "mark"
+    mark: Literal["", "pinned", "archived"]
+
+
+class Choose(Message):
+    """Choose the model; an empty title is the default."""
+
+    do: Literal["choose"] = "choose"
+    model: _Title = ""
+
+
+class Search(pydantic.BaseModel):
+    """Find sessions by what was said in them."""
+
+    model_config: ClassVar = pydantic.ConfigDict(strict=True, frozen=True)
+
+    do: Literal["search"] = "search"
+    text: _Title
+
+
+TabMessage: TypeAlias = (
+    Watch
+    | Say
+    | Branch
+    | Stop
+    | Withdraw
+    | Answer
+    | Approve
+    | Show
+    | Look
+    | Reset
+    | Fork
+    | Undo
+    | Delete
+    | Rename
+    | Mark
+    | Choose
+    | Search
+)
+
+_ADAPTER: Final = pydantic.TypeAdapter[TabMessage](
+    Annotated[TabMessage, pydantic.Field(discriminator="do")]
+)
+
+
+def json_of(data: str) -> object:
+    """Return what a message is as JSON; None if it is none."""
+    try:
+        return json.loads(data)
+    except (ValueError, RecursionError):
+        return None
+
+
+def parsed(message: object) -> TabMessage:
+    """Return the message that a tab sent, as JSON has it.
+
+    Raises:
+        BotError: it is none, or too long; the sentence says so.
+    """
+    try:
+        return _ADAPTER.validate_python(message)
+    except pydantic.ValidationError as error:
+        raise validation.MalformedError from error
