@@ -30,6 +30,9 @@ _log = logging.getLogger(__name__)
 
 # The most cut or empty replies that are tolerated in one turn.
 _CUTS: Final = 3
+# The same error, malformed call or refused repeat in a row.
+_MAX_EQUAL_FAILURES: Final = 4
+_MAX_SETBACKS: Final = 8
 _EMPTY: Final = 3
 _REFUSALS: Final = 2
 _CALLS_AT_ONCE: Final = 8
@@ -164,7 +167,6 @@ class _Turn:
         self._tool_runner = tool_execution.ToolRunner(
             job.environment,
             job.emit,
-            limits=job.limits,
             repetition_detector=self._guard,
             can_see=job.model.can_see,
             offered=offered,
@@ -292,7 +294,7 @@ class _Turn:
         return reply
 
     def _check_misreadings(self) -> None:
-        if self._guard.misreadings >= self._job.limits.equal_failures:
+        if self._guard.misreadings >= _MAX_EQUAL_FAILURES:
             raise _EndedError(OutcomeKind.MALFORMED, model_words.CODE_MISREAD)
 
     def _cut(self, reply: chat_messages.ModelReply, *, is_lost: bool) -> chat_messages.ModelReply:
@@ -314,14 +316,13 @@ class _Turn:
         raise _EndedError(OutcomeKind.STUCK, model_words.SAME_CODE)
 
     async def _do(self, calls: tuple[chat_messages.Call, ...]) -> None:
-        most = self._job.limits.equal_failures
         for call in calls[:_CALLS_AT_ONCE]:
             text, pictures = await self._tool_runner.answer(call)
             self._transcript.add_tool_result(call, text, pictures)
-            if self._guard.failures >= most:
-                sentence = model_words.same_error(most, self._guard.last_failure)
+            if self._guard.failures >= _MAX_EQUAL_FAILURES:
+                sentence = model_words.same_error(_MAX_EQUAL_FAILURES, self._guard.last_failure)
                 raise _EndedError(OutcomeKind.STUCK, sentence)
             self._check_misreadings()
-            if self._guard.setbacks >= 2 * most:
-                raise _EndedError(OutcomeKind.STUCK, model_words.no_progress(2 * most))
+            if self._guard.setbacks >= _MAX_SETBACKS:
+                raise _EndedError(OutcomeKind.STUCK, model_words.no_progress(_MAX_SETBACKS))
         self._transcript.settle(_TOO_MANY)

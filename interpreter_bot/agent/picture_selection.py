@@ -21,6 +21,8 @@ MOST_BYTES: Final = 1024 * 1024
 """The most bytes of one picture."""
 HEAD_BYTES: Final = 16
 """The bytes of a file's head that tell whether it is a picture."""
+MAX_OF_EXECUTION: Final = 4
+"""The most pictures of one execution that a model is shown."""
 MOST: Final = 8
 """The most pictures in a prompt: the newest."""
 
@@ -49,11 +51,11 @@ def png_size(data: bytes) -> tuple[int, int] | None:
     return width, height
 
 
-def of_outputs(outputs: Iterable[output_screens.Standing], most: int) -> tuple[bytes, ...]:
+def of_outputs(outputs: Iterable[output_screens.Standing], max_count: int) -> tuple[bytes, ...]:
     """Return the last pictures that an execution showed, unscaled."""
     found = filter(None, map(_picture_bytes, outputs))
     seen = [data for data in found if is_picture(data[:HEAD_BYTES]) and len(data) <= _SOURCE_BYTES]
-    return tuple(seen[max(len(seen) - most, 0) :])
+    return tuple(seen[max(len(seen) - max_count, 0) :])
 
 
 def _picture_bytes(output: output_screens.Standing) -> bytes:

@@ -9,10 +9,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final, TypeAlias
 
-from interpreter_bot import errors, events, settings, values
+from interpreter_bot import errors, events, values
 from interpreter_bot.agent import chat_messages, observations, picture_selection, ports, tools
 from interpreter_bot.text import output_screens
 
+OUTPUT_CHARACTERS: Final = 8000
+"""Of one execution's printed output, as much is shown to the model: from the start and the end."""
+# As much of a file does the model read at a time.
+_FILE_BYTES: Final = 32_768
 REFUSAL: Final = "[Not run again: "
 """The beginning of a refusal of `refusal_of`."""
 _REPEATED: Final = (
@@ -121,7 +125,6 @@ class ToolRunner:
         environment: ports.Environment,
         emit: events.Emit,
         *,
-        limits: settings.TurnLimits,
         repetition_detector: RepetitionDetector,
         can_see: bool,
         offered: Sequence[chat_messages.Tool],
@@ -130,7 +133,6 @@ class ToolRunner:
     ) -> None:
         self._environment = environment
         self._emit = emit
-        self._limits = limits
         self._guard = repetition_detector
         self._can_see = can_see
         self._offered = offered
@@ -170,8 +172,9 @@ class ToolRunner:
         if self._screen is None:
             return NOT_RUN
         stopped = values.Finished(values.Ending.STOPPED, 0.0, "It was stopped before its end.")
-        most = self._limits.output_characters
-        return chat_messages.Note(observations.execution(self._screen.outputs, stopped, most))
+        return chat_messages.Note(
+            observations.execution(self._screen.outputs, stopped, OUTPUT_CHARACTERS)
+        )
 
     async def _run(self, code: str) -> tuple[str, _Pictures]:
         if refusal := self._guard.refusal_of(code):
@@ -197,7 +200,7 @@ class ToolRunner:
         outputs = screen.outputs
         self._guard.ran(code, finished, observations.error(outputs))
         seen = await self._pictures_for_model(outputs, finished)
-        text = observations.execution(outputs, finished, self._limits.output_characters)
+        text = observations.execution(outputs, finished, OUTPUT_CHARACTERS)
         return text if allowed == code else f"{_EDITED.format(code=allowed)}\n{text}", seen
 
     def _refused(self, error: errors.BotError) -> values.Finished:
@@ -210,7 +213,9 @@ class ToolRunner:
     ) -> _Pictures:
         """Return the pictures of an execution that the model may see."""
         contents = (
-            picture_selection.of_outputs(outputs, self._limits.pictures) if self._can_see else ()
+            picture_selection.of_outputs(outputs, picture_selection.MAX_OF_EXECUTION)
+            if self._can_see
+            else ()
         )
         found = [picture_selection.small(content) for content in contents]
         large = [one for one, small in zip(contents, found, strict=True) if small is None]
@@ -226,6 +231,5 @@ class ToolRunner:
         return _VIEWED.format(name=name), (picture,)
 
     async def _read(self, name: str, start: int) -> str:
-        most = self._limits.file_bytes
-        data = await self._environment.read_file(name, start=start, most_bytes=most)
-        return observations.content(data[:most], start=start, most_bytes=most)
+        data = await self._environment.read_file(name, start=start, most_bytes=_FILE_BYTES)
+        return observations.content(data[:_FILE_BYTES], start=start, most_bytes=_FILE_BYTES)

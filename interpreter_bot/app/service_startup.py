@@ -177,7 +177,7 @@ def _recording(
     stack: contextlib.AsyncExitStack,
 ) -> tuple[schedules.PeriodicJob, ...]:
     """Record what code tries to reach, to the end; return the jobs of that."""
-    days = config.egress_limits.record_days
+    days = config.retention.record_days
     recorder = code_activity_recording.ActivityRecorder(database.contacts, days=days)
     broker.on_contact = recorder.take
     stack.push_async_callback(recorder.write)
@@ -188,7 +188,7 @@ def _recording_installations(
     config: settings.Settings, database: databases.Database, stack: contextlib.AsyncExitStack
 ) -> code_activity_recording.ActivityRecorder[records.Installation]:
     """Record what is installed, to the end."""
-    days = config.egress_limits.record_days
+    days = config.retention.record_days
     recorder = code_activity_recording.ActivityRecorder(database.installations, days=days)
     stack.push_async_callback(recorder.write)
     return recorder
@@ -197,7 +197,7 @@ def _recording_installations(
 def _forgetting_calls(
     config: settings.Settings, database: databases.Database
 ) -> schedules.PeriodicJob:
-    age = datetime.timedelta(days=config.egress_limits.record_days)
+    age = datetime.timedelta(days=config.retention.record_days)
     forget = functools.partial(database.tool_audit.prune, age)
     return schedules.PeriodicJob("delete old tool calls", _TIDY_SECONDS, forget)
 
@@ -211,7 +211,7 @@ async def _recording_queries(
     """Record what code asks of data connections, and let them know what it asked before."""
     for query in await database.queries.latest(most=_MOST_REMEMBERED):
         connections.sources.note_use(query)
-    days = config.connection_limits.record_days
+    days = config.retention.record_days
     recorder = code_activity_recording.ActivityRecorder(database.queries, days=days)
     connections.on_query = recorder.take
     stack.push_async_callback(recorder.write)

@@ -19,6 +19,7 @@ from interpreter_bot.wording import data_words
 
 _log = logging.getLogger(__name__)
 
+_MAX_PROMPT_CHARACTERS: Final = 6000
 _GRACE_SECONDS: Final = 5.0
 _FETCH_SECONDS: Final = 60.0
 _PREPARE_SECONDS: Final = 5.0
@@ -47,7 +48,6 @@ class ConnectionPool:
         self.rules = {rule.name: rule for rule in compiled}
         for rule in compiled:
             logs.add_secrets(rule.secrets)
-        self._most_told = limits.prompt_characters
         self._workers = {rule.name: worker_processes.Workers(rule, limits) for rule in compiled}
         self._listings = {
             rule.name: table_listings.TableListing(rule.name, functools.partial(self._fetch, rule))
@@ -99,7 +99,7 @@ class ConnectionPool:
         listing = self._listings.get(rule.name)
         if listing is None:
             return f"  its files: connections[{rule.name!r}].files()"
-        return listing.told(self._most_told)
+        return listing.told(_MAX_PROMPT_CHARACTERS)
 
     def listing(self, rule: configured_connections.Rule) -> table_listings.TableListing:
         """Return the tables of a connection.

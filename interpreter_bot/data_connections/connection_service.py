@@ -27,6 +27,8 @@ from interpreter_bot.wording import data_words
 
 _log = logging.getLogger(__name__)
 
+# Queries that one session runs at a time; more wait.
+_MAX_SESSION_QUERIES: Final = 2
 _HOUR_SECONDS: Final = 3600.0
 _MOST_KNOWN: Final = 10_000
 _STATEMENT_CHARACTERS: Final = 200_000
@@ -327,8 +329,7 @@ class ConnectionService:
     @contextlib.asynccontextmanager
     async def _turn(self, key: str) -> AsyncIterator[None]:
         """Wait until a session may ask, so that one cannot keep a database from all others."""
-        most = self._limits.session_queries
-        async with self._order.setdefault(key, asyncio.Semaphore(most)):
+        async with self._order.setdefault(key, asyncio.Semaphore(_MAX_SESSION_QUERIES)):
             yield
 
     def _record(self, record: code_activity.Query) -> None:

@@ -173,9 +173,7 @@ class Broker:
             policy=functools.partial(self.policy, key),
             limits=self._limits,
             count=self._traffic.setdefault(key, traffic_limits.Traffic(self._limits)),
-            dialler=outbound_connections.Dialler(
-                self._limits.connect_seconds, self._resolve or self._names.of_one()
-            ),
+            dialler=outbound_connections.Dialler(self._resolve or self._names.of_one()),
             authority=authority,
             approvals=session_approvals,
             upstream=self._upstream,

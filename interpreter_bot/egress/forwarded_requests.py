@@ -17,6 +17,7 @@ from interpreter_bot.egress import (
     echoed_secrets,
     host_names,
     http_streams,
+    opaque_tunnels,
     policies,
     traffic_limits,
 )
@@ -120,7 +121,7 @@ async def exchange(
     passing = _Passing(client, server, count, contact, asyncio.timeout(limits.idle_seconds), limits)
     sieve = echoed_secrets.SecretsSieve(echoed_secrets.secrets_of(added), host)
     try:
-        async with asyncio.timeout(limits.request_seconds), passing.idle:
+        async with asyncio.timeout(opaque_tunnels.REQUEST_SECONDS), passing.idle:
             target = request.target
             await server.send(h11.Request(method=request.method, target=target, headers=headers))
             await passing.both_ways(request, sieve, moved)

@@ -23,6 +23,8 @@ CHUNK_BYTES: Final = 128 * 1024
 _PASS_BYTES: Final = 48 * 1024
 _HELLO_BYTES: Final = 16 * 1024
 _CLOSING_SECONDS: Final = 2.0
+REQUEST_SECONDS: Final = 600.0
+"""The longest time for one connection or request."""
 
 _Connected = Callable[[asyncio.StreamReader, asyncio.StreamWriter], None]
 
@@ -184,7 +186,7 @@ async def relay(
         asyncio.create_task(_copy(server, client, received), name="egress down"),
     )
     try:
-        async with asyncio.timeout(limits.request_seconds), idle:
+        async with asyncio.timeout(REQUEST_SECONDS), idle:
             await asyncio.gather(*both)
     except TimeoutError as error:
         raise policies.Refusal(network_words.idle(limits.idle_seconds)) from error

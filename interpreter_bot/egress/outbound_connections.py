@@ -22,6 +22,8 @@ Resolve: TypeAlias = Callable[[str, int], Awaitable[Found]]
 # Apart from the threads that all others of the bot share: a name server may be slow.
 _THREADS: Final = 32
 _THREADS_OF_ONE: Final = 2
+# From looking up the name to the connection.
+_CONNECT_SECONDS: Final = 10.0
 _BAD_GATEWAY: Final = 502
 
 
@@ -53,14 +55,7 @@ class NameLookups:
 class Dialler:
     """Opens connections."""
 
-    def __init__(self, seconds: float, resolve: Resolve) -> None:
-        """Open nothing yet.
-
-        Args:
-            seconds: that a connection may take, from the name to its being there.
-            resolve: looks up hosts.
-        """
-        self._seconds = seconds
+    def __init__(self, resolve: Resolve) -> None:
         self._resolve = resolve
 
     async def dial(self, host: str, port: int, rule: policies.Rule) -> socket.socket:
@@ -78,7 +73,7 @@ class Dialler:
             Refusal: it is at no allowed address, or does not answer. No address is told.
         """
         try:
-            async with asyncio.timeout(self._seconds):
+            async with asyncio.timeout(_CONNECT_SECONDS):
                 found = await self._resolve(host, port)
                 allowed = [
                     entry for entry in found if address_rules.is_allowed(entry[4][0], rule.networks)

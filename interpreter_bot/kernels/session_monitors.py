@@ -86,7 +86,6 @@ class SessionMonitor:
         self._snapshots = saved
         can_freeze = launched.provisioner.can_freeze
         self._freeze_seconds = (can_freeze and config.kernels.freeze_seconds) or math.inf
-        self._background_seconds = config.kernels.background_seconds
         self._memory_threads, self._disk_threads = memory_threads, disk_threads
         self.usage = launched.provisioner.usage()
         self._clocks: Mapping[int, int] = {}
@@ -104,8 +103,6 @@ class SessionMonitor:
         self._is_finished = False
         self.hides_writes = self._was_interrupted = self._was_reading_late = False
         self._written_bytes = 0
-        # When the kernel was last used, and its processor time when that was first noticed.
-        self._idle_since = self._cpu_seconds_when_idle = 0.0
 
     async def watch(self) -> None:
         """Check whenever `tick` or `request_check` ask for it, until the kernel ends."""
@@ -162,21 +159,15 @@ class SessionMonitor:
             return True
         if self._snapshots.is_due(self.launched):
             return True
-        if not self._background_seconds and now >= kernel.last_used + self._freeze_seconds:
+        if now >= kernel.last_used + self._freeze_seconds:
             return True
         # If many sessions run or start, up to twice as late.
         idle_check = self._next_idle_check + min(self._pause_seconds, self._idle_seconds)
         return now >= idle_check and self.usage.have_moved(self._clocks)
 
     async def _freeze_if_idle(self) -> None:
-        """Freeze a kernel that is unused and has used up its processor time in the background."""
         kernel = self.launched.kernel
-        used_seconds = self.usage.cpu_seconds() if self._background_seconds else 0.0
-        if kernel.is_busy or time.monotonic() < kernel.last_used + self._freeze_seconds:
-            return
-        if self._idle_since != kernel.last_used:
-            self._idle_since, self._cpu_seconds_when_idle = kernel.last_used, used_seconds
-        if used_seconds - self._cpu_seconds_when_idle >= self._background_seconds:
+        if not kernel.is_busy and time.monotonic() >= kernel.last_used + self._freeze_seconds:
             await kernel.freeze()
 
     def request_check(self) -> None:

@@ -36,6 +36,8 @@ _log = logging.getLogger(__name__)
 _IDLE_SECONDS: Final = 30.0
 # Pause between code and a cheap save, which code that follows at once would only interrupt.
 _PAUSE_SECONDS: Final = 1.0
+# Sessions that take longer to save are saved during at most a twentieth of the time, or when idle.
+_QUICK_SECONDS: Final = 2.0
 _MAX_BUSY_PER_CORE: Final = 2
 # A whole save may take this multiple of the time for writing, because it also reads back.
 _MAX_WRITING_FACTOR: Final = 3
@@ -100,7 +102,7 @@ class Snapshots:
         return (
             limits.checkpoints > 0
             and self.busy_count <= self._max_busy  # else saving would slow down people's code
-            and launched.kernel.is_saved_quickly(limits.checkpoint_seconds)
+            and launched.kernel.is_saved_quickly(_QUICK_SECONDS)
             and (launched.provisioner.usage().counted_bytes() or 0) <= limits.checkpoint_bytes
         )
 

@@ -264,7 +264,7 @@ class SessionBranches:
         It can where nothing was asked since, and only if no variable is lost by it: who corrects a
         word expects no loss. The caller holds the session's lane.
         """
-        if not (request.edits and self._services.config.sessions.edits_undo):
+        if not request.edits:
             return
         try:
             session = await self._services.database.sessions.find(request.key)

@@ -22,6 +22,7 @@ _WARN_SECONDS: Final = 15.0
 _SAME_SECONDS: Final = 1.0
 _LATE_SECONDS: Final = 5.0
 _ARREARS_SECONDS: Final = 20.0
+_WARNING_SECONDS: Final = 5 * 60.0
 _TIDY_SECONDS: Final = 3600.0
 _EVENTS_AGE: Final = datetime.timedelta(days=1)
 
@@ -53,12 +54,7 @@ class Maintenance:
 
     async def warn(self) -> int:
         """Warn people whose idle kernel is about to be closed, once each time; return how many."""
-        kernels, warning = (
-            self._services.config.kernels,
-            self._services.config.sessions.warning_seconds,
-        )
-        if not warning:
-            return 0
+        kernels = self._services.config.kernels
         keeps_variables = self._services.hosts.keeps_variables
         statuses = await self._services.hosts.statuses()
         now = time.monotonic()
@@ -68,7 +64,7 @@ class Maintenance:
             idle = status.idle_seconds
             used = now - idle
             key = values.key(address)
-            is_due = kernels.idle_seconds - warning <= idle < kernels.idle_seconds
+            is_due = kernels.idle_seconds - _WARNING_SECONDS <= idle < kernels.idle_seconds
             if not is_due or abs(self._warned.get(address, -math.inf) - used) < _SAME_SECONDS:
                 continue
             if not (status.loss_reason or self._service.is_busy(key)):

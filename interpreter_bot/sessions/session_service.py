@@ -43,6 +43,8 @@ Notify = Callable[[values.SessionKey, str], Awaitable[None]]
 """Sends the people of a session a sentence, outside of any turn."""
 
 # Turns that are about to end need not wait for the next bot.
+# In one conversation; further ones are refused.
+_MAX_WAITING_REQUESTS: Final = 20
 _HAND_OVER_SECONDS: Final = 2.0
 _STOPPING_SECONDS: Final = 15.0
 _MOST_UNSAID: Final = 1000
@@ -69,7 +71,7 @@ class SessionService:
         config = services.config
         self._lanes = lanes.Lanes(
             concurrent=config.sessions.concurrent_turns,
-            waiting=config.sessions.waiting_requests,
+            waiting=_MAX_WAITING_REQUESTS,
             # Some wait for a Python there, which says why; more would keep others waiting.
             per_person=2 * config.kernels.per_person,
         )

@@ -31,6 +31,8 @@ from interpreter_bot.wording import file_words
 
 _log = logging.getLogger(__name__)
 
+# Of skills beyond, the model gets only the names.
+_MAX_SKILL_CHARACTERS: Final = 8_000
 _DESCRIBING_SECONDS: Final = 15.0
 _DETAIL_CHARACTERS: Final = 6000
 _MOST_DESCRIBED: Final = 10
@@ -87,7 +89,6 @@ async def system_prompt(
     """
     key = request.key
     added = config.packages_in(key.platform, key.workspace, key.channel)
-    most = config.skills.prompt_characters
     return prompt_texts.system(
         config.limits,
         today=datetime.datetime.now(datetime.UTC).date(),
@@ -96,7 +97,7 @@ async def system_prompt(
         sandbox_level=sandbox_level,
         can_install=bool(config.package_index.url),
         added=[name for one in added for name in one.names],
-        skills=await asyncio.to_thread(environment.skills.catalogue, most),
+        skills=await asyncio.to_thread(environment.skills.catalogue, _MAX_SKILL_CHARACTERS),
         tools="" if environment.tools is None else environment.tools.prompt(),
         note=config.agent.note,
         is_planned=environment.approval == "plan",

@@ -20,6 +20,8 @@ from interpreter_bot.agent import (
     chat_messages,
     file_references,
     loops,
+    picture_selection,
+    tool_execution,
 )
 from interpreter_bot.sessions import (
     approval_policy,
@@ -298,7 +300,7 @@ class _Work:
                 await self._without_known(request), stored, infos, environment
             ),
             seen=await environment.look(
-                [info.name for info in infos], services.config.turn.pictures
+                [info.name for info in infos], picture_selection.MAX_OF_EXECUTION
             )
             if model.can_see
             else (),
@@ -330,7 +332,7 @@ class _Work:
             if stop.is_suspended:
                 return end
             finished = self.stream.last or values.Finished(values.Ending.STOPPED, 0.0, end.sentence)
-        most = self._services.config.turn.output_characters
+        most = tool_execution.OUTPUT_CHARACTERS
         earlier = [chat_messages.UserMessage(note.text, is_ours=True) for note in self._remarks]
         entries = earlier + stored_transcripts.of_code(self._request.text, shown, finished, most)
         told = [chat_messages.to_dict(one) for one in entries]

@@ -57,15 +57,9 @@ class ConnectionLimits(fields.Group):
     """Size of the result of one query."""
     seconds: fields.Seconds = 45.0
     """Time for one query, including the time code takes to fetch its rows."""
-    session_queries: fields.Positive = 2
-    """Queries that one session runs at a time; more wait."""
     queries: fields.Positive = 4
     """Queries that all sessions together run on one connection at a time; more wait."""
     hourly_queries: fields.Positive = 3000
     """Queries and schema look-ups of one session in an hour."""
-    prompt_characters: Annotated[int, pydantic.Field(ge=0)] = 6000
-    """Characters of table descriptions that a model gets for each connection."""
     worker_bytes: fields.Positive = 3 * fields.GIB
     """Memory of the process that talks to one database."""
-    record_days: Annotated[float, pydantic.Field(gt=0)] = 90.0
-    """How long the record of queries is kept."""

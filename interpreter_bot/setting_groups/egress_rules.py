@@ -54,11 +54,5 @@ class EgressLimits(fields.Group):
     """Bytes that one connection or request may receive."""
     daily_bytes: fields.Positive = 1 * fields.GIB
     """Bytes that one session may send and receive in a day."""
-    record_days: Annotated[float, pydantic.Field(gt=0)] = 90.0
-    """How long the record of attempts is kept."""
-    connect_seconds: fields.Seconds = 10.0
-    """Time to establish a connection."""
     idle_seconds: fields.Seconds = 60.0
     """A connection without traffic for this long is closed."""
-    request_seconds: fields.Seconds = 600.0
-    """Time for one connection or request."""

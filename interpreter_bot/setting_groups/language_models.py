@@ -109,16 +109,6 @@ class TurnLimits(fields.Group):
     """Wall time, running code included."""
     money: fields.Price | None = None
     """Cost, in the currency of your prices. Unset means no limit."""
-    equal_failures: Annotated[int, pydantic.Field(ge=2)] = 4
-    """How many times in a row the same error, malformed call or refused repeat may occur before the
-    turn ends."""
-    output_characters: Annotated[int, pydantic.Field(ge=400)] = 8000
-    """Characters of one execution's printed output that the model sees: half from the start, half
-    from the end."""
-    pictures: Annotated[int, pydantic.Field(ge=0)] = 4
-    """Most pictures of one execution that are shown to a model that can see."""
-    file_bytes: fields.Positive = 32_768
-    """Most bytes that the model gets at a time when it reads a file."""
 
 
 class Patience(fields.Group):
@@ -126,10 +116,6 @@ class Patience(fields.Group):
 
     retries: Annotated[int, pydantic.Field(ge=0, le=10)] = 3
     """Retries after a rate limit, an overload or a lost connection."""
-    backoff_seconds: fields.Seconds = 0.5
-    """Wait before the first retry. It doubles each time."""
-    longest_wait_seconds: fields.Seconds = 60.0
-    """Longest wait before a retry. If the server asks for a longer one, the request fails."""
     connect_seconds: fields.Seconds = 10.0
     """Longest time to connect."""
     silence_seconds: fields.Seconds = 180.0

@@ -58,12 +58,8 @@ class PackageIndex(fields.Group):
     """Names of packages that are exempt from `cooldown_days`, such as your own."""
     packages: Annotated[int, pydantic.Field(gt=0, le=1000)] = 60
     """Packages in one installation."""
-    download_bytes: fields.Positive = 500 * fields.MIB
-    """Download size of one installation."""
     unpacked_bytes: fields.Positive = 2 * fields.GIB
     """Unpacked size of one installation."""
-    build_seconds: fields.Seconds = 300.0
-    """Time for one installation."""
     cache_bytes: fields.Positive = 10 * fields.GIB
     """Disk space for all installed packages. The least recently used are deleted."""
 

@@ -19,23 +19,15 @@ class Sessions(fields.Group):
     """Most turns that run at a time, in all conversations. Further ones wait, and people take
     turns.
     """
-    waiting_requests: Annotated[int, pydantic.Field(ge=1)] = 20
-    """Most requests that wait in one conversation. Further ones are refused."""
     message_characters: Annotated[int, pydantic.Field(ge=1)] = 100_000
     """Longest message. Longer text belongs in a file."""
     approval: Literal["never", "plan", "every"] = "never"
     """Whether a person approves the model's code before it runs: `never`, once per answer (`plan`),
     or `every` time. Applies to all platforms; servers, channels and people can only choose a
     stricter level."""
-    edits_undo: bool = True
-    """Run an edited message with the variables and files from before it, if nothing was asked
-    since and they are still stored. Otherwise it runs with the present ones.
-    """
     model_titles: bool = True
     """Let the model name a new conversation of the page after its first answer, by one short
     request. Otherwise its title is the start of the first message."""
-    warning_seconds: Annotated[float, pydantic.Field(ge=0)] = 5 * 60.0
-    """How long before the end of an idle kernel people are warned. 0 means never."""
     closing_seconds: Annotated[float, pydantic.Field(ge=0)] = 20.0
     """Time for turns to finish when the bot stops and its kernels end with it. Then they are
     stopped."""
@@ -62,6 +54,9 @@ class Retention(fields.Group):
     conversations are deleted. 0 means no limit."""
     total_bytes: Annotated[int, pydantic.Field(ge=0)] = 0
     """The same for all conversations together. 0 means half of the data directory's disk."""
+    record_days: Annotated[float, pydantic.Field(gt=0)] = 90.0
+    """How long the records of what code did outside are kept: connections, queries, tool calls and
+    installed packages."""
 
     @pydantic.model_validator(mode="after")
     def _warn_after_use(self) -> Self:
@@ -88,9 +83,6 @@ class Snapshots(fields.Group):
     checkpoint_bytes: fields.Positive = 512 * fields.MIB
     """Size of the variables in these states, and of the files. Sessions with more memory are saved
     only when they are idle; of larger workspaces `undo` restores only the variables."""
-    checkpoint_seconds: fields.Seconds = 2.0
-    """Sessions that take longer to save are saved during at most a twentieth of the time, or when
-    they are idle. Others are saved right after code ran."""
     end_seconds: fields.Seconds = 30.0
     """Time to save everything unsaved when the bot stops."""
     days: Annotated[float, pydantic.Field(gt=0)] = 30.0
@@ -108,10 +100,6 @@ class Skills(fields.Group):
 
     directories: tuple[pathlib.Path, ...] = ()
     """Directories of skills in the agentskills format: one directory per skill."""
-    prompt_characters: Annotated[int, pydantic.Field(ge=0)] = 8_000
-    """Most characters of skill descriptions in a prompt. Of further skills, the model gets only
-    the names.
-    """
 
 
 class Encryption(fields.Group):

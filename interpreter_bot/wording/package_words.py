@@ -25,10 +25,7 @@ UNPACKED_TOO_LARGE: Final = (
     "These packages take more disk space than is allowed. Ask whoever runs this bot to raise "
     "package_index.unpacked_bytes."
 )
-TOO_SLOW: Final = (
-    "The installation took too long and was stopped. Ask whoever runs this bot to raise "
-    "package_index.build_seconds."
-)
+TOO_SLOW: Final = "The installation took too long and was stopped."
 DOWNLOAD_TOO_SLOW: Final = "Downloading them took too long."
 UNREADABLE: Final = "The package index sent an unreadable answer."
 _DOCTOR: Final = "Whoever runs this bot can see why with `interpreter-bot doctor`."
@@ -119,8 +116,7 @@ def too_many(count: int, limit: int) -> str:
 def download_too_large(size_bytes: int, limit_bytes: int) -> str:
     return (
         f"This would download {quantities.size(size_bytes)}; at most "
-        f"{quantities.size(limit_bytes)} are allowed. Ask whoever runs this bot to raise "
-        "package_index.download_bytes."
+        f"{quantities.size(limit_bytes)} can be downloaded together."
     )
 
 

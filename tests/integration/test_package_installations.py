@@ -112,7 +112,7 @@ async def test_refusals_are_one_sentence_that_says_who_can_change_it(bot, index)
         "old-pandas": "unsatisfiable",
         "pandas<1": "cannot be replaced",
         "changed": "ash mismatch",
-        "huge": "package_index.download_bytes",
+        "huge": "can be downloaded together",
         "bomb": "package_index.unpacked_bytes",
         "pieces": "package_index.unpacked_bytes",
         "zzz": "package_index.allow",

@@ -603,7 +603,7 @@ async def test_what_comes_after_a_look_at_variables_when_its_turn_comes_is_saved
 
 
 async def test_who_is_never_idle_is_saved_though_saving_takes_long(opened, monkeypatch):
-    async with opened(checkpoint_seconds=2.0) as pool:
+    async with opened() as pool:
         kernel = await pool.take("a")
         await run(kernel, "one = 1")
         now = time.monotonic() + 2.0

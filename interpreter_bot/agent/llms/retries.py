@@ -17,6 +17,10 @@ Progress: TypeAlias = Callable[[str, float | None], None]
 
 # Shorter waits are not announced.
 _NOTICED_SECONDS: Final = 2.0
+# Doubles with each retry.
+_BACKOFF_SECONDS: Final = 0.5
+# If a server asks for a longer wait, the request fails.
+_MAX_WAIT_SECONDS: Final = 60.0
 
 Sleep = Callable[[float], Awaitable[None]]
 """Waits a number of seconds."""
@@ -114,5 +118,5 @@ class RetryingLlm:
         wait = error.retry_after_seconds
         if wait is None:
             # Jitter: not all waiting turns at the same moment.
-            wait = self._patience.backoff_seconds * 2**attempt * random.uniform(0.75, 1.0)  # noqa: S311
-        return wait if wait <= self._patience.longest_wait_seconds else None
+            wait = _BACKOFF_SECONDS * 2**attempt * random.uniform(0.75, 1.0)  # noqa: S311
+        return wait if wait <= _MAX_WAIT_SECONDS else None

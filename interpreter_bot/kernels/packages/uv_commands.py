@@ -48,6 +48,7 @@ _COMMON_OPTIONS: Final = (
     "--no-python-downloads",
 )
 _MAX_PROCESSES: Final = 2
+_INSTALL_SECONDS: Final = 300.0
 _DATA_BYTES: Final = 2 * settings.GIB
 _MAX_FILES: Final = 100_000
 _INDEX_BYTES: Final = 512 * settings.MIB
@@ -271,7 +272,7 @@ class Uv:
             "ports": sorted(_ports([config.url, *proxies])),
             "rlimits": {
                 "FSIZE": config.unpacked_bytes,
-                "CPU": int(config.build_seconds) + 1,
+                "CPU": int(_INSTALL_SECONDS) + 1,
                 "DATA": _DATA_BYTES,
                 "CORE": 0,
             },
@@ -311,7 +312,7 @@ class Uv:
     async def _wait_for_output(self, process: asyncio.subprocess.Process) -> str:
         """Return the output of a process once it has ended; kill it if that takes too long."""
         try:
-            async with asyncio.timeout(self._config.build_seconds):
+            async with asyncio.timeout(_INSTALL_SECONDS):
                 _, output = await process.communicate()
                 return output.decode("utf-8", "replace")
         except TimeoutError as error:

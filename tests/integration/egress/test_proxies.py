@@ -80,7 +80,7 @@ async def door(*rules, upstream=None, resolve=None, limits=None, kind=proxies.Pr
     """Open a proxy with these rules."""
     listed = policies.compiled([settings.Egress(**rule) for rule in rules], {"KEY": KEY})
     limits = limits or settings.EgressLimits()
-    dialler = outbound_connections.Dialler(20, resolve or outside.resolver(["127.0.0.1"]))
+    dialler = outbound_connections.Dialler(resolve or outside.resolver(["127.0.0.1"]))
     contacts = []
     context = proxies.ProxyContext(
         key="web///x",

@@ -178,7 +178,7 @@ async def test_people_are_warned_before_a_kernel_is_released_and_once(opened):
     async def notify(key, sentence):
         told.append((key, sentence))
 
-    async with opened(sessions=settings.Sessions(warning_seconds=300)) as house:
+    async with opened() as house:
         house.service.notify_through("web", notify)
         await house.run("1")
         services = house.service._services

@@ -499,15 +499,3 @@ async def test_a_session_is_never_frozen_where_the_settings_say_so(tmp_path):
     async with watched(tmp_path, {"idle": idle}, freeze_seconds=0):
         await until(lambda: idle.looks > 20)
     assert not idle.kernel.is_frozen
-
-
-async def test_a_session_in_the_background_has_a_budget_before_it_is_frozen(tmp_path, monkeypatch):
-    idle, used = Session(tmp_path), [7.0]
-    idle.kernel.is_busy = False
-    monkeypatch.setattr(idle, "cpu_seconds", lambda: used[0], raising=False)
-    kernels = {"freeze_seconds": 0.01, "background_seconds": 5}
-    async with watched(tmp_path, {"idle": idle}, **kernels):
-        await until(lambda: idle.looks > 20)
-        assert not idle.kernel.is_frozen
-        used[0] = 12.0
-        await until(lambda: idle.kernel.is_frozen)

@@ -44,7 +44,7 @@ def opened(path, directory, **chosen):
 
 @contextlib.asynccontextmanager
 async def catalogued(local):
-    patience = settings.Patience(backoff_seconds=0.01)
+    patience = settings.Patience()
     catalogue = catalogues.Catalogue(
         [local.model], keys={}, patience=patience, servers={local.model.title: local}
     )
