@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import contextlib
 import dataclasses
 import logging
 from collections.abc import Callable, Coroutine, Sequence
@@ -290,13 +291,7 @@ class SessionEnvironment:
         self._stream.follow_code(execution)
         hosted_id = execution.hosted_id
         following = self._hosts.follow(hosted_id, show=self._hearing(show), ask=self._asked)
-        try:
-            return await self._ended(following, hosted_id)
-        except errors.ExecutionMissingError as error:
-            _log.warning("an execution cannot be followed", exc_info=error)
-            finished = values.Finished(values.Ending.REFUSED, 0.0, session_words.CODE_UNKNOWN)
-            self._finish_code(finished)
-            return finished
+        return await self._ended(following, hosted_id)
 
     def _hearing(self, show: Callable[[values.Output], None]) -> host_ports.Show:
         def hear(event: host_ports.Event, number: int) -> None:
@@ -314,9 +309,6 @@ class SessionEnvironment:
         self._stream.emit(events.OutputShown(self._stream.cell, output, number))
         show(output)
 
-    def _finish_code(self, finished: values.Finished) -> None:
-        self._stream.emit(events.CodeFinished(self._stream.cell, finished))
-
     async def _ended(
         self, executing: Coroutine[Any, Any, host_ports.ExecutionEnd], hosted_id: str
     ) -> values.Finished:
@@ -326,7 +318,7 @@ class SessionEnvironment:
         """
         running = asyncio.create_task(executing, name="execution of a turn")
         try:
-            end = await asyncio.shield(running)
+            await asyncio.wait({running})
         except asyncio.CancelledError:
             self._stop.suspend()
             if self._stop.is_suspended:
@@ -334,16 +326,27 @@ class SessionEnvironment:
                 await asyncio.wait({running})
                 raise
             # The end of the turn says why it was cancelled.
-            self._end(await cancellable_executions.stop_and_wait(self._hosts, running, hosted_id))
+            with contextlib.suppress(errors.BotError):
+                await cancellable_executions.stop_and_wait(self._hosts, running, hosted_id)
+            self._record_end(running)
             raise
-        self._end(end)
-        return end.finished
+        return self._record_end(running)
 
-    def _end(self, end: host_ports.ExecutionEnd) -> None:
+    def _record_end(self, running: asyncio.Task[host_ports.ExecutionEnd]) -> values.Finished:
         """Record the end of code: how it ended, what is defined, how long it computed."""
-        self._finish_code(end.finished)
-        self._held.ran(self.kernel_id, end)
+        try:
+            end = running.result()
+        except errors.BotError as error:
+            # What was shown as begun must end, although the host does not say how it did.
+            _log.warning("the end of an execution is unknown", exc_info=error)
+            is_missing = isinstance(error, errors.ExecutionMissingError)
+            sentence = session_words.CODE_UNKNOWN if is_missing else str(error)
+            end = host_ports.ExecutionEnd(values.Finished(values.Ending.REFUSED, 0.0, sentence))
+        else:
+            self._held.ran(self.kernel_id, end)
+        self._stream.emit(events.CodeFinished(self._stream.cell, end.finished))
         for layer in end.installed:
             self._on_installation(self.kernel_id, layer)
         self._cpu_seconds += end.cpu_seconds
         self._stream.note_cpu(self._cpu_seconds)
+        return end.finished

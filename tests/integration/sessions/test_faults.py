@@ -6,8 +6,9 @@ import errno
 import pytest
 
 from interpreter_bot import errors, events, settings, values
+from interpreter_bot.hosts import executions
 from interpreter_bot.sessions import requests, session_service
-from interpreter_bot.wording import model_words, storage_words
+from interpreter_bot.wording import host_words, model_words, storage_words
 from tests.fakes import openai_server, replies
 from tests.integration.sessions.conftest import ANNA, KEY, asked, attachment, code
 
@@ -38,6 +39,26 @@ async def test_a_turn_that_is_cancelled_anywhere_is_whole(opened, ticks):
     assert reply.end.status in (Status.STOPPED, Status.DONE)
     assert len(reply.of("code")) == len(reply.of("finished"))
     assert [turn.status for turn in past] in ([], [reply.end.status.value])
+
+
+async def test_code_whose_host_fails_is_shown_as_ended(opened, monkeypatch):
+    follow = executions.Executions.follow
+
+    async def fail(*args, **fields):
+        await follow(*args, **fields)
+        raise errors.KernelError(host_words.FAULT)
+
+    async with opened(openai_server.code("print(1)"), openai_server.text("It failed.")) as house:
+        monkeypatch.setattr(executions.Executions, "follow", fail)
+        for reply in (await house.run("print(1)"), await house.ask("go")):
+            (finished,) = reply.of("finished")
+            assert (finished.ending, finished.reason) == (values.Ending.REFUSED, host_words.FAULT)
+            assert reply.end.status is Status.DONE
+        past = await house.service.queries.history(KEY)
+        assert host_words.FAULT in house.server.requests[1].messages[-1]["content"]
+    shown = [event for turn in past for event in turn.events]
+    ends = [event.finished for event in shown if isinstance(event, events.CodeFinished)]
+    assert [end.reason for end in ends] == [host_words.FAULT] * 2
 
 
 async def test_one_cancelled_while_it_is_begun_is_not_left_running(opened, monkeypatch):
