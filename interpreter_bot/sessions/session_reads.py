@@ -67,8 +67,7 @@ class SessionReads:
     def library_tables(self) -> third_party_tables.LibraryTables:
         """Access to the database for a platform's library that keeps tables of its own in it."""
         keys = encryption.KeyRing.of(self._services.config)
-        database = self._services.database
-        return third_party_tables.LibraryTables(database.engine, keys, database.before_write)
+        return third_party_tables.LibraryTables(self._services.database.engine, keys)
 
     @property
     def models(self) -> tuple[str, ...]:

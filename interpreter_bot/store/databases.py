@@ -158,7 +158,6 @@ class Database:
         engine: for libraries with tables of their own; all other code uses the aggregates.
         together: lets several calls be one transaction; see `transactions.Transactions`.
         orphans: the turns that a dead bot left running, now interrupted or ours.
-        before_write: raises a StoreError if the bot may write no more; None for no bot.
     """
 
     def __init__(
@@ -168,8 +167,9 @@ class Database:
         bot: active_bot.ActiveBot | None = None,
     ) -> None:
         self.engine = engine
-        self.before_write = bot.ensure_active if bot is not None else None
-        begin = transactions.Transactions(engine, self.before_write)
+        if bot is not None:
+            engines.check_commits(engine, bot.ensure_active)
+        begin = transactions.Transactions(engine)
         owner = bot.id if bot is not None else uuid.uuid4().hex
         self.together = begin.together
         self.orphans: tuple[records.Turn, ...] = ()

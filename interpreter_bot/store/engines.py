@@ -9,6 +9,7 @@ import math
 import os
 import pathlib
 import time
+from collections.abc import Callable, Coroutine
 from typing import Any, Final
 
 import sqlalchemy
@@ -104,6 +105,17 @@ def make(url: sqlalchemy.URL, **options: Any) -> sa_asyncio.AsyncEngine:
         _try_idle_connections(engine.sync_engine)
     _wrap_system_errors(engine.sync_engine)
     return engine
+
+
+def check_commits(
+    engine: sa_asyncio.AsyncEngine, check: Callable[[], Coroutine[Any, Any, None]]
+) -> None:
+    """Await `check` before each commit, also of libraries; one that raises undoes the work."""
+
+    @event.listens_for(engine.sync_engine, "commit")
+    def commit(connection: sqlalchemy.Connection) -> None:
+        driver: Any = connection.connection.dbapi_connection
+        driver.run_async(lambda _: check())
 
 
 def make_for_upgrade(url: sqlalchemy.URL) -> sa_asyncio.AsyncEngine:

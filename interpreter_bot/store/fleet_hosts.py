@@ -47,6 +47,6 @@ class FleetHosts:
 
     async def addresses(self) -> list[str]:
         """Return where hosts are, also those that were not heard of just now."""
-        async with self._begin.alone(is_writing=False) as transaction:
+        async with self._begin.alone() as transaction:
             found = await transaction.execute(sa.select(_T.c.address).order_by(_T.c.address))
             return list(found.scalars())

@@ -25,12 +25,12 @@ class Placements:
 
     async def find(self, key: str) -> values.Placement | None:
         """Return where a session is."""
-        async with self._begin.alone(is_writing=False) as transaction:
+        async with self._begin.alone() as transaction:
             return _read((await transaction.execute(_FIND, {"digest": _digest(key)})).first())
 
     async def of(self, keys: Collection[str]) -> dict[str, values.Placement]:
         """Return where sessions are that are anywhere, in one query for all that ever were."""
-        async with self._begin.alone(is_writing=False) as transaction:
+        async with self._begin.alone() as transaction:
             rows = await transaction.execute(sa.select(_T.c.session_digest, *_PLACEMENT))
             found = {
                 row.session_digest: values.Placement(row.host, row.epoch, row.is_told)
@@ -57,7 +57,7 @@ class Placements:
             statement = made.on_conflict_do_update(
                 index_elements=[_T.c.session_digest], set_={"epoch": _T.c.epoch}
             ).returning(*_PLACEMENT)
-        async with self._begin.alone(is_writing=True) as transaction:
+        async with self._begin.writing() as transaction:
             placed = _read((await transaction.execute(statement)).first())
         found = placed or await self.find(key)
         assert found is not None, "it was put there"  # noqa: S101

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import contextlib
 import logging
-from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Sequence
+from collections.abc import Collection, Sequence
 from typing import Any
 
 import sqlalchemy as sa
@@ -36,28 +35,6 @@ class EncryptedText(types.TypeDecorator[str]):
         return None if value is None else self.keys.decrypt(value)
 
 
-class LibraryEngine:
-    """An engine as far as libraries use it: each transaction begins with a check."""
-
-    def __init__(
-        self, engine: sa_asyncio.AsyncEngine, before_write: Callable[[], Awaitable[None]]
-    ) -> None:
-        self._engine = engine
-        self._before_write = before_write
-        self.connect = engine.connect
-
-    @contextlib.asynccontextmanager
-    async def begin(self) -> AsyncIterator[sa_asyncio.AsyncConnection]:
-        """Begin a transaction.
-
-        Raises:
-            StoreError: nothing may be written any more.
-        """
-        await self._before_write()
-        async with self._engine.begin() as connection:
-            yield connection
-
-
 class LibraryTables:
     """Access of a library to the database, which it asks and writes by itself.
 
@@ -66,21 +43,9 @@ class LibraryTables:
         encrypted: how many rows were encrypted so far that were not, or with an older key.
     """
 
-    def __init__(
-        self,
-        engine: sa_asyncio.AsyncEngine,
-        keys: encryption.KeyRing,
-        before_write: Callable[[], Awaitable[None]] | None = None,
-    ) -> None:
-        """Create nothing yet.
-
-        Args:
-            engine: of the database.
-            keys: encrypt secrets.
-            before_write: raises a StoreError if this bot may write no more.
-        """
-        self.engine = LibraryEngine(engine, before_write) if before_write else engine
-        self._begin = transactions.Transactions(engine, before_write)
+    def __init__(self, engine: sa_asyncio.AsyncEngine, keys: encryption.KeyRing) -> None:
+        self.engine = engine
+        self._begin = transactions.Transactions(engine)
         self.encrypted = 0
         self._keys = keys
         if not sa.event.contains(engine.sync_engine, "handle_error", _unwrap):

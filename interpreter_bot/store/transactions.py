@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import datetime
 import logging
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from collections.abc import AsyncIterator, Iterator
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import sqlalchemy
@@ -33,15 +33,9 @@ class Transactions:
 
     Args:
         engine: of the database.
-        before_write: raises a StoreError if nothing may be written any more.
     """
 
-    def __init__(
-        self,
-        engine: sa_asyncio.AsyncEngine,
-        before_write: Callable[[], Awaitable[None]] | None = None,
-    ) -> None:
-        self._before_write = before_write
+    def __init__(self, engine: sa_asyncio.AsyncEngine) -> None:
         self._readers = engine
         self._writers = engine.execution_options(**{engines.WRITING: True})
         self.is_sqlite = engine.dialect.name == "sqlite"
@@ -66,7 +60,8 @@ class Transactions:
             yield joined
             return
         with translated():
-            async with self._readers.begin() as transaction:
+            # Without a commit, which may be refused.
+            async with self._readers.connect() as transaction:
                 yield transaction
 
     @contextlib.asynccontextmanager
@@ -81,14 +76,13 @@ class Transactions:
             yield joined
             return
         async with self._turnstile:
-            await self._check_write()
             with translated():
                 async with self._writers.begin() as transaction:
                     yield transaction
 
     @contextlib.asynccontextmanager
-    async def alone(self, *, is_writing: bool) -> AsyncIterator[Transaction]:
-        """Run one statement, which is a transaction by itself; or go on with that of `together`.
+    async def alone(self) -> AsyncIterator[Transaction]:
+        """Read by one statement, a transaction by itself; or go on with that of `together`.
 
         A server need not be told where it begins and ends: that is half of the time of a short one.
 
@@ -96,19 +90,13 @@ class Transactions:
             StoreError: the database cannot be used.
         """
         task = asyncio.current_task()
-        if self.is_sqlite or task in self._written or (task in self._read and not is_writing):
-            async with self.writing() if is_writing else self.reading() as transaction:
+        if self.is_sqlite or task in self._written or task in self._read:
+            async with self.reading() as transaction:
                 yield transaction
             return
-        if is_writing:
-            await self._check_write()
         with translated():
             async with self._alone.connect() as connection:
                 yield connection
-
-    async def _check_write(self) -> None:
-        if self._before_write is not None:
-            await self._before_write()
 
     @contextlib.asynccontextmanager
     async def together(self, *, is_writing: bool) -> AsyncIterator[None]:

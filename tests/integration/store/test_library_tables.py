@@ -10,7 +10,7 @@ from slack_sdk.oauth.installation_store.sqlalchemy import AsyncSQLAlchemyInstall
 
 from interpreter_bot import encryption, errors, settings
 from interpreter_bot.platforms.slack import installations
-from interpreter_bot.store import third_party_tables
+from interpreter_bot.store import engines, third_party_tables
 
 CLIENT = settings.Slack(client_id="1.2")
 # As long as tokens that are renewed: encrypted, it fits into no column of slack_sdk's own.
@@ -33,9 +33,9 @@ def is_new():
 
 @pytest.fixture
 def opened(database, tmp_path):
-    async def open_store(keys="", before_write=None):
+    async def open_store(keys=""):
         ring = encryption.KeyRing(keys, tmp_path / "keys")
-        tables = third_party_tables.LibraryTables(database.engine, ring, before_write)
+        tables = third_party_tables.LibraryTables(database.engine, ring)
         return await installations.store(CLIENT, tables), tables
 
     return open_store
@@ -63,7 +63,8 @@ async def test_a_bot_that_is_not_active_any_more_stores_no_token(opened, databas
         if not is_active:
             raise errors.StoreError("Another bot is active.")
 
-    store, _ = await opened(before_write=ensure_active)
+    store, _ = await opened()
+    engines.check_commits(database.engine, ensure_active)
     await store.async_save(installation())
     is_active = False
     with pytest.raises(errors.StoreError):
