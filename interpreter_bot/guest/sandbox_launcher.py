@@ -9,20 +9,27 @@ cgroup.
 At the level `container`, PROGRAM is a child of this process, which ends all its descendants. For
 that level, SPEC also has a directory for temporary files, and a user id if this process runs as
 root. Without PROGRAM, it only tries whether such a sandbox is possible.
+
+PROGRAM is ended if it outlives its input: the bot is gone then, or has executed itself anew.
 """
 
 from __future__ import annotations
 
 import json
+import math
 import os
+import select
 import signal
 import sys
+import time
 from typing import Any, NoReturn
 
 from . import confinement, container_walls, landlock, rootfs, syscalls
 
 _NAMESPACES = syscalls.CLONE_NEWUSER | syscalls.CLONE_NEWNS | syscalls.CLONE_NEWUTS
 _FAILED = 125
+# Longer than the bot waits, which ends it by a signal.
+_SECONDS_WITHOUT_INPUT = 4.0
 # Programs may share a user id, whose processes Linux counts together; the bot counts each
 # program's.
 _PROGRAMS_OF_ONE_USER = 16
@@ -42,7 +49,7 @@ def main(arguments: list[str]) -> NoReturn:
     Raises:
         OSError: a wall cannot be built; nothing runs then.
     """
-    spec, program = json.loads(arguments[0]), arguments[1:]
+    spec, program, program_input = json.loads(arguments[0]), arguments[1:], os.dup(0)
     for entrance in spec["entrances"]:
         os.write(entrance, b"0")
         os.close(entrance)
@@ -55,7 +62,7 @@ def main(arguments: list[str]) -> NoReturn:
     if not program:
         sys.exit()
     if not has_namespaces:
-        _run_in_container(spec, program)
+        _run_in_container(spec, program, program_input)
     uid, gid = os.getuid(), os.getgid()
     if not uid:
         os.setgroups([])
@@ -66,7 +73,7 @@ def main(arguments: list[str]) -> NoReturn:
     # After the change of privileges, which clears it.
     syscalls.die_with_parent(signal.SIGKILL)
     if init := os.fork():
-        os._exit(_status(os.waitpid(init, 0)[1]))
+        os._exit(_await_end(init, program_input))
     syscalls.die_with_parent(signal.SIGKILL)
     _enter_sandbox(spec)
     _run(spec, program)
@@ -107,7 +114,31 @@ def _refusal_of_container(spec: dict[str, Any]) -> str:
     return reason
 
 
-def _run_in_container(spec: dict[str, Any], program: list[str]) -> NoReturn:
+def _await_end(child: int, program_input: int) -> int:
+    """Wait for the end of a child, and reap others; return its exit status.
+
+    `_FAILED` if it goes on although the program's input has ended.
+    """
+    wakeups, wakeup = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
+    signal.set_wakeup_fd(wakeup, warn_on_full_buffer=False)
+    signal.signal(signal.SIGCHLD, lambda *_: None)
+    poll, deadline = select.poll(), math.inf
+    poll.register(wakeups, select.POLLIN)
+    poll.register(program_input, 0)  # For the hang-up only.
+    while child not in (ended := container_walls.reap()):
+        left = deadline - time.monotonic()
+        if left <= 0:
+            return _FAILED
+        for descriptor, _ in poll.poll(None if deadline == math.inf else 1000 * left):
+            if descriptor == wakeups:
+                os.read(wakeups, 4096)
+            else:
+                poll.unregister(program_input)
+                deadline = time.monotonic() + _SECONDS_WITHOUT_INPUT
+    return _status(ended[child])
+
+
+def _run_in_container(spec: dict[str, Any], program: list[str], program_input: int) -> NoReturn:
     """Run the program as a child of this process, and end all its descendants."""
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(_FAILED))
     syscalls.die_with_parent(signal.SIGTERM)
@@ -120,9 +151,7 @@ def _run_in_container(spec: dict[str, Any], program: list[str]) -> NoReturn:
         null = os.open(os.devnull, os.O_RDWR)
         for number in range(3):
             os.dup2(null, number)
-        while (ended := os.wait())[0] != child:
-            pass
-        sys.exit(_status(ended[1]))
+        sys.exit(_await_end(child, program_input))
     finally:
         if child:
             signal.signal(signal.SIGTERM, signal.SIG_IGN)

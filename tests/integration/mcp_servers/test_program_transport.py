@@ -7,6 +7,7 @@ import logging
 import os
 import pathlib
 import shutil
+import sys
 import tempfile
 
 import pytest
@@ -24,6 +25,30 @@ pytestmark = pytest.mark.kernel
 in_container = pytest.mark.skipif(
     machine.offers_namespaces(), reason="tried by `make test-in-container`"
 )
+
+# What a bot does that lost its database: nothing of it may act any more.
+EXECUTED_ANEW = """
+import asyncio, os, pathlib, sys
+from interpreter_bot import settings
+from interpreter_bot.mcp_servers import program_cgroups, program_transport
+
+async def main():
+    script = pathlib.Path(sys.argv[1])
+    server = settings.McpServer(
+        name="local", command=("python3", str(script)), readable=(script.parent,))
+    groups = program_cgroups.ProgramGroups(settings.Sandbox(cgroups="off"))
+    async with program_transport.started(server, {}, groups=groups, on_end=print) as (heard, _):
+        await heard.receive()
+        os.execv(sys.executable, [sys.executable, "-c", "print('anew', flush=True); input()"])
+
+asyncio.run(main())
+"""
+HEEDS_NOTHING = """
+import signal, time
+signal.signal(signal.SIGTERM, signal.SIG_IGN)
+print('{"jsonrpc": "2.0", "method": "ready"}', flush=True)
+time.sleep(600)
+"""
 
 PROGRAM = pathlib.Path(__file__).parents[2] / "fakes/mcp_program.py"
 
@@ -94,7 +119,12 @@ async def test_a_program_sees_its_own_files_and_reaches_nothing(
 
 def processes_of(program):
     """Return the ids of all processes that were started by the program's command."""
-    script = os.fsencode(program._server.command[1])
+    return processes_with(program._server.command[1])
+
+
+def processes_with(script):
+    """Return the ids of all processes that run a script."""
+    script = os.fsencode(script)
     ids = []
     for path in pathlib.Path("/proc").glob("[0-9]*/cmdline"):
         with contextlib.suppress(OSError):
@@ -217,6 +247,24 @@ async def test_a_program_that_answers_nothing_is_started_again(tmp_path, program
         await told(program, "environment")
     program._failed_at -= 4000
     assert await told(program, "environment") == "[redacted]"
+
+
+async def test_a_program_ends_soon_after_its_bot_executed_itself_anew(tmp_path):
+    script = tmp_path / "installed" / "script.py"
+    script.parent.mkdir()
+    script.write_text(HEEDS_NOTHING)
+    bot = await asyncio.create_subprocess_exec(
+        sys.executable, "-c", EXECUTED_ANEW, str(script),
+        stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE,
+    )  # fmt: skip
+    assert await asyncio.wait_for(bot.stdout.readline(), 60) == b"anew\n"
+    assert processes_with(str(script))
+    async with asyncio.timeout(30):
+        while processes_with(str(script)):  # noqa: ASYNC110 - other processes tell nobody
+            await asyncio.sleep(0.1)
+    assert bot.returncode is None
+    bot.stdin.close()
+    await bot.wait()
 
 
 async def test_a_start_that_fails_counts_once(program):
