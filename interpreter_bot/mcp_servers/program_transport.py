@@ -24,7 +24,7 @@ from mcp.shared import message as messages
 
 from interpreter_bot import settings
 from interpreter_bot.kernels.files import directory_contents, safe_open
-from interpreter_bot.kernels.metering import session_metering
+from interpreter_bot.kernels.metering import procfs, session_metering
 from interpreter_bot.kernels.provisioning import cgroups, subordinate_ids
 from interpreter_bot.mcp_servers import program_cgroups
 from interpreter_bot.text import safe_text
@@ -273,18 +273,21 @@ def _excess(
     root = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         # Without namespaces, files are the program's own, as which a bot that is root reads.
-        owner = os.fstat(root).st_uid
+        place = os.fstat(root)
         files = directory_contents.measure(root, max_bytes=server.temporary_bytes, max_files=_FILES)
     finally:
         os.close(root)
-    if files.is_over:
+    processes = session_metering.SessionProcesses(
+        pid, read_as=None if place.st_uid == os.geteuid() else place.st_uid
+    )
+    deleted_bytes = 0
+    if procfs.namespace(pid, "pid_for_children") == procfs.namespace("self", "pid"):
+        deleted_bytes = processes.deleted_bytes(place.st_dev)
+    if files.is_over or files.bytes + deleted_bytes > server.temporary_bytes:
         return _TOO_FULL
     if group is not None:
         # It bounds memory and processes at any moment, but what it leaves alive goes on.
         return _TOO_MUCH if group.oom_kills() else ""
-    processes = session_metering.SessionProcesses(
-        pid, read_as=None if owner == os.geteuid() else owner
-    )
     max_tasks = _PROCESSES + program_cgroups.WALLS_PROCESSES
     reading = processes.reading(server.memory_bytes, max_tasks)
     if reading.tasks > max_tasks:

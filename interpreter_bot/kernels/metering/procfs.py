@@ -14,6 +14,7 @@ import os
 import pathlib
 import re
 import signal
+import stat as stat_modes
 import time
 from collections.abc import Iterable, Iterator
 from typing import Final
@@ -21,6 +22,7 @@ from typing import Final
 _libc: Final = ctypes.CDLL(None)
 
 _MAX_BYTES: Final = 8 * 1024 * 1024
+_BLOCK_BYTES: Final = 512
 
 _ENDED_STATES: Final = (b"Z", b"X")
 _SCHEDULED_CLOCK: Final = 2
@@ -154,6 +156,28 @@ def namespace(pid: int | str, kind: str) -> int:
         return os.stat(f"/proc/{pid}/ns/{kind}").st_ino
     except OSError:
         return 0
+
+
+def deleted_files(pid: int, device: int) -> dict[int, int]:
+    """Return the bytes on disk of each deleted file of a device that a process has open, by inode.
+
+    Raises:
+        PermissionError: the process may not be read.
+    """
+    sizes: dict[int, int] = {}
+    try:
+        for name in os.listdir(f"/proc/{pid}/fd"):
+            with contextlib.suppress(FileNotFoundError):
+                info = os.stat(f"/proc/{pid}/fd/{name}")
+                if stat_modes.S_ISREG(info.st_mode) and (info.st_dev, info.st_nlink) == (device, 0):
+                    sizes[info.st_ino] = _BLOCK_BYTES * info.st_blocks
+    except FileNotFoundError:
+        pass
+    except PermissionError:
+        # Without memory, it is ending, which looks the same.
+        if upper_bound_bytes(pid):
+            raise
+    return sizes
 
 
 def upper_bound_bytes(pid: int) -> int:

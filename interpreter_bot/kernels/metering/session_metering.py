@@ -184,6 +184,28 @@ class SessionProcesses:
                     rows[pid] = [int(word) if word.isdigit() else 0 for word in words]
         return rows
 
+    def deleted_bytes(self, device: int) -> int:
+        """Return the size of the deleted files of a device that the processes have open.
+
+        Raises:
+            PermissionError: a process hides its files.
+            TimeoutError: there are too many to read them in time.
+        """
+        budget, sizes = procfs.TimeBudget(_READING_SECONDS), dict[int, int]()
+        own_pids = []
+        with procfs.reading_as(self._read_as):
+            for pid in self.pids():
+                try:
+                    sizes |= procfs.deleted_files(procfs.readable_id(pid), device)
+                except PermissionError:
+                    own_pids.append(pid)
+                if budget.is_spent:
+                    raise TimeoutError
+        # Those that are not yet of the other user.
+        for pid in own_pids:
+            sizes |= procfs.deleted_files(pid, device)
+        return sum(sizes.values())
+
     def memory_bytes(self, limit_bytes: int | None = None) -> int:
         """Return the memory of all processes together.
 

@@ -56,6 +56,20 @@ def test_cpu_time_counts_ended_children_and_never_falls(session):
     assert found.cpu_seconds() == used
 
 
+def test_deleted_files_count_while_they_are_open(session, tmp_path):
+    path = str(tmp_path / "x")
+    code = (
+        f"files = [open({path!r}, 'wb', 0) for _ in range(2)]\n"
+        f"for file in files: file.write(bytes({20 * MIB}))\n"
+        f"os.unlink({path!r})\n"
+        f"other = open({path!r}, 'wb', 0)\nother.write(bytes({20 * MIB}))"
+    )
+    found = session(code)
+    device = tmp_path.stat().st_dev
+    assert 20 * MIB <= found.deleted_bytes(device) < 40 * MIB
+    assert found.deleted_bytes(device + 1) == 0
+
+
 def test_what_is_gone_uses_nothing(session):
     found = session("")
     found.process.kill()
