@@ -233,6 +233,9 @@ def _enter(place: pathlib.Path, command: list[str], *, is_plain: bool) -> None:
         os.setuid(USER)
         check(libc.prctl(_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0), "no_new_privs")
     os.chdir(ROOT)
+    # What ran this, a shell's background job for example, may ignore some.
+    for number in (signal.SIGHUP, signal.SIGINT, signal.SIGQUIT, signal.SIGPIPE, signal.SIGXFSZ):
+        signal.signal(number, signal.SIG_DFL)
     # The container ends with whoever runs it.
     check(libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0), "PR_SET_PDEATHSIG")
     os.execvpe(command[0], command, environment(home))
