@@ -145,7 +145,7 @@ class Settings(pydantic_settings.BaseSettings):
     """What code may reach outside; none listed means nothing."""
     egress_limits: EgressLimits = EgressLimits()
     """How much of that."""
-    mcp_servers: tuple[McpServer, ...] = ()
+    mcp_servers: tuple[McpServer, ...] = pydantic.Field((), max_length=256)
     """Servers whose tools code can call."""
     tool_logins: ToolLogins = ToolLogins()
     """Logins of people there."""

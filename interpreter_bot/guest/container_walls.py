@@ -248,7 +248,7 @@ def confine_program(
     Args:
         readable: paths that it may read, besides the system's.
         writable: its working directory, with home and temporary files.
-        uid: its user id, which programs may share; None for the present one.
+        uid: its own user id; None for the present one, which others have, too.
         has_network: whether it has the container's network, but no Unix sockets.
     """
     # Opened with the present rights, as the program's user may be unable to walk there.
@@ -261,7 +261,9 @@ def confine_program(
     )
     _become_and_enforce(ruleset, uid)
     syscalls.drop_capabilities()
-    program = seccomp.build(has_namespaces=False, has_shared_id=True, has_network=has_network)
+    program = seccomp.build(
+        has_namespaces=False, has_shared_id=uid is None, has_network=has_network
+    )
     syscalls.install_filter(program)
 
 

@@ -30,8 +30,8 @@ _NAMESPACES = syscalls.CLONE_NEWUSER | syscalls.CLONE_NEWNS | syscalls.CLONE_NEW
 _FAILED = 125
 # Longer than the bot waits, which ends it by a signal.
 _SECONDS_WITHOUT_INPUT = 4.0
-# Programs may share a user id, whose processes Linux counts together; the bot counts each
-# program's.
+# Linux counts all processes of a user id together, also those of other programs and containers that
+# may have it; the bot counts each program's.
 _PROGRAMS_OF_ONE_USER = 16
 # Files for name resolution and certificates.
 _NETWORK_FILES = (
@@ -107,8 +107,7 @@ def _refusal_of_namespaces() -> str:
 def _refusal_of_container(spec: dict[str, Any]) -> str:
     """Return why a program cannot have the walls of the level `container`; empty if it can."""
     is_root = not os.getuid()
-    # All programs have one user id, so only Landlock keeps them from signalling each other.
-    reason = container_walls.missing(has_own_ids=False)
+    reason = container_walls.missing(has_own_ids=is_root)
     if is_root and not reason:
         reason = container_walls.own_id_refusal(spec["uid"], spec["readable"])
     return reason

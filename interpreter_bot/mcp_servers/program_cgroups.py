@@ -1,19 +1,20 @@
-"""Control groups of programs that are MCP servers: each is bounded together with all it starts.
+"""Control groups and user ids of programs that are MCP servers.
 
-Without them the memory of a program is measured now and then, and what grows faster than that is
-ended late.
+A control group bounds a program together with all it starts. Without one, its memory is measured
+now and then, and what grows faster than that is ended late.
 """
 
 from __future__ import annotations
 
 import asyncio
+import collections
 import itertools
 import logging
 import os
 from typing import Final
 
 from interpreter_bot import errors, settings
-from interpreter_bot.kernels.provisioning import cgroups
+from interpreter_bot.kernels.provisioning import cgroups, subordinate_ids
 
 _log = logging.getLogger(__name__)
 
@@ -25,6 +26,8 @@ WALLS_PROCESSES: Final = 4
 class ProgramGroups:
     """Makes a control group for each program, where the machine has them; looked for once.
 
+    Also gives each a user id of its own.
+
     Attributes:
         sandbox: the settings of the sandbox.
     """
@@ -35,6 +38,12 @@ class ProgramGroups:
         self._found: cgroups.Cgroups | None = None
         self._looking = asyncio.Lock()
         self._numbers = itertools.count(1)
+        self._uids = collections.defaultdict[str, int](itertools.count().__next__)
+
+    def uid(self, server: settings.McpServer) -> int:
+        """Return the user id of a program at the level `container`, if the bot is root."""
+        first = subordinate_ids.within_namespace(self.sandbox).first_uid
+        return first + self._uids[server.name]
 
     async def create(self, server: settings.McpServer, processes: int) -> cgroups.Group | None:
         """Make a group for a program; None where there are none.

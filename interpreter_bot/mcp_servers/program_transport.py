@@ -25,7 +25,7 @@ from mcp.shared import message as messages
 from interpreter_bot import settings
 from interpreter_bot.kernels.files import directory_contents, safe_open
 from interpreter_bot.kernels.metering import procfs, session_metering
-from interpreter_bot.kernels.provisioning import cgroups, subordinate_ids
+from interpreter_bot.kernels.provisioning import cgroups
 from interpreter_bot.mcp_servers import program_cgroups
 from interpreter_bot.text import safe_text
 
@@ -72,7 +72,7 @@ async def started(
     group = await groups.create(server, _PROCESSES)
     try:
         async with _temporary_directory(server.name) as directory:
-            walls = await asyncio.to_thread(_walls, server, groups.sandbox)
+            walls = await asyncio.to_thread(_walls, server, groups)
             process = await _process(server, environment, group, walls | {"temporary": directory})
             async with _conversing(server, process, group, directory, on_end) as streams:
                 yield streams
@@ -94,9 +94,9 @@ async def _temporary_directory(name: str) -> AsyncIterator[str]:
             _log.warning("the files of the MCP server %s stay", name, exc_info=True)
 
 
-async def refusal(server: settings.McpServer, sandbox: settings.Sandbox) -> str:
+async def refusal(server: settings.McpServer, groups: program_cgroups.ProgramGroups) -> str:
     """Return why the program cannot have a sandbox here; empty if it can."""
-    walls = await asyncio.to_thread(_walls, server, sandbox)
+    walls = await asyncio.to_thread(_walls, server, groups)
     process = await asyncio.create_subprocess_exec(
         *(sys.executable, *_SANDBOXED, json.dumps(walls | {"entrances": []})),
         stdin=asyncio.subprocess.DEVNULL,
@@ -172,10 +172,10 @@ async def _conversing(
             _kill(process)
 
 
-def _walls(server: settings.McpServer, sandbox: settings.Sandbox) -> dict[str, object]:
+def _walls(server: settings.McpServer, groups: program_cgroups.ProgramGroups) -> dict[str, object]:
     return {
-        "level": sandbox.level,
-        "uid": subordinate_ids.within_namespace(sandbox).first_uid,
+        "level": groups.sandbox.level,
+        "uid": groups.uid(server),
         "readable": [str(path) for path in server.readable],
         "has_network": server.network,
         "temporary_bytes": server.temporary_bytes,

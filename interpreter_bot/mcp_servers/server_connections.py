@@ -261,7 +261,7 @@ class ServerConnection:
         self._note_failure()
         name = self._server.name
         if self._server.command and (
-            reason := await program_transport.refusal(self._server, self._groups.sandbox)
+            reason := await program_transport.refusal(self._server, self._groups)
         ):
             sentence = tool_words.no_program_sandbox(name, reason)
             _log.warning("%s", sentence)

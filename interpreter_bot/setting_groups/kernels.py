@@ -120,9 +120,9 @@ class Sandbox(fields.Group):
     `container`: neither, for an ordinary container; Landlock and user ids instead. `auto` takes the
     strongest that works. If you name a level, the bot refuses to start without it."""
     first_uid: Annotated[int, pydantic.Field(ge=1000)] = 1_600_000_000
-    """First host user id for sessions if the bot runs as root."""
+    """First host user id for sessions and programs of MCP servers if the bot runs as root."""
     uid_count: Annotated[int, pydantic.Field(ge=1000, le=1_000_000)] = 65_536
-    """Number of these user ids. Each session gets its own."""
+    """Number of these user ids. Each session gets its own; the first 256 are for programs."""
     subordinate_ids: Literal["auto", "off"] = "auto"
     """`auto`: give each session a user id of its own if /etc/subuid and /etc/subgid grant some to
     the bot's user. No effect for root."""

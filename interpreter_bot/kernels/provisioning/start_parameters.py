@@ -20,18 +20,18 @@ DOOR_PORTS = (61080, 61081)
 # the watchdog bound the filled memory.
 _ADDRESS_ALLOWANCE_BYTES = 128 * settings.GIB
 _MAX_SESSIONS_OF_USER = 16
+PROGRAM_UIDS = 256
+"""The first ids of the range are for programs that are MCP servers, and never a kernel's."""
 # Each new thread takes as much address space, so not more than usual.
 _STACK_BYTES = 8 * settings.MIB
 _DEEP_STACK_BYTES = 64 * settings.MIB
 
 
 class Uids:
-    """Allocator of user ids, each reused only after all others.
-
-    The first is never a kernel's: programs that are MCP servers may have it (`mcp_servers`).
+    """Allocator of user ids for kernels, each reused only after all others.
 
     Attributes:
-        of_kernels: all ids of kernels, as numbered in the bot's namespace.
+        of_kernels: contains all ids of kernels, as numbered in the bot's namespace.
         are_own: whether each session has an id of its own instead of the bot's.
     """
 
@@ -39,14 +39,15 @@ class Uids:
         self.of_kernels = range(first_uid, first_uid + count)
         self.are_own = are_own
         # Start at random, so that ids of kernels that just ended, even another bot's, rest a while.
-        self._last = int.from_bytes(os.urandom(4)) % (count - 1)
+        self._next = int.from_bytes(os.urandom(4))
 
     def take(self) -> tuple[int, int]:
         """Return an id as (inside the fork server's namespace, outside of it)."""
         if not self.are_own:
             return 0, os.geteuid()
-        self._last = self._last % (len(self.of_kernels) - 1) + 1
-        return self._last, self.of_kernels[self._last]
+        number = PROGRAM_UIDS + self._next % (len(self.of_kernels) - PROGRAM_UIDS)
+        self._next += 1
+        return number, self.of_kernels[number]
 
 
 def listen_on_channels(directory: pathlib.Path, sockets: Sequence[socket.socket]) -> None:

@@ -13,6 +13,7 @@ import tempfile
 import pytest
 
 from interpreter_bot import errors, settings
+from interpreter_bot.kernels.provisioning import start_parameters
 from interpreter_bot.mcp_servers import (
     call_results,
     program_cgroups,
@@ -149,6 +150,25 @@ async def test_in_a_container_a_program_has_a_user_of_its_own_and_changes_no_fil
     assert await told(program, "try", code="open('/dev/shm/x', 'w')") == "PermissionError"
     bound = "socket.socket(socket.AF_UNIX).bind('x')"
     assert await told(program, "try", code=bound) == "PermissionError"
+
+
+@in_container
+async def test_in_a_container_each_program_has_a_user_of_its_own_and_signals_no_other(program):
+    other_server = program._server.model_copy(update={"name": "other"})
+    other = server_connections.ServerConnection(
+        other_server, {"LOCAL_KEY": "hunter2-hunter2"}, program._groups
+    )
+    pid = await told(program, "try", code="os.getpid()")
+    users = [await told(each, "try", code="os.getuid()") for each in (program, other)]
+    assert await told(other, "try", code=f"os.kill({pid}, 0)") == "PermissionError"
+    await other.close()
+    assert len(set(users)) == (1 if os.getuid() else 2)
+
+
+def test_no_session_has_the_user_of_a_program():
+    uids = start_parameters.Uids(count=1000, first_uid=5000, are_own=True)
+    kernels = {uids.take() for _ in range(1000)}
+    assert kernels == {(number, 5000 + number) for number in range(256, 1000)}
 
 
 @in_container
