@@ -162,9 +162,9 @@ async def test_messages_that_take_long_to_read_end_the_kernel(run, monkeypatch):
     monkeypatch.setattr(execution_streams, "_MAX_READING_SECONDS", 0.3)
     await run(speaking.PRELUDE + LONG)
 
-    ran = await run(
-        f"{speaking.PRELUDE}\nwhile True: raw(iopub, header('x'), about, {{}}, keys)", seconds=9
-    )
+    # With pauses: a flood that waits for its reader is in the kernel's memory, which ends it, too.
+    sending = "while True: time.sleep(0.1); raw(iopub, header('x'), about, {}, keys)"
+    ran = await run(f"{speaking.PRELUDE}\nimport time\n{sending}", seconds=9)
 
     assert ran.ending is Ending.CRASHED
     assert "more messages than anyone could read" in ran.finished.reason

@@ -111,10 +111,10 @@ async def test_what_takes_long_is_waited_for_while_it_goes_on(bucket, tmp_path, 
 
 
 async def test_what_a_slow_line_carries_arrives(bucket, monkeypatch):
-    faster = {name: span / 300 for name, span in shared_object_stores._TIMEOUTS.items()}
+    faster = {name: span / 100 for name, span in shared_object_stores._TIMEOUTS.items()}
     monkeypatch.setattr(shared_object_stores, "_TIMEOUTS", faster)
-    # A part takes 0.7 s of the one that is waited for it.
-    bucket.bytes_per_second = 7 * 1024 * 1024
+    # A part takes 1.7 s of the 3 that are waited for it.
+    bucket.bytes_per_second = 3 * 1024 * 1024
     await opened().upload(large(), DIGEST)
     assert bucket.faults == []
     assert len(bucket.files) == 2
