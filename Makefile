@@ -11,8 +11,11 @@ EXTRAS := data anthropic mcp local
 LIBRARIES := interpreter_bot/kernels/libraries
 # On a busy machine one of thousands may be late: it has two more chances, and the summary names it.
 PYTEST := $(BIN)/pytest -p no:cacheprovider --reruns 2 --reruns-delay 1 -raR --durations 10 --durations-min 5
+# `make test-all` sets both to have everything.
+CHOSEN := not deploy and not slow
+export HYPOTHESIS_PROFILE := quick
 # In this order: what takes longest first, so that little is left to wait for at the end.
-SUITES := attacks acceptance/restarts acceptance integration/sessions unit integration/slack \
+SUITES := attacks acceptance integration/sessions unit integration/slack \
 	integration/discord integration/web integration/store
 LOCKED := --quiet --require-hashes --only-binary :all: --python $(BIN)/python
 INSTALL_BOT := $(UV) pip install --quiet --no-deps --no-build-isolation --python $(BIN)/python --editable .
@@ -27,8 +30,8 @@ STAMP := $(VENV)/.setup-done
 RUNTIME := $(VENV)/.runtime-done
 
 .DEFAULT_GOAL := help
-.PHONY: help run install setup test check test-others test-deploy format bench docs lock assets clean
-.PHONY: test-plain test-plain-with-ids test-in-container
+.PHONY: help run install setup test test-all check test-others test-deploy format bench docs lock assets clean
+.PHONY: test-as-others test-plain test-plain-with-ids test-in-container
 .PHONY: $(SUITES:%=test-%)
 
 help: ## Say what can be made
@@ -72,14 +75,23 @@ $(UV):
 	@awk '/^[^ #]/ {is_uv = /^uv==/} is_uv' requirements.lock >$(VENV)/uv.lock
 	@$(BIN)/python -m pip install --quiet --no-deps --require-hashes --only-binary :all: -r $(VENV)/uv.lock
 
-test: setup ## Check format, lint, types and architecture, then run the tests
-	@# Where no bytecode is written, each of hundreds of processes would compile all of it anew.
-	@$(BIN)/python -m compileall -q -j 0 interpreter_bot
-	@# They wait as well as compute: four side by side leave a fifth of two cores idle, so it is five.
-	@$(MAKE) --no-print-directory -j5 --keep-going --output-sync=target \
-		test-attacks test-acceptance test-others test-plain test-acceptance/restarts \
-		$(filter-out test-attacks test-acceptance%,$(SUITES:%=test-%)) check test-plain-with-ids \
-		test-in-container
+test: setup ## Check format, lint, types and architecture, then run the tests but for the slow ones
+	@$(RUN_SUITES)
+
+test-all: setup ## Run all tests: also the slow ones, and attacks as the other users and in a container
+	@$(RUN_SUITES) CHOSEN="not deploy" HYPOTHESIS_PROFILE=thorough $(AS_OTHERS)
+
+# The attacks once more as users whose walls are others.
+AS_OTHERS := test-plain test-plain-with-ids test-in-container
+test-as-others: setup
+	@$(MAKE) --no-print-directory -j3 --keep-going --output-sync=target $(AS_OTHERS)
+
+# Where no bytecode is written, each of hundreds of processes would compile all of it anew. Tests wait
+# as well as compute: four suites side by side leave a fifth of two cores idle, so it is five.
+RUN_SUITES = $(BIN)/python -m compileall -q -j 0 interpreter_bot; \
+	$(MAKE) --no-print-directory -j5 --keep-going --output-sync=target \
+	test-attacks test-acceptance test-others \
+	$(filter-out test-attacks test-acceptance,$(SUITES:%=test-%)) check
 
 check: setup
 	$(BIN)/ruff format --check .
@@ -89,11 +101,11 @@ check: setup
 
 # `make test-unit`: the tests of one directory, but for those below that are a suite of their own.
 $(SUITES:%=test-%): test-%: setup
-	$(PYTEST) -m "not deploy" $(patsubst %,--ignore=tests/%,$(filter $*/%,$(SUITES))) tests/$*
+	$(PYTEST) -m "$(CHOSEN)" tests/$*
 
 # Whatever is in none of them, so that no test is forgotten.
 test-others: setup
-	$(PYTEST) -m "not deploy" $(SUITES:%=--ignore=tests/%) tests
+	$(PYTEST) -m "$(CHOSEN)" $(SUITES:%=--ignore=tests/%) tests
 
 # Root of an ordinary container can make none of what follows; then a sentence says so.
 MAY_MOUNT := [ "$$(id -u)" = 0 ] && unshare --mount --pid --fork --mount-proc true 2>/dev/null

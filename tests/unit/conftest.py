@@ -9,12 +9,14 @@ import hypothesis
 import pytest
 
 # What it finds counts, not how long a busy machine took to look.
-hypothesis.settings.register_profile(
-    "beside other suites",
-    deadline=None,
-    suppress_health_check=[hypothesis.HealthCheck.too_slow],
-)
-hypothesis.settings.load_profile("beside other suites")
+for name, examples in (("quick", 25), ("thorough", 100)):
+    hypothesis.settings.register_profile(
+        name,
+        deadline=None,
+        suppress_health_check=[hypothesis.HealthCheck.too_slow],
+        max_examples=examples,
+    )
+hypothesis.settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "quick"))
 
 _MEMORY = "/dev/shm"
 _ROOM_BYTES = 2 << 30

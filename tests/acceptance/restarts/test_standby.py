@@ -172,6 +172,7 @@ async def test_bot_that_ends_in_order_is_followed_at_once(pair, start, visitor):
     assert await over(visitor, HELD) == ["once", "over"]
 
 
+@pytest.mark.slow
 async def test_of_two_that_start_together_one_acts_and_the_other_ends_when_asked(start):
     bots = await asyncio.gather(start(), start())
     acting = [asyncio.create_task(bot.address()) for bot in bots]
@@ -188,6 +189,7 @@ async def test_of_two_that_start_together_one_acts_and_the_other_ends_when_asked
         task.cancel()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("url", ["postgresql"], indirect=True)
 async def test_stopped_bot_that_goes_on_after_another_took_over_stands_by(pair, start, visitor):
     active, standby = pair

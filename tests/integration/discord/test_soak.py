@@ -72,6 +72,7 @@ def _figures(server, seconds):
     }
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(300)
 async def test_two_hundred_requests_in_twenty_threads(discord_server, lab, connect, capsys):
     chance = random.Random(int(os.environ.get("SOAK_SEED", "7")))

@@ -49,6 +49,7 @@ def everything(slack):
     return "\n".join(said(m) for m in slack.world.messages.values() if m.get("bot_id"))
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(240)
 async def test_soak(slack, service):
     chance = random.Random(20301)
@@ -114,6 +115,7 @@ async def test_soak(slack, service):
     _log.info(f"soak: {seconds:.1f} s, {len(slack.calls)} calls, {dict(wrong)}")
 
 
+@pytest.mark.slow
 async def test_first_sign_comes_soon(slack, service):
     service.script = work
     waits = []
