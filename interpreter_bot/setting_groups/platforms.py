@@ -155,8 +155,6 @@ class Discord(fields.Group):
     """
     bots: tuple[int, ...] = ()
     """Ids of other bots and webhooks whose messages are shown to the model."""
-    file_parts: Annotated[int, pydantic.Field(ge=1, le=10)] = 5
-    """A file that is too large for one upload is sent in at most this many parts."""
     login_seconds: fields.Seconds = 60.0
     """Time to log in and connect at start."""
     closing_seconds: fields.Seconds = 30.0

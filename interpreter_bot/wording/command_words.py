@@ -25,7 +25,6 @@ NEWER_BUTTON: Final = "This button is from another version of me. Use a newer on
 NEWER_FORM: Final = "This form is from another version of me. Please open it again."
 RESTARTING: Final = "I am about to restart. Please try again in a minute."
 THANKS: Final = "Thanks for the feedback."
-ANSWER_IN_DIRECT_MESSAGES: Final = "🔹 The answer is in your direct messages."
 DEFAULT: Final = "default"
 FILES_TITLE: Final = "Files in /mnt/data"
 CODE_LIMITS: Final = "What your code may use"

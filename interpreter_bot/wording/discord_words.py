@@ -4,20 +4,9 @@ from __future__ import annotations
 
 from typing import Final
 
-ONE_MOMENT: Final = "one moment …"
-WRITING_CODE: Final = "writing code …"
-WHOLE_ANSWER: Final = "The whole answer"
 INTERRUPTED: Final = "This answer was interrupted."
 COPY_TITLE: Final = "Copy of a conversation"
 INPUT_TITLE: Final = "What the code asked for"
-PART_REFUSED: Final = "⚠️ Discord refused to show this part of the answer."
-CODE_PARTLY_HIDDEN: Final = (
-    "You cannot see all of the code here: press Edit to see it, or refuse it."
-)
-NOT_SHOWN: Final = "Discord no longer lets me show anything there."
-FILE_REFUSED: Final = "Discord refused it"
-PARTS_REFUSED: Final = "Discord refused it in parts, too"
-NOT_PACKED: Final = "it could not be compressed"
 NO_CONTENT: Final = (
     "🔹 In channels I can read only messages that mention me or reply to me, commands, and what "
     "you choose from Apps: Discord does not grant me the message-content intent."
@@ -75,11 +64,3 @@ def not_allowed_to_write(channel_id: int) -> str:
         f"I cannot answer in <#{channel_id}>: I am not allowed to write there. Ask an admin to let "
         "me send messages, or ask me here."
     )
-
-
-def rest_in_file(characters: int) -> str:
-    return f"… {characters:,} characters are only in the file; the end follows."
-
-
-def table_as_csv(number: int) -> str:
-    return f"Table {number} as CSV"

@@ -106,10 +106,6 @@ def compressed_too_large(size_bytes: int, limit_bytes: int) -> str:
     return f"it is {size} compressed, and the limit is {limit}"
 
 
-def in_parts(name: str, count: int, command: str) -> str:
-    return f"{name} is compressed, in {count} parts. To put them together, run {command}."
-
-
 def too_long_to_run(name: str) -> str:
     return f"{name} is too long to run."
 

@@ -7,16 +7,16 @@ from typing import Any, Final
 import discord
 
 from interpreter_bot import errors
+from interpreter_bot.platforms.chat import buttons, transport
 from interpreter_bot.platforms.discord import (
-    answer_contents,
     channels_and_threads,
     interactions,
     interrupted_answers,
     markdown,
-    message_layout,
     modals,
     subcommands,
 )
+from interpreter_bot.platforms.discord import transport as discord_transport
 from interpreter_bot.platforms.rendering import past_code, query_listings
 from interpreter_bot.sessions import pending_questions
 from interpreter_bot.text import code_reading, safe_text
@@ -34,9 +34,7 @@ class ButtonActions:
         self._handler = handler
         self._service = handler.service
 
-    async def press(
-        self, interaction: discord.Interaction[Any], button: message_layout.Button
-    ) -> None:
+    async def press(self, interaction: discord.Interaction[Any], button: transport.Button) -> None:
         """Handle a press of a button."""
         try:
             await self._press(interaction, button)
@@ -44,16 +42,14 @@ class ButtonActions:
             # The library would only log it, and leave the person without an answer.
             await self._handler.failed(interaction, error)
 
-    async def _press(
-        self, interaction: discord.Interaction[Any], button: message_layout.Button
-    ) -> None:
+    async def _press(self, interaction: discord.Interaction[Any], button: transport.Button) -> None:
         place = channels_and_threads.of_interaction(interaction)
         if button.verb in _QUESTIONS:
             await self._answer(interaction, button)
         elif button.verb == "stop":
             await self._stop(interaction, button)
         elif button.verb == "again":
-            await self._handler.again(interaction, place, button.number)
+            await self._handler.again(interaction, place, int(button.id))
         elif await self._handler.begins(interaction):
             await self._give(interaction, place, button)
 
@@ -61,34 +57,32 @@ class ButtonActions:
         self,
         interaction: discord.Interaction[Any],
         place: channels_and_threads.Place,
-        button: message_layout.Button,
+        button: transport.Button,
     ) -> None:
         """Send what an answer left out, to the person who asked for it alone."""
         if button.verb in ("notebook", "page"):
             await subcommands.give(self._handler, interaction, place, button.verb)
         elif button.verb == "code":
-            await self._show_code(interaction, place, button.number)
+            await self._show_code(interaction, place, int(button.id))
         elif button.verb == "csv":
-            handle = answer_contents.table_handle(button.number)
+            handle = f"t{button.id}"
             person = channels_and_threads.person(interaction.user)
             name = await self._service.save_table(place.key, handle, person)
             await subcommands.give(self._handler, interaction, place, "files", name)
         else:
             raise errors.BotError(command_words.NEWER_BUTTON)
 
-    async def _stop(
-        self, interaction: discord.Interaction[Any], button: message_layout.Button
-    ) -> None:
+    async def _stop(self, interaction: discord.Interaction[Any], button: transport.Button) -> None:
         is_moderator = interaction.permissions.manage_messages
-        if interaction.user.id != button.owner and not is_moderator:
+        if str(interaction.user.id) != button.owner and not is_moderator:
             await self._handler.tell(interaction, question_words.NOT_YOURS)
             return
         if not await self._handler.begins(interaction, is_silent=True):
             return
         in_flight = self._handler.in_flight
-        if not await in_flight.cancel(button.number):
+        if not await in_flight.cancel(button.id):
             await self._handler.tell(interaction, run_words.NOTHING_RUNS)
-            if not in_flight.is_running(button.number):
+            if not in_flight.is_running(button.id):
                 # Fetched anew: the person may have pressed the button on an older state.
                 message = await interaction.original_response()
                 await interrupted_answers.mend(message, in_flight.is_running)
@@ -103,7 +97,7 @@ class ButtonActions:
         shown = "\n".join([*filter(None, map(_run, runs)), markdown.code(asked, "sql")]).strip()
         # Three backticks cannot be written within a block: a copy would not run.
         is_faithful = all(run.code.strip() in shown for run in runs)
-        if is_faithful and len(shown) <= message_layout.MOST_CHARACTERS:
+        if is_faithful and len(shown) <= discord_transport.MAX_CHARACTERS:
             await self._handler.tell(interaction, shown)
             return
         files = past_code.files(runs) | ({"queries.sql": asked.encode()} if asked else {})
@@ -111,10 +105,10 @@ class ButtonActions:
         await self._handler.tell(interaction, past_code.ABOUT, uploads=uploads)
 
     async def _answer(
-        self, interaction: discord.Interaction[Any], button: message_layout.Button
+        self, interaction: discord.Interaction[Any], button: transport.Button
     ) -> None:
-        verb, number = button.verb, str(button.number)
-        if interaction.user.id != button.owner and not modals.is_admin(interaction):
+        verb, number = button.verb, button.id
+        if str(interaction.user.id) != button.owner and not modals.is_admin(interaction):
             await self._handler.tell(interaction, question_words.NOT_YOURS)
         elif verb in _IN_WINDOWS:
             if await self._handler.admits(interaction):
@@ -201,8 +195,7 @@ class ButtonActions:
             question_words.all_code(reason, warning).rstrip(),
             uploads=(subcommands.in_memory("to-approve.py", readable.text.encode()),),
             offered=tuple(
-                message_layout.Button(verb, int(question.id), int(question.person))
-                for verb in ("run", "refuse")
+                buttons.make(verb, question.id, question.person) for verb in ("run", "refuse")
             ),
         )
 

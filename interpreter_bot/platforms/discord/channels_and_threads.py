@@ -15,6 +15,7 @@ import cachetools
 import discord
 
 from interpreter_bot import errors, settings, values
+from interpreter_bot.platforms.chat import transport
 from interpreter_bot.platforms.discord import api_errors, rate_limits
 from interpreter_bot.sessions import requests, session_service
 from interpreter_bot.wording import discord_words, session_words
@@ -66,7 +67,7 @@ class Place:
 def of_channel(channel: object, guild: discord.Guild | None) -> Place:
     """Return the place of a channel, a thread or a direct conversation."""
     guild_id = guild.id if guild else None
-    return Place(_key(channel, guild_id), getattr(channel, "id", 0), guild_id, _most_bytes(guild))
+    return Place(_key(channel, guild_id), getattr(channel, "id", 0), guild_id, file_bytes(guild))
 
 
 def of_thread(place: Place, thread_id: int) -> Place:
@@ -78,7 +79,7 @@ def of_thread(place: Place, thread_id: int) -> Place:
 def of_session(key: values.SessionKey, guild: discord.Guild | None) -> Place:
     """Return the place of a session."""
     guild_id = int(key.workspace) if key.workspace else None
-    return Place(key, channel_of(key), guild_id, _most_bytes(guild))
+    return Place(key, channel_of(key), guild_id, file_bytes(guild))
 
 
 def of_interaction(interaction: discord.Interaction) -> Place:
@@ -89,7 +90,7 @@ def of_interaction(interaction: discord.Interaction) -> Place:
         key = _key(interaction.channel, guild_id)
     # Of an answer only the first message is in the name of a person who may send larger files; the
     # others are the bot's own.
-    return Place(key, channel_id, guild_id, _most_bytes(interaction.guild))
+    return Place(key, channel_id, guild_id, file_bytes(interaction.guild))
 
 
 def is_bot_at(interaction: discord.Interaction) -> bool:
@@ -99,10 +100,17 @@ def is_bot_at(interaction: discord.Interaction) -> bool:
     return interaction.is_guild_integration()
 
 
-def _most_bytes(guild: discord.Guild | None) -> int:
+def file_bytes(guild: discord.Guild | None) -> int:
     """Return the largest file that the bot itself may send."""
     default = discord.utils.DEFAULT_FILE_SIZE_LIMIT_BYTES
     return (guild.filesize_limit if guild else default) - MARGIN_BYTES
+
+
+def location(place: Place, *, reply_to: str = "", handle: object = None) -> transport.Location:
+    """Return where an answer in a place goes."""
+    return transport.Location(
+        session=place.key, channel=str(place.channel_id), reply_to=reply_to, handle=handle
+    )
 
 
 def channel_of(key: values.SessionKey) -> int:

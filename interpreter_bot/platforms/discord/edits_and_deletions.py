@@ -86,7 +86,7 @@ class MessageEdits:
         )
         said = await self._message_events.parsed(message)
         request = self._message_events.request(message, said, old.place, chosen)
-        run = requests_in_flight.InFlight(request, old.place, old.target)
+        run = requests_in_flight.InFlight(request, old.place, old.at)
         recent.run = run
         await self._in_flight.carry_out(run, chosen, instead_of=old)
 
@@ -94,4 +94,4 @@ class MessageEdits:
         """Handle a deleted message: its request is withdrawn, or its turn stopped."""
         self._message_events.recent_messages.forget(message_id)
         self._message_events.recent_requests.forget(message_id)
-        await self._in_flight.cancel(message_id)
+        await self._in_flight.cancel(str(message_id))

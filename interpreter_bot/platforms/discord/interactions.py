@@ -10,18 +10,17 @@ import cachetools
 import discord
 
 from interpreter_bot import errors, settings
+from interpreter_bot.platforms.chat import transport
 from interpreter_bot.platforms.discord import (
     api_errors,
     channels_and_threads,
     file_transfers,
-    interaction_targets,
     markdown,
-    message_layout,
-    message_targets,
     permissions,
     persistent_buttons,
     requests_in_flight,
 )
+from interpreter_bot.platforms.discord import transport as discord_transport
 from interpreter_bot.sessions import requests, session_service
 from interpreter_bot.wording import command_words, file_words, run_words
 
@@ -161,8 +160,8 @@ class InteractionHandler:
         interaction: discord.Interaction[Any],
         text: str,
         *,
-        uploads: tuple[message_layout.Upload, ...] = (),
-        offered: tuple[message_layout.Button, ...] = (),
+        uploads: tuple[transport.Upload, ...] = (),
+        offered: tuple[transport.Button, ...] = (),
     ) -> None:
         """Answer; unless a public answer was promised, only the person who asked sees it."""
         if interaction.extras.pop(_AWAITED, False):
@@ -176,13 +175,13 @@ class InteractionHandler:
         if interaction.extras.get(_ACKNOWLEDGED) == "thinking":
             await interaction.edit_original_response(
                 content=text or None,
-                attachments=message_targets.files(uploads),
+                attachments=discord_transport.files(uploads),
                 view=persistent_buttons.view(offered),
                 allowed_mentions=nobody,
             )
             return
         fields: dict[str, Any] = {
-            "files": message_targets.files(uploads),
+            "files": discord_transport.files(uploads),
             "view": persistent_buttons.view(offered) or discord.utils.MISSING,
             "ephemeral": True,
             "allowed_mentions": nobody,
@@ -253,8 +252,9 @@ class InteractionHandler:
         request = requests_in_flight.request_in(
             place, person, text, chosen, is_code=is_code, id=str(interaction.id), **given
         )
-        target = interaction_targets.InteractionTarget(self._client, interaction, place)
-        run = requests_in_flight.InFlight(request, place, target)
+        handle = discord_transport.LiveInteraction(interaction)
+        at = channels_and_threads.location(place, handle=handle)
+        run = requests_in_flight.InFlight(request, place, at)
 
         async def settled() -> None:
             claimed = channels_and_threads.PLATFORM, _event_id(interaction)

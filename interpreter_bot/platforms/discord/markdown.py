@@ -6,13 +6,14 @@ Addresses are put in angle brackets, so that Discord does not fetch what a model
 
 from __future__ import annotations
 
-import dataclasses
 import datetime
 import itertools
 import re
+import unicodedata
 from collections.abc import Iterator
 from typing import Final
 
+from interpreter_bot.platforms.chat import markup
 from interpreter_bot.text import addresses, fences, safe_text
 
 _BREAK: Final = "\u200b"
@@ -48,6 +49,8 @@ _DISPLAY_MATH: Final = re.compile(r"\s{0,3}(?P<marks>\$\$|\\\[)")
 _MATH_ENDS: Final = {"$$": "$$", "\\[": "\\]"}
 _MAX_MATH_LINES: Final = 40
 _MAX_TABLE: Final = 1700
+_NOT_IN_NAMES: Final = re.compile(r"[^A-Za-z0-9._-]+")
+_MAX_NAME: Final = 80
 _MOMENT: Final = re.compile(r"\b\d{1,2} [A-Z][a-z]{2,8} at \d\d:\d\d UTC\b")
 
 
@@ -110,26 +113,28 @@ def prose(text: str) -> str:
     return "\n".join(block.text for block in blocks(text)).strip("\n")
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Block:
-    """A part of a text that is shown as one.
-
-    Attributes:
-        text: harmless Discord Markdown.
-        is_line: it is a line of words; otherwise a code block.
-        is_open: how it goes on is not known yet.
-    """
-
-    text: str
-    is_line: bool = False
-    is_open: bool = False
+def began(moment: float) -> str:
+    """Return how long ago something began, which Discord counts on by itself."""
+    return f"began <t:{int(moment)}:R>"
 
 
-def blocks(text: str, *, is_whole: bool = True) -> Iterator[Block]:
-    """Iterate over the blocks of a model's Markdown; without `is_whole` more of it may come.
+def mention(person: str) -> str:
+    """Return what names a person."""
+    return f"<@{person}>"
 
-    A block that is not open does not change, whatever comes after it.
-    """
+
+def file_name(name: str) -> str:
+    """Spell a file name so that Discord leaves it unchanged."""
+    ascii_name = unicodedata.normalize("NFKD", name).encode("ascii", "ignore").decode()
+    stem, dot, suffix = _NOT_IN_NAMES.sub("_", ascii_name).strip("._").rpartition(".")
+    if not dot:
+        stem, suffix = suffix, ""
+    stem = stem[:_MAX_NAME].strip("._") or "file"
+    return f"{stem}.{suffix[:20]}" if suffix else stem
+
+
+def blocks(text: str, *, is_whole: bool = True) -> Iterator[markup.Block]:
+    """Iterate over the blocks of a model's Markdown; see `chat.markup.Markup`."""
     lines = safe_text.harmless(text).split("\n")
     place, open_after = 0, [after for _, _, after in fences.scanned(lines)]
     while place < len(lines):
@@ -140,19 +145,19 @@ def blocks(text: str, *, is_whole: bool = True) -> Iterator[Block]:
                 end += 1
             inside = "\n".join(lines[place + 1 : end])
             code_block = fences.fenced(inside, language=fence.language, style="broken")
-            yield Block(code_block, is_open=not is_whole and end == len(lines))
+            yield markup.Block(code_block, is_open=not is_whole and end == len(lines))
             place = end + 1
         elif _is_table(lines, place):
             end = place
             while end < len(lines) and _ROW.match(lines[end]):
                 end += 1
             *whole, last = _tables(lines[place], lines[place + 2 : end])
-            yield from map(Block, whole)
+            yield from map(markup.Block, whole)
             # The last line may still be a row.
-            yield Block(last, is_open=not is_whole and end >= len(lines) - 1)
+            yield markup.Block(last, is_open=not is_whole and end >= len(lines) - 1)
             place = end
         elif end := _end_of_math(lines, place, is_whole=is_whole):
-            yield Block(_formula(lines[place:end]), is_open=end > len(lines))
+            yield markup.Block(_formula(lines[place:end]), is_open=end > len(lines))
             place = end
         else:
             is_open = not is_whole and place == len(lines) - 1
@@ -161,7 +166,9 @@ def blocks(text: str, *, is_whole: bool = True) -> Iterator[Block]:
             is_unclear |= (
                 not is_whole and place == len(lines) - 2 and bool(_ROW.match(lines[place]))
             )
-            yield Block(_row(lines[place]), is_line=not is_unclear, is_open=is_open or is_unclear)
+            yield markup.Block(
+                _row(lines[place]), is_line=not is_unclear, is_open=is_open or is_unclear
+            )
             place += 1
 
 

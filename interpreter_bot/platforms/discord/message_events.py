@@ -20,13 +20,12 @@ from interpreter_bot.platforms.discord import (
     file_transfers,
     markdown,
     message_parsing,
-    message_sync,
-    message_targets,
     permissions,
     persistent_buttons,
     recent_messages,
     requests_in_flight,
 )
+from interpreter_bot.platforms.discord import transport as discord_transport
 from interpreter_bot.platforms.rendering import stop_words
 from interpreter_bot.sessions import (
     event_claims,
@@ -125,13 +124,13 @@ class MessageEvents:
         person, questions = str(message.author.id), self._in_flight.questions
         original = message_parsing.referred(message)
         if original is not None and original.author.id == self._me:
-            for number in persistent_buttons.numbers(original, _ANSWERS):
-                question = questions.find(str(number))
+            for number in persistent_buttons.ids(original, _ANSWERS):
+                question = questions.find(number)
                 if question is not None and question.person == person and not question.code:
                     return question
         if original is not None or message_parsing.mentions_bot(message, self._me):
             return None
-        question = questions.for_message(person, channel.id)
+        question = questions.for_message(person, str(channel.id))
         if question is None or message_parsing.is_of_others(message, self._me):
             return None
         is_alone = message.guild is None or (
@@ -368,13 +367,11 @@ class MessageEvents:
     ) -> requests_in_flight.InFlight:
         message = recent.message
         request = self.request(message, said, place, chosen)
-        answers = message if is_reply else None
-        target = message_targets.ChannelTarget(
-            self._client, place, message.author.id, answers=answers
-        )
+        reply_to = str(message.id) if is_reply else ""
+        at = channels_and_threads.location(place, reply_to=reply_to)
         adopts = message.id in self._taken_again
         self._taken_again.discard(message.id)
-        recent.run = requests_in_flight.InFlight(request, place, target, adopts)
+        recent.run = requests_in_flight.InFlight(request, place, at, adopts)
         return recent.run
 
     async def _open_thread(
@@ -389,7 +386,7 @@ class MessageEvents:
         async with self._said_why_not(message.channel):
             is_open = asyncio.Event()
             self._in_flight.limits.spawn(
-                message_sync.type_until(is_open, message.channel.typing), "typing"
+                discord_transport.type_until(is_open, message.channel.typing), "typing"
             )
             try:
                 thread_id = await self._threads.open(message, message_parsing.title(said.text))

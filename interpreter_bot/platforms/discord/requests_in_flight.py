@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import dataclasses
 import functools
 import logging
-import secrets
 import time
 from collections.abc import Coroutine, Mapping
 from typing import Any, Final
@@ -17,14 +15,14 @@ import discord
 
 from interpreter_bot import events, settings, values
 from interpreter_bot.platforms import preferences
+from interpreter_bot.platforms.chat import answer, drafts, sync, transport
 from interpreter_bot.platforms.discord import (
-    api_errors,
     channels_and_threads,
-    message_layout,
-    message_targets,
+    interrupted_answers,
+    markdown,
     rate_limits,
-    replies,
 )
+from interpreter_bot.platforms.discord import transport as discord_transport
 from interpreter_bot.sessions import (
     pending_questions,
     requests,
@@ -33,7 +31,6 @@ from interpreter_bot.sessions import (
 from interpreter_bot.wording import run_words
 
 _MOST: Final = 1000
-_DIRECT_SECONDS: Final = 20.0
 _FALLEN: Final = events.TurnEnded(status=values.TurnStatus.FAILED, sentence=run_words.FAULT)
 
 _log = logging.getLogger(__name__)
@@ -85,15 +82,15 @@ class InFlight:
 
     Attributes:
         adopts: a bot that is gone may have posted messages for it.
-        reply: what shows it, once it does.
+        answer: what shows it, once it does.
         is_over: set when it has ended and all of it stands.
     """
 
     request: requests.Request
     place: channels_and_threads.Place
-    target: message_targets.MessageTarget
+    at: transport.Location
     adopts: bool = False
-    reply: replies.DiscordReply | None = None
+    answer: answer.Answer | None = None
     is_over: asyncio.Event = dataclasses.field(default_factory=asyncio.Event)
 
 
@@ -102,7 +99,6 @@ class RequestsInFlight:
 
     Attributes:
         questions: pending questions of running code.
-        client: through which people are reached, once there is one.
         limits: of the client.
         settings: those that people can choose, and what the operator chose for each.
     """
@@ -114,7 +110,7 @@ class RequestsInFlight:
         tasks: asyncio.TaskGroup,
     ) -> None:
         self._service = service
-        self.client: discord.Client | None = None
+        self._client: discord.Client | None = None
         self._config = config
         self.settings: Mapping[str, object] = {
             preferences.APPROVAL: config.approval,
@@ -126,8 +122,12 @@ class RequestsInFlight:
         self._tasks = tasks
         self.limits = rate_limits.RateLimits()
         self._running: set[asyncio.Task[None]] = set()
-        self._runs: dict[int, InFlight] = {}
+        self._runs: dict[str, InFlight] = {}
         self.questions = pending_questions.PendingQuestions()
+
+    def connect(self, client: discord.Client) -> None:
+        """Show answers through a client from now on."""
+        self._client = client
 
     async def chosen_by(
         self, place: channels_and_threads.Place, person: requests.Person
@@ -153,13 +153,13 @@ class RequestsInFlight:
         for task in self._running:
             task.cancel()
 
-    def is_running(self, number: int) -> bool:
-        """Say whether a request is in flight, by its number."""
-        return number in self._runs
+    def is_running(self, request_id: str) -> bool:
+        """Say whether a request is in flight."""
+        return request_id in self._runs
 
-    async def cancel(self, number: int) -> bool:
-        """Cancel a request by its number; says whether it was there to end."""
-        run = self._runs.get(number)
+    async def cancel(self, request_id: str) -> bool:
+        """Cancel a request; says whether it was there to end."""
+        run = self._runs.get(request_id)
         return run is not None and await self._service.cancel(run.place.key, run.request.id)
 
     async def cancel_in(
@@ -172,36 +172,18 @@ class RequestsInFlight:
         """
         channel = place.channel_id
         runs = [
-            (number, run.place)
-            for number, run in self._runs.items()
+            (request_id, run.place)
+            for request_id, run in self._runs.items()
             if person is None or run.request.person.id == str(person)
         ]
-        numbers = [number for number, where in runs if where.channel_id == channel]
-        if any([await self.cancel(number) for number in numbers]):
+        ids = [request_id for request_id, where in runs if where.channel_id == channel]
+        if any([await self.cancel(request_id) for request_id in ids]):
             return True, []
         if person is None and await self._service.stop(place.key):
             # It came by another way, as from the page.
             return True, []
         threads = {where.channel_id for _, where in runs if where.key.channel == str(channel)}
         return False, sorted(threads - {channel})
-
-    async def _tell(self, person: int, text: str) -> bool:
-        """Send a person a direct message; says whether it arrived."""
-        if self.client is None:
-            return False
-        client = self.client
-
-        async def send() -> None:
-            channel = await client.create_dm(discord.Object(person))
-            nobody = discord.AllowedMentions.none()
-            await channel.send(text, suppress_embeds=True, allowed_mentions=nobody)
-
-        try:
-            await self.limits.within(_DIRECT_SECONDS, send())
-        except api_errors.ANY as error:
-            _log.info("a person could not be told something privately: %r", error)
-            return False
-        return True
 
     async def carry_out(
         self,
@@ -212,34 +194,34 @@ class RequestsInFlight:
         instead_of: InFlight | None = None,
     ) -> None:
         """Run a request to its end, and show it."""
-        place = run.place
         request = dataclasses.replace(run.request, is_shown_again=bool(run.request.goes_on_with))
-        style = replies.ReplyStyle(
-            number=int(request.id),
-            owner=int(request.person.id),
-            channel_id=place.channel_id,
-            is_code=request.is_code,
-            shows_code=shows_code or (chosen.show_code and not request.is_code),
+        client = self._client
+        if client is None:
+            raise RuntimeError("a request came before the client")
+        network = discord_transport.DiscordTransport(client, self.limits)
+        adopt = functools.partial(interrupted_answers.adopt, client, run.at, request.id)
+        plan = answer.AnswerPlan(
+            request_id=request.id,
+            at=run.at,
+            style=drafts.AnswerStyle(
+                owner=request.person.id,
+                is_code=request.is_code,
+                shows_code=shows_code or (chosen.show_code and not request.is_code),
+                limit_seconds=self._service.queries.limits.execution_seconds,
+            ),
             pace_seconds=self._config.edit_seconds,
-            file_bytes=place.file_bytes,
-            file_parts=self._config.file_parts,
-            limit_seconds=self._service.queries.limits.execution_seconds,
             is_visitable=self._service.visits.is_on,
-            adopts=run.adopts,
-            is_shown_again=request.is_shown_again,
+            adopt=adopt if run.adopts else None,
+            is_replayed=request.is_shown_again,
+            slots=instead_of.answer.slots if instead_of and instead_of.answer else None,
         )
+        cancel = functools.partial(self._service.cancel, run.place.key, request.id)
         try:
-            async with replies.DiscordReply.open(
-                style,
-                run.target,
-                self.questions,
-                on_lost=functools.partial(self._service.cancel, place.key, request.id),
-                tell=self._tell,
-                limits=self.limits,
-                instead_of=instead_of.reply if instead_of is not None else None,
+            async with answer.open_answer(
+                network, markdown, plan, self.questions, cancel=cancel
             ) as reply:
-                run.reply = reply
-                self._runs[style.number] = run
+                run.answer = reply
+                self._runs[request.id] = run
                 try:
                     await self._service.handle(request, reply)
                 except Exception:
@@ -248,12 +230,10 @@ class RequestsInFlight:
         except Exception:
             # What shows answers is what fell.
             _log.exception("an answer could not be shown")
-            draft = message_layout.MessageDraft(f"⚠️ {run_words.FAULT}")
-            with contextlib.suppress(message_targets.MovedError, *api_errors.ANY):
-                await run.target.send(0, draft, secrets.token_hex(12))
+            await sync.post_once(network, run.at, f"⚠️ {run_words.FAULT}")
         finally:
-            if self._runs.get(style.number) is run:
-                del self._runs[style.number]
+            if self._runs.get(request.id) is run:
+                del self._runs[request.id]
             run.is_over.set()
 
 

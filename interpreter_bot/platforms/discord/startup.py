@@ -26,7 +26,6 @@ from interpreter_bot.platforms.discord import (
     interrupted_answers,
     markdown,
     message_events,
-    message_targets,
     missed_messages,
     requests_in_flight,
     slash_commands,
@@ -281,9 +280,8 @@ def _furnished(
     with_content: bool,
 ) -> gateway_client.Client:
     """Create a client with all its event handlers."""
-    client = in_flight.client = gateway_client.make(
-        config, in_flight.limits, with_content=with_content
-    )
+    client = gateway_client.make(config, in_flight.limits, with_content=with_content)
+    in_flight.connect(client)
     client.accepted = asyncio.Event()
     files = file_transfers.Attachments(session)
     client.listener = message_events.MessageEvents(client, service, config, in_flight, files)
@@ -411,8 +409,8 @@ def _going_on(
         guild_id = int(request.key.workspace) if request.key.workspace else None
         guild = client.get_guild(guild_id) if guild_id is not None else None
         place = channels_and_threads.of_session(request.key, guild)
-        target = message_targets.ChannelTarget(client, place, int(request.person.id))
-        run = requests_in_flight.InFlight(request, place, target, adopts=True)
+        at = channels_and_threads.location(place)
+        run = requests_in_flight.InFlight(request, place, at, adopts=True)
         chosen = await in_flight.chosen_by(place, request.person)
         # With a model, code of a person came by a command, which does not show it.
         shows_code = request.is_code and has_models

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import pathlib
 import re
 import tempfile
 from collections.abc import Sequence
@@ -12,13 +13,13 @@ import discord
 
 from interpreter_bot import errors
 from interpreter_bot.platforms import command_table
+from interpreter_bot.platforms.chat import transport
 from interpreter_bot.platforms.discord import (
     channels_and_threads,
-    file_transfers,
     interactions,
     markdown,
-    message_layout,
 )
+from interpreter_bot.platforms.discord import transport as discord_transport
 from interpreter_bot.platforms.rendering import session_facts
 from interpreter_bot.wording import (
     access_words,
@@ -114,32 +115,26 @@ async def _send_file(
         uploads = (in_memory(file.name, file.data),)
         await handler.tell(interaction, file.about, uploads=uploads)
         return
-    with tempfile.TemporaryFile() as spool:
+    with tempfile.NamedTemporaryFile() as spool:
         async with handler.service.queries.reading(place.key, file.name) as (info, chunks):
             if info.size_bytes > place.file_bytes:
                 raise errors.BotError(file_words.not_sent_whole(place.file_bytes))
             async for chunk in chunks:
                 spool.write(chunk)
-        size = spool.tell()
-        spool.seek(0)
-        short = file_transfers.discord_file_name(file.name.rsplit("/", 1)[-1])
-        upload = message_layout.Upload(file.name, 0, short, size, _Opened(spool))
+        spool.flush()
+        upload = transport.Upload(
+            id=file.name,
+            version=0,
+            name=markdown.file_name(file.name.rsplit("/", 1)[-1]),
+            size_bytes=spool.tell(),
+            content=pathlib.Path(spool.name),
+        )
         await handler.tell(interaction, file.about, uploads=(upload,))
 
 
-def in_memory(name: str, data: bytes) -> message_layout.Upload:
+def in_memory(name: str, data: bytes) -> transport.Upload:
     """Return bytes as an upload."""
-    return message_layout.Upload(name, 0, name, len(data), file_transfers.InMemorySource(data))
-
-
-class _Opened:
-    """An open file, to be sent once."""
-
-    def __init__(self, file: Any) -> None:  # noqa: ANN401
-        self._file = file
-
-    def content(self) -> Any:  # noqa: ANN401
-        return self._file
+    return transport.Upload(id=name, version=0, name=name, size_bytes=len(data), content=data)
 
 
 def _help(
@@ -193,7 +188,7 @@ def _label(fact: session_facts.Fact, *, has_names: bool) -> str:
 def _cut(lines: Sequence[str]) -> str:
     """Join the lines that a message has room for, and count the others."""
     shown, text = len(lines), "\n".join(lines)
-    while len(text) > message_layout.MOST_CHARACTERS:
+    while len(text) > discord_transport.MAX_CHARACTERS:
         shown -= 1
         text = "\n".join([*lines[:shown], command_words.more_lines(len(lines) - shown)])
     return text

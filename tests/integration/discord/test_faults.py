@@ -8,7 +8,8 @@ import re
 import pytest
 
 from interpreter_bot import events, values
-from interpreter_bot.platforms.discord import channels_and_threads, message_sync, turn_rendering
+from interpreter_bot.platforms.chat import drafts
+from interpreter_bot.platforms.discord import channels_and_threads
 from tests.fakes.discord_server import worlds
 from tests.integration.discord import steps
 
@@ -28,7 +29,7 @@ async def _grow(turn):
     [
         {"kind": "limit", "times": 2},
         {"kind": "limit", "times": 1, "is_global": True},
-        {"kind": "cut", "times": 2},
+        {"kind": "cut", "times": 1},
         {"kind": "status", "status": 500, "times": 1},
         {"kind": "status", "status": 503, "times": 3},
         {"kind": "ban", "times": 1},
@@ -148,23 +149,11 @@ async def test_a_large_file_is_compressed(discord_server, lab, connect):
         assert archive.read("big.csv") == data
 
 
-async def test_a_file_that_does_not_compress_comes_in_parts(discord_server, lab, connect):
-    import io
-    import zipfile
-
+async def test_a_file_that_does_not_compress_is_refused_with_the_reason(
+    discord_server, lab, connect
+):
     data = _noise(12 * worlds.MIB)
     files, text = await _give(discord_server, connect, lab, "noise.bin", data)
-    assert set(files) == {"noise.bin.zip.001", "noise.bin.zip.002", "small.txt"}
-    whole = files["noise.bin.zip.001"] + files["noise.bin.zip.002"]
-    with zipfile.ZipFile(io.BytesIO(whole)) as archive:
-        assert archive.read("noise.bin") == data
-    assert "cat noise.bin.zip.* > noise.bin.zip" in text
-
-
-async def test_a_file_of_too_many_parts_is_refused_with_the_reason(discord_server, lab, connect):
-    files, text = await _give(
-        discord_server, connect, lab, "noise.bin", _noise(12 * worlds.MIB), file_parts=1
-    )
     assert set(files) == {"small.txt"}
     assert "`noise.bin` (12 MiB) is too large to send here" in text
     assert "the limit is 9.94 MiB" in text
@@ -214,11 +203,8 @@ async def test_files_for_somebody_who_may_send_larger_ones_all_arrive(discord_se
     assert found == {"a.bin.zip", "b.bin.zip"}
 
 
-async def test_an_answer_stands_once_even_when_discord_was_away_for_long(
-    discord_server, connect, monkeypatch
-):
+async def test_an_answer_stands_once_even_when_discord_was_away_for_long(discord_server, connect):
     # The few minutes for which Discord knows a nonce are less than half a second here.
-    monkeypatch.setattr(message_sync, "NONCE_SECONDS", 0.2)
     discord_server.rest.nonce_seconds = 0.4
     alice = worlds.User("alice")
     direct = discord_server.direct(alice)
@@ -501,6 +487,6 @@ async def test_a_fault_in_showing_an_answer_is_said(discord_server, connect, unt
         raise RuntimeError("nobody foresaw this")
 
     async with connect(_grow):
-        monkeypatch.setattr(turn_rendering.TurnRenderer, "parts", fall)
+        monkeypatch.setattr(drafts.TurnDrawing, "parts", fall)
         discord_server.say(alice, direct, "go")
         await until(lambda: any(FAULT in message.content for message in direct.of_bots))

@@ -52,22 +52,21 @@ async def test_a_first_sign_that_is_cut_off_costs_nothing(discord_server, lab, c
     assert len(service.handled) == 1
 
 
-async def test_a_follow_up_that_is_cut_off_does_not_stand_there_twice(
-    discord_server, lab, connect, until
-):
+async def test_a_follow_up_that_is_cut_off_does_not_stand_there_twice(discord_server, lab, connect):
     discord_server.expect(50001)
     alice, channel = lab.person("alice"), lab.channel("hidden", denied={"view_channel"})
     direct = discord_server.direct(alice)
     async with connect(_pictures):
         fault = discord_server.plan("POST", r"/webhooks/\d+/\w+$", kind="cut")
         done = await discord_server.command(alice, channel, "py", {"code": "1"})
-        await steps.answered(direct, 4)
-        await until(lambda: "direct messages" in done.original.content)
+        await steps.answered(direct, 3)
     assert fault.times == 0
-    text = "\n".join(message.content for message in direct.of_bots)
-    assert [text.count(f"that was {number}") for number in range(3)] == [1, 1, 1]
+    directly = "\n".join(message.content for message in direct.of_bots)
+    # What may or may not have arrived, and all that follows, comes directly.
+    for text in (directly, done.text):
+        assert all(text.count(f"that was {number}") <= 1 for number in range(3))
+    assert "that was 2" in directly
     assert done.original.buttons == {}
-    assert done.original.files == {}
 
 
 async def test_follow_ups_that_are_certain_not_to_have_been_sent_are_sent_again(

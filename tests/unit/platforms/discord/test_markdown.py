@@ -7,7 +7,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from interpreter_bot.platforms.discord import markdown, message_layout
+from interpreter_bot.platforms.chat import layout, transport
+from interpreter_bot.platforms.discord import markdown
+
+TAKES = transport.Capabilities(
+    characters=1900, pages=8, files=10, file_bytes=1000, message_bytes=1000
+)
 
 _PIECES = st.sampled_from(
     [
@@ -76,9 +81,9 @@ def test_plain_is_no_markup(text):
 @given(st.lists(_TEXTS, max_size=5))
 def test_every_sheet_is_within_the_limit_and_balanced(texts):
     parts = [part for text in texts for part in (markdown.prose(text), markdown.code(text * 30))]
-    for sheet in message_layout.lay_out(parts):
-        assert 0 < len(sheet.content) <= message_layout.MOST_CHARACTERS
-        assert sheet.content.count("```") % 2 == 0
+    for sheet in layout.lay_out(parts, TAKES):
+        assert 0 < len(sheet.text) <= TAKES.characters
+        assert sheet.text.count("```") % 2 == 0
 
 
 @pytest.mark.parametrize(
@@ -134,3 +139,8 @@ def test_a_deep_heading_is_bold_in_no_time(text, shown):
     began = time.process_time()
     assert markdown.prose(text) == shown
     assert time.process_time() - began < 1
+
+
+@given(st.text(max_size=300))
+def test_any_name_is_one_that_discord_leaves_as_it_is(name):
+    assert re.fullmatch(r"[A-Za-z0-9_-][A-Za-z0-9._-]{0,110}", markdown.file_name(name))

@@ -4,8 +4,6 @@ import pytest
 
 from interpreter_bot import settings
 from interpreter_bot.platforms.discord import (
-    file_transfers,
-    message_layout,
     message_parsing,
     permissions,
 )
@@ -56,23 +54,3 @@ def test_permits(asker, allowed, is_allowed):
 def test_title_of_a_thread(text, title):
     assert message_parsing.title(text) == title
     assert 1 <= len(message_parsing.title(text)) <= 100
-
-
-def _upload(name, size=10):
-    return message_layout.Upload(name, 0, name, size, file_transfers.InMemorySource(b""))
-
-
-def test_words_after_a_picture_begin_a_new_message():
-    parts = ["one", _upload("a.png"), "two", "three", _upload("b.png")]
-    laid = message_layout.lay_out(parts, (message_layout.Button("stop", 0, 1),))
-    assert [(s.content, [u.name for u in s.uploads]) for s in laid] == [
-        ("one", ["a.png"]),
-        ("two\nthree", ["b.png"]),
-    ]
-    assert [len(s.buttons) for s in laid] == [0, 1]
-
-
-def test_files_that_are_large_together_are_sent_apart():
-    half = message_layout.MOST_TOGETHER_BYTES // 2 + 1
-    laid = message_layout.lay_out([_upload("a", half), _upload("b", half)])
-    assert [len(sheet.uploads) for sheet in laid] == [1, 1]

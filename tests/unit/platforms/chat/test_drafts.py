@@ -6,21 +6,30 @@ import itertools
 import pytest
 
 from interpreter_bot import events, values
-from interpreter_bot.platforms.discord import answer_contents, message_layout, turn_rendering
+from interpreter_bot.platforms.chat import drafts, layout, transport
+from interpreter_bot.platforms.discord import markdown
+from interpreter_bot.platforms.rendering import turn_log
+
+TAKES = transport.Capabilities(
+    characters=1900, pages=8, files=10, file_bytes=1000, message_bytes=1000
+)
+
+
+def drawing(log):
+    style = drafts.AnswerStyle(owner="1", is_code=False, shows_code=False, limit_seconds=60)
+    return drafts.TurnDrawing(
+        log, style, markdown, TAKES, lambda name, description, data: f"[{name}]"
+    )
 
 
 def laid_out(*texts):
     """Render an answer as it grows: the messages after each text, the last of which is its end."""
-    contents = answer_contents.AnswerContents(owner=1, is_code=False, shows_code=False)
-    renderer = turn_rendering.TurnRenderer(
-        contents, lambda name, description, data: f"[{name}]", limit_seconds=60
-    )
-    contents.step(1)
-    for text in texts:
-        contents.text(text)
-        yield [draft.content for draft in message_layout.lay_out(renderer.parts())]
-    contents.end = events.TurnEnded(status=values.TurnStatus.DONE)
-    yield [draft.content for draft in message_layout.lay_out(renderer.parts())]
+    log = turn_log.TurnLog()
+    drawn = drawing(log)
+    log.apply(events.StepStarted(1))
+    for event in (*map(events.TextAdded, texts), events.TurnEnded(status=values.TurnStatus.DONE)):
+        log.apply(event)
+        yield [draft.words for draft in layout.lay_out(drawn.parts(), TAKES)]
 
 
 @pytest.mark.parametrize("filling", ["word ", "x", "`a` ", "https://a.example/b "])
@@ -45,11 +54,10 @@ def test_a_very_long_line_does_not_shrink_while_it_is_written():
 def test_a_notice_tells_a_moment_in_the_readers_time(days):
     moment = datetime.datetime.now(datetime.UTC).replace(second=0, microsecond=0)
     moment -= datetime.timedelta(days=days)
-    contents = answer_contents.AnswerContents(owner=1, is_code=False, shows_code=False)
+    log = turn_log.TurnLog()
     said = f"{moment:%-d %B at %H:%M} UTC"
-    contents.entries.append(answer_contents.Note(f"Your variables are as they were on {said}."))
-    renderer = turn_rendering.TurnRenderer(contents, lambda *_: "", limit_seconds=60)
-    note, *_ = renderer.parts()
+    log.apply(events.NoticeShown(f"Your variables are as they were on {said}."))
+    note, *_ = drawing(log).parts()
     local = f"<t:{int(moment.timestamp())}:f>"
     assert note == f"-# 🔹 Your variables are as they were on {local}."
 

@@ -5,9 +5,13 @@ import re
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from interpreter_bot.platforms.discord import file_transfers, markdown, message_layout
+from interpreter_bot.platforms.chat import layout, transport
+from interpreter_bot.platforms.discord import markdown
 
 _MOST = 2000
+_TAKES = transport.Capabilities(
+    characters=1900, pages=8, files=10, file_bytes=1000, message_bytes=1000
+)
 _PIECES = st.sampled_from(
     [
         *("```\n", "```py\n", "````\n", "~~~\n", "`", "``", "\n", "\n\n", " ", "- ", "# ", "> "),
@@ -36,9 +40,9 @@ def _words(texts):
 
 def _check(laid):
     for sheet in laid:
-        assert 0 < len(sheet.content) <= _MOST
-        assert sheet.content.strip()
-        assert sheet.content.count("```") % 2 == 0
+        assert 0 < len(sheet.text) <= _MOST
+        assert sheet.text.strip()
+        assert sheet.text.count("```") % 2 == 0
 
 
 @given(_TEXTS)
@@ -46,9 +50,9 @@ def _check(laid):
 @example("a " * 3000 + "```\n" + "y" * 5000 + "\n```")
 def test_messages_say_what_the_words_say(text):
     told = markdown.prose(text)
-    laid = message_layout.lay_out([told])
+    laid = layout.lay_out([told], _TAKES)
     _check(laid)
-    assert _words(sheet.content for sheet in laid) == _words([told])
+    assert _words(sheet.text for sheet in laid) == _words([told])
 
 
 @given(_TEXTS)
@@ -56,9 +60,9 @@ def test_messages_say_what_the_words_say(text):
 @example("```\n" * 1500)
 def test_messages_show_all_of_an_output(text):
     told = markdown.code(text)
-    laid = message_layout.lay_out([told])
+    laid = layout.lay_out([told], _TAKES)
     _check(laid)
-    assert _words(sheet.content for sheet in laid) == _words([told])
+    assert _words(sheet.text for sheet in laid) == _words([told])
 
 
 _WORDS = st.text(st.characters(categories=("L", "N")), min_size=1, max_size=12)
@@ -75,28 +79,41 @@ def test_no_word_is_lost_between_a_model_and_its_messages(text):
         # Backticks that open nothing are shown by a letter that looks like them.
         return re.sub(r"[^\w]|_|\u02cb", "", what)
 
-    laid = message_layout.lay_out([markdown.prose(text)])
-    assert letters("".join(sheet.content for sheet in laid)) == letters(text)
+    laid = layout.lay_out([markdown.prose(text)], _TAKES)
+    assert letters("".join(sheet.text for sheet in laid)) == letters(text)
 
 
 @given(st.lists(_TEXTS, max_size=4), st.integers(0, 25))
 def test_words_files_and_buttons_fit_together(texts, files):
     parts = [part for text in texts for part in (markdown.prose(text), markdown.code(text))]
     parts += [
-        message_layout.Upload(f"f{n}", 0, "f", 1, file_transfers.InMemorySource(b""))
+        transport.Upload(id=f"f{n}", version=0, name="f", size_bytes=1, content=b"")
         for n in range(files)
     ]
-    laid = message_layout.lay_out(parts, (message_layout.Button("stop", 1, 1),))
+    laid = layout.lay_out(parts, _TAKES, (transport.Button("stop", "1", "1"),))
     assert sum(len(sheet.uploads) for sheet in laid) == files
     assert all(len(sheet.uploads) <= 10 for sheet in laid)
-    assert all(sheet.content.strip() or sheet.uploads for sheet in laid)
+    assert all(sheet.text.strip() or sheet.uploads for sheet in laid)
     assert [bool(sheet.buttons) for sheet in laid] == [False] * (len(laid) - 1) + [True] * bool(
         laid
     )
 
 
-@given(st.text(max_size=300))
-def test_any_name_is_one_that_discord_leaves_as_it_is(name):
-    assert re.fullmatch(
-        r"[A-Za-z0-9_-][A-Za-z0-9._-]{0,110}", file_transfers.discord_file_name(name)
-    )
+def _upload(name, size=10):
+    return transport.Upload(id=name, version=0, name=name, size_bytes=size, content=b"")
+
+
+def test_words_after_a_picture_begin_a_new_message():
+    parts = ["one", _upload("a.png"), "two", "three", _upload("b.png")]
+    laid = layout.lay_out(parts, _TAKES, (transport.Button("stop", "0", "1"),))
+    assert [(s.text, [u.name for u in s.uploads]) for s in laid] == [
+        ("one", ["a.png"]),
+        ("two\nthree", ["b.png"]),
+    ]
+    assert [len(s.buttons) for s in laid] == [0, 1]
+
+
+def test_files_that_are_large_together_are_sent_apart():
+    half = _TAKES.message_bytes // 2 + 1
+    laid = layout.lay_out([_upload("a", half), _upload("b", half)], _TAKES)
+    assert [len(sheet.uploads) for sheet in laid] == [1, 1]

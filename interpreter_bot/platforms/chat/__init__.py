@@ -1,0 +1,7 @@
+"""What chat networks share: an answer is the log of a turn, drawn as messages kept in step.
+
+`transport` says what a network is to the rest and `markup` how it writes. `answer` applies events
+to a log, `drafts` draws the log as parts, `layout` puts these on messages, and `sync` sends what
+differs from the messages that stand. `uploads` fits files to the network, `buttons` has the looks
+of buttons. Nothing here knows a network.
+"""

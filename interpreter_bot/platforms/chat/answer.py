@@ -1,0 +1,238 @@
+"""One answer: the events of a turn become messages that are kept in step."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import dataclasses
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from typing import Final, TypeAlias
+
+from interpreter_bot import errors, events, values
+from interpreter_bot.platforms.chat import (
+    buttons,
+    drafts,
+    layout,
+    markup,
+    sync,
+    transport,
+    uploads,
+)
+from interpreter_bot.platforms.rendering import turn_log
+from interpreter_bot.sessions import pending_questions, ports
+from interpreter_bot.wording import chat_words, file_words, question_words, session_words
+
+_MAX_TABLES: Final = 5
+
+Adopt: TypeAlias = Callable[[tuple[transport.Draft, ...]], Awaitable[list[sync.Slot]]]
+"""Returns the messages of an answer that a bot which is gone has posted, given how they began."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class AnswerPlan:
+    """What is needed to show an answer.
+
+    Attributes:
+        request_id: that it answers; by it, it can be stopped.
+        at: where.
+        pace_seconds: between two edits.
+        is_visitable: a button leads to the session on the page.
+        adopt: finds what a bot that is gone has posted of it; None if there was none.
+        is_replayed: the turn's events begin with those that are recorded of it.
+        slots: messages of an earlier answer that become this one's.
+    """
+
+    request_id: str
+    at: transport.Location
+    style: drafts.AnswerStyle
+    pace_seconds: float
+    is_visitable: bool
+    adopt: Adopt | None = None
+    is_replayed: bool = False
+    slots: list[sync.Slot] | None = None
+
+
+class Answer(ports.Reply):
+    """The reply to one request in a chat. Use `open_answer`."""
+
+    def __init__(
+        self,
+        network: transport.Transport,
+        marks: markup.Markup,
+        plan: AnswerPlan,
+        pending: pending_questions.PendingQuestions,
+        tasks: asyncio.TaskGroup,
+    ) -> None:
+        self._network = network
+        self._plan = plan
+        self._pending = pending
+        self._tasks = tasks
+        self._takes = network.capabilities(plan.at)
+        self._log = turn_log.TurnLog()
+        self.spool: Final = uploads.UploadSpool(marks, file_bytes=self._takes.file_bytes)
+        self._drawing = drafts.TurnDrawing(
+            self._log, plan.style, marks, self._takes, self.spool.make
+        )
+        self._buttons: tuple[transport.Button, ...] = ()
+        self._is_closed = False
+        self._has_begun = asyncio.Event()
+        if not plan.is_replayed:
+            self._has_begun.set()
+        self._sync = sync.MessageSync(
+            network,
+            plan.at,
+            plan.request_id,
+            self._drafts,
+            self.spool.refuse,
+            pace_seconds=plan.pace_seconds,
+            slots=plan.slots,
+        )
+
+    @property
+    def slots(self) -> list[sync.Slot]:
+        """Its messages, for an answer that takes its place."""
+        return self._sync.slots
+
+    async def show(self, cancel: Callable[[], Awaitable[object]]) -> None:
+        """Keep the messages in step until all of the answer stands; `cancel` ends the turn."""
+        await self._has_begun.wait()
+        if self._plan.adopt is not None:
+            self._sync.slots.extend(await self._plan.adopt(await self._drafts(in_order=True)))
+        try:
+            await self._sync.run()
+        except transport.ClosedError as error:
+            self._is_closed = True
+            await cancel()
+            if str(error) and not self._sync.has_posted:
+                await self._network.whisper(self._plan.at, self._plan.style.owner, str(error))
+
+    async def _drafts(self, *, in_order: bool = False) -> tuple[transport.Draft, ...]:
+        """Return the wanted messages, in the end with the files that were made."""
+        parts = [*self._drawing.parts(in_order=in_order)]
+        if self._log.end is not None:
+            for file in self._log.files.values():
+                if not file.artifact.is_shown:
+                    parts.append(await self.spool.prepare(file.artifact))
+        if self.spool.is_forbidden:
+            parts.append(file_words.NO_ATTACHMENTS)
+        return layout.lay_out(parts, self._takes, self._offered())
+
+    def _offered(self) -> tuple[transport.Button, ...]:
+        """Return the buttons for the current state."""
+        end, owner = self._log.end, self._plan.style.owner
+        if end is None:
+            asking = self._buttons
+            if self._drawing.hides_code:
+                # The button that is left shows the code whole, or refuses it.
+                asking = tuple(button for button in asking if button.verb not in buttons.RUNNING)
+            return (*asking, buttons.make("stop", self._plan.request_id, owner))
+        verbs = [*self._drawing.verbs(is_visitable=self._plan.is_visitable)]
+        offered = [buttons.make(verb, str(end.turn_id), owner) for verb in verbs]
+        tables = self._drawing.tables[:_MAX_TABLES] if verbs else []
+        for count, number in enumerate(tables, start=1):
+            label = chat_words.table_as_csv(count) if len(tables) > 1 else ""
+            offered.append(buttons.make("csv", number, owner, label))
+        return tuple(offered)
+
+    def _show(self, event: events.TurnEvent) -> None:
+        match event:
+            case events.PrivateNotice(text=text):
+                whisper = self._network.whisper(self._plan.at, self._plan.style.owner, text)
+                self._tasks.create_task(whisper, name="private notice")
+                return
+            case events.NoticeShown(text=session_words.KEPT_RUNNING):
+                # All that is recorded was shown again: the former bot's messages can be told apart.
+                self._has_begun.set()
+            case events.TurnEnded(goes_on=True, sentence=sentence):
+                # It looks as if it went on: the next bot adopts its messages.
+                event = events.ProgressChanged(sentence)
+                self._finish()
+            case events.TurnEnded():
+                self._finish()
+        self._log.apply(event)
+        self._sync.change()
+
+    def _finish(self) -> None:
+        self._has_begun.set()
+        self._sync.finish()
+
+    async def ask(self, question: events.Question) -> str | None:
+        """Ask where the request came from."""
+        if self._is_closed and isinstance(question, events.InputQuestion):
+            raise errors.BotError(chat_words.NOT_SHOWN)
+        asked = drafts.Asked(question, len(self._log.parts))
+        with self._asking(asked) as pending:
+            answer = await pending.answer
+            if isinstance(question, events.InputQuestion):
+                answer = answer or ""
+                # Question and answer stand among what was printed, as on a terminal.
+                self._drawing.questions.remove(asked)
+                shown = "•••" if question.is_password else answer
+                line = values.Text("stdout", f"{question.prompt}{shown}\n")
+                self._log.apply(events.OutputShown(question.cell, line))
+            else:
+                asked.verdict = _verdict(question, answer)
+            return answer
+
+    @contextlib.contextmanager
+    def _asking(self, asked: drafts.Asked) -> Iterator[pending_questions.Question]:
+        question, owner = asked.question, self._plan.style.owner
+        place: str | None = None
+        code, is_personal = "", False
+        if isinstance(question, events.ApprovalQuestion):
+            verbs: tuple[str, ...] = ("run", *question.choices, "change", "refuse")
+            code, is_personal = question.code, question.is_personal
+        else:
+            verbs = question.choices or ("answer",)
+            place = None if question.is_password else self._plan.at.channel
+        self._drawing.questions.append(asked)
+        with self._pending.open(owner, place, code=code, is_personal=is_personal) as pending:
+            self._buttons = tuple(buttons.make(verb, pending.id, owner) for verb in verbs)
+            self._sync.change(is_urgent=True)
+            try:
+                yield pending
+            finally:
+                asked.verdict = asked.verdict or question_words.EXPIRED
+                self._buttons = ()
+                self._sync.change(is_urgent=True)
+
+    def save(self, name: str) -> ports.FileWriter | None:
+        """Return the writer of an artifact, which is sent in the end."""
+        return self.spool.save(name)
+
+
+@contextlib.asynccontextmanager
+async def open_answer(
+    network: transport.Transport,
+    marks: markup.Markup,
+    plan: AnswerPlan,
+    pending: pending_questions.PendingQuestions,
+    *,
+    cancel: Callable[[], Awaitable[object]],
+) -> AsyncIterator[Answer]:
+    """Show a turn inside the context, which ends when all of it stands.
+
+    Args:
+        network: shows it.
+        marks: the network's Markdown.
+        plan: what is shown where.
+        pending: registry of its questions.
+        cancel: ends the turn, when nothing can be shown there any more.
+    """
+    async with asyncio.TaskGroup() as tasks:
+        answer = Answer(network, marks, plan, pending, tasks)
+        try:
+            showing = tasks.create_task(answer.show(cancel), name="show an answer")
+            yield answer
+            await showing
+        finally:
+            answer.spool.close()
+
+
+def _verdict(question: events.ApprovalQuestion, answer: str | None) -> str:
+    if answer is None:
+        return f"🚫 {question_words.DECLINED}"
+    if answer in question.choices:
+        return f"✔️ {question_words.APPROVED_FOR_SESSION}"
+    is_edited = answer != question.code
+    return f"✔️ {question_words.APPROVED_AS_EDITED if is_edited else question_words.APPROVED}"

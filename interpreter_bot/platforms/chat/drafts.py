@@ -1,0 +1,459 @@
+"""Draw the log of a turn as parts of messages. No network."""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+import re
+from collections.abc import Callable, Iterator, Sequence
+from typing import Final, TypeAlias
+
+from interpreter_bot import events, values
+from interpreter_bot.platforms.chat import layout, markup, transport
+from interpreter_bot.platforms.rendering import (
+    display_items,
+    message_splitting,
+    output_selection,
+    past_code,
+    turn_log,
+)
+from interpreter_bot.text import output_screens, quantities, safe_text
+from interpreter_bot.wording import chat_words, question_words, run_words
+
+Attach: TypeAlias = Callable[[str, str, bytes], transport.Upload | str]
+"""Makes an upload of a name within the turn, a description and bytes; or says why there is none."""
+_Words: TypeAlias = str | layout.Line
+
+_OF_MODEL: Final = display_items.Capabilities(
+    text_characters=1000, text_lines=15, table_width=76, table_rows=15
+)
+_OF_CODE: Final = display_items.Capabilities(
+    text_characters=1700, text_lines=40, table_width=76, table_rows=25
+)
+_CODE_LINES, _CODE_LINES_OF_ALL, _CODE_CHARACTERS = 12, 30, 900
+_MAX_PROMPT: Final = 500
+_LANGUAGES: Final = {"json": "json", "latex": "tex"}
+# A kernel's handle is hostile: anything else would not fit into a button.
+_HANDLE: Final = re.compile(r"t([0-9]{1,12})")
+_BRIEF_CHARACTERS: Final = 300
+_BRIEF_LINES: Final = 4
+
+_MARKS: Final = {
+    values.Ending.OK: "✅",
+    values.Ending.ERROR: "❌",
+    values.Ending.TIMED_OUT: "⏱️",
+    values.Ending.OUT_OF_MEMORY: "💥",
+    values.Ending.CRASHED: "💥",
+    values.Ending.STOPPED: "⏹️",
+    values.Ending.REFUSED: "🚫",
+}
+
+
+@dataclasses.dataclass(eq=False, slots=True)
+class Asked:
+    """A question to a person.
+
+    Attributes:
+        question: what is asked.
+        place: how many parts of the log come before it.
+        verdict: how it ended, once it has.
+    """
+
+    question: events.Question
+    place: int
+    verdict: str = ""
+
+
+_Entry: TypeAlias = turn_log.Part | Asked
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class AnswerStyle:
+    """How an answer is shown.
+
+    Attributes:
+        owner: who asked; the only person who is notified, and who may answer questions.
+        is_code: the request is code, not words.
+        shows_code: code stays visible when it has run.
+        limit_seconds: how long a piece of code may run.
+    """
+
+    owner: str
+    is_code: bool
+    shows_code: bool
+    limit_seconds: float
+
+
+class TurnDrawing:
+    """Draws the log of one turn, each time it changes.
+
+    Attributes:
+        questions: that were asked during the turn.
+        hides_code: not all of the code that is to be approved can be seen.
+    """
+
+    def __init__(
+        self,
+        log: turn_log.TurnLog,
+        style: AnswerStyle,
+        marks: markup.Markup,
+        takes: transport.Capabilities,
+        attach: Attach,
+    ) -> None:
+        self._log = log
+        self._style = style
+        self._marks = marks
+        self._takes = takes
+        self._attach = attach
+        self._selector = output_selection.OutputSelector(_OF_CODE if style.is_code else _OF_MODEL)
+        self._selected: dict[int, tuple[display_items.Item, ...]] = {}
+        self.questions: list[Asked] = []
+        self.hides_code = False
+
+    def parts(self, *, in_order: bool = False) -> Iterator[layout.Part]:
+        """Draw its current state: in the end the last words come first, then what came of it.
+
+        Args:
+            in_order: all of it is drawn as it came, as before the end.
+        """
+        log = self._log
+        self.hides_code = False
+        last = None if in_order else self._last_words
+        if log.end is None or last is None:
+            for entry in self._entries():
+                yield from self._entry(entry)
+            yield from self._now() if log.end is None else self._end(log.end)
+            return
+        yield from self._words(last)
+        yield from self._sentence(log.end)
+        others = [e for e in self._entries() if e is not last and not self._is_out(e)]
+        parts = [part for entry in others for part in self._entry(entry)]
+        # Files are shown below the words of a message.
+        yield from (part for part in parts if not isinstance(part, transport.Upload))
+        yield from self._summary(log.end)
+        yield from (part for part in parts if isinstance(part, transport.Upload))
+
+    def verbs(self, *, is_visitable: bool) -> Iterator[str]:
+        """Return the verbs of the buttons below the answer, when it has ended."""
+        end, style = self._log.end, self._style
+        if end is None or not end.turn_id or self.is_brief:
+            return
+        if self._log.cells and (not (style.is_code or style.shows_code) or end.queries):
+            yield "code"
+        yield from ("again", "notebook")
+        if is_visitable:
+            yield "page"
+
+    @property
+    def tables(self) -> list[str]:
+        """The numbers of tables that were shown in part and may be had as a whole."""
+        handles = (
+            output.handle
+            for output in self._outputs()
+            if isinstance(output, values.Table) and not output.is_whole
+        )
+        return [match[1] for handle in handles if (match := _HANDLE.fullmatch(handle))]
+
+    @property
+    def is_brief(self) -> bool:
+        """Whether a model answered in a line, and its code was short, went well and showed little.
+
+        Such an answer has no details below it.
+        """
+        log, end = self._log, self._log.end
+        if end is None or self._style.is_code or log.files or end.sentence or end.queries:
+            return False
+        shown = [*self._outputs()]
+        return (
+            len(end.text) <= _BRIEF_CHARACTERS
+            and "\n" not in end.text.strip()
+            and all(isinstance(output, values.Text | values.Result) for output in shown)
+            and sum(output.plain.count("\n") + 1 for output in shown) <= _BRIEF_LINES
+            and sum(cell.code.count("\n") + 1 for cell in log.cells) <= _BRIEF_LINES
+            and all(
+                cell.finished is not None and cell.finished.ending is values.Ending.OK
+                for cell in log.cells
+            )
+        )
+
+    @property
+    def _last_words(self) -> turn_log.Words | None:
+        """The model's words if the turn has ended with them."""
+        return None if self._style.is_code or self._log.end is None else self._log.last_words
+
+    @property
+    def _leaves_out(self) -> bool:
+        """Whether the final words stand without the code and the text that led to them, which a
+        button shows."""
+        end = self._log.end
+        is_shown = self._style.shows_code or self.is_brief or end is None or not end.turn_id
+        return self._last_words is not None and not is_shown
+
+    def _outputs(self) -> Iterator[output_screens.Standing]:
+        return (item.output for cell in self._log.cells for item in cell.screen.items)
+
+    def _entries(self) -> Iterator[_Entry]:
+        """Iterate over parts and questions in the order in which they came."""
+        for place, part in enumerate([*self._log.parts, None]):
+            yield from (asked for asked in self.questions if asked.place == place)
+            if part is not None:
+                yield part
+
+    def _entry(self, entry: _Entry) -> Iterator[layout.Part]:
+        match entry:
+            case turn_log.Words() if entry.text.strip():
+                yield from self._words(entry)
+            case turn_log.Cell():
+                yield from self._cell(entry)
+            case events.NoticeShown():
+                note = self._marks.local_times(self._marks.plain(entry.text))
+                yield self._marks.small(f"🔹 {note}")
+            case Asked():
+                yield from self._question(entry)
+
+    def _is_out(self, entry: _Entry) -> bool:
+        """Say whether the final words stand without an entry."""
+        end = self._log.end
+        if not (self._leaves_out or (self.is_brief and end and end.turn_id)):
+            return False
+        return isinstance(entry, turn_log.Words) and past_code.is_narration(entry.text)
+
+    @property
+    def _open_question(self) -> Asked | None:
+        return next((asked for asked in self.questions if not asked.verdict), None)
+
+    def _words(self, entry: turn_log.Words) -> Iterator[layout.Part]:
+        """Draw the model's words; of very many the beginning and, in the end, the end."""
+        log, characters = self._log, self._takes.characters
+        is_growing = entry is log.last_words and self._open_question is None
+        is_whole = log.end is not None or not is_growing
+        parts: list[_Words] = []
+        is_held_back = False
+        for block in self._marks.blocks(entry.text, is_whole=is_whole):
+            if block.is_line:
+                parts.append(layout.Line(block.text, is_open=block.is_open))
+            elif not block.is_open or len(block.text) > characters:
+                parts += message_splitting.split(block.text, characters)
+            else:
+                is_held_back = True
+        head, rest = _divided(parts, self._takes.pages * characters, characters)
+        tail = _last(rest, characters)
+        missing = sum(map(_length, rest)) - sum(map(_length, tail))
+        if is_whole and not missing:
+            yield from parts
+            return
+        yield from head
+        if not is_whole:
+            if is_held_back or rest:
+                yield self._status("✍️ writing …")
+            return
+        yield self._marks.small(chat_words.rest_in_file(missing))
+        number = 1 + log.parts.index(entry)
+        data = entry.text.encode("utf-8", "replace")
+        yield self._attach(f"answer-{number}.md", chat_words.WHOLE_ANSWER, data)
+        yield from tail
+
+    def _now(self) -> Iterator[layout.Part]:
+        """Draw what is going on."""
+        log, marks = self._log, self._marks
+        last = log.parts[-1] if log.parts else None
+        if self._open_question is not None:
+            return
+        if log.ahead is not None:
+            yield self._status(f"⏳ {run_words.queued(log.ahead) or chat_words.ONE_MOMENT}")
+        elif log.progress is not None:
+            sentence = run_words.waiting_sentence(log.progress.text, log.progress.share)
+            yield self._status(f"⏳ {marks.plain(sentence)} ({marks.began(log.since)})")
+        elif log.draft:
+            yield marks.code(_tail(log.draft, _CODE_LINES, _CODE_CHARACTERS), "py")
+            yield self._status(f"✍️ {chat_words.WRITING_CODE}")
+        elif isinstance(last, turn_log.Cell) and last.finished is None:
+            limit = quantities.duration(self._style.limit_seconds)
+            yield self._status(f"⏳ running … ({marks.began(last.began)}, at most {limit})")
+        elif log.last_words is None:
+            thinking = f"⏳ thinking … ({marks.began(log.since)})"
+            yield self._status(thinking if log.has_started else f"⏳ {chat_words.ONE_MOMENT}")
+
+    def _status(self, text: str) -> layout.Status:
+        return layout.Status(self._marks.small(text))
+
+    def _end(self, end: events.TurnEnded) -> Iterator[layout.Part]:
+        yield from self._sentence(end)
+        yield from self._summary(end)
+
+    def _sentence(self, end: events.TurnEnded) -> Iterator[layout.Part]:
+        has_shown = bool(self._log.files) or any(True for _ in self._outputs())
+        if end.sentence:
+            mark = "⏹️" if end.status is values.TurnStatus.STOPPED else "⚠️"
+            yield f"{mark} {self._marks.plain(end.sentence)}"
+        elif not (self._style.is_code or has_shown or self._has_words()):
+            yield self._marks.small("Done.")
+
+    def _summary(self, end: events.TurnEnded) -> Iterator[layout.Part]:
+        cells = self._log.cells
+        if cells and not (self._style.is_code or self.is_brief):
+            runs = quantities.count(len(cells), "run")
+            yield self._marks.small(f"{runs} · {quantities.duration(end.seconds)}")
+
+    def _has_words(self) -> bool:
+        """Say whether text is left after conversion to the network's Markdown."""
+        words = (part for part in self._log.parts if isinstance(part, turn_log.Words))
+        return any(
+            block.text.strip() for entry in words for block in self._marks.blocks(entry.text)
+        )
+
+    def _cell(self, cell: turn_log.Cell) -> Iterator[layout.Part]:
+        if self._style.shows_code:
+            shown = _head(cell.code, _CODE_LINES_OF_ALL, _CODE_CHARACTERS)
+            yield self._marks.code(shown, "py")
+        elif cell.finished is None:
+            yield self._marks.code(_tail(cell.code, _CODE_LINES, _CODE_CHARACTERS), "py")
+        selected = self._selected_of(cell)
+        leaves_out = self._leaves_out
+        for item in selected:
+            if not (leaves_out and past_code.is_left_out(item)):
+                yield self._item(item)
+        if cell.finished is not None:
+            yield from self._ending(cell.finished, selected)
+
+    def _selected_of(self, cell: turn_log.Cell) -> tuple[display_items.Item, ...]:
+        known = self._selected.get(cell.number)
+        if known is not None:
+            return known
+        selected = self._selector.choose(cell.number, cell.screen.items)
+        if cell.finished is not None:
+            self._selected[cell.number] = selected
+        return selected
+
+    def _ending(
+        self, finished: values.Finished, selected: Sequence[display_items.Item]
+    ) -> Iterator[layout.Part]:
+        has_error = any(
+            isinstance(item, display_items.CodeItem) and item.language == "traceback"
+            for item in selected
+        )
+        has_shown = bool(selected or self._log.files) or not self._style.is_code
+        sentence = run_words.ending_sentence(finished, has_shown=has_shown, has_error=has_error)
+        if sentence == run_words.SILENT:
+            yield self._marks.small(f"{_MARKS[finished.ending]} {sentence}")
+        elif sentence:
+            yield f"{_MARKS[finished.ending]} {self._marks.plain(sentence)}"
+
+    def _question(self, asked: Asked) -> Iterator[layout.Part]:
+        question, marks = asked.question, self._marks
+        if asked.verdict:
+            prompt = ""
+            if isinstance(question, events.InputQuestion):
+                prompt = marks.line(question.prompt)
+            yield marks.small(f"{prompt} {asked.verdict}".strip())
+            return
+        yield layout.Break(self._style.owner)
+        owner = marks.mention(self._style.owner)
+        if isinstance(question, events.ApprovalQuestion):
+            yield f"{owner} **{question_words.RUN_THIS}**"
+            yield from self._code_to_approve(question.code)
+            return
+        yield f"{owner} ⌨️ **{question_words.asks('')}**"
+        if question.is_password:
+            yield question_words.PASSWORD
+        else:
+            yield question_words.REPLY_OR_BUTTON
+        yield marks.code(_tail(question.prompt, 10, _MAX_PROMPT))
+
+    def _code_to_approve(self, code: str) -> Iterator[layout.Part]:
+        """Draw all of the code, as it would run: people approve only what they can see."""
+        revealed = safe_text.revealed(code)
+        if revealed.warning:
+            yield f"⚠️ {revealed.warning}"
+        head = _head(revealed.text, 60, self._takes.characters * 4 // 5)
+        block = self._marks.code(head, "py")
+        yield block
+        if head != revealed.text.strip("\n") or head.strip() not in block:
+            # Three backticks cannot be written within a block.
+            upload = self._attach(
+                "to-approve.py", question_words.WHOLE_CODE, revealed.text.encode()
+            )
+            self.hides_code = isinstance(upload, str)
+            note = (
+                chat_words.CODE_PARTLY_HIDDEN
+                if self.hides_code
+                else question_words.WHOLE_CODE_IN_FILE
+            )
+            yield self._marks.small(note)
+            yield upload
+
+    def _item(self, item: display_items.Item) -> layout.Part:
+        match item:
+            case display_items.TextItem() | display_items.TableItem():
+                return self._marks.code(item.text)
+            case display_items.CodeItem():
+                return self._marks.code(item.text, _LANGUAGES.get(item.language, ""))
+            case display_items.PictureItem():
+                return self._attach(item.name, item.alt, item.data)
+            case display_items.FileItem():
+                return self._attach(item.name, item.about, item.data)
+            case display_items.PageItem():
+                return self._attach(item.name, item.title, item.html)
+            case display_items.NoteItem():
+                return self._marks.small(f"🔹 {self._marks.plain(item.text)}")
+
+
+def _text(part: _Words) -> str:
+    return part if isinstance(part, str) else part.text
+
+
+def _length(part: _Words) -> int:
+    return len(_text(part))
+
+
+def _divided(
+    parts: list[_Words], max_characters: int, page: int
+) -> tuple[list[_Words], list[_Words]]:
+    """Divide parts into those that fit and the rest; a line that is longer than a page is
+    broken."""
+    room = max_characters
+    for number, part in enumerate(parts):
+        length = _length(part)
+        if length > room:
+            rest = parts[number:]
+            if isinstance(part, str) or length <= page or room < 1:
+                return parts[:number], rest
+            known = part.text[: room + message_splitting.AHEAD]
+            place = message_splitting.break_before(known, room, is_code=False)
+            begin, end = part.text[:place], part.text[place:]
+            rest[0] = dataclasses.replace(part, text=end)
+            return [*parts[:number], layout.Line(begin)], rest
+        room -= length
+    return parts, []
+
+
+def _last(parts: list[_Words], page: int) -> list[_Words]:
+    """Return the last parts with words that fit into one message; of a long line its end."""
+    while parts and not _text(parts[-1]).strip():
+        parts.pop()
+    room = page * 4 // 5
+    ends = itertools.accumulate(map(_length, reversed(parts)))
+    count = sum(end <= room for end in ends)
+    if count or not parts:
+        return parts[len(parts) - count :]
+    last = parts[-1]
+    if isinstance(last, str) or len(last.text) <= page:
+        return [last]
+    most = len(last.text) - room
+    place = message_splitting.break_before(last.text, most, is_code=False)
+    if len(last.text) - place > page:
+        # The last space is far away.
+        place = message_splitting.grapheme_floor(last.text, most)
+    return [dataclasses.replace(last, text=last.text[place:].lstrip())]
+
+
+def _tail(text: str, lines: int, characters: int) -> str:
+    text = text.strip("\n")
+    cut = "\n".join(text.split("\n")[-lines:])[-characters:]
+    return cut if len(cut) == len(text) else f"…\n{cut}"
+
+
+def _head(text: str, lines: int, characters: int) -> str:
+    text = text.strip("\n")
+    cut = "\n".join(text.split("\n")[:lines])[:characters]
+    return cut if len(cut) == len(text) else f"{cut}\n…"

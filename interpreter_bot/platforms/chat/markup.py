@@ -1,0 +1,56 @@
+"""A network's Markdown: how foreign text is made harmless in it, and how the bot writes."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator
+from typing import Protocol
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Block:
+    """A part of a text that is shown as one.
+
+    Attributes:
+        text: harmless, in the network's Markdown.
+        is_line: it is a line of words; otherwise a code block.
+        is_open: how it goes on is not known yet.
+    """
+
+    text: str
+    is_line: bool = False
+    is_open: bool = False
+
+
+class Markup(Protocol):
+    """Writes a network's Markdown. Whatever text is given, nothing in it is markup of its own."""
+
+    def blocks(self, text: str, /, *, is_whole: bool = True) -> Iterator[Block]:
+        """Iterate over the blocks of a model's Markdown; without `is_whole` more of it may come.
+
+        A block that is not open does not change, whatever comes after it.
+        """
+
+    def plain(self, text: str, /) -> str:
+        """Return words within a line."""
+
+    def line(self, text: str, /) -> str:
+        """Return text as code within a line, cut if it is long."""
+
+    def code(self, text: str, /, language: str = "") -> str:
+        """Return a code block that its text cannot leave; empty if there is nothing to show."""
+
+    def small(self, text: str, /) -> str:
+        """Return a line of the bot, itself in markup, in small print."""
+
+    def local_times(self, text: str, /) -> str:
+        """Let a moment in a sentence of the bot, in UTC, be shown in the time of the reader."""
+
+    def began(self, moment: float, /) -> str:
+        """Return how long ago something began, in wall-clock time."""
+
+    def file_name(self, name: str, /) -> str:
+        """Spell a file's name so that the network leaves it unchanged."""
+
+    def mention(self, person: str, /) -> str:
+        """Return what names a person, and notifies them in a message that may."""

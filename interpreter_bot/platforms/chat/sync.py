@@ -1,0 +1,246 @@
+"""Keep an answer's messages in step with what is wanted: paced, each posted once.
+
+Callers give the complete wanted state; only differences are sent. So nothing is lost by being
+skipped, and a call that failed is simply made again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import dataclasses
+import logging
+import secrets
+import time
+from collections.abc import Awaitable, Callable
+from typing import Final, TypeAlias
+
+from interpreter_bot.platforms.chat import transport
+from interpreter_bot.wording import chat_words
+
+_log = logging.getLogger(__name__)
+
+Draw: TypeAlias = Callable[[], Awaitable[tuple[transport.Draft, ...]]]
+Refuse: TypeAlias = Callable[[transport.FilesRefusedError], None]
+"""Called when files are refused as they are; others must be drawn from then on."""
+Send: TypeAlias = Callable[[transport.Draft], Awaitable[transport.Posted]]
+
+_MAX_TRIES: Final = 8
+_MAX_PAUSE_SECONDS: Final = 20.0
+_MAX_LIMIT_SECONDS: Final = 600.0
+_NOT_SHOWN: Final = transport.Draft(chat_words.PART_REFUSED)
+
+
+@dataclasses.dataclass(slots=True)
+class Slot:
+    """One message of an answer.
+
+    Attributes:
+        draft: how it stands; before that, how it is posted.
+        key: under which it is posted; None if it was posted by a bot that is gone.
+        old: the message that it takes the place of, until that is deleted.
+        is_unconfirmed: it may stand, as the response to its post was lost.
+        is_gone: it was deleted.
+    """
+
+    draft: transport.Draft
+    key: transport.PostKey | None = None
+    posted: transport.Posted | None = None
+    old: transport.Posted | None = None
+    is_unconfirmed: bool = False
+    is_gone: bool = False
+
+
+class MessageSync:
+    """Keeps the messages of one answer in step.
+
+    Attributes:
+        slots: its messages; an answer that replaces this one takes them over.
+    """
+
+    def __init__(
+        self,
+        network: transport.Transport,
+        at: transport.Location,
+        request_id: str,
+        draw: Draw,
+        refuse: Refuse,
+        *,
+        pace_seconds: float,
+        slots: list[Slot] | None = None,
+    ) -> None:
+        """Prepare an answer.
+
+        Args:
+            network: sends it.
+            at: where it goes.
+            request_id: that it answers.
+            draw: returns its wanted state.
+            refuse: called with files that are refused.
+            pace_seconds: between two rounds, while it changes.
+            slots: messages that stand already and become this answer's.
+        """
+        self.slots: Final = [] if slots is None else slots
+        self._network = network
+        self._at = at
+        self._request_id = request_id
+        self._draw = draw
+        self._refuse = refuse
+        self._pace_seconds = pace_seconds
+        self._has_changed = asyncio.Event()
+        self._is_urgent = asyncio.Event()
+        self._is_last = False
+
+    @property
+    def has_posted(self) -> bool:
+        """Whether any of its messages was posted."""
+        return any(slot.posted for slot in self.slots)
+
+    def change(self, *, is_urgent: bool = False) -> None:
+        """Signal that the wanted state has changed."""
+        self._has_changed.set()
+        if is_urgent:
+            self._is_urgent.set()
+
+    def finish(self) -> None:
+        """Signal the last change."""
+        self._is_last = True
+        self.change(is_urgent=True)
+
+    async def run(self) -> None:
+        """Sync until the answer is finished and stands.
+
+        Raises:
+            ClosedError: nothing can be shown there any more.
+        """
+        failures = 0
+        with self._network.working(self._at):
+            while True:
+                await self._has_changed.wait()
+                self._has_changed.clear()
+                self._is_urgent.clear()
+                is_last = self._is_last
+                started = time.monotonic()
+                is_done = await self._round(_MAX_TRIES if is_last else 1)
+                if is_last:
+                    if not is_done:
+                        _log.error("an answer could not be shown completely")
+                    return
+                failures = 0 if is_done else failures + 1
+                if failures:
+                    self._has_changed.set()
+                # Networks shut out bots that insist while they are refused.
+                rest = self._pace_seconds * 2**failures - (time.monotonic() - started)
+                with contextlib.suppress(TimeoutError):
+                    async with asyncio.timeout(min(max(rest, 0), _MAX_PAUSE_SECONDS)):
+                        await self._is_urgent.wait()
+
+    async def _round(self, most_tries: int) -> bool:
+        """Send the differences between what stands and what is wanted; say whether all was."""
+        attempt = 0
+        while attempt < most_tries:
+            if attempt:
+                await asyncio.sleep(min(0.5 * 2**attempt, _MAX_PAUSE_SECONDS))
+            try:
+                await self._reconcile()
+            except transport.FilesRefusedError as error:
+                # They are drawn otherwise from now on, at last as a sentence.
+                self._refuse(error)
+                continue
+            except transport.LimitedError as error:
+                await asyncio.sleep(min(error.seconds, _MAX_LIMIT_SECONDS))
+            except transport.LostError as error:
+                _log.info("a message could not be sent, it is tried again", exc_info=error)
+            else:
+                return True
+            attempt += 1
+        return False
+
+    async def _reconcile(self) -> None:
+        drafts = await self._draw()
+        for index, draft in enumerate(drafts):
+            if index == len(self.slots):
+                self.slots.append(Slot(draft))
+            slot = self.slots[index]
+            if not slot.is_gone:
+                if slot.posted is not None and slot.draft != draft:
+                    await self._edit(slot, slot.posted, draft)
+                if slot.posted is None and not slot.is_gone:
+                    await self._post(index, slot, draft)
+        while len(self.slots) > len(drafts):
+            last = self.slots[-1]
+            if last.posted is not None and not last.is_gone:
+                await self._network.delete(last.posted)
+            self.slots.pop()
+
+    async def _post(self, index: int, slot: Slot, draft: transport.Draft) -> None:
+        """Post a message, if it does not stand already without our knowledge."""
+        if slot.key is not None and slot.is_unconfirmed:
+            others = {other.posted.message for other in self.slots if other.posted is not None}
+            slot.posted = await self._network.find(self._at, slot.key, others)
+        else:
+            slot.draft, slot.key = draft, _key(self._request_id, index, draft)
+        if slot.posted is None:
+            at, key = self._at, slot.key
+            try:
+                slot.posted = await _send_or_plain(
+                    slot.draft, lambda other: self._network.post(at, other, key)
+                )
+            except transport.DeletedError:
+                slot.is_gone = True
+                return
+            except transport.MayBeDoneError:
+                slot.is_unconfirmed = True
+                raise
+            except transport.FilesRefusedError:
+                slot.is_unconfirmed = False
+                raise
+        slot.is_unconfirmed = False
+        self._at = slot.posted.at
+        if slot.old is not None:
+            await self._network.delete(slot.old)
+            slot.old = None
+        if slot.draft != draft:
+            await self._edit(slot, slot.posted, draft)
+
+    async def _edit(self, slot: Slot, posted: transport.Posted, draft: transport.Draft) -> None:
+        """Edit a message; one that cannot become that is posted anew, in the same round."""
+        try:
+            slot.posted = await _send_or_plain(
+                draft, lambda other: self._network.edit(posted, slot.draft, other)
+            )
+            slot.draft = draft
+        except transport.DeletedError:
+            slot.is_gone = True
+        except transport.UneditableError:
+            slot.posted, slot.old = None, posted
+
+
+async def post_once(network: transport.Transport, at: transport.Location, text: str) -> None:
+    """Post a sentence in place of an answer, if that is possible."""
+    draft = transport.Draft(text)
+    with contextlib.suppress(transport.TransportError):
+        await network.post(at, draft, _key("", 0, draft))
+
+
+def _key(request_id: str, index: int, draft: transport.Draft) -> transport.PostKey:
+    return transport.PostKey(
+        request_id=request_id,
+        index=index,
+        nonce=secrets.token_hex(12),
+        digest=transport.digest(
+            draft.words,
+            [upload.name for upload in draft.uploads],
+            [f"{button.verb} {button.id}" for button in draft.buttons],
+        ),
+        tried=time.time(),
+    )
+
+
+async def _send_or_plain(draft: transport.Draft, send: Send) -> transport.Posted:
+    """Send a draft; if it is refused for what it says, a sentence about that."""
+    try:
+        return await send(draft)
+    except transport.ContentRefusedError as error:
+        _log.error("a message was refused", exc_info=error)
+        return await send(_NOT_SHOWN)

@@ -1,0 +1,229 @@
+"""What a chat network is to the rest: places, wanted messages, and the calls that show them.
+
+A network's transport sends one message at a time and translates the network's errors to those
+below. Callers give complete messages; what differs, and when, is decided in `sync`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import hashlib
+import pathlib
+from collections.abc import Collection, Iterable, Sequence
+from typing import Final, Literal, Protocol, TypeAlias
+
+from interpreter_bot import errors, values
+
+Style: TypeAlias = Literal["plain", "main", "success", "danger"]
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Location:
+    """Where a request came from and its answer goes.
+
+    Attributes:
+        channel: to write to.
+        thread: within that channel, on networks whose threads are no channels.
+        reply_to: the message that the first one replies to; empty for none.
+        handle: the network's own way to answer, such as a live interaction; None after a restart.
+    """
+
+    session: values.SessionKey
+    channel: str
+    thread: str = ""
+    reply_to: str = ""
+    handle: object = dataclasses.field(default=None, compare=False)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Button:
+    """A button of the bot. All that it means is in it, so that it works after a restart.
+
+    Attributes:
+        verb: what it does.
+        id: of the request, turn, question or table that it is about.
+        owner: whose it is.
+    """
+
+    verb: str
+    id: str
+    owner: str
+    label: str = ""
+    style: Style = "plain"
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Upload:
+    """A file of a message. Two are equal if their ids and versions are.
+
+    Attributes:
+        id: names it within the answer.
+        version: differs when its content does.
+        alt: describes it for people who cannot see it.
+        content: its bytes, or where they are on disk until the answer stands.
+    """
+
+    id: str
+    version: int
+    name: str
+    size_bytes: int
+    content: bytes | pathlib.Path = dataclasses.field(compare=False)
+    alt: str = ""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Draft:
+    """One wanted message.
+
+    Attributes:
+        text: in the network's markup.
+        status: what goes on right now, below the text.
+        notifies: the person who is to be notified of it; empty for nobody.
+    """
+
+    text: str
+    status: str = ""
+    uploads: tuple[Upload, ...] = ()
+    buttons: tuple[Button, ...] = ()
+    notifies: str = ""
+
+    @property
+    def words(self) -> str:
+        """All that is read: the text, and the status below it."""
+        return "\n".join(filter(None, (self.text, self.status)))
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class PostKey:
+    """By which a message is posted once, though the response to a post may be lost.
+
+    Attributes:
+        request_id: that the answer is to.
+        index: of the message within the answer.
+        nonce: of this post; a network that takes one posts nothing under it twice.
+        digest: of the message; see `digest`.
+        tried: when it was posted first, in wall-clock time.
+    """
+
+    request_id: str
+    index: int
+    nonce: str
+    digest: str
+    tried: float
+
+
+def digest(text: str, names: Iterable[str], buttons: Iterable[str]) -> str:
+    """Return by what a message is recognized: its text, and names of its files and buttons."""
+    content = "\0".join((text.strip(), *names, *buttons))
+    return hashlib.sha256(content.encode("utf-8", "replace")).hexdigest()
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Posted:
+    """A message that stands.
+
+    Attributes:
+        at: where; the rest of the answer goes there, too.
+        files: its files as the network knows them, in the order of the draft's uploads.
+    """
+
+    message: str
+    at: Location
+    files: tuple[object, ...] = dataclasses.field(default=(), compare=False)
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Capabilities:
+    """What messages in one place take.
+
+    Attributes:
+        characters: of the text of a message; some are left for its status.
+        pages: messages of words, of which more become a file.
+        files: in one message.
+        file_bytes: of the largest file.
+        message_bytes: of all files of a message.
+    """
+
+    characters: int
+    pages: int
+    files: int
+    file_bytes: int
+    message_bytes: int
+
+
+class Transport(Protocol):
+    """Sends messages. Calls raise `TransportError`s only."""
+
+    def capabilities(self, at: Location) -> Capabilities:
+        """Return what messages in a place take."""
+
+    def working(self, at: Location) -> contextlib.AbstractContextManager[None]:
+        """Show inside the context that the bot works on an answer."""
+
+    async def post(self, at: Location, draft: Draft, key: PostKey) -> Posted:
+        """Post a message; twice with one key posts it once, as far as the network can."""
+
+    async def find(self, at: Location, key: PostKey, others: Collection[str]) -> Posted | None:
+        """Return the message that was posted under a key; None if none is found.
+
+        Args:
+            at: where it was posted.
+            key: under which that was tried.
+            others: ids of messages that are known not to be it.
+        """
+
+    async def edit(self, posted: Posted, before: Draft, draft: Draft) -> Posted:
+        """Edit a message into another draft; only what differs is sent."""
+
+    async def delete(self, posted: Posted) -> None:
+        """Delete a message; one that is gone already is no error."""
+
+    async def whisper(self, at: Location, person: str, text: str) -> bool:
+        """Tell a person something that others do not see; False if that is not possible."""
+
+
+class TransportError(errors.BotError):
+    """A network did not do what was asked."""
+
+
+class LostError(TransportError):
+    """The network did not do it now; it may later."""
+
+
+class MayBeDoneError(LostError):
+    """The network may have done it: look before it is asked again."""
+
+
+class LimitedError(LostError):
+    """The network will not do it before some time has passed."""
+
+    def __init__(self, seconds: float) -> None:
+        super().__init__()
+        self.seconds: Final = seconds
+
+
+class DeletedError(TransportError):
+    """A person deleted the message, who may have had reasons: it is not posted again."""
+
+
+class UneditableError(TransportError):
+    """The message cannot become that: a new one has to take its place."""
+
+
+class FilesRefusedError(TransportError):
+    """Files of the message are refused as they are; its words were not."""
+
+    def __init__(self, uploads: Sequence[Upload], *, is_forbidden: bool = False) -> None:
+        """Say which, and whether no files at all may be sent there; else they are too large."""
+        super().__init__()
+        self.uploads: Final = uploads
+        self.is_forbidden: Final = is_forbidden
+
+
+class ContentRefusedError(TransportError):
+    """The message is refused for what it says; another may be sent in its place."""
+
+
+class ClosedError(TransportError):
+    """Nothing can be shown there any more; the sentence says why, empty if nobody can read it."""

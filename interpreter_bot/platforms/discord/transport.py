@@ -1,0 +1,363 @@
+"""Discord as a transport of chats: messages in channels, and answers to interactions."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import dataclasses
+import datetime
+import io
+import logging
+from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator
+from typing import Any, Final
+
+import discord
+
+from interpreter_bot import values
+from interpreter_bot.platforms.chat import transport
+from interpreter_bot.platforms.discord import (
+    api_errors,
+    channels_and_threads,
+    persistent_buttons,
+    rate_limits,
+)
+from interpreter_bot.wording import discord_words
+
+_log = logging.getLogger(__name__)
+
+MAX_CHARACTERS: Final = 1900
+"""The most characters of a message's text, without its status: Discord takes 2,000 together."""
+_MAX_PAGES: Final = 8
+_MAX_FILES: Final = 10
+_MAX_MESSAGE_BYTES: Final = 24 * 1024 * 1024
+"""The most bytes of all files of one message; a larger request is refused as a whole."""
+_TYPING_SECONDS: Final = 8.0
+_WHISPER_SECONDS: Final = 20.0
+_MAX_LOOKED_AT: Final = 100
+# Discord's clock may be behind ours by this much.
+_CLOCK_SECONDS: Final = 30.0
+_TOO_LARGE: Final = 413
+_BAD_REQUEST: Final = 400
+_SERVER: Final = 500
+_TOKEN_ERRORS: Final = frozenset({api_errors.TOKEN_OVER, api_errors.UNKNOWN_WEBHOOK})
+_UNEDITABLE: Final = frozenset({api_errors.TOO_MANY_EDITS, api_errors.ARCHIVED})
+# A message to an archived thread opens it again, unless it is locked.
+_CLOSED: Final = api_errors.CANNOT_DIRECT | {
+    api_errors.UNKNOWN_CHANNEL,
+    api_errors.NO_ACCESS,
+    api_errors.NO_PERMISSION,
+    api_errors.ARCHIVED,
+}
+
+
+@dataclasses.dataclass(eq=False, slots=True)
+class LiveInteraction:
+    """An interaction that was acknowledged and is being answered; a location's handle.
+
+    Attributes:
+        messages: ids of those that were sent through its token.
+        is_over: its token has expired.
+    """
+
+    interaction: discord.Interaction[Any]
+    messages: set[int] = dataclasses.field(default_factory=set)
+    is_over: bool = False
+
+    @property
+    def is_live(self) -> bool:
+        """Whether it can still be answered."""
+        self.is_over = self.is_over or self.interaction.is_expired()
+        return not self.is_over
+
+    def note(self, error: discord.HTTPException) -> None:
+        """Record that the interaction can carry no more; anything else is raised again."""
+        if error.code not in _TOKEN_ERRORS:
+            raise error
+        self.is_over = True
+
+
+class DiscordTransport:
+    """Sends answers to Discord; see `chat.transport.Transport`."""
+
+    def __init__(self, client: discord.Client, limits: rate_limits.RateLimits) -> None:
+        self._client = client
+        self._limits = limits
+
+    def capabilities(self, at: transport.Location) -> transport.Capabilities:
+        guild = self._client.get_guild(_guild_id(at) or 0)
+        return transport.Capabilities(
+            characters=MAX_CHARACTERS,
+            pages=_MAX_PAGES,
+            files=_MAX_FILES,
+            file_bytes=channels_and_threads.file_bytes(guild),
+            message_bytes=_MAX_MESSAGE_BYTES,
+        )
+
+    @contextlib.contextmanager
+    def working(self, at: transport.Location) -> Iterator[None]:
+        """Show the typing indicator; of an interaction Discord itself says that the bot thinks.
+
+        Its last request may end later, as the library waits for the end of a rate limit.
+        """
+        is_over = asyncio.Event()
+        if at.handle is None:
+            self._limits.spawn(type_until(is_over, self._channel(at).typing), "typing")
+        try:
+            yield
+        finally:
+            is_over.set()
+
+    async def post(
+        self, at: transport.Location, draft: transport.Draft, key: transport.PostKey
+    ) -> transport.Posted:
+        """Post a message; the first to an interaction takes the place of "thinking"."""
+        with _translated(at, draft, is_new=True):
+            live = at.handle
+            if not isinstance(live, LiveInteraction):
+                return await self._send(at, draft, key)
+            if key.index == 0 and live.is_live:
+                try:
+                    message = await live.interaction.edit_original_response(
+                        content=draft.words or None,
+                        attachments=files(draft.uploads),
+                        view=persistent_buttons.view(draft.buttons),
+                        allowed_mentions=_mentions(draft),
+                    )
+                except discord.HTTPException as error:
+                    live.note(error)
+                else:
+                    live.messages.add(message.id)
+                    return _posted(message, at)
+            try:
+                return await self._send(at, draft, key)
+            except discord.Forbidden as error:
+                _log.info("an answer goes on through its interaction", exc_info=error)
+                return await self._post_unseen(at, live, draft, key)
+
+    async def _post_unseen(
+        self,
+        at: transport.Location,
+        live: LiveInteraction,
+        draft: transport.Draft,
+        key: transport.PostKey,
+    ) -> transport.Posted:
+        """Post where the bot does not see the channel: as a follow-up, else to the person directly.
+
+        Discord takes no nonce for a follow-up and lists none: one that may have been sent is
+        followed by direct messages, so that it does not stand there twice.
+        """
+        if live.is_live:
+            try:
+                message: discord.Message = await live.interaction.followup.send(
+                    draft.words,
+                    files=files(draft.uploads),
+                    view=persistent_buttons.view(draft.buttons) or discord.utils.MISSING,
+                    allowed_mentions=_mentions(draft),
+                    suppress_embeds=True,
+                    wait=True,
+                )
+            except api_errors.UNSENT:
+                raise
+            except api_errors.CONNECTION as error:
+                _log.info("a follow-up may have been sent", exc_info=error)
+            except discord.HTTPException as error:
+                live.note(error)
+            else:
+                live.messages.add(message.id)
+                return _posted(message, at)
+        channel = await live.interaction.user.create_dm()
+        number = str(channel.id)
+        session = values.SessionKey(channels_and_threads.PLATFORM, "", number)
+        directly = transport.Location(session=session, channel=number)
+        return await self._send(directly, draft, key)
+
+    async def _send(
+        self, at: transport.Location, draft: transport.Draft, key: transport.PostKey
+    ) -> transport.Posted:
+        """Post a message as the bot; the first may be a reply."""
+        fields: dict[str, Any] = {}
+        if at.reply_to and key.index == 0:
+            answered = self._channel(at).get_partial_message(int(at.reply_to))
+            fields["reference"] = answered.to_reference(fail_if_not_exists=False)
+        try:
+            message = await self._channel(at).send(
+                draft.words or None,
+                files=files(draft.uploads),
+                view=persistent_buttons.view(draft.buttons) or discord.utils.MISSING,
+                allowed_mentions=_mentions(draft),
+                suppress_embeds=True,
+                nonce=key.nonce,
+                **fields,
+            )
+        except discord.HTTPException as error:
+            if not fields or error.code != api_errors.NO_REPLIES:
+                raise
+            # Without the right to read earlier messages the bot can write, but not reply.
+            return await self._send(dataclasses.replace(at, reply_to=""), draft, key)
+        return _posted(message, at)
+
+    async def find(
+        self, at: transport.Location, key: transport.PostKey, others: Collection[str]
+    ) -> transport.Posted | None:
+        """Look for a message among the latest, which no longer tell the nonce they came with."""
+        begin = datetime.datetime.fromtimestamp(key.tried - _CLOCK_SECONDS, datetime.UTC)
+        after = discord.Object(discord.utils.time_snowflake(begin))
+        with _translated(at, transport.Draft(""), is_new=False):
+            try:
+                async for message in self._channel(at).history(limit=_MAX_LOOKED_AT, after=after):
+                    is_ours = message.author == self._client.user
+                    if is_ours and str(message.id) not in others and _digest(message) == key.digest:
+                        return _posted(message, at)
+            except discord.Forbidden as error:
+                _log.info("whether a message was posted could not be looked up", exc_info=error)
+        return None
+
+    async def edit(
+        self, posted: transport.Posted, before: transport.Draft, draft: transport.Draft
+    ) -> transport.Posted:
+        """Edit a message; files that stay are not sent again."""
+        at, live = posted.at, posted.at.handle
+        fields = {
+            "content": draft.words or None,
+            "attachments": _attachments(posted, before, draft),
+            "view": persistent_buttons.view(draft.buttons),
+            "allowed_mentions": _mentions(draft),
+        }
+        with _translated(at, draft, is_new=False):
+            number = int(posted.message)
+            if isinstance(live, LiveInteraction) and number in live.messages:
+                if live.is_live:
+                    try:
+                        followed = await live.interaction.followup.edit_message(number, **fields)
+                        return _posted(followed, at)
+                    except discord.HTTPException as error:
+                        live.note(error)
+            elif draft.notifies and not before.notifies:
+                # An edit notifies nobody: what is to be noticed has to be new.
+                raise transport.UneditableError
+            try:
+                message = await self._channel(at).get_partial_message(number).edit(**fields)
+            except discord.Forbidden as error:
+                if live is None:
+                    raise
+                raise transport.UneditableError from error
+            return _posted(message, at)
+
+    async def delete(self, posted: transport.Posted) -> None:
+        live, number = posted.at.handle, int(posted.message)
+        with _translated(posted.at, transport.Draft(""), is_new=False):
+            try:
+                if isinstance(live, LiveInteraction) and number in live.messages and live.is_live:
+                    await live.interaction.followup.delete_message(number)
+                else:
+                    await self._channel(posted.at).get_partial_message(number).delete()
+            except (discord.NotFound, discord.Forbidden) as error:
+                _log.info("a message could not be deleted", exc_info=error)
+
+    async def whisper(self, at: transport.Location, person: str, text: str) -> bool:
+        """Send a person a direct message."""
+
+        async def send() -> None:
+            channel = await self._client.create_dm(discord.Object(int(person)))
+            nobody = discord.AllowedMentions.none()
+            await channel.send(text, suppress_embeds=True, allowed_mentions=nobody)
+
+        try:
+            await self._limits.within(_WHISPER_SECONDS, send())
+        except api_errors.ANY as error:
+            _log.info("a person could not be told something privately: %r", error)
+            return False
+        return True
+
+    def _channel(self, at: transport.Location) -> discord.PartialMessageable:
+        return self._client.get_partial_messageable(int(at.channel), guild_id=_guild_id(at))
+
+
+async def type_until(is_over: asyncio.Event, type_: Callable[[], Awaitable[object]]) -> None:
+    """Show the typing indicator until the event is set."""
+    while not is_over.is_set():
+        try:
+            await type_()
+        except api_errors.ANY as error:
+            _log.debug("typing could not be shown", exc_info=error)
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(_TYPING_SECONDS):
+                await is_over.wait()
+
+
+def files(uploads: Iterable[transport.Upload]) -> list[discord.File]:
+    """Open files to be sent; the request closes them."""
+    return [
+        discord.File(
+            io.BytesIO(upload.content) if isinstance(upload.content, bytes) else upload.content,
+            filename=upload.name,
+            description=upload.alt or None,
+        )
+        for upload in uploads
+    ]
+
+
+def _attachments(posted: transport.Posted, before: transport.Draft, draft: transport.Draft) -> Any:  # noqa: ANN401
+    """Return the attachments of an edit: those that stand already are kept, not sent."""
+    if before.uploads == draft.uploads:
+        return discord.utils.MISSING
+    known = dict(zip(before.uploads, posted.files, strict=False))
+    return [known.get(upload) or files((upload,))[0] for upload in draft.uploads]
+
+
+def _posted(message: discord.Message, at: transport.Location) -> transport.Posted:
+    return transport.Posted(str(message.id), at, tuple(message.attachments))
+
+
+def _mentions(draft: transport.Draft) -> discord.AllowedMentions:
+    """Allow a message to notify one person at most, besides whom it replies to."""
+    people = [discord.Object(int(draft.notifies))] if draft.notifies else False
+    return discord.AllowedMentions(everyone=False, roles=False, users=people, replied_user=True)
+
+
+def _digest(message: discord.Message) -> str:
+    return transport.digest(
+        message.content,
+        [file.filename for file in message.attachments],
+        [f"{button.verb} {button.id}" for button in persistent_buttons.of_message(message)],
+    )
+
+
+def _guild_id(at: transport.Location) -> int | None:
+    return int(at.session.workspace) if at.session.workspace else None
+
+
+@contextlib.contextmanager
+def _translated(at: transport.Location, draft: transport.Draft, *, is_new: bool) -> Iterator[None]:
+    """Translate Discord's errors of a call; with `is_new` of one that may post a message twice."""
+    try:
+        yield
+    except api_errors.UNSENT as error:
+        raise transport.LostError from error
+    except discord.HTTPException as error:
+        raise _translation(error, at, draft, is_new=is_new) from error
+    except api_errors.CONNECTION as error:
+        raise (transport.MayBeDoneError if is_new else transport.LostError) from error
+
+
+def _translation(
+    error: discord.HTTPException, at: transport.Location, draft: transport.Draft, *, is_new: bool
+) -> transport.TransportError:
+    if error.code == api_errors.UNKNOWN_MESSAGE:
+        return transport.DeletedError()
+    if error.code in _UNEDITABLE and not is_new:
+        return transport.UneditableError()
+    if is_new and error.status >= _SERVER:
+        return transport.MayBeDoneError()
+    if draft.uploads and error.code == api_errors.NO_PERMISSION:
+        return transport.FilesRefusedError(draft.uploads, is_forbidden=True)
+    is_too_large = error.status == _TOO_LARGE or error.code in api_errors.FILES_REFUSED
+    if draft.uploads and is_too_large:
+        return transport.FilesRefusedError(draft.uploads)
+    if error.code in _CLOSED:
+        is_forbidden = isinstance(error, discord.Forbidden)
+        sentence = discord_words.not_allowed_to_write(int(at.channel)) if is_forbidden else ""
+        return transport.ClosedError(sentence)
+    if error.status == _BAD_REQUEST:
+        return transport.ContentRefusedError()
+    return transport.LostError()
