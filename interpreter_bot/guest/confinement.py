@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 import resource
-from typing import Any
+from collections.abc import Mapping, Sequence
 
 from . import rootfs, seccomp, syscalls
 
@@ -130,20 +130,24 @@ def enter_user_namespace(uid: int) -> None:
     _write("/proc/sys/user/max_user_namespaces", "0")
 
 
-def limit(limits: dict[str, Any]) -> None:
+def limit(limits: Mapping[str, int | Sequence[int]], *, initial_data_bytes: int = 0) -> None:
     """Set resource limits that cannot be raised again.
 
     Args:
         limits: by names of RLIMIT constants without prefix, a value, or a pair of soft and hard
-            limit. The stacks of eight threads are added to DATA.
+            limit.
+        initial_data_bytes: memory that the process already has. This and the stacks of eight
+            threads are added to DATA.
     """
-    if "DATA" in limits:
-        limits = limits | {"DATA": limits["DATA"] + _STACKS_BYTES}
     for name, value in limits.items():
         kind = getattr(resource, f"RLIMIT_{name}")
         # An inherited hard limit may be lower; asking for more would be refused.
         _, hard = resource.getrlimit(kind)
-        soft, hard_maximum = value if isinstance(value, list) else (value, value)
+        soft, hard_maximum = (value, value) if isinstance(value, int) else value
+        if name == "DATA":
+            soft, hard_maximum = (
+                amount + initial_data_bytes + _STACKS_BYTES for amount in (soft, hard_maximum)
+            )
         bound = hard_maximum if hard == resource.RLIM_INFINITY else min(hard_maximum, hard)
         resource.setrlimit(kind, (min(soft, bound), bound))
 

@@ -14,12 +14,12 @@ import select
 import signal
 import socket
 from collections.abc import Callable, Iterable
-from typing import Any
+from typing import NoReturn
 
 from . import (
     confinement,
     container_walls,
-    control_channels,
+    control_messages,
     init_processes,
     supervised_connections,
     syscalls,
@@ -32,23 +32,28 @@ class Keeper(init_processes.Init):
     def __init__(
         self,
         channel: socket.socket,
-        spec: init_processes.Spec,
-        run_kernel: Callable[[socket.socket, dict[str, Any]], None],
+        configuration: control_messages.Configuration,
+        kernel: control_messages.KernelParameters,
+        run_kernel: Callable[
+            [socket.socket, control_messages.KernelParameters, str, list[int]], NoReturn
+        ],
     ) -> None:
         """Start nothing yet.
 
         Args:
             channel: this end of the socket to the bot.
-            spec: parameters of the fork server, with the kernel's.
-            run_kernel: runs the kernel, given its end of the link and its spec, and exits.
+            configuration: what the bot sent the fork server.
+            kernel: start parameters of the kernel.
+            run_kernel: runs the kernel, given its end of the link, its parameters, its key and its
+                listeners, and exits.
         """
-        super().__init__(channel, spec)
+        super().__init__(channel, configuration, kernel)
         self._run_kernel = run_kernel
         self._doors: dict[int, supervised_connections.Door] = {}
         self._supervisor: supervised_connections.Supervisor | None = None
         self._poll = select.poll()
 
-    def _enter(self) -> None:
+    def _confine(self) -> None:
         confinement.prefer_as_oom_victim()
         syscalls.set_dumpable(False)
         syscalls.adopt_orphans()
@@ -62,11 +67,9 @@ class Keeper(init_processes.Init):
             far_ends.append(far_end.detach())
         return far_ends
 
-    def _fork_kernel(
-        self, kernel_spec: dict[str, Any], entry_files: list[int], listeners: list[int]
-    ) -> None:
-        self._kernel = os.fork()
-        if self._kernel == 0:
+    def _fork_kernel(self, key: str, entry_files: list[int], listeners: list[int]) -> None:
+        self._kernel_pid = os.fork()
+        if self._kernel_pid == 0:
             for entry_file in entry_files:
                 os.write(entry_file, b"0")
             for descriptor in entry_files:
@@ -76,12 +79,12 @@ class Keeper(init_processes.Init):
             doors = (door.channel for door in self._doors.values())
             for endpoint in (self._channel, self._link, *self._wakeup_sockets, *doors):
                 endpoint.close()
-            self._run_kernel(self._kernel_end, kernel_spec | {"listeners": listeners})
+            self._run_kernel(self._kernel_end, self._kernel, key, listeners)
         self._kernel_end.close()
         for descriptor in (*entry_files, *listeners):
             os.close(descriptor)
-        self._kernel_fd = os.pidfd_open(self._kernel)
-        self._wait_for_kernel("entered")
+        self._kernel_fd = os.pidfd_open(self._kernel_pid)
+        self._wait_for_kernel(control_messages.KernelEntered)
 
     def _serve(self, wakeup: socket.socket) -> int:
         doors = {door.channel.fileno(): door for door in self._doors.values()}
@@ -93,8 +96,8 @@ class Keeper(init_processes.Init):
                     if descriptor == wakeup.fileno():
                         wakeup.recv(512)
                     # First: a request to a kernel that has ended fails without saying why.
-                    if (status := container_walls.reap().get(self._kernel)) is not None:
-                        self._send({"event": "ended", "status": status})
+                    if (status := container_walls.reap().get(self._kernel_pid)) is not None:
+                        self._send(control_messages.KernelEnded(status))
                         return 0
                     if descriptor == self._channel.fileno():
                         if not self._handle_request():
@@ -113,34 +116,34 @@ class Keeper(init_processes.Init):
 
     def _handle_request(self) -> bool:
         """Handle one request of the bot; return whether the session goes on."""
-        received = control_channels.receive(self._channel)
+        received = control_messages.receive(self._channel)
         if received is None:
             return False
         request, descriptors = received
-        if request["op"] == "connect":
-            self._send_sockets("socket", 1)
-        elif request["op"] == "attach":
-            control_channels.send(self._link, request, descriptors)
+        if isinstance(request, control_messages.OpenSocket):
+            self._send_sockets(control_messages.SocketOpened(), 1)
+        elif isinstance(request, control_messages.Attach):
+            control_messages.send(self._link, request, descriptors)
             for descriptor in descriptors:
                 os.close(descriptor)
-            _, descriptors = self._wait_for_kernel("confined")
+            _, descriptors = self._wait_for_kernel(control_messages.KernelConfined)
             for notifier in descriptors:
                 self._supervise(notifier)
-            self._send({"event": "attached"})
-        return bool(request["op"] != "end")
+            self._send(control_messages.Attached())
+        return not isinstance(request, control_messages.EndSession)
 
     def _supervise(self, notifier: int) -> None:
         """Start to answer the session's `connect` calls."""
-        if self._spec["has_own_id"]:
+        if self._kernel.has_own_id:
             # A container's root may not inspect processes of other users, but their user may.
-            syscalls.access_files_as(self._spec["uid"])
+            syscalls.access_files_as(self._kernel.uid)
         self._supervisor = supervised_connections.Supervisor(notifier, self._doors)
         self._poll.register(notifier, select.POLLIN)
 
     def _end_all(self) -> None:
         """Kill all processes of the session, and wait until they have ended."""
         has_ended = container_walls.end_descendants()
-        if self._spec["has_own_id"]:
+        if self._kernel.has_own_id:
             self._clean_up(has_ended=has_ended)
 
     def _clean_up(self, *, has_ended: bool) -> None:
@@ -152,7 +155,7 @@ class Keeper(init_processes.Init):
         pid = os.fork()
         if pid == 0:
             try:
-                container_walls.become(self._spec["uid"])
+                container_walls.become(self._kernel.uid)
                 if not has_ended:
                     with contextlib.suppress(ProcessLookupError):
                         os.kill(-1, signal.SIGKILL)

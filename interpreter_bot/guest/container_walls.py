@@ -15,9 +15,8 @@ import sys
 import tempfile
 import time
 from collections.abc import Collection, Iterable, Sequence
-from typing import Any
 
-from . import landlock, rootfs, seccomp, syscalls
+from . import control_messages, landlock, rootfs, seccomp, syscalls
 
 _DATA, _VARIABLES, _SKILLS, _TEMPORARY, _LAYERS, _TOOLS = seccomp.PINNED
 
@@ -204,19 +203,23 @@ def pin(directories: Sequence[int]) -> None:
         _pin(descriptor, number)
 
 
-def confine(spec: dict[str, Any]) -> tuple[dict[str, Any], list[int]]:
+def confine(
+    readable: Iterable[str], kernel: control_messages.KernelParameters
+) -> tuple[str, str, list[int]]:
     """Confine this single-threaded process irrevocably, after `pin`.
 
+    `readable` are directories of the Python environment.
+
     Returns:
-        The spec with the paths of the kernel's files and saved variables; and, with doors, the
-        descriptor for the supervisor of its connections.
+        The paths of the kernel's files and saved variables; and, with doors, the descriptor for the
+        supervisor of its connections.
     """
     real_home = os.readlink(_path(_DATA))
     # Opened with the present rights, as the session's id may be unable to walk to some paths.
     ruleset = landlock.prepare(
         [
             *_READABLE,
-            *spec["readable"],
+            *readable,
             *(_SKILLS, _LAYERS, _TOOLS),
         ],
         [_DATA, _VARIABLES, _TEMPORARY],
@@ -224,20 +227,19 @@ def confine(spec: dict[str, Any]) -> tuple[dict[str, Any], list[int]]:
         usable_by_name=(_SHARED_MEMORY,),
         ports=(),
     )
-    _become_and_enforce(ruleset, spec["uid"] if spec["has_own_id"] else None)
+    _become_and_enforce(ruleset, kernel.uid if kernel.has_own_id else None)
     is_linked = os.path.exists(rootfs.DATA) and os.path.samefile(rootfs.DATA, _path(_DATA))
     home = rootfs.DATA if is_linked else _path(_DATA)
     _set_temporary_directory(_path(_TEMPORARY))
     os.environ["PWD"] = home
     _show_home_as(real_home, home)
     syscalls.drop_capabilities()
-    has_doors = bool(spec["doors"])
+    has_doors = bool(kernel.doors)
     program = seccomp.build(
-        has_namespaces=False, has_shared_id=not spec["has_own_id"], has_doors=has_doors
+        has_namespaces=False, has_shared_id=not kernel.has_own_id, has_doors=has_doors
     )
     listener = syscalls.install_filter(program, is_supervised=has_doors)
-    kernel_spec = spec | {"home": home, "variables": _path(_VARIABLES)}
-    return kernel_spec, [listener] if has_doors else []
+    return home, _path(_VARIABLES), [listener] if has_doors else []
 
 
 def confine_program(

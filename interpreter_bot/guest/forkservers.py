@@ -9,13 +9,13 @@ import select
 import signal
 import socket
 import sys
-from typing import Any, NoReturn
+from typing import NoReturn
 
 from . import (
     confinement,
     container_keepers,
     container_walls,
-    control_channels,
+    control_messages,
     init_processes,
     init_servers,
     installer_refusals,
@@ -36,35 +36,38 @@ def main(control: int, package_parent: int) -> None:
     for descriptor in (control, package_parent):
         os.set_inheritable(descriptor, False)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    received = control_channels.receive(channel)
+    received = control_messages.receive(channel)
     if received is None:
         return
-    start = received[0]
+    configuration = received[0]
+    assert isinstance(configuration, control_messages.Configuration)
     # Without the bot there is nothing to report to and nothing to do.
     with contextlib.suppress(BrokenPipeError, ConnectionResetError):
         try:
-            if start["walls"] == confinement.CONTAINER:
-                server: _ForkServer = _ContainerForkServer(channel, start)
+            if configuration.walls == confinement.CONTAINER:
+                server: _ForkServer = _ContainerForkServer(channel, configuration)
             else:
-                server = _ForkServer(channel, start)
+                server = _ForkServer(channel, configuration)
             server.enter(package_parent)
             server.split_off_init_server()
         except OSError as error:
-            control_channels.send(channel, {"event": "refused walls", "reason": str(error)}, [])
+            control_messages.send(channel, control_messages.WallsRefused(str(error)))
             sys.exit(1)
         server.preload()
         server.serve()
 
 
 class _ForkServer:
-    def __init__(self, channel: socket.socket, start: dict[str, Any]) -> None:
+    def __init__(
+        self, channel: socket.socket, configuration: control_messages.Configuration
+    ) -> None:
         self._channel = channel
-        self._start = start
-        self._has_namespaces = start["walls"] == confinement.NAMESPACES
-        self._workspaces: str = start["workspaces"]
+        self._configuration = configuration
+        self._has_namespaces = configuration.walls == confinement.NAMESPACES
+        self._workspaces = configuration.workspaces
         self._kernels: dict[int, tuple[int, int]] = {}
         """By process descriptor: pid of a kernel, and the link to its init."""
-        self._ready_fields: dict[str, Any] = {}
+        self._shared_id_reason = self._doors_refusal = ""
 
     def enter(self, package_parent: int) -> None:
         """Enter new namespaces with a new root, before anything is imported.
@@ -74,40 +77,40 @@ class _ForkServer:
         if not self._has_namespaces:
             os.makedirs(os.environ["HOME"], mode=0o700, exist_ok=True)
             return
+        configuration = self._configuration
         # Preloaded modules remember the host name, so it is changed first.
         syscalls.unshare(syscalls.CLONE_NEWUSER | syscalls.CLONE_NEWNS | syscalls.CLONE_NEWUTS)
         syscalls.rename_host()
-        if self._start["is_mapped_outside"]:
-            self._send({"event": "unshared"})
-            control_channels.receive(self._channel)
+        if configuration.is_mapped_outside:
+            self._send(control_messages.IdsNeeded())
+            control_messages.receive(self._channel)
         else:
-            confinement.map_to_root(self._start["uid"], self._start["gid"])
+            confinement.map_to_root(configuration.uid, configuration.gid)
         self._become_pid_1()
         syscalls.mount(None, "/", None, syscalls.MS_REC | syscalls.MS_PRIVATE)
         # Docker, for example, covers parts of /proc, so that a new one cannot be mounted. Find out
         # now, before a kernel needs its own.
         syscalls.mount("proc", "/proc", "proc", syscalls.MS_NOSUID | syscalls.MS_NODEV)
         syscalls.umount("/proc")
-        start = self._start
         trees = rootfs.MountTrees(
-            start["readable"],
-            start["hidden"],
-            start["workspaces"],
-            skills=start["skills"],
-            layers=start["layers"],
+            configuration.readable,
+            configuration.hidden,
+            configuration.workspaces,
+            skills=configuration.skills,
+            layers=configuration.layers,
         )
         os.close(package_parent)
         # Only its original user could walk to the paths above; from here on it needs no groups.
-        os.setgroups([]) if start["is_mapped_outside"] else None
+        os.setgroups([]) if configuration.is_mapped_outside else None
         os.setresgid(0, 0, 0)
         os.setresuid(0, 0, 0)
         # After the change of credentials, which clears this setting.
         syscalls.die_with_parent(signal.SIGKILL)
-        trees.enter(cores=start["cores"])
+        trees.enter(cores=configuration.cores)
         syscalls.forbid_new_privileges()
         os.environ.update(
             installer_refusals.install(
-                rootfs.TOOLS, start["packages"], can_install=bool(start["layers"])
+                rootfs.TOOLS, configuration.packages, can_install=bool(configuration.layers)
             )
         )
         rootfs.cover_uv()
@@ -141,12 +144,12 @@ class _ForkServer:
         if pid:
             self._init_requests.close()
             self._kernel_requests.close()
-            ends: dict[str, Any] = {
-                "requests": init_request_end,
-                "kernel_requests": kernel_request_end,
-            }
             init_servers.InitServer(
-                self._start, channel=self._channel, forkserver=pid, **ends
+                self._configuration,
+                channel=self._channel,
+                requests=init_request_end,
+                kernel_requests=kernel_request_end,
+                forkserver=pid,
             ).serve()
             os._exit(0)
         init_request_end.close()
@@ -161,8 +164,8 @@ class _ForkServer:
         from . import kernel_apps, preloads
 
         self._run_kernel = kernel_apps.run
-        missing = preloads.load(self._start["preload"])
-        kernel_apps.warm_up(self._start)
+        missing = preloads.load(self._configuration.preload)
+        kernel_apps.warm_up(self._configuration)
         # A collection writes to every object, which copies pages; frozen objects stay shared.
         gc.collect()
         gc.freeze()
@@ -170,8 +173,11 @@ class _ForkServer:
             rootfs.seal()
         self._data_bytes = _data_bytes()
         python = sys.version.split()[0]
-        ready_fields = {"missing": missing, "python": python}
-        self._send({"event": "ready"} | ready_fields | self._ready_fields)
+        self._send(
+            control_messages.ServerReady(
+                python, missing, self._shared_id_reason, self._doors_refusal
+            )
+        )
 
     def serve(self) -> None:
         """Answer requests one at a time; each takes milliseconds."""
@@ -183,47 +189,48 @@ class _ForkServer:
         while True:
             for descriptor, _ in self._poll.poll():
                 if descriptor in self._kernels:
-                    self._report_end(descriptor)
+                    self._handle_kernel_end(descriptor)
                 elif descriptor == self._channel.fileno():
-                    if not self._answer():
+                    if not self._handle_request():
                         return
-                elif (received := control_channels.receive(self._kernel_requests)) is not None:
+                elif (received := control_messages.receive(self._kernel_requests)) is not None:
                     self._fork_kernel(*received[1])
 
     def _endpoints(self) -> list[socket.socket]:
         return [self._channel, self._kernel_requests]
 
-    def _answer(self) -> bool:
+    def _handle_request(self) -> bool:
         """Answer one request of the bot; return whether the bot is still there."""
-        received = control_channels.receive(self._channel)
+        received = control_messages.receive(self._channel)
         if received is None:
             return False
-        message, descriptors = received
+        request, descriptors = received
+        assert isinstance(request, (control_messages.ForkInit, control_messages.CloneTrees))
         try:
-            if message["op"] == "fork":
-                self._fork_init(message, descriptors)
-                self._send({"event": "forked", "id": message["id"]})
+            if isinstance(request, control_messages.ForkInit):
+                self._fork_init(request, descriptors)
+                self._send(control_messages.InitForked(request.id))
             else:
-                self._clone_trees(message)
+                self._clone_trees(request)
         except OSError as error:
-            self._send({"event": "refused", "id": message["id"], "reason": str(error)})
+            self._send(control_messages.RequestRefused(request.id, str(error)))
         for descriptor in descriptors:
             os.close(descriptor)
         return True
 
-    def _fork_init(self, message: dict[str, Any], descriptors: list[int]) -> None:
-        control_channels.send(self._init_requests, message, descriptors)
+    def _fork_init(self, request: control_messages.ForkInit, descriptors: list[int]) -> None:
+        control_messages.send(self._init_requests, request, descriptors)
 
-    def _clone_trees(self, message: dict[str, Any]) -> None:
+    def _clone_trees(self, request: control_messages.CloneTrees) -> None:
         """Send clones of a session's directories as mount trees, which its kernel can attach."""
         flags = syscalls.MOUNT_ATTR_NOSUID | syscalls.MOUNT_ATTR_NODEV
         with contextlib.ExitStack() as open_here:
             trees = []
-            for path in message["paths"]:
+            for path in request.paths:
                 trees.append(syscalls.open_tree(f"{self._workspaces}/{path}"))
                 open_here.callback(os.close, trees[-1])
                 syscalls.set_mount_flags(trees[-1], flags)
-            self._send({"event": "trees", "id": message["id"]}, *trees)
+            self._send(control_messages.TreesCloned(request.id), *trees)
 
     def _fork_kernel(self, link: int, *namespaces: int) -> None:
         """Fork a kernel for an init, given a link to it and its pid namespace, if it has one."""
@@ -234,7 +241,7 @@ class _ForkServer:
         except OSError as error:
             # The init may have ended, which may be the reason.
             with socket.socket(fileno=link) as init, contextlib.suppress(OSError):
-                control_channels.send(init, control_channels.failure(error), [])
+                control_messages.send(init, control_messages.failure(error))
         else:
             if pid == 0:
                 self._run_as_kernel(link, *namespaces)
@@ -255,12 +262,13 @@ class _ForkServer:
             for namespace in namespaces:
                 os.close(namespace)
             init = socket.socket(fileno=link)
-            size = self._data_bytes
-            kernel_processes.run(init, self._start, self._run_kernel, data_bytes=size)
+            kernel_processes.run(
+                init, self._configuration, self._run_kernel, data_bytes=self._data_bytes
+            )
         finally:
             os._exit(1)
 
-    def _report_end(self, pidfd: int) -> None:
+    def _handle_kernel_end(self, pidfd: int) -> None:
         """Send a kernel's init the wait status of the kernel."""
         pid, link = self._kernels.pop(pidfd)
         self._poll.unregister(pidfd)
@@ -268,10 +276,10 @@ class _ForkServer:
         _, status = os.waitpid(pid, 0)
         # The init may have ended before, or have been killed with its kernel.
         with socket.socket(fileno=link) as init, contextlib.suppress(OSError):
-            control_channels.send(init, {"event": "ended", "status": status}, [])
+            control_messages.send(init, control_messages.KernelEnded(status))
 
-    def _send(self, message: dict[str, Any], *descriptors: int) -> None:
-        control_channels.send(self._channel, message, list(descriptors))
+    def _send(self, message: control_messages.Message, *descriptors: int) -> None:
+        control_messages.send(self._channel, message, descriptors)
 
 
 class _ContainerForkServer(_ForkServer):
@@ -279,12 +287,14 @@ class _ContainerForkServer(_ForkServer):
 
     def enter(self, package_parent: int) -> None:
         """Check that the walls can be built, and forget paths that kernels must not see."""
-        start = self._start
+        configuration = self._configuration
         refusal = "the bot is not root"
-        if start["first_uid"]:
-            refusal = container_walls.own_id_refusal(start["first_uid"], start["readable"])
+        if configuration.first_uid:
+            refusal = container_walls.own_id_refusal(
+                configuration.first_uid, configuration.readable
+            )
         has_own_ids = not refusal
-        if start["uid"] == 0 and not has_own_ids:
+        if configuration.uid == 0 and not has_own_ids:
             raise OSError(
                 f"code would run as root, because {refusal}. Change that, or start the bot as a "
                 "plain user"
@@ -295,23 +305,25 @@ class _ContainerForkServer(_ForkServer):
         for has_doors in (False, True):
             seccomp.build(has_namespaces=False, has_shared_id=not has_own_ids, has_doors=has_doors)
         self._package_parent = package_parent
-        uid = start["first_uid"] if has_own_ids else 0
-        doors_refusal = supervised_connections.refusal(uid)
-        self._ready_fields = {"shared_id_reason": refusal, "doors_refusal": doors_refusal}
+        self._shared_id_reason = refusal
+        self._doors_refusal = supervised_connections.refusal(
+            configuration.first_uid if has_own_ids else 0
+        )
         # Processes of a session whose keeper was killed become children of this process.
         syscalls.adopt_orphans()
         syscalls.set_dumpable(False)
-        tools_directory = start["tools"]
         os.environ.update(
             installer_refusals.install(
-                tools_directory, start["packages"], can_install=bool(start["layers"])
+                configuration.tools,
+                configuration.packages,
+                can_install=bool(configuration.layers),
             )
         )
-        rootfs.offer_ffmpeg(tools_directory)
+        rootfs.offer_ffmpeg(configuration.tools)
         container_walls.pin_shared(
-            skills=start["skills"], layers=start["layers"], tools=tools_directory
+            skills=configuration.skills, layers=configuration.layers, tools=configuration.tools
         )
-        container_walls.set_search_paths(start["readable"])
+        container_walls.set_search_paths(configuration.readable)
 
     def split_off_init_server(self) -> None:
         """Do nothing: keepers are copies of this process."""
@@ -327,12 +339,12 @@ class _ContainerForkServer(_ForkServer):
         self._poll.unregister(self._channel)
         while self._kernels:
             for descriptor, _ in self._poll.poll():
-                self._report_end(descriptor)
+                self._handle_kernel_end(descriptor)
 
     def _endpoints(self) -> list[socket.socket]:
         return [self._channel]
 
-    def _fork_init(self, message: dict[str, Any], descriptors: list[int]) -> None:
+    def _fork_init(self, request: control_messages.ForkInit, descriptors: list[int]) -> None:
         (link,) = descriptors
         pid = os.fork()
         if pid == 0:
@@ -340,20 +352,35 @@ class _ContainerForkServer(_ForkServer):
                 self._channel.close()
                 for pidfd in self._kernels:
                     os.close(pidfd)
-                channel, spec = socket.socket(fileno=link), self._start | message
-                keeper = container_keepers.Keeper(channel, spec, self._run_kernel_confined)
-                init_processes.run_init(keeper, channel, spec)
+                channel = socket.socket(fileno=link)
+                keeper = container_keepers.Keeper(
+                    channel, self._configuration, request.kernel, self._run_kernel_in_container
+                )
+                init_processes.run_init(keeper, channel)
             finally:
                 os._exit(1)
         pidfd = os.pidfd_open(pid)
         self._kernels[pidfd] = pid, -1
         self._poll.register(pidfd, select.POLLIN)
 
-    def _run_kernel_confined(self, link: socket.socket, spec: dict[str, Any]) -> NoReturn:
-        size = self._data_bytes
-        kernel_processes.run_in_container(link, spec, self._run_kernel, data_bytes=size)
+    def _run_kernel_in_container(
+        self,
+        link: socket.socket,
+        kernel: control_messages.KernelParameters,
+        key: str,
+        listeners: list[int],
+    ) -> NoReturn:
+        kernel_processes.run_in_container(
+            link,
+            self._configuration,
+            kernel,
+            self._run_kernel,
+            key=key,
+            listeners=listeners,
+            data_bytes=self._data_bytes,
+        )
 
-    def _report_end(self, pidfd: int) -> None:
+    def _handle_kernel_end(self, pidfd: int) -> None:
         """End the processes of a session whose keeper was killed."""
         del self._kernels[pidfd]
         self._poll.unregister(pidfd)

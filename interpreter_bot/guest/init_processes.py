@@ -16,40 +16,43 @@ import select
 import signal
 import socket
 from collections.abc import Iterable
-from typing import Any, NoReturn
+from typing import NoReturn, TypeVar
 
-from . import confinement, control_channels, rootfs, syscalls
-
-Spec = dict[str, Any]
+from . import confinement, control_messages, rootfs, syscalls
 
 _NAMESPACES = ("mnt", "net", "ipc", "uts")
 
+T = TypeVar("T", bound=control_messages.Message)
+
 
 def run(
-    channel: socket.socket, start: Spec, request: Spec, kernel_requests: socket.socket
+    channel: socket.socket,
+    configuration: control_messages.Configuration,
+    kernel: control_messages.KernelParameters,
+    kernel_requests: socket.socket,
 ) -> NoReturn:
     """Run this process from start to exit.
 
     Args:
         channel: this end of the socket to the bot.
-        start: configuration that the bot sent the fork server.
-        request: start parameters; see `kernels/provisioning/start_parameters`.
+        configuration: what the bot sent the fork server.
+        kernel: start parameters of the kernel.
         kernel_requests: socket for requests to the fork server.
     """
-    run_init(_NamespaceInit(channel, start | request, kernel_requests), channel, request)
+    run_init(_NamespaceInit(channel, configuration, kernel, kernel_requests), channel)
 
 
-def run_init(init: Init, channel: socket.socket, request: Spec) -> NoReturn:
+def run_init(init: Init, channel: socket.socket) -> NoReturn:
     """Run an init until it ends, and exit."""
     status = 1
     try:
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGPIPE):
             signal.signal(number, signal.SIG_IGN)
-        status = init.run_init(request)
+        status = init.run()
     except Exception as error:
         # The only broad `except` of this process: it has no other way to report a failed start.
         with contextlib.suppress(OSError):
-            control_channels.send(channel, control_channels.failure(error), [])
+            control_messages.send(channel, control_messages.failure(error))
     finally:
         os._exit(status)
 
@@ -67,10 +70,16 @@ def _close(descriptors: Iterable[int]) -> None:
 class Init(abc.ABC):
     """First process of a session: starts the kernel, and serves the bot."""
 
-    def __init__(self, channel: socket.socket, spec: Spec) -> None:
+    def __init__(
+        self,
+        channel: socket.socket,
+        configuration: control_messages.Configuration,
+        kernel: control_messages.KernelParameters,
+    ) -> None:
         self._channel = channel
-        self._spec = spec
-        self._kernel = 0
+        self._configuration = configuration
+        self._kernel = kernel
+        self._kernel_pid = 0
         self._kernel_fd = -1
         # The other end is the kernel's while it starts, then the fork server's, which reports its
         # end.
@@ -79,7 +88,7 @@ class Init(abc.ABC):
         self._wakeup_sockets: tuple[socket.socket, ...] = ()
 
     @abc.abstractmethod
-    def _enter(self) -> None:
+    def _confine(self) -> None:
         """Confine this process."""
 
     @abc.abstractmethod
@@ -87,27 +96,27 @@ class Init(abc.ABC):
         """Create the bot's listening sockets at ports of the session's loopback."""
 
     @abc.abstractmethod
-    def _fork_kernel(self, kernel_spec: Spec, entry_files: list[int], listeners: list[int]) -> None:
-        """Start the kernel with its spec; sets `_kernel_fd`."""
+    def _fork_kernel(self, key: str, entry_files: list[int], listeners: list[int]) -> None:
+        """Start the kernel; sets `_kernel_pid` and `_kernel_fd`."""
 
     @abc.abstractmethod
     def _serve(self, wakeup: socket.socket) -> int:
         """Serve until the kernel or the bot ends; `wakeup` is readable when a child ended."""
 
-    def run_init(self, request: Spec) -> int:
+    def run(self) -> int:
         """Confine this process, start the kernel, and serve until the kernel or the bot ends."""
-        spec = self._spec
-        self._enter()
+        self._confine()
         # The bot binds them to addresses that code cannot look up.
-        listeners = _new_sockets(spec["channels"])
+        listeners = _new_sockets(self._kernel.channels)
         pidfd = os.pidfd_open(os.getpid())
-        doors = self._create_doors(spec["doors"])
-        self._send({"event": "separated"}, pidfd, *listeners, *doors)
+        doors = self._create_doors(self._kernel.doors)
+        self._send(control_messages.InitReady(), pidfd, *listeners, *doors)
         _close([pidfd, *doors])
-        received = control_channels.receive(self._channel)
+        received = control_messages.receive(self._channel)
         if received is None:
             return 0
-        entry_files = received[1]
+        request, entry_files = received
+        assert isinstance(request, control_messages.StartKernel)
         for entry_file in entry_files:
             os.write(entry_file, b"0")
         wakeup, waker = self._wakeup_sockets = socket.socketpair()
@@ -115,52 +124,58 @@ class Init(abc.ABC):
         # Before there is a child, so that no end is missed.
         signal.signal(signal.SIGCHLD, lambda *_: None)
         signal.set_wakeup_fd(waker.fileno(), warn_on_full_buffer=False)
-        # The key comes directly from the bot: in the fork server's memory, later kernels would have
-        # it.
-        kernel_spec = request | {"key": received[0]["key"], "entrances": len(entry_files)}
-        self._fork_kernel(kernel_spec, entry_files, listeners)
-        self._send_sockets("started", spec["channels"], os.dup(self._kernel_fd))
+        self._fork_kernel(request.key, entry_files, listeners)
+        started = control_messages.KernelStarted()
+        self._send_sockets(started, self._kernel.channels, os.dup(self._kernel_fd))
         return self._serve(wakeup)
 
-    def _wait_for_kernel(self, event: str) -> tuple[dict[str, Any], list[int]]:
-        """Wait for an event of the kernel's process."""
-        received = control_channels.receive(self._link)
+    def _wait_for_kernel(self, kind: type[T]) -> tuple[T, list[int]]:
+        """Wait for a message of the kernel's process."""
+        received = control_messages.receive(self._link)
         if received is None:
-            raise control_channels.StartError("the fork server ended")
-        message, _ = received
-        if message["event"] == "ended":
-            raise control_channels.StartError(f"it ended with status {message['status']}")
-        if message["event"] != event:
-            raise control_channels.StartError(message["reason"])
-        return received
+            raise control_messages.StartError("the fork server ended")
+        message, descriptors = received
+        if isinstance(message, control_messages.KernelEnded):
+            raise control_messages.StartError(f"it ended with status {message.status}")
+        if isinstance(message, control_messages.StartFailed):
+            raise control_messages.StartError(message.reason)
+        assert isinstance(message, kind)
+        return message, descriptors
 
-    def _send_sockets(self, event: str, count: int, *descriptors: int) -> None:
+    def _send_sockets(
+        self, message: control_messages.Message, count: int, *descriptors: int
+    ) -> None:
         """Send the bot descriptors and unconnected sockets, and close them here.
 
         The bot connects with sockets of this network: both ends of a connection belong to the
         network of the connecting socket, and code could query it for the interfaces of the host.
         """
         outgoing = [*descriptors, *_new_sockets(count)]
-        self._send({"event": event}, *outgoing)
-        for descriptor in outgoing:
-            os.close(descriptor)
+        self._send(message, *outgoing)
+        _close(outgoing)
 
-    def _send(self, message: dict[str, Any], *descriptors: int) -> None:
-        control_channels.send(self._channel, message, list(descriptors))
+    def _send(self, message: control_messages.Message, *descriptors: int) -> None:
+        control_messages.send(self._channel, message, descriptors)
 
 
 class _NamespaceInit(Init):
-    def __init__(self, channel: socket.socket, spec: Spec, kernel_requests: socket.socket) -> None:
-        super().__init__(channel, spec)
-        self._has_namespaces = spec["walls"] == confinement.NAMESPACES
+    def __init__(
+        self,
+        channel: socket.socket,
+        configuration: control_messages.Configuration,
+        kernel: control_messages.KernelParameters,
+        kernel_requests: socket.socket,
+    ) -> None:
+        super().__init__(channel, configuration, kernel)
+        self._has_namespaces = configuration.walls == confinement.NAMESPACES
         self._kernel_requests = kernel_requests
 
-    def _enter(self) -> None:
+    def _confine(self) -> None:
         if self._has_namespaces:
             confinement.enter_namespaces(
-                temporary_bytes=self._spec["temporary_bytes"],
-                uid=self._spec["uid"],
-                readable=self._spec["readable"],
+                temporary_bytes=self._kernel.temporary_bytes,
+                uid=self._kernel.uid,
+                readable=self._configuration.readable,
             )
         confinement.prefer_as_oom_victim()
         if self._has_namespaces:
@@ -178,36 +193,35 @@ class _NamespaceInit(Init):
             doors.append(door.detach())
         return doors
 
-    def _fork_kernel(self, kernel_spec: Spec, entry_files: list[int], listeners: list[int]) -> None:
+    def _fork_kernel(self, key: str, entry_files: list[int], listeners: list[int]) -> None:
         with self._kernel_requests:
             self._request_kernel(self._kernel_requests)
-        self._start_kernel(kernel_spec, entry_files, listeners)
+        self._start_kernel(key, entry_files, listeners)
 
     def _request_kernel(self, kernel_requests: socket.socket) -> None:
         names = ["pid"] if self._has_namespaces else []
         namespaces = [os.open(f"/proc/self/ns/{name}", os.O_RDONLY) for name in names]
         with self._kernel_end:
             outgoing = [self._kernel_end.fileno(), *namespaces]
-            control_channels.send(kernel_requests, {"op": "fork"}, outgoing)
+            control_messages.send(kernel_requests, control_messages.ForkKernel(), outgoing)
         _close(namespaces)
 
-    def _start_kernel(
-        self, kernel_spec: Spec, entry_files: list[int], listeners: list[int]
-    ) -> None:
-        """Send the kernel's process its spec, and wait until it is confined."""
+    def _start_kernel(self, key: str, entry_files: list[int], listeners: list[int]) -> None:
+        """Send the kernel's process its parameters, and wait until it is confined."""
         names = _NAMESPACES if self._has_namespaces else ()
         namespaces = [os.open(f"/proc/self/ns/{name}", os.O_RDONLY) for name in names]
         outgoing = [*entry_files, *listeners, *namespaces]
-        control_channels.send(self._link, kernel_spec, outgoing)
+        request = control_messages.ConfineKernel(self._kernel, key, len(entry_files))
+        control_messages.send(self._link, request, outgoing)
         _close(outgoing)
         # The kernel enters its user namespace while /proc/sys is writable; then this process makes
         # it read-only, and the kernel goes on.
-        entered, (self._kernel_fd,) = self._wait_for_kernel("entered")
-        self._kernel = entered["pid"]
+        entered, (self._kernel_fd,) = self._wait_for_kernel(control_messages.KernelEntered)
+        self._kernel_pid = entered.pid
         if self._has_namespaces:
-            confinement.mask_proc(self._spec["proc_files"])
-        control_channels.send(self._link, {"op": "go"}, [])
-        self._wait_for_kernel("confined")
+            confinement.mask_proc(self._kernel.proc_files)
+        control_messages.send(self._link, control_messages.ProcMasked())
+        self._wait_for_kernel(control_messages.KernelConfined)
 
     def _serve(self, wakeup: socket.socket) -> int:
         poll = select.poll()
@@ -219,14 +233,14 @@ class _NamespaceInit(Init):
                     wakeup.recv(512)
                     self._reap()
                 elif descriptor == self._link.fileno():
-                    if (received := control_channels.receive(self._link)) is not None:
+                    if (received := control_messages.receive(self._link)) is not None:
                         self._send(received[0])
                         return 0
                     # The fork server ended, so the kernel's status stays unknown.
                     poll.unregister(self._link)
                     poll.register(self._kernel_fd, select.POLLIN)
                 elif descriptor == self._kernel_fd:
-                    self._send({"event": "ended"})
+                    self._send(control_messages.KernelEnded(None))
                     return 0
                 elif not self._handle_request():
                     return 0
@@ -239,21 +253,21 @@ class _NamespaceInit(Init):
 
     def _handle_request(self) -> bool:
         """Handle one request of the bot; return whether the bot is still there."""
-        received = control_channels.receive(self._channel)
+        received = control_messages.receive(self._channel)
         if received is None:
             if not self._has_namespaces:
                 # Without a pid namespace, the end of this process does not kill the kernel.
                 with contextlib.suppress(ProcessLookupError):
-                    os.killpg(self._kernel, signal.SIGKILL)
+                    os.killpg(self._kernel_pid, signal.SIGKILL)
             return False
         request, descriptors = received
-        if request["op"] == "connect":
-            self._send_sockets("socket", 1)
-        elif request["op"] == "attach":
+        if isinstance(request, control_messages.OpenSocket):
+            self._send_sockets(control_messages.SocketOpened(), 1)
+        elif isinstance(request, control_messages.Attach):
             for tree, target in zip(descriptors, (rootfs.DATA, rootfs.VARIABLES), strict=True):
                 syscalls.move_mount(tree, target)
                 os.close(tree)
             # Privileges were kept for mounting only.
             confinement.confine()
-            self._send({"event": "attached"})
+            self._send(control_messages.Attached())
         return True

@@ -13,9 +13,9 @@ import os
 import select
 import signal
 import socket
-from typing import Any, NoReturn
+from typing import NoReturn
 
-from . import confinement, control_channels, init_processes, syscalls
+from . import confinement, control_messages, init_processes, syscalls
 
 # Not in `select`, but the same on every architecture here.
 _POLLRDHUP = 0x2000
@@ -26,7 +26,7 @@ class InitServer:
 
     def __init__(
         self,
-        start: dict[str, Any],
+        configuration: control_messages.Configuration,
         *,
         channel: socket.socket,
         requests: socket.socket,
@@ -36,19 +36,19 @@ class InitServer:
         """Serve nothing yet.
 
         Args:
-            start: configuration that the bot sent the fork server.
+            configuration: what the bot sent the fork server.
             channel: the fork server's socket to the bot; here it is only watched.
             requests: socket on which the fork server passes on requests for inits.
             kernel_requests: socket for inits' requests for kernels, passed to each init.
             forkserver: pid of the fork server.
         """
-        self._start = start
+        self._configuration = configuration
         self._channel = channel
         self._requests = requests
         self._kernel_requests = kernel_requests
         self._forkserver = forkserver
         self._pid_namespace = -1
-        if start["walls"] == confinement.NAMESPACES:
+        if configuration.walls == confinement.NAMESPACES:
             self._pid_namespace = os.open("/proc/self/ns/pid", os.O_RDONLY)
 
     def serve(self) -> None:
@@ -71,8 +71,8 @@ class InitServer:
                         return
                     is_forkserver_ended = True
                     poll.modify(self._channel, 0)
-                elif (received := control_channels.receive(self._requests)) is not None:
-                    self._fork(*received)
+                elif (received := control_messages.receive(self._requests)) is not None:
+                    self._fork_init(*received)
                 else:
                     poll.unregister(self._requests)
                     if not (is_forkserver_ended or self._has_bot_stopped_requests()):
@@ -92,7 +92,8 @@ class InitServer:
         with contextlib.suppress(ProcessLookupError):
             os.kill(self._forkserver, signal.SIGKILL)
 
-    def _fork(self, message: dict[str, Any], descriptors: list[int]) -> None:
+    def _fork_init(self, request: control_messages.Message, descriptors: list[int]) -> None:
+        assert isinstance(request, control_messages.ForkInit)
         (link,) = descriptors
         try:
             if self._pid_namespace >= 0:
@@ -100,17 +101,19 @@ class InitServer:
                 syscalls.setns(self._pid_namespace, syscalls.CLONE_NEWPID)
                 syscalls.unshare(syscalls.CLONE_NEWPID)
             if os.fork() == 0:
-                self._run_as_init(socket.socket(fileno=link), message)
+                self._run_as_init(socket.socket(fileno=link), request.kernel)
         except OSError as error:
             with socket.socket(fileno=link) as bot, contextlib.suppress(OSError):
-                control_channels.send(bot, control_channels.failure(error), [])
+                control_messages.send(bot, control_messages.failure(error))
         else:
             os.close(link)
 
-    def _run_as_init(self, link: socket.socket, message: dict[str, Any]) -> NoReturn:
+    def _run_as_init(
+        self, link: socket.socket, kernel: control_messages.KernelParameters
+    ) -> NoReturn:
         gc.disable()
         self._channel.close()
         self._requests.close()
         if self._pid_namespace >= 0:
             os.close(self._pid_namespace)
-        init_processes.run(link, self._start, message, self._kernel_requests)
+        init_processes.run(link, self._configuration, kernel, self._kernel_requests)

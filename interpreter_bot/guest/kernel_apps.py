@@ -28,14 +28,15 @@ from . import (
     background_errors,
     compact_tracebacks,
     completions,
+    control_messages,
     html_displays,
     interpreter_state,
     iopub_threads,
     ipython_shells,
+    kernel_processes,
     nested_loops,
     open_files,
     preloads,
-    rootfs,
     session_limits,
     standard_input,
     standard_streams,
@@ -370,22 +371,24 @@ class _GuestApp(kernelapp.IPKernelApp):
         self.init_pdb()
         self.patch_io()
 
-    def start_confined(self, spec: dict[str, Any]) -> None:
+    def start_confined(self, spec: kernel_processes.KernelSpec) -> None:
         """Open the channels and serve until the kernel ends."""
         self.context = zmq.Context()
-        self.session.key, self.session.pid = spec["key"].encode(), os.getpid()
+        self.session.key, self.session.pid = spec.key.encode(), os.getpid()
         self.session.session = sessions.new_id()
-        shell_fd, iopub_fd, stdin_fd = spec["listeners"]
+        shell_fd, iopub_fd, stdin_fd = spec.listeners
         kernel = self.kernel
         kernel.shell_stream = zmqstream.ZMQStream(self._accept(zmq.ROUTER, shell_fd))
         kernel.stdin_socket = self._accept(zmq.ROUTER, stdin_fd)
         thread = iopub_threads.IOPubThread(self._accept(zmq.XPUB, iopub_fd), self.session)
         kernel.iopub_thread = kernel.iopub_socket = thread
         self.shell.displayhook.pub_socket = self.shell.display_pub.pub_socket = thread
-        self.shell.variables_directory = spec.get("variables", rootfs.VARIABLES)
+        self.shell.variables_directory = spec.variables
         self._redirect(spec, thread)
         session_limits.install(
-            spec["home"], workspace_bytes=spec["workspace_bytes"], cpu_cores=spec["cpu_cores"]
+            spec.home,
+            workspace_bytes=spec.configuration.workspace_bytes,
+            cpu_cores=spec.configuration.cpu_cores,
         )
         self.init_signal()
         gc.freeze()
@@ -412,28 +415,31 @@ class _GuestApp(kernelapp.IPKernelApp):
         endpoint.bind("ipc:///handed-over")
         return endpoint
 
-    def _redirect(self, spec: dict[str, Any], thread: iopub_threads.IOPubThread) -> None:
+    def _redirect(
+        self, spec: kernel_processes.KernelSpec, thread: iopub_threads.IOPubThread
+    ) -> None:
         def publish(content: dict[str, Any], parent: standard_streams.Parent) -> None:
             topic = f"stream.{content['name']}".encode()
             self.session.send(thread, "stream", content, parent=parent, ident=topic)
 
-        printer = standard_streams.Printer(publish, thread.push_soon, spec["output_bytes"])
+        output_bytes = spec.configuration.output_bytes
+        printer = standard_streams.Printer(publish, thread.push_soon, output_bytes)
         printer.connect()
         printer.read_after_programs()
         _GuestSession.printer = printer
         sys.stdout, sys.stderr = printer.streams
         self.kernel._stdout, self.kernel._stderr = printer.streams
-        self.kernel.home = spec["home"]
+        self.kernel.home = spec.home
         self.kernel.standard_input = standard_input.StandardInput(self.kernel.raw_input)
-        self.kernel.max_displays = spec["displays"] * (1 + _UPDATES_PER_DISPLAY)
+        self.kernel.max_displays = spec.configuration.displays * (1 + _UPDATES_PER_DISPLAY)
         thread.start(printer)
 
 
-def warm_up(start: dict[str, Any]) -> None:
+def warm_up(configuration: control_messages.Configuration) -> None:
     """Create the shell and run cells in it, so that first uses do not slow down kernels."""
     shell = ipython_shells.make(os.environ["HOME"] + "/.ipython")
-    shell.can_install = bool(start["layers"])
-    shell.absent = start["absent"]
+    shell.can_install = bool(configuration.layers)
+    shell.absent = configuration.absent
     _app().make_kernel()
     shell.displayhook.pub_socket = shell.display_pub.pub_socket = _Nowhere()
     shell.set_parent({})
@@ -470,11 +476,11 @@ def _app() -> _GuestApp:
     return app
 
 
-def run(spec: dict[str, Any]) -> None:
+def run(spec: kernel_processes.KernelSpec) -> None:
     """Run the kernel that `spec` describes, in a process that is already confined."""
     gc.disable()
     preloads.reseed()
-    os.chdir(spec["home"] if os.path.isdir(spec["home"]) else "/")
+    os.chdir(spec.home if os.path.isdir(spec.home) else "/")
     # Arguments of a script, not those of the fork server.
     sys.argv[:] = sys.orig_argv[:] = ["main.py"]
     # Python warns about forks with threads, but the kernel always has threads.

@@ -6,23 +6,43 @@ never has the spec, because later kernels inherit the fork server's memory.
 
 from __future__ import annotations
 
+import dataclasses
 import gc
 import os
 import signal
 import socket
 from collections.abc import Callable
-from typing import Any, NoReturn
+from typing import NoReturn
 
-from . import confinement, container_walls, control_channels, landlock, syscalls
+from . import confinement, container_walls, control_messages, landlock, rootfs, syscalls
 
 # Gives the bot priority over sessions even if no cgroup sets weights.
 _NICENESS = 10
 
 
+@dataclasses.dataclass(frozen=True)
+class KernelSpec:
+    """What a confined process needs to run the kernel.
+
+    Attributes:
+        configuration: what the bot sent the fork server.
+        key: signs the messages of the kernel and the bot.
+        listeners: sockets of its channels.
+        home: working directory.
+        variables: directory of saved variables.
+    """
+
+    configuration: control_messages.Configuration
+    key: str
+    listeners: list[int]
+    home: str
+    variables: str = rootfs.VARIABLES
+
+
 def run(
     link: socket.socket,
-    start: dict[str, Any],
-    run_kernel: Callable[[dict[str, Any]], None],
+    configuration: control_messages.Configuration,
+    run_kernel: Callable[[KernelSpec], None],
     *,
     data_bytes: int,
 ) -> NoReturn:
@@ -30,59 +50,63 @@ def run(
 
     Args:
         link: to the kernel's init.
-        start: configuration that the bot sent the fork server.
+        configuration: what the bot sent the fork server.
         run_kernel: runs the kernel, once it is confined.
         data_bytes: private writable memory that every kernel starts with.
     """
 
-    def confine() -> dict[str, Any]:
-        spec = start | _join(link)
-        spec["rlimits"]["DATA"] += data_bytes
-        _confine(link, spec)
-        return spec
+    def confine() -> KernelSpec:
+        request, listeners = _join(link)
+        _confine(link, configuration, request.kernel, data_bytes=data_bytes)
+        return KernelSpec(configuration, request.key, listeners, request.kernel.home)
 
     _run(link, confine, run_kernel)
 
 
 def run_in_container(
     link: socket.socket,
-    spec: dict[str, Any],
-    run_kernel: Callable[[dict[str, Any]], None],
+    configuration: control_messages.Configuration,
+    kernel: control_messages.KernelParameters,
+    run_kernel: Callable[[KernelSpec], None],
     *,
+    key: str,
+    listeners: list[int],
     data_bytes: int,
 ) -> NoReturn:
     """Run this process from its fork to its exit, without namespaces.
 
     Args:
         link: to the session's keeper.
-        spec: configuration of the fork server and start parameters of the kernel.
+        configuration: what the bot sent the fork server.
+        kernel: start parameters of the kernel.
         run_kernel: runs the kernel, once it is confined.
+        key: signs the messages of the kernel and the bot.
+        listeners: sockets of the kernel's channels.
         data_bytes: private writable memory that every kernel starts with.
     """
 
-    def confine() -> dict[str, Any]:
+    def confine() -> KernelSpec:
         syscalls.die_with_parent(signal.SIGKILL)
         _detach()
-        control_channels.send(link, {"event": "entered"}, [])
+        control_messages.send(link, control_messages.KernelEntered(os.getpid()))
         _, directories = _receive(link)
-        spec["rlimits"]["DATA"] += data_bytes
         # Before the limit of descriptors, which is below the pinned numbers.
         container_walls.pin(directories)
-        _limit_and_lower_priority(spec)
-        kernel_spec, listeners = container_walls.confine(spec)
-        control_channels.send(link, {"event": "confined"}, listeners)
-        for listener in listeners:
+        _limit_and_lower_priority(configuration, kernel, data_bytes=data_bytes)
+        home, variables, notifiers = container_walls.confine(configuration.readable, kernel)
+        control_messages.send(link, control_messages.KernelConfined(), notifiers)
+        for notifier in notifiers:
             # With it, code could answer its own calls.
-            os.close(listener)
-        return kernel_spec
+            os.close(notifier)
+        return KernelSpec(configuration, key, listeners, home, variables)
 
     _run(link, confine, run_kernel)
 
 
 def _run(
     link: socket.socket,
-    confine: Callable[[], dict[str, Any]],
-    run_kernel: Callable[[dict[str, Any]], None],
+    confine: Callable[[], KernelSpec],
+    run_kernel: Callable[[KernelSpec], None],
 ) -> NoReturn:
     status = 1
     gc.disable()
@@ -91,7 +115,7 @@ def _run(
             spec = confine()
         except Exception as error:
             # The only broad `except` of this process: it cannot report a failed start otherwise.
-            control_channels.send(link, control_channels.failure(error), [])
+            control_messages.send(link, control_messages.failure(error))
         else:
             link.close()
             run_kernel(spec)
@@ -100,47 +124,54 @@ def _run(
         os._exit(status)
 
 
-def _receive(link: socket.socket) -> tuple[dict[str, Any], list[int]]:
-    received = control_channels.receive(link)
+def _receive(link: socket.socket) -> tuple[control_messages.Message, list[int]]:
+    received = control_messages.receive(link)
     if received is None:
         raise BrokenPipeError("the first process has ended")
     return received
 
 
-def _join(link: socket.socket) -> dict[str, Any]:
-    """Join the cgroups and namespaces of the init; return the spec of the kernel."""
-    spec, descriptors = _receive(link)
-    count, channels = spec["entrances"], spec["channels"]
+def _join(link: socket.socket) -> tuple[control_messages.ConfineKernel, list[int]]:
+    """Join the cgroups and namespaces of the init; return its request and the listeners."""
+    request, descriptors = _receive(link)
+    assert isinstance(request, control_messages.ConfineKernel)
+    count, channels = request.entrance_count, request.kernel.channels
     entry_files, descriptors = descriptors[:count], descriptors[count:]
     # Join the cgroups first, before memory is allocated for the kernel.
     for entry_file in entry_files:
         os.write(entry_file, b"0")
         os.close(entry_file)
-    spec["listeners"], namespaces = descriptors[:channels], descriptors[channels:]
+    listeners, namespaces = descriptors[:channels], descriptors[channels:]
     for namespace in namespaces:
         syscalls.setns(namespace, 0)
         os.close(namespace)
     if namespaces:
         confinement.enter_cgroup_namespace()
-    return spec
+    return request, listeners
 
 
-def _confine(link: socket.socket, spec: dict[str, Any]) -> None:
+def _confine(
+    link: socket.socket,
+    configuration: control_messages.Configuration,
+    kernel: control_messages.KernelParameters,
+    *,
+    data_bytes: int,
+) -> None:
     """Confine this process, which becomes the kernel."""
     confinement.prefer_as_oom_victim()
     _detach()
-    is_walled = spec["walls"] == confinement.NAMESPACES
+    is_walled = configuration.walls == confinement.NAMESPACES
     if is_walled:
-        confinement.enter_user_namespace(spec["uid"])
+        confinement.enter_user_namespace(kernel.uid)
     pidfd = os.pidfd_open(os.getpid())
-    control_channels.send(link, {"event": "entered", "pid": os.getpid()}, [pidfd])
+    control_messages.send(link, control_messages.KernelEntered(os.getpid()), [pidfd])
     os.close(pidfd)
     _receive(link)
-    _limit_and_lower_priority(spec)
+    _limit_and_lower_priority(configuration, kernel, data_bytes=data_bytes)
     if is_walled:
-        landlock.restrict_kernel(spec["readable"])
+        landlock.restrict_kernel(configuration.readable)
         confinement.confine()
-    control_channels.send(link, {"event": "confined"}, [])
+    control_messages.send(link, control_messages.KernelConfined())
 
 
 def _detach() -> None:
@@ -151,12 +182,17 @@ def _detach() -> None:
         os.dup2(nowhere, number)
 
 
-def _limit_and_lower_priority(spec: dict[str, Any]) -> None:
+def _limit_and_lower_priority(
+    configuration: control_messages.Configuration,
+    kernel: control_messages.KernelParameters,
+    *,
+    data_bytes: int,
+) -> None:
     """Set resource limits and a low priority."""
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGCHLD):
         signal.signal(number, signal.SIG_DFL)
     os.nice(_NICENESS)
     syscalls.lower_disk_priority()
-    confinement.limit(spec["rlimits"])
-    if spec["affinity"] and spec["walls"] != confinement.NOTHING:
-        os.sched_setaffinity(0, spec["affinity"])
+    confinement.limit(kernel.rlimits, initial_data_bytes=data_bytes)
+    if kernel.affinity and configuration.walls != confinement.NOTHING:
+        os.sched_setaffinity(0, kernel.affinity)

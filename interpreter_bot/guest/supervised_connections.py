@@ -24,7 +24,7 @@ import struct
 import time
 from collections.abc import Mapping
 
-from . import container_walls, control_channels, seccomp, syscalls
+from . import container_walls, control_messages, seccomp, syscalls
 
 # SECCOMP_IOCTL_NOTIF_RECV, _SEND, _ID_VALID and _ADDFD, and the structures of their arguments.
 _RECEIVE_CALL, _ANSWER_CALL, _CHECK_CALL_IS_PENDING, _PLACE_DESCRIPTOR = (
@@ -72,7 +72,7 @@ class Door:
     def update(self) -> bool:
         """Read the bot's requests and send waiting connections; return whether the bot listens."""
         try:
-            while self.channel.recv(control_channels.PACKET_BYTES, socket.MSG_DONTWAIT):
+            while self.channel.recv(control_messages.MAX_PACKET_BYTES, socket.MSG_DONTWAIT):
                 self._is_open = True
                 self._request_count += 1
                 self._send_waiting()
@@ -94,7 +94,8 @@ class Door:
             self._request_count -= 1
             # The bot may have closed its end, as the session is about to end.
             with self._waiting.popleft() as endpoint, contextlib.suppress(OSError):
-                control_channels.send(self.channel, {}, [endpoint.fileno()])
+                message = control_messages.ConnectionAccepted()
+                control_messages.send(self.channel, message, [endpoint.fileno()])
 
 
 class Supervisor:
@@ -260,7 +261,7 @@ def _try_to_supervise(uid: int) -> None:
     """
     keeper_end, session_end = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     bot, channel = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-    control_channels.send(bot, {"op": "accept"}, [])
+    control_messages.send(bot, control_messages.AcceptConnection())
     pid = os.fork()
     if pid == 0:
         status = errno.EPERM
@@ -273,7 +274,7 @@ def _try_to_supervise(uid: int) -> None:
         finally:
             os._exit(status)
     session_end.close()
-    if (received := control_channels.receive(keeper_end)) is not None:
+    if (received := control_messages.receive(keeper_end)) is not None:
         if uid:
             syscalls.access_files_as(uid)
         (listener,) = received[1]
@@ -292,7 +293,7 @@ def _connect_as_session(uid: int, session_end: socket.socket) -> None:
     syscalls.forbid_new_privileges()
     program = seccomp.build(has_namespaces=False, has_shared_id=not uid, has_doors=True)
     listener = syscalls.install_filter(program, is_supervised=True)
-    control_channels.send(session_end, {}, [listener])
+    control_messages.send(session_end, control_messages.KernelConfined(), [listener])
     os.close(listener)
     with socket.socket() as client:
         client.connect(("127.0.0.1", _TRIAL_PORT))

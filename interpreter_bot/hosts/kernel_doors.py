@@ -12,6 +12,7 @@ from collections.abc import Awaitable, Callable
 from typing import Final, Literal, Protocol, TypeAlias
 
 from interpreter_bot import code_activity, errors, values
+from interpreter_bot.guest import control_messages
 from interpreter_bot.kernels.provisioning import control_channels, start_parameters
 
 Door: TypeAlias = Literal[0, 1]
@@ -125,7 +126,7 @@ class SupervisedDoors(LocalDoors):
         channel = control_channels.ControlChannel(self._sockets[door])
         packet = None
         with contextlib.suppress(errors.KernelStartError):
-            await channel.send({"op": "accept"})
+            await channel.send(control_messages.AcceptConnection())
             packet = await channel.receive()
         if packet is None:
             # The keeper has ended: like a listening socket, wait for ever.

@@ -806,7 +806,7 @@ async def _silence(server, monkeypatch):
         for _ in range(3):
             assert server.is_alive
             with pytest.raises(errors.KernelStartError):
-                await server.trees("a/b")
+                await server.clone_trees("a/b")
     assert not server.is_alive
 
 

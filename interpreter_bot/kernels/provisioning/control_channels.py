@@ -1,7 +1,6 @@
-"""Control channels for the event loop: JSON packets with descriptors over Unix sockets.
+"""Control channels for the event loop: messages with descriptors over Unix sockets.
 
-The other ends are the fork server and the init process of each kernel. They run our code beside
-hostile code, so sizes and shapes are checked like any foreign input.
+The other ends are the fork server and the init process of each kernel.
 """
 
 from __future__ import annotations
@@ -9,15 +8,14 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import dataclasses
-import json
 import os
 import select
 import socket
 from collections.abc import Sequence
 
 from interpreter_bot import errors
+from interpreter_bot.guest import control_messages
 
-_MAX_PACKET_BYTES = 64 * 1024
 _MAX_DESCRIPTORS = 8
 # Not in `select`, but the same on every architecture here.
 _POLLRDHUP = 0x2000
@@ -25,30 +23,15 @@ _POLLRDHUP = 0x2000
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Packet:
-    """One control message.
+    """One control message with open file descriptors, which the receiver closes."""
 
-    Attributes:
-        content: a JSON object.
-        descriptors: open file descriptors, which the receiver closes.
-    """
-
-    content: dict[str, object]
+    message: control_messages.Message
     descriptors: tuple[int, ...] = ()
-
-    def text(self, name: str) -> str:
-        """Return a text field of `content`, empty if there is none."""
-        value = self.content.get(name)
-        return value if isinstance(value, str) else ""
 
     def close(self) -> None:
         """Close the descriptors of an unused packet."""
         for descriptor in self.descriptors:
             os.close(descriptor)
-
-    def number(self, name: str) -> int:
-        """Return a whole-number field of `content`, 0 if there is none."""
-        value = self.content.get(name)
-        return value if isinstance(value, int) else 0
 
 
 class ControlChannel:
@@ -64,21 +47,22 @@ class ControlChannel:
         bot_end, guest_end = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         return cls(bot_end), guest_end
 
-    async def send(self, content: dict[str, object], descriptors: Sequence[int] = ()) -> None:
-        """Send one packet; its descriptors stay open here.
+    async def send(
+        self, message: control_messages.Message, descriptors: Sequence[int] = ()
+    ) -> None:
+        """Send one message; its descriptors stay open here.
 
         Raises:
             KernelStartError: the other end is closed.
         """
-        packet = json.dumps(content).encode()
         try:
             # Requests are small and answered one by one: the socket's buffer never fills.
-            socket.send_fds(self._endpoint, [packet], list(descriptors))
+            control_messages.send(self._endpoint, message, descriptors)
         except OSError as error:
             raise errors.KernelStartError from error
 
     async def receive(self) -> Packet | None:
-        """Wait for one packet; None when the other end is closed."""
+        """Wait for one packet; None when the other end is closed, or sent no message."""
         loop = asyncio.get_running_loop()
         while True:
             with contextlib.suppress(BlockingIOError, InterruptedError):
@@ -94,19 +78,19 @@ class ControlChannel:
     def _receive(self) -> Packet | None:
         try:
             data, descriptors, _, _ = socket.recv_fds(
-                self._endpoint, _MAX_PACKET_BYTES, _MAX_DESCRIPTORS, socket.MSG_CMSG_CLOEXEC
+                self._endpoint,
+                control_messages.MAX_PACKET_BYTES,
+                _MAX_DESCRIPTORS,
+                socket.MSG_CMSG_CLOEXEC,
             )
         except ConnectionError:
             return None
         try:
-            content = json.loads(data) if data else None
-        except (ValueError, RecursionError):
-            content = None
-        if not isinstance(content, dict):
+            return Packet(control_messages.decode(data), tuple(descriptors))
+        except ValueError:
             for descriptor in descriptors:
                 os.close(descriptor)
             return None
-        return Packet(content, tuple(descriptors))
 
     @property
     def has_ended(self) -> bool:

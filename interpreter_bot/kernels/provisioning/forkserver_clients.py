@@ -18,8 +18,10 @@ import subprocess
 import uuid
 from collections.abc import Mapping, Sequence
 from types import TracebackType
+from typing import TypeAlias
 
 from interpreter_bot import errors, settings
+from interpreter_bot.guest import control_messages
 from interpreter_bot.kernels.provisioning import control_channels, python_environments
 from interpreter_bot.wording import host_words
 
@@ -40,6 +42,12 @@ _CONTAINER_LEVEL_WARNING = (
 _SHARED_ID_WARNING = (
     "All sessions have the bot's user id (%s): Landlock and the system call filter alone keep them "
     "apart. As the container's root, the bot gives each an id of its own."
+)
+
+
+_Request: TypeAlias = control_messages.ForkInit | control_messages.CloneTrees
+_Answer: TypeAlias = (
+    control_messages.InitForked | control_messages.TreesCloned | control_messages.RequestRefused
 )
 
 
@@ -121,7 +129,7 @@ class ForkServer:
         self.doors_refusal = ""
         """Why sessions without namespaces cannot have doors; empty if they can."""
         self._lock = asyncio.Lock()
-        self._unanswered: set[object] = set()
+        self._unanswered: set[str] = set()
         self._silence_count = 0
         self._process: subprocess.Popen[bytes] | None = None
         self._channel: control_channels.ControlChannel | None = None
@@ -274,49 +282,47 @@ class ForkServer:
 
     def _configuration(
         self, environment: python_environments.Environment, preload: Sequence[str]
-    ) -> dict[str, object]:
-        return {
-            "walls": self.walls,
-            "is_mapped_outside": self.has_own_ids,
-            "first_uid": self._sandbox.first_uid if self.has_own_ids else 0,
-            "tools": str(self._scratch / f"tools-{uuid.uuid4().hex}"),
-            "uid": os.geteuid(),
-            "gid": os.getegid(),
-            "readable": environment.readable,
-            "hidden": environment.hidden,
-            "packages": list(environment.packages),
-            "absent": dict(environment.absent),
-            "workspaces": str(self._workspaces),
-            "layers": str(self._layers or ""),
-            "skills": str(self._skills),
-            "cores": self._cores,
-            "preload": list(preload),
-            "temporary_bytes": self._limits.temporary_bytes,
-            "output_bytes": self._limits.output_bytes,
-            "workspace_bytes": self._limits.workspace_bytes,
-            "cpu_cores": self._limits.cpu_cores,
-            "displays": self._limits.displays,
-        }
+    ) -> control_messages.Configuration:
+        return control_messages.Configuration(
+            walls=self.walls,
+            is_mapped_outside=self.has_own_ids,
+            first_uid=self._sandbox.first_uid if self.has_own_ids else 0,
+            tools=str(self._scratch / f"tools-{uuid.uuid4().hex}"),
+            uid=os.geteuid(),
+            gid=os.getegid(),
+            readable=environment.readable,
+            hidden=environment.hidden,
+            packages=list(environment.packages),
+            absent=dict(environment.absent),
+            workspaces=str(self._workspaces),
+            layers=str(self._layers or ""),
+            skills=str(self._skills),
+            cores=self._cores,
+            preload=list(preload),
+            output_bytes=self._limits.output_bytes,
+            workspace_bytes=self._limits.workspace_bytes,
+            cpu_cores=self._limits.cpu_cores,
+            displays=self._limits.displays,
+        )
 
     async def _wait_until_ready(self, pid: int, channel: control_channels.ControlChannel) -> None:
-        packet = await _receive_or_raise(channel)
-        if packet.text("event") == "unshared":
+        message = (await _receive_or_raise(channel)).message
+        if isinstance(message, control_messages.IdsNeeded):
             self._map_ids(pid)
-            await channel.send({"op": "mapped"})
-            packet = await _receive_or_raise(channel)
-        if packet.text("event") == "refused walls":
-            raise _RefusedWallsError(packet.text("reason"))
-        if packet.text("event") != "ready":
+            await channel.send(control_messages.IdsMapped())
+            message = (await _receive_or_raise(channel)).message
+        if isinstance(message, control_messages.WallsRefused):
+            raise _RefusedWallsError(message.reason)
+        if not isinstance(message, control_messages.ServerReady):
             raise errors.KernelStartError(host_words.FORK_SERVER_CONFUSED)
-        if reason := packet.text("shared_id_reason"):
+        if reason := message.shared_id_reason:
             if self.has_own_ids or not self.shared_id_reason:
                 _log.warning(_SHARED_ID_WARNING, reason)
             self.has_own_ids, self.shared_id_reason = False, reason
-        self.doors_refusal = packet.text("doors_refusal")
-        self.python = packet.text("python")
-        missing = packet.content.get("missing")
-        if isinstance(missing, dict) and missing:
-            listed = "; ".join(f"{name} ({reason})" for name, reason in missing.items())
+        self.doors_refusal = message.doors_refusal
+        self.python = message.python
+        if message.missing:
+            listed = "; ".join(f"{name} ({why})" for name, why in message.missing.items())
             _log.warning("not preloaded: %s", listed)
 
     def _map_ids(self, pid: int) -> None:
@@ -333,8 +339,8 @@ class ForkServer:
             raise errors.KernelStartError(host_words.FORK_SERVER_DOWN)
         return self._channel
 
-    async def _ask(
-        self, request: dict[str, object], descriptors: Sequence[int] = ()
+    async def _request(
+        self, request: _Request, descriptors: Sequence[int] = ()
     ) -> control_channels.Packet:
         """Send a request and collect its answer, even if the caller is cancelled."""
         # Copies, because a cancelled caller closes its descriptors.
@@ -347,19 +353,19 @@ class ForkServer:
             raise
 
     async def _exchange(
-        self, request: dict[str, object], descriptors: Sequence[int]
+        self, request: _Request, descriptors: Sequence[int]
     ) -> control_channels.Packet:
         """Send one request and wait for its answer, one request at a time; close `descriptors`."""
         try:
             async with self._lock, asyncio.timeout(_ANSWER_SECONDS):
-                if request["op"] == "fork":
-                    self._kernels.add(str(request["id"]))
-                    self._launching.add(str(request["id"]))
+                if isinstance(request, control_messages.ForkInit):
+                    self._kernels.add(request.id)
+                    self._launching.add(request.id)
                 await self._channel_or_raise().send(request, descriptors)
-                answer = await self._answer_to(request["id"])
+                answer = await self._receive_answer(request.id)
         except TimeoutError as error:
             _log.error("the fork server was silent for %g s", _ANSWER_SECONDS)
-            self._unanswered.add(request["id"])
+            self._unanswered.add(request.id)
             self._silence_count += 1
             if self._silence_count == _MAX_SILENCES:
                 await self._replace_later("it does not answer any more")
@@ -367,17 +373,19 @@ class ForkServer:
         finally:
             for descriptor in descriptors:
                 os.close(descriptor)
-        if answer.text("event") == "refused":
-            _log.error("fork server refused %s: %s", request["op"], answer.text("reason"))
+        if isinstance(answer.message, control_messages.RequestRefused):
+            name = type(request).__name__
+            _log.error("fork server refused %s: %s", name, answer.message.reason)
             raise errors.KernelStartError
         return answer
 
-    async def _answer_to(self, request_id: object) -> control_channels.Packet:
+    async def _receive_answer(self, request_id: str) -> control_channels.Packet:
         """Wait for one answer; late ones to earlier requests are dropped."""
         while True:
             answer = await _receive_or_raise(self._channel_or_raise())
             self._silence_count = 0
-            if (answered_id := answer.content.get("id")) == request_id:
+            answered_id = answer.message.id if isinstance(answer.message, _Answer) else ""
+            if answered_id == request_id:
                 return answer
             answer.close()
             if answered_id not in self._unanswered:
@@ -435,29 +443,32 @@ class ForkServer:
             kernels.discard(kernel_id)
         await self._end_retired()
 
-    async def fork(self, spec: dict[str, object], link: int) -> None:
+    async def fork(
+        self, kernel_id: str, kernel: control_messages.KernelParameters, link: int
+    ) -> None:
         """Fork the init process of a kernel.
 
         If the server forks it only after the request failed, it ends at once, because the other end
         of its channel is closed by then.
 
         Args:
-            spec: for `guest/init_processes`; its `id` must be passed to `forget` at the end.
+            kernel_id: must be passed to `forget` at the end.
+            kernel: its start parameters.
             link: descriptor of that process's end of its control channel.
 
         Raises:
             KernelStartError: it could not be forked.
         """
-        await self._ask({"op": "fork", **spec}, [link])
+        await self._request(control_messages.ForkInit(kernel_id, kernel), [link])
 
-    async def trees(self, *paths: str) -> tuple[int, ...]:
+    async def clone_trees(self, *paths: str) -> tuple[int, ...]:
         """Clone mounts of paths below the workspaces; the caller closes the returned descriptors.
 
         Raises:
             KernelStartError: there is no such directory.
         """
-        answer = await self._ask({"op": "trees", "id": uuid.uuid4().hex, "paths": paths})
-        return answer.descriptors
+        request = control_messages.CloneTrees(uuid.uuid4().hex, list(paths))
+        return (await self._request(request)).descriptors
 
     async def close(self) -> None:
         """End all servers; kernels they forked end by their own control channels."""

@@ -20,6 +20,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from interpreter_bot import errors, settings, values
+from interpreter_bot.guest import control_messages
 from interpreter_bot.kernels.files import ownership, safe_open
 from interpreter_bot.kernels.metering import procfs, session_metering
 from interpreter_bot.kernels.provisioning import (
@@ -170,8 +171,7 @@ class ForkProvisioner:
         if context.groups.version:
             self._group = context.groups.create(self.kernel_id, limits)
         with guest_end:
-            spec = start_parameters.build(
-                self.kernel_id,
+            kernel = start_parameters.build(
                 inside_uid if walls is forkserver_clients.Walls.NAMESPACES else self._uid,
                 limits,
                 affinity=[]
@@ -181,8 +181,8 @@ class ForkProvisioner:
                 has_own_id=self.has_own_id,
                 doors=context.doors,
             )
-            await context.server.fork(spec, guest_end.fileno())
-        self._init_fd, sockets = await self._expect("separated", len(context.doors))
+            await context.server.fork(self.kernel_id, kernel, guest_end.fileno())
+        self._init_fd, sockets = await self._expect(control_messages.InitReady, len(context.doors))
         self._doors = [sockets.pop() for _ in context.doors][::-1]
         with contextlib.ExitStack() as open_here:
             for entry in sockets:
@@ -194,12 +194,11 @@ class ForkProvisioner:
         # Init joins its cgroup itself: moving another process waits for all processors.
         entry_files = self._group.entry_files() if self._group is not None else []
         try:
-            # Not through the fork server, because later kernels inherit its memory, and so the key.
-            await self._control.send({"op": "go", "key": key}, entry_files)
+            await self._control.send(control_messages.StartKernel(key), entry_files)
         finally:
             for entry_file in entry_files:
                 os.close(entry_file)
-        self._kernel_fd, self._sockets = await self._expect("started")
+        self._kernel_fd, self._sockets = await self._expect(control_messages.KernelStarted)
         context.server.settle(self.kernel_id)
         read_as = self._uid if self._is_in_container and context.uids.are_own else None
         self._usage = SessionUsage(
@@ -251,34 +250,41 @@ class ForkProvisioner:
         proxy, services = (door.dup() for door in self._doors)
         return proxy, services, os.dup(self._init_fd)
 
-    async def _expect(self, event: str, door_count: int = 0) -> tuple[int, list[socket.socket]]:
-        """Wait for an event with a pidfd, a socket for each channel, and the doors' sockets."""
+    async def _expect(
+        self, kind: type[control_messages.Message], door_count: int = 0
+    ) -> tuple[int, list[socket.socket]]:
+        """Wait for a message with a pidfd, a socket for each channel, and the doors' sockets."""
         packet = await self._control.receive() if self._control is not None else None
         count = 1 + len(start_parameters.CHANNELS) + door_count
-        if packet is None or packet.text("event") != event or len(packet.descriptors) != count:
-            reason = packet.text("reason") if packet is not None else "its first process ended"
-            if packet is not None:
-                packet.close()
-            _log.error("kernel %s did not start: %s", self.kernel_id, reason)
-            raise errors.KernelStartError
-        pidfd, *sockets = packet.descriptors
-        return pidfd, [socket.socket(fileno=descriptor) for descriptor in sockets]
+        if packet is None:
+            reason = "its first process ended"
+        elif isinstance(packet.message, kind) and len(packet.descriptors) == count:
+            pidfd, *sockets = packet.descriptors
+            return pidfd, [socket.socket(fileno=descriptor) for descriptor in sockets]
+        else:
+            packet.close()
+            reason = f"unexpected {type(packet.message).__name__}"
+            if isinstance(packet.message, control_messages.StartFailed):
+                reason = packet.message.reason
+        _log.error("kernel %s did not start: %s", self.kernel_id, reason)
+        raise errors.KernelStartError
 
     async def _listen_to_init(self) -> None:
         while self._control is not None and (packet := await self._control.receive()) is not None:
-            if packet.text("event") == "ended":
-                # The status is unknown if the fork server has ended, whose child the kernel was.
-                self._status = packet.number("status") if "status" in packet.content else None
-                if not self.is_used:
-                    _log.error("kernel %s ended unused: status %s", self.kernel_id, self._status)
-            elif packet.text("event") == "attached":
-                if self._attached is not None and not self._attached.done():
-                    self._attached.set_result(None)
-            elif packet.text("event") == "socket":
-                self._sockets += [socket.socket(fileno=number) for number in packet.descriptors]
-                self._sockets_changed.set()
-            elif packet.text("event") == "failed":
-                _log.error("kernel %s: %s", self.kernel_id, packet.text("reason"))
+            match packet.message:
+                case control_messages.KernelEnded(status):
+                    # Unknown if the fork server has ended, whose child the kernel was.
+                    self._status = status
+                    if not self.is_used:
+                        _log.error("kernel %s ended unused: status %s", self.kernel_id, status)
+                case control_messages.Attached():
+                    if self._attached is not None and not self._attached.done():
+                        self._attached.set_result(None)
+                case control_messages.SocketOpened():
+                    self._sockets += [socket.socket(fileno=number) for number in packet.descriptors]
+                    self._sockets_changed.set()
+                case control_messages.StartFailed(reason):
+                    _log.error("kernel %s: %s", self.kernel_id, reason)
         # The init process has ended, and with it everything in the namespace.
         self.ended.set()
         self._sockets_changed.set()
@@ -294,7 +300,7 @@ class ForkProvisioner:
                 raise ConnectionError
             self._sockets_changed.clear()
             try:
-                await self._control.send({"op": "connect"})
+                await self._control.send(control_messages.OpenSocket())
             except errors.KernelStartError as error:
                 raise ConnectionError from error
             await self._sockets_changed.wait()
@@ -337,7 +343,7 @@ class ForkProvisioner:
             return
         trees = await self._directories(directories)
         try:
-            await self._control.send({"op": "attach"}, trees)
+            await self._control.send(control_messages.Attach(), trees)
         finally:
             for tree in trees:
                 os.close(tree)
@@ -372,7 +378,7 @@ class ForkProvisioner:
                 opened.pop_all()
             return descriptors
         paths = ("/".join(directory.parts[-2:]) for directory in directories)
-        return await self.host_context.server.trees(*paths)
+        return await self.host_context.server.clone_trees(*paths)
 
     def _on_init_ended(self) -> None:
         asyncio.get_running_loop().remove_reader(self._init_fd)
@@ -413,7 +419,7 @@ class ForkProvisioner:
         ):
             # Only the session's first process knows all others, so it ends them before itself.
             with contextlib.suppress(errors.KernelStartError):
-                await self._control.send({"op": "end"})
+                await self._control.send(control_messages.EndSession())
         else:
             procfs.send_signal(self._init_fd, signal.SIGKILL)
         procfs.send_signal(self._kernel_fd, signal.SIGKILL)

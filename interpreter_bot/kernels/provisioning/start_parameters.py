@@ -9,6 +9,7 @@ import uuid
 from collections.abc import Sequence
 
 from interpreter_bot import settings
+from interpreter_bot.guest import control_messages
 
 CHANNELS = ("shell", "iopub", "stdin")
 _BACKLOG = 8
@@ -78,7 +79,6 @@ def address_space_bytes(limits: settings.Limits) -> int:
 
 
 def build(
-    kernel_id: str,
     uid: int,
     limits: settings.Limits,
     *,
@@ -86,17 +86,10 @@ def build(
     unwalled_home: str,
     has_own_id: bool,
     doors: Sequence[int],
-) -> dict[str, object]:
-    """Describe a kernel for `guest/init_processes`.
+) -> control_messages.KernelParameters:
+    """Build the start parameters of a kernel from its limits.
 
-    Args:
-        kernel_id: a name for log lines.
-        uid: user id in the fork server's user namespace, if it has one.
-        limits: of the kernel; the fork server adds to DATA the memory that every kernel starts
-        with. affinity: processors to run on if no cgroup bounds the share of the cores.
-        unwalled_home: working directory without a sandbox; else empty. has_own_id: whether the
-        processes of the kernel's user are only this session's. doors: ports of its network where
-        the bot may listen.
+    `unwalled_home` is the working directory without a sandbox, else empty.
     """
     resources = _resources(limits)
     if unwalled_home:
@@ -104,22 +97,22 @@ def build(
     elif not has_own_id:
         # The limit counts processes of all sessions and of the bot, so it only keeps the machine
         # usable until the watchdog ends a session with too many.
-        resources["NPROC"] = _MAX_SESSIONS_OF_USER * limits.processes
-    return {
-        "id": kernel_id,
-        "uid": uid,
-        "has_own_id": has_own_id,
-        "channels": len(CHANNELS),
-        "home": unwalled_home or "/mnt/data",
-        "affinity": affinity,
-        "doors": list(doors),
-        "proc_files": _proc_files(limits),
-        "rlimits": resources,
-    }
+        resources["NPROC"] = [_MAX_SESSIONS_OF_USER * limits.processes] * 2
+    return control_messages.KernelParameters(
+        uid=uid,
+        has_own_id=has_own_id,
+        channels=len(CHANNELS),
+        home=unwalled_home or "/mnt/data",
+        affinity=affinity,
+        doors=list(doors),
+        temporary_bytes=limits.temporary_bytes,
+        proc_files=_proc_files(limits),
+        rlimits=resources,
+    )
 
 
-def _resources(limits: settings.Limits) -> dict[str, int | list[int]]:
-    return {
+def _resources(limits: settings.Limits) -> dict[str, list[int]]:
+    fixed_limits = {
         "AS": address_space_bytes(limits),
         "DATA": limits.memory_bytes,
         "NPROC": limits.processes,
@@ -133,8 +126,9 @@ def _resources(limits: settings.Limits) -> dict[str, int | list[int]]:
         "NICE": 0,
         "RTPRIO": 0,
         "SIGPENDING": 1024,
-        "STACK": [_STACK_BYTES, _DEEP_STACK_BYTES],
     }
+    pairs = {name: [limit, limit] for name, limit in fixed_limits.items()}
+    return pairs | {"STACK": [_STACK_BYTES, _DEEP_STACK_BYTES]}
 
 
 def choose_processors(cores: float) -> list[int]:

@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from interpreter_bot.guest import control_channels, supervised_connections
+from interpreter_bot.guest import control_messages, supervised_connections
 
 SCRIPT = """
 import struct, sys
@@ -36,7 +36,7 @@ def test_a_door_is_shut_when_the_bot_leaves_a_connection_on_the_way():
     channel, bot = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     door = supervised_connections.Door(channel)
     with channel, socket.socket() as endpoint:
-        control_channels.send(bot, {"op": "accept"}, [])
+        control_messages.send(bot, control_messages.AcceptConnection())
         assert door.accepts
         door.give_connection(endpoint)
         bot.close()

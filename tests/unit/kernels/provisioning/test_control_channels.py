@@ -1,10 +1,13 @@
 """Packets, and what else may come through their sockets."""
 
+import dataclasses
+import json
 import os
 import socket
 
 import pytest
 
+from interpreter_bot.guest import control_messages
 from interpreter_bot.kernels.provisioning import control_channels
 
 
@@ -24,18 +27,58 @@ def null():
         yield file.fileno()
 
 
-async def test_packets_come_with_their_descriptors(pair, null):
+KERNEL = control_messages.KernelParameters(
+    uid=7,
+    has_own_id=True,
+    channels=3,
+    home="/mnt/data",
+    affinity=[0, 1],
+    doors=[],
+    temporary_bytes=1 << 40,
+    proc_files={"meminfo": "none"},
+    rlimits={"STACK": [1, 2]},
+)
+
+
+async def test_messages_come_with_their_descriptors(pair, null):
     channel, theirs = pair
-    socket.send_fds(theirs, [b'{"event": "x", "n": 3}'], [null])
+    request = control_messages.ForkInit("a", KERNEL)
+    control_messages.send(theirs, request, [null])
     packet = await channel.receive()
-    assert (packet.text("event"), packet.number("n"), packet.text("n")) == ("x", 3, "")
+    assert packet.message == request
     (descriptor,) = packet.descriptors
     assert os.fstat(descriptor) == os.fstat(null)
     packet.close()
 
 
-@pytest.mark.parametrize("data", [b"[]", b"{", b"\xff", b"[" * 50_000], ids=len)
-async def test_what_is_no_packet_ends_the_channel_and_leaves_no_descriptor(pair, null, data):
+def _packet(kind: str, fields: object) -> bytes:
+    return json.dumps({"type": kind, "fields": fields}).encode()
+
+
+KERNEL_FIELDS = dataclasses.asdict(KERNEL)
+NO_MESSAGES = {
+    "no object": b"[]",
+    "cut": b"{",
+    "no text": b"\xff",
+    "deep": b"[" * 50_000,
+    "unknown": _packet("Message", {}),
+    "no dataclass": _packet("dict", {}),
+    "no fields": b'{"type": "Attached"}',
+    "fields in a list": _packet("KernelEnded", ["status"]),
+    "a missing field": _packet("InitForked", {}),
+    "a field too many": _packet("InitForked", {"id": "a", "reason": "b"}),
+    "another type": _packet("InitForked", {"id": 7}),
+    "a truth as a number": _packet("KernelEnded", {"status": True}),
+    "a wrong item": _packet("CloneTrees", {"id": "a", "paths": ["a", None]}),
+    "a wrong value": _packet(
+        "ForkInit", {"id": "a", "kernel": KERNEL_FIELDS | {"rlimits": {"A": 1}}}
+    ),
+    "a nested message": _packet("ForkInit", {"id": "a", "kernel": "uid"}),
+}
+
+
+@pytest.mark.parametrize("data", NO_MESSAGES.values(), ids=NO_MESSAGES)
+async def test_what_is_no_message_ends_the_channel_and_leaves_no_descriptor(pair, null, data):
     channel, theirs = pair
     before = os.listdir("/proc/self/fd")
     socket.send_fds(theirs, [data], [null] * 3)

@@ -1,0 +1,352 @@
+"""Messages between the bot, the fork server, the init server, inits and their kernels.
+
+Each is one packet of a SOCK_SEQPACKET Unix socket: JSON, and file descriptors beside it. Processes
+next to hostile code write some of them, so a reader checks every value against its type.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import json
+import os
+import socket
+import traceback
+import types
+import typing
+from collections.abc import Iterable
+from typing import Any
+
+MAX_PACKET_BYTES = 64 * 1024
+# A kernel gets its listeners, namespaces, and an entrance to each hierarchy of cgroups.
+_MAX_DESCRIPTORS = 32
+_MAX_REASON_CHARACTERS = 1000
+_HERE = os.path.dirname(__file__)
+
+
+class StartError(Exception):
+    """A failure that another process reported, whose message is complete."""
+
+
+class Message:
+    """Base of all messages, which are named by their classes."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Configuration(Message):
+    """To the fork server: what its kernels have in common.
+
+    Attributes:
+        walls: what keeps them apart; see `confinement`.
+        is_mapped_outside: whether the bot maps user ids into the server's user namespace.
+        first_uid: first id of sessions without namespaces; 0 if they have the bot's.
+        tools: directory for programs of all kernels, if there are no namespaces.
+        uid: the bot's user id.
+        gid: the bot's group id.
+        readable: directories of the Python environment.
+        hidden: paths below `readable` that kernels must not see.
+        packages: names of installed packages.
+        absent: groups of libraries that are not installed, by module.
+        workspaces: the directory of all workspaces.
+        layers: the directory of installed packages; empty if nothing can be installed.
+        skills: the directory that all kernels see at /skills.
+        cores: processors that a kernel sees.
+        preload: modules to import before kernels are forked.
+        output_bytes: limit of what an execution prints.
+        workspace_bytes: limit of a workspace.
+        cpu_cores: processors that a session may use up.
+        displays: limit of what an execution displays.
+    """
+
+    walls: str
+    is_mapped_outside: bool
+    first_uid: int
+    tools: str
+    uid: int
+    gid: int
+    readable: list[str]
+    hidden: list[str]
+    packages: list[str]
+    absent: dict[str, str]
+    workspaces: str
+    layers: str
+    skills: str
+    cores: int
+    preload: list[str]
+    output_bytes: int
+    workspace_bytes: int
+    cpu_cores: float
+    displays: int
+
+
+@dataclasses.dataclass(frozen=True)
+class KernelParameters:
+    """Start parameters of one kernel.
+
+    Attributes:
+        uid: user id in the fork server's user namespace, if it has one.
+        has_own_id: whether the processes of this user are only this session's.
+        channels: number of its Jupyter channels.
+        home: working directory.
+        affinity: processors to run on if no cgroup bounds the share of the cores.
+        doors: ports of its network where the bot may listen.
+        temporary_bytes: size of /tmp, and of shared memory.
+        proc_files: texts of files in /proc, by name.
+        rlimits: soft and hard limit by names of RLIMIT constants without prefix.
+    """
+
+    uid: int
+    has_own_id: bool
+    channels: int
+    home: str
+    affinity: list[int]
+    doors: list[int]
+    temporary_bytes: int
+    proc_files: dict[str, str]
+    rlimits: dict[str, list[int]]
+
+
+@dataclasses.dataclass(frozen=True)
+class IdsNeeded(Message):
+    """To the bot: the user namespace exists, and user ids must be mapped into it."""
+
+
+@dataclasses.dataclass(frozen=True)
+class IdsMapped(Message):
+    """To the fork server: the answer to `IdsNeeded`."""
+
+
+@dataclasses.dataclass(frozen=True)
+class WallsRefused(Message):
+    """To the bot: the machine refuses the walls."""
+
+    reason: str
+
+
+@dataclasses.dataclass(frozen=True)
+class ServerReady(Message):
+    """To the bot: kernels can be forked.
+
+    Attributes:
+        python: version of the kernels' Python.
+        missing: why modules could not be preloaded, by their names.
+        shared_id_reason: why sessions without namespaces have the bot's user id; empty if not.
+        doors_refusal: why sessions without namespaces cannot have doors; empty if they can.
+    """
+
+    python: str
+    missing: dict[str, str]
+    shared_id_reason: str
+    doors_refusal: str
+
+
+@dataclasses.dataclass(frozen=True)
+class ForkInit(Message):
+    """To the fork server and the init server, with a channel to the bot: fork a kernel's init."""
+
+    id: str
+    kernel: KernelParameters
+
+
+@dataclasses.dataclass(frozen=True)
+class CloneTrees(Message):
+    """To the fork server: clone directories below the workspaces as mount trees."""
+
+    id: str
+    paths: list[str]
+
+
+@dataclasses.dataclass(frozen=True)
+class InitForked(Message):
+    """To the bot: the answer to `ForkInit`."""
+
+    id: str
+
+
+@dataclasses.dataclass(frozen=True)
+class TreesCloned(Message):
+    """To the bot, with the trees: the answer to `CloneTrees`."""
+
+    id: str
+
+
+@dataclasses.dataclass(frozen=True)
+class RequestRefused(Message):
+    """To the bot: a request failed."""
+
+    id: str
+    reason: str
+
+
+@dataclasses.dataclass(frozen=True)
+class InitReady(Message):
+    """To the bot, with init's pidfd, unbound sockets of the channels, and sockets of the doors."""
+
+
+@dataclasses.dataclass(frozen=True)
+class StartKernel(Message):
+    """To init, with entrances to cgroups: start the kernel.
+
+    The key comes directly from the bot: in the fork server's memory, later kernels would have it.
+    """
+
+    key: str
+
+
+@dataclasses.dataclass(frozen=True)
+class ForkKernel(Message):
+    """To the fork server, with a link to init and its pid namespace: fork a kernel."""
+
+
+@dataclasses.dataclass(frozen=True)
+class ConfineKernel(Message):
+    """To the kernel's process, with entrances to cgroups, listeners and namespaces: join them."""
+
+    kernel: KernelParameters
+    key: str
+    entrance_count: int
+
+
+@dataclasses.dataclass(frozen=True)
+class KernelEntered(Message):
+    """To init, with the pidfd if it is not the parent: the process has joined."""
+
+    pid: int
+
+
+@dataclasses.dataclass(frozen=True)
+class ProcMasked(Message):
+    """To the kernel's process: /proc is read-only, go on."""
+
+
+@dataclasses.dataclass(frozen=True)
+class KernelConfined(Message):
+    """To init, perhaps with the listener of supervised connections: user code may run."""
+
+
+@dataclasses.dataclass(frozen=True)
+class KernelStarted(Message):
+    """To the bot, with the kernel's pidfd and a socket for each channel."""
+
+
+@dataclasses.dataclass(frozen=True)
+class OpenSocket(Message):
+    """To init: create a socket in the kernel's network."""
+
+
+@dataclasses.dataclass(frozen=True)
+class SocketOpened(Message):
+    """To the bot, with the socket: the answer to `OpenSocket`."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Attach(Message):
+    """To init and a waiting kernel, with a session's directories: show them to the kernel."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Attached(Message):
+    """To the bot: the answer to `Attach`."""
+
+
+@dataclasses.dataclass(frozen=True)
+class EndSession(Message):
+    """To the keeper of a session without namespaces: end all its processes."""
+
+
+@dataclasses.dataclass(frozen=True)
+class KernelEnded(Message):
+    """To init and the bot: the kernel's wait status; None if it is unknown."""
+
+    status: int | None
+
+
+@dataclasses.dataclass(frozen=True)
+class StartFailed(Message):
+    """To init and the bot: the kernel cannot start."""
+
+    reason: str
+
+
+@dataclasses.dataclass(frozen=True)
+class AcceptConnection(Message):
+    """To the keeper, over a door: the bot waits for one connection."""
+
+
+@dataclasses.dataclass(frozen=True)
+class ConnectionAccepted(Message):
+    """To the bot, with its end of the connection: the answer to `AcceptConnection`."""
+
+
+def encode(message: Message) -> bytes:
+    """Write a message as a packet."""
+    # Every message is a dataclass; the base class cannot say that.
+    fields = dataclasses.asdict(typing.cast(Any, message))
+    return json.dumps({"type": type(message).__name__, "fields": fields}).encode()
+
+
+def decode(packet: bytes) -> Message:
+    """Read a packet.
+
+    Raises:
+        ValueError: it is not a valid message.
+    """
+    try:
+        content = json.loads(packet)
+        kind = _kinds()[content["type"]]
+        return typing.cast(Message, _read(kind, content["fields"]))
+    except (KeyError, TypeError, RecursionError) as error:
+        raise ValueError("not a message") from error
+
+
+@functools.cache
+def _kinds() -> dict[str, type[Message]]:
+    return {kind.__name__: kind for kind in Message.__subclasses__()}
+
+
+_type_hints = functools.cache(typing.get_type_hints)
+
+
+def _read(kind: Any, value: Any) -> Any:
+    """Check a decoded value against a type, and build the value if it is a dataclass.
+
+    Raises:
+        ValueError: it has another type.
+        TypeError: it is no object, or its fields are not those of the dataclass.
+    """
+    origin, parts = typing.get_origin(kind), typing.get_args(kind)
+    if isinstance(kind, type) and dataclasses.is_dataclass(kind):
+        hints = _type_hints(kind)
+        return kind(**{name: _read(hints.get(name), value[name]) for name in value})
+    if origin is list and isinstance(value, list):
+        return [_read(parts[0], item) for item in value]
+    if origin is dict and isinstance(value, dict):
+        return {key: _read(parts[1], item) for key, item in value.items()}
+    plain_kinds = parts if origin is types.UnionType else (kind,)
+    if type(value) in plain_kinds or (kind is float and type(value) is int):
+        return value
+    raise ValueError(f"not {kind}")
+
+
+def send(channel: socket.socket, message: Message, descriptors: Iterable[int] = ()) -> None:
+    """Send one message with its descriptors (which stay open here)."""
+    socket.send_fds(channel, [encode(message)], list(descriptors))
+
+
+def receive(channel: socket.socket) -> tuple[Message, list[int]] | None:
+    """Wait for one message; None if the other end is closed."""
+    packet, descriptors, _, _ = socket.recv_fds(channel, MAX_PACKET_BYTES, _MAX_DESCRIPTORS)
+    return (decode(packet), descriptors) if packet else None
+
+
+def failure(error: Exception) -> StartFailed:
+    """Describe what failed, and at which step: this package's functions on the way, outermost
+    first.
+    """
+    if isinstance(error, StartError):
+        reason = str(error)
+    else:
+        codes = [frame.f_code for frame, _ in traceback.walk_tb(error.__traceback__)]
+        steps = [code.co_name for code in codes if os.path.dirname(code.co_filename) == _HERE]
+        reason = f"{type(error).__name__}: {error} (in {' → '.join(steps[-3:])})"
+    return StartFailed(reason[:_MAX_REASON_CHARACTERS])
