@@ -16,7 +16,7 @@ from typing import Final
 
 import cachetools
 
-from interpreter_bot import code_activity, logs, settings, values
+from interpreter_bot import code_activity, kernel_calls, logs, settings, values
 from interpreter_bot.egress import (
     approvals,
     certificates,
@@ -33,10 +33,6 @@ _log = logging.getLogger(__name__)
 
 _MOST_KEPT: Final = 10_000
 _SEED_BYTES: Final = 32
-_CODE: Final = (
-    "get_ipython().open_doors("
-    "proxy={proxy}, services={services}, authority={authority!r}, offered={offered!r})"
-)
 
 
 class Broker:
@@ -142,7 +138,7 @@ class Broker:
         if self._refusal:
             if kernel_id in self._refused:
                 return None
-            code = f"get_ipython().refuse_doors({self._refusal!r})"
+            code = kernel_calls.refuse_doors(self._refusal)
             return kernel_doors.DoorSetup(code, self._refusal)
         self._opening.add(kernel_id)
         try:
@@ -183,16 +179,18 @@ class Broker:
         task = asyncio.create_task(self._serve(found, context), name=f"doors of {kernel_id}")
         self._kernels[kernel_id] = task
         task.add_done_callback(functools.partial(self._shut, kernel_id, found))
-        ports = dict(zip(("proxy", "services"), found.ports, strict=True))
+        proxy, services = found.ports
         if not self.policy(key):
             # Programs are refused sooner if they know of no proxy.
-            ports["proxy"] = 0
+            proxy = 0
         offered = sorted({offer.kind for offer in self._offers(key)})
         # The certificate is another one each time, for the same key.
         version = hashlib.sha256(
-            repr((authority.key_identifier, offered, ports)).encode()
+            repr((authority.key_identifier, offered, proxy, services)).encode()
         ).hexdigest()
-        code = _CODE.format(authority=authority.certificate, offered=offered, **ports)
+        code = kernel_calls.open_doors(
+            proxy=proxy, services=services, authority=authority.certificate, offered=offered
+        )
         return kernel_doors.DoorSetup(code, version)
 
     async def close(self) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import functools
-import json
 import os
 import shlex
 import subprocess
@@ -17,20 +16,14 @@ from ipykernel import compiler, displayhook
 from IPython.core import autocall, interactiveshell
 
 from . import (
+    bot_calls,
     compact_tracebacks,
-    completions,
-    data_connection_objects,
     dataframe_displays,
-    file_descriptions,
     html_displays,
     package_requests,
-    picture_scaling,
-    proxy_environment,
     rootfs,
     snapshot_children,
-    snapshot_readers,
     snapshots,
-    table_files,
     variable_descriptions,
 )
 
@@ -91,52 +84,21 @@ class GuestShell(package_requests.InstallingShell):
         dataframe_displays.install(self.display_formatter)
         html_displays.install(self.display_formatter)
 
-    def save_table(self, handle: str, name: str) -> bool:
-        """Write all of a displayed table; the bot calls it by this name."""
-        return dataframe_displays.save(handle, name)
-
-    def look_at_table(self, handle: str, request: str) -> None:
-        """Show a part of a displayed table, if it still exists; the bot calls it by this name."""
-        answer = dataframe_displays.look(handle, request, self.execution_count)
-        if answer is not None:
-            self.display_pub.publish({"application/json": answer})
-
-    def open_table(self, name: str, sheet: str) -> None:
-        """Read a file as a table, and show its description; the bot calls it by this name."""
-        description = table_files.open_file(os.path.join(self.kernel.home, name), sheet)
-        self.display_pub.publish({"application/json": json.dumps(description, ensure_ascii=False)})
-
-    def describe_files(self, names: list[str], separator: str) -> None:
-        """Print descriptions of files; the bot calls it by this name."""
-        paths = [os.path.join(self.kernel.home, name) for name in names]
-        file_descriptions.write(paths, separator)
-
-    def describe_variables(self) -> None:
-        """Show descriptions of all variables; the bot calls it by this name."""
-        descriptions = variable_descriptions.describe(self._newest())
-        self.display_pub.publish({"application/json": json.dumps(descriptions, ensure_ascii=False)})
-
-    def complete_code(self, before: str) -> None:
-        """Show completions of code; the bot calls it by this name."""
-        completion = completions.answer(self, json.loads(before))
-        self.display_pub.publish({"application/json": json.dumps(completion, ensure_ascii=False)})
+    def answer_bot(self, name: str, *arguments: Any) -> None:
+        """Answer a call of the bot, whose code calls this method."""
+        bot_calls.answer(self, name, *arguments)
 
     def variables(self) -> dict[str, Any]:
         """Return the names that code has defined, newest first, and how many there are."""
-        newest = self._newest()
+        newest = self.newest_variables()
         return {"names": variable_descriptions.displayable(newest), "count": len(newest)}
 
-    def _newest(self) -> dict[str, Any]:
+    def newest_variables(self) -> dict[str, Any]:
+        """Return the variables that code has defined, newest first."""
         return variable_descriptions.newest(self.user_ns, self.user_ns_hidden)
 
-    def save_variables(self, number: int, seconds: float, max_bytes: int) -> None:
-        """Start to save all variables as a new generation; the bot calls it by this name.
-
-        Args:
-            number: of the generation.
-            seconds: time for trying variables.
-            max_bytes: of the generation.
-        """
+    def begin_saving(self, number: int, *, seconds: float, max_bytes: int) -> None:
+        """Start a child that saves all variables as a new generation; see `snapshots.begin`."""
         names = snapshots.names_of(self.user_ns, self.user_ns_hidden)
         dataframe_displays.begin_saving(self.user_ns)
         self._saving = snapshots.begin(
@@ -153,38 +115,6 @@ class GuestShell(package_requests.InstallingShell):
             # A large process takes a while to go.
             self._ended.append(child)
         self._ended[:] = [child for child in self._ended if not snapshot_children.has_ended(child)]
-
-    def restore_variables(self, number: int) -> None:
-        """Restore a generation, and show which variables failed; the bot calls it by this name."""
-        failed = snapshot_readers.restore(self.user_ns, self.variables_directory, number)
-        dataframe_displays.restore_handles(self.user_ns)
-        self.display_pub.publish({"application/json": json.dumps(failed)})
-
-    def show_scaled(self, names: list[str], contents: list[str], **bounds: int) -> None:
-        """Display pictures scaled down for a model; the bot calls it by this name."""
-        # Code may have changed the directory.
-        paths = [os.path.join(self.kernel.home, name) for name in names]
-        picture_scaling.publish(self, paths, contents, **bounds)
-
-    def use_packages(self, paths: list[str]) -> None:
-        """Let imports find packages of the session; the bot calls it by this name."""
-        package_requests.add_to_path(paths)
-
-    def open_doors(self, *, offered: list[str], **ports: Any) -> None:
-        """Make the bot's doors known to code; the bot calls it by this name.
-
-        Args:
-            offered: kinds of services behind the services' door.
-            ports: of the doors; `proxy` is 0 if nothing outside may be reached.
-        """
-        if ports["proxy"]:
-            proxy_environment.set_for(**ports)
-        if "connections" in offered:
-            data_connection_objects.install(self.user_ns, self.user_ns_hidden, ports["services"])
-
-    def refuse_doors(self, reason: str) -> None:
-        """Let uses of data connections fail with the reason why there are none."""
-        data_connection_objects.install(self.user_ns, self.user_ns_hidden, 0, refusal=reason)
 
     def transform_cell(self, raw_cell: str) -> str:
         """Turn magics into Python: once, though ipykernel and IPython both ask before a cell."""

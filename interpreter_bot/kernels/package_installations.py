@@ -15,7 +15,7 @@ import cachetools
 import pydantic
 from packaging import requirements
 
-from interpreter_bot import code_activity, errors, settings, values
+from interpreter_bot import code_activity, errors, kernel_calls, settings, values
 from interpreter_bot.kernels import launchers
 from interpreter_bot.kernels.files import workspaces
 from interpreter_bot.kernels.packages import (
@@ -149,7 +149,7 @@ class Installations:
                 reason=str(error) or package_words.DOWNLOAD_TOO_SLOW
             )
         if launched.layers:
-            code = f"get_ipython().use_packages({[self._path(name) for name in launched.layers]!r})"
+            code = kernel_calls.use_packages([self._path(name) for name in launched.layers])
             finished = await launched.kernel.execute(
                 code, show=_ignore, seconds=_USE_SECONDS, is_own=True
             )

@@ -21,7 +21,7 @@ import weakref
 from collections.abc import AsyncIterator, Callable, Iterable
 from typing import Final
 
-from interpreter_bot import errors, settings, values
+from interpreter_bot import errors, kernel_calls, settings, values
 from interpreter_bot.kernels import (
     launchers,
     live_kernels,
@@ -206,7 +206,7 @@ class Snapshots:
         if snapshot is None:
             await self._drop_other_format(launched)
             return True
-        code = f"get_ipython().restore_variables({snapshot.number})"
+        code = kernel_calls.restore_variables(snapshot.number)
         last_json = _LastJson()
         finished = await kernel.execute(
             code, show=last_json.show, seconds=self._config.seconds, is_own=True
@@ -369,7 +369,7 @@ class Snapshots:
     ) -> snapshot_manifests.Manifest | None:
         """Let a kernel write a generation; None if it failed, or if code runs again."""
         kernel, runs = launched.kernel, launched.kernel.runs
-        code = f"get_ipython().save_variables({number}, {seconds}, {self._config.bytes})"
+        code = kernel_calls.save_variables(number, seconds=seconds, max_bytes=self._config.bytes)
         work, started = workspace_io.file_work, time.monotonic()
         try:
             finished = await kernel.execute(code, show=_ignore, seconds=_FORK_SECONDS, is_own=True)

@@ -8,7 +8,7 @@ import json
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
-from interpreter_bot import errors, events, values
+from interpreter_bot import errors, events, kernel_calls, values
 from interpreter_bot.hosts import cancellable_executions
 from interpreter_bot.hosts import ports as host_ports
 from interpreter_bot.sessions import past_turns
@@ -39,12 +39,13 @@ async def save_table(
     """
     name = f"table-{handle}.{suffix}"
     shown: list[values.Output] = []
-    code = f"get_ipython().save_table({handle!r}, {name!r})"
+    code = kernel_calls.save_table(handle, name)
     finished = await cancellable_executions.run(
         hosts, kernel, code, show=shown.append, seconds=_SECONDS
     )
     last = shown[-1] if shown else None
-    if finished.ending is values.Ending.OK and last is not None and last.plain == "True":
+    is_saved = isinstance(last, values.Json) and last.json == '"true"'
+    if finished.ending is values.Ending.OK and is_saved:
         return name
     if isinstance(last, values.Error):
         if last.name == "FileExistsError":

@@ -5,11 +5,11 @@ What comes from the kernel is checked, bounded and made harmless: see `live_data
 
 from __future__ import annotations
 
-import json
 from typing import Annotated, Final, Literal
 
 import pydantic
 
+from interpreter_bot import kernel_calls
 from interpreter_bot.hosts import ports as host_ports
 from interpreter_bot.sessions import live_data_views
 from interpreter_bot.text import safe_text
@@ -73,8 +73,7 @@ async def complete(hosts: host_ports.Hosts, kernel: host_ports.Kernel, before: s
     Raises:
         BotError: it cannot; the sentence says why.
     """
-    told = json.dumps(before[-MOST_CHARACTERS:])
-    code = f"get_ipython().complete_code({told!r})"
+    code = kernel_calls.complete_code(before[-MOST_CHARACTERS:])
     return live_data_views.read_answer(
         _ANSWER, await live_data_views.run_for_json(hosts, kernel, code)
     )

@@ -14,7 +14,7 @@ from typing import Annotated, Any, Final, Literal, TypeVar
 
 import pydantic
 
-from interpreter_bot import errors, values
+from interpreter_bot import errors, kernel_calls, values
 from interpreter_bot.hosts import cancellable_executions
 from interpreter_bot.hosts import ports as host_ports
 from interpreter_bot.sessions import requests
@@ -241,7 +241,7 @@ async def look(
         BotError: it cannot; the sentence says why.
     """
     question = json.dumps(wanted.model_dump(mode="json"))
-    code = f"get_ipython().look_at_table({handle!r}, {question!r})"
+    code = kernel_calls.look_at_table(handle, question)
     found = read_answer(_ANSWER, await run_for_json(hosts, kernel, code))
     if isinstance(found, _Problem):
         raise errors.BotError(found.problem)
@@ -256,7 +256,7 @@ async def open_file(
     Raises:
         BotError: it cannot; the sentence says why.
     """
-    code = f"get_ipython().open_table({name!r}, {sheet!r})"
+    code = kernel_calls.open_table(name, sheet)
     return read_answer(_TABLE_FILE, await run_for_json(hosts, kernel, code))
 
 
@@ -268,7 +268,7 @@ async def describe_variables(
     Raises:
         BotError: it cannot; the sentence says why.
     """
-    code = "get_ipython().describe_variables()"
+    code = kernel_calls.describe_variables()
     return read_answer(_VARIABLES, await run_for_json(hosts, kernel, code))
 
 

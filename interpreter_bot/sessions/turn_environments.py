@@ -14,7 +14,7 @@ import logging
 from collections.abc import Callable, Coroutine, Sequence
 from typing import Any, Final
 
-from interpreter_bot import code_activity, errors, events, settings, values
+from interpreter_bot import code_activity, errors, events, kernel_calls, settings, values
 from interpreter_bot.agent import chat_messages, picture_selection
 from interpreter_bot.agent import ports as agent_ports
 from interpreter_bot.hosts import cancellable_executions
@@ -37,9 +37,6 @@ _log = logging.getLogger(__name__)
 
 _SECONDS: Final = 20.0
 _SKILLS: Final = f"{skill_catalogue.MOUNTED}/"
-_CODE: Final = (
-    "get_ipython().show_scaled({names!r}, {contents!r}, max_side={side}, max_bytes={most})"
-)
 
 _PLAN_WANTED: Final = chat_messages.Note(
     "[Not run. A plan in plain words is wanted before the first code: what it does, and to which "
@@ -273,11 +270,11 @@ class SessionEnvironment:
                 if picture is not None:
                     found[int(output.plain)] = picture
 
-        code = _CODE.format(
-            names=list(names),
-            contents=[base64.b64encode(one).decode("ascii") for one in contents],
-            side=picture_selection.MOST_SIDE,
-            most=picture_selection.MOST_BYTES,
+        code = kernel_calls.show_scaled(
+            names,
+            [base64.b64encode(content).decode("ascii") for content in contents],
+            max_side=picture_selection.MOST_SIDE,
+            max_bytes=picture_selection.MOST_BYTES,
         )
         finished = await self.run_aside(code, show=show, seconds=_SECONDS)
         if finished.ending is not values.Ending.OK:

@@ -16,7 +16,7 @@ import secrets
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
-from interpreter_bot import code_activity, errors, events, settings, values
+from interpreter_bot import code_activity, errors, events, kernel_calls, settings, values
 from interpreter_bot.agent import chat_messages, context_windows, observations, prompt_texts
 from interpreter_bot.hosts import ports as host_ports
 from interpreter_bot.sessions import (
@@ -168,7 +168,7 @@ async def _looked_into(
         if isinstance(output, values.Text) and output.stream == "stdout":
             printed.append(output.text)
 
-    code = f"get_ipython().describe_files({[info.name for info in infos]!r}, {mark!r})"
+    code = kernel_calls.describe_files([info.name for info in infos], mark)
     finished = await environment.run_aside(code, show=show, seconds=_DESCRIBING_SECONDS)
     if finished.ending is not values.Ending.OK:
         _log.info("files could not be described: %s", finished)

@@ -268,8 +268,8 @@ async def test_kernels_say_how_code_may_go_on_beside_what_people_run(hosts, key)
         assert found.options == (("shelf", "property", "Shelf"), ("Shelf", "class", "type"))
         assert (await live_completions.complete(hosts, kernel, "nothing.x")).options == ()
         # What answers no such question, or not with what was asked for, is told of.
-        for broken in ("lambda _: 1 / 0", "lambda _: display({'application/json': 1}, raw=True)"):
-            await run(kernel, f"get_ipython().complete_code = {broken}")
+        for broken in ("lambda *_: 1 / 0", "lambda *_: display({'application/json': 1}, raw=True)"):
+            await run(kernel, f"get_ipython().answer_bot = {broken}")
             with pytest.raises(errors.BotError):
                 await live_completions.complete(hosts, kernel, "she")
         _, counted = await run(kernel, "print(get_ipython().execution_count - count)")

@@ -25,7 +25,7 @@ from unittest import mock
 
 import sqlalchemy
 
-from interpreter_bot import cancellation, events, settings, values
+from interpreter_bot import cancellation, events, kernel_calls, settings, values
 from interpreter_bot.agent.llms import catalogues
 from interpreter_bot.hosts import local_host
 from interpreter_bot.kernels.files import workspaces
@@ -328,10 +328,10 @@ class Conversations(session_service.SessionService):
 
     async def save_table(self, key, handle, person, suffix="csv"):
         name = f"table-{handle}.{suffix}"
-        code = f"get_ipython().save_table({handle!r}, {name!r})"
+        code = kernel_calls.save_table(handle, name)
         step = pools.Step(code)
         if (data := self.tables.get(handle)) is not None:
-            step.outputs = (values.Result(plain="True"),)
+            step.outputs = (values.Json(json='"true"'),)
             step.does = lambda directory: (directory / name).write_bytes(data)
         self._services.hosts.pool.steps[:] = [step]
         return await super().save_table(key, handle, person, suffix)

@@ -315,7 +315,7 @@ async def test_variables_of_another_version_are_said_not_to_be_restored_once(ope
 
 LIE = """
 import json, os
-def lie(number, *_):
+def lie(_, number, *__):
     own = f"PLACE/{number}"
     os.makedirs(own)
     told = {"format": 3, "problem": "", "is_disk_full": False, "blobs": {}}
@@ -324,7 +324,7 @@ def lie(number, *_):
     told["lost"] = {"../../x": "why\\x1b[2J\\nyes", "long" * 200: "words " * 160}
     with open(own + "/manifest.json", "w") as file:
         json.dump(told, file)
-get_ipython().save_variables = lie
+get_ipython().answer_bot = lie
 """.replace("PLACE", VARIABLES)
 
 
@@ -369,10 +369,10 @@ async def test_a_link_in_the_directory_of_snapshots_tells_nothing_of_the_host(op
     code = f"""
 import os
 shell = get_ipython()
-def link(number, *_):
+def link(_, number, *__):
     if {name!r}: os.mkdir(f"{VARIABLES}/{{number}}")
     os.symlink("{target}", f"{VARIABLES}/{{number}}{name}")
-shell.save_variables = link
+shell.answer_bot = link
 """
     async with opened(seconds=0.5) as pool:
         kernel = await pool.take("a")

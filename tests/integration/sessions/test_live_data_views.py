@@ -43,7 +43,7 @@ shown[0]["x"] = pandas.array([Evil("a"), Worse(), [Worse()], 3, "b"] * 9, dtype=
 """
 OBJECT = """
 publish = get_ipython().display_pub.publish
-get_ipython().look_at_table = lambda *_: publish({"application/json": {}})
+get_ipython().answer_bot = lambda *_: publish({"application/json": {}})
 """
 ALL = {"rows": [0, 100], "columns": [0, 20]}
 

@@ -1,0 +1,108 @@
+"""Calls of the bot into a kernel, by functions of the names in the bot's `kernel_calls`.
+
+What a function returns is shown as JSON; None shows nothing.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from . import (
+    completions,
+    data_connection_objects,
+    dataframe_displays,
+    file_descriptions,
+    package_requests,
+    picture_scaling,
+    proxy_environment,
+    snapshot_readers,
+    table_files,
+    variable_descriptions,
+)
+
+
+def answer(shell: Any, name: str, *arguments: Any) -> None:
+    """Answer a call of the bot."""
+    result = CALLS[name](shell, *arguments)
+    if result is not None:
+        text = result if isinstance(result, str) else json.dumps(result, ensure_ascii=False)
+        shell.display_pub.publish({"application/json": text})
+
+
+def _describe_files(shell: Any, names: list[str], separator: str) -> None:
+    file_descriptions.write(_paths(shell, names), separator)
+
+
+def _describe_variables(shell: Any) -> list[dict[str, Any]]:
+    return variable_descriptions.describe(shell.newest_variables())
+
+
+def _look_at_table(shell: Any, handle: str, question: str) -> str | None:
+    return dataframe_displays.look(handle, question, shell.execution_count)
+
+
+def _open_doors(shell: Any, proxy: int, services: int, authority: str, offered: list[str]) -> None:
+    if proxy:
+        proxy_environment.set_for(proxy=proxy, services=services, authority=authority)
+    if "connections" in offered:
+        data_connection_objects.install(shell.user_ns, shell.user_ns_hidden, services)
+
+
+def _open_table(shell: Any, name: str, sheet: str) -> dict[str, Any]:
+    (path,) = _paths(shell, [name])
+    return table_files.open_file(path, sheet)
+
+
+def _refuse_doors(shell: Any, reason: str) -> None:
+    data_connection_objects.install(shell.user_ns, shell.user_ns_hidden, 0, refusal=reason)
+
+
+def _restore_variables(shell: Any, number: int) -> dict[str, str]:
+    failed = snapshot_readers.restore(shell.user_ns, shell.variables_directory, number)
+    dataframe_displays.restore_handles(shell.user_ns)
+    return failed
+
+
+def _save_table(_: Any, handle: str, name: str) -> bool:
+    return dataframe_displays.save(handle, name)
+
+
+def _save_variables(shell: Any, number: int, seconds: float, max_bytes: int) -> None:
+    shell.begin_saving(number, seconds=seconds, max_bytes=max_bytes)
+
+
+def _show_scaled(
+    shell: Any, names: list[str], contents: list[str], max_side: int, max_bytes: int
+) -> None:
+    picture_scaling.publish(
+        shell, _paths(shell, names), contents, max_side=max_side, max_bytes=max_bytes
+    )
+
+
+def _use_packages(_: Any, paths: list[str]) -> None:
+    package_requests.add_to_path(paths)
+
+
+def _paths(shell: Any, names: list[str]) -> list[str]:
+    """Return the paths of workspace files, as code may have changed the directory."""
+    return [os.path.join(shell.kernel.home, name) for name in names]
+
+
+CALLS: Mapping[str, Callable[..., Any]] = {
+    "complete_code": completions.answer,
+    "describe_files": _describe_files,
+    "describe_variables": _describe_variables,
+    "look_at_table": _look_at_table,
+    "open_doors": _open_doors,
+    "open_table": _open_table,
+    "refuse_doors": _refuse_doors,
+    "restore_variables": _restore_variables,
+    "save_table": _save_table,
+    "save_variables": _save_variables,
+    "show_scaled": _show_scaled,
+    "use_packages": _use_packages,
+}
+"""The functions, each with the shell before the parameters of the bot's function."""
