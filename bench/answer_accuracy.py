@@ -37,7 +37,7 @@ from interpreter_bot.kernels import pools
 _RESULT = pathlib.Path(__file__).parent / "results" / "answers.json"
 # A day like any other, so that the prompt is the same in every run.
 _TODAY = datetime.date(2026, 7, 1)
-_MOST_FILE_BYTES = 1_000_000
+_MAX_FILE_BYTES = 1_000_000
 _STEPS = 10
 
 
@@ -71,17 +71,17 @@ class Workbench:
 
     async def files(self) -> dict[str, bytes]:
         names = [info.name for info in await self.list_files()]
-        most = _MOST_FILE_BYTES
-        return {name: await self.read_file(name, start=0, most_bytes=most) for name in names}
+        limit = _MAX_FILE_BYTES
+        return {name: await self.read_file(name, start=0, max_bytes=limit) for name in names}
 
     async def scaled(self, contents: Sequence[bytes]) -> Sequence[chat_messages.Picture | None]:
         return [None] * len(contents)
 
-    async def read_file(self, name: str, *, start: int, most_bytes: int) -> bytes:
+    async def read_file(self, name: str, *, start: int, max_bytes: int) -> bytes:
         workspace = await self._pool.workspace(self._key)
-        async with workspace.read(name, max_bytes=_MOST_FILE_BYTES) as content:
+        async with workspace.read(name, max_bytes=_MAX_FILE_BYTES) as content:
             whole = b"".join([chunk async for chunk in content])
-        return whole[start : start + most_bytes]
+        return whole[start : start + max_bytes]
 
 
 def _print_notice(event: events.TurnEvent) -> None:

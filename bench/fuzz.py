@@ -16,19 +16,19 @@ from interpreter_bot.kernels import leases, pools
 
 _IDLE_TRIPS = 200
 _BETWEEN_TRIPS_SECONDS = 0.01
-_MOST_MESSAGES = 100_000
+_MAX_MESSAGES = 100_000
 _MESSAGES_A_KIND = 3
 # Beside those that the attacks send.
 _FLOODS = {
     "foreign messages, by the thousand": (
         "",
         "sent = session.serialize(session.msg('stream', stream, {'msg_id': 'another'}))\n"
-        f"for _ in range({_MOST_MESSAGES}): iopub.send_multipart([b'x', *sent])",
+        f"for _ in range({_MAX_MESSAGES}): iopub.send_multipart([b'x', *sent])",
     ),
     "states, by the thousand": (
         "",
         "sent = session.serialize(session.msg('status', {}, parent))\n"
-        f"for _ in range({_MOST_MESSAGES}): iopub.send_multipart([b'x', *sent])",
+        f"for _ in range({_MAX_MESSAGES}): iopub.send_multipart([b'x', *sent])",
     ),
     "parts without end": ("", "iopub.send_multipart([b'x'] * 1_000_000)"),
 }

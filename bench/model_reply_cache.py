@@ -23,7 +23,7 @@ _END: Final = (
     b'\n\ndata: {"choices":[{"index":0,"delta":{"content":"\\n"},"finish_reason":"stop"}],'
     b'"object":"chat.completion.chunk","id":"kept","created":0,"model":"kept"}\n\ndata: [DONE]\n\n'
 )
-_MOST_BODY_BYTES: Final = 16_000_000
+_MAX_BODY_BYTES: Final = 16_000_000
 
 
 class _Proxy:
@@ -112,7 +112,7 @@ async def serving(
     timeout = aiohttp.ClientTimeout(total=None)
     async with aiohttp.ClientSession(timeout=timeout) as session:
         proxy = _Proxy(base_url.rstrip("/"), folder, session, api_key)
-        application = web.Application(client_max_size=_MOST_BODY_BYTES)
+        application = web.Application(client_max_size=_MAX_BODY_BYTES)
         application.router.add_post("/v1/chat/completions", proxy.answer)
         runner = web.AppRunner(application, handler_cancellation=True)
         await runner.setup()

@@ -12,7 +12,7 @@ import aiohttp
 
 _PATIENCE_SECONDS = 0.05
 _THINKING_SECONDS = 0.3
-_MOST_TURNS = 500
+_MAX_TURNS = 500
 LOST: Final = {"kind": "over", "status": "lost", "sentence": "The bot was restarted before this."}
 
 
@@ -70,7 +70,7 @@ class Visitor:
 
     async def look(self) -> None:
         """Have the whole session shown."""
-        await self._send({"do": "watch", "thread": self._thread, "most": _MOST_TURNS})
+        await self._send({"do": "watch", "thread": self._thread, "most": _MAX_TURNS})
 
     async def look_into(self, table: str, wanted: dict[str, Any]) -> None:
         """Have a part of a table shown."""

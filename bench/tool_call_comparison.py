@@ -48,12 +48,12 @@ async def main(given: argparse.Namespace) -> dict[str, Any]:
     }
 
 
-def _first(subject: questions.Subject, most: int | None) -> questions.Subject:
-    return dataclasses.replace(subject, questions=subject.questions[:most])
+def _first(subject: questions.Subject, limit: int | None) -> questions.Subject:
+    return dataclasses.replace(subject, questions=subject.questions[:limit])
 
 
-def _right_of_first(sets: dict[str, Any], most: int | None) -> str:
-    turns = [turn for one in sets.values() for turn in one["turns"][:most]]
+def _right_of_first(sets: dict[str, Any], limit: int | None) -> str:
+    turns = [turn for one in sets.values() for turn in one["turns"][:limit]]
     return f"{sum(turn['is_right'] for turn in turns)} of {len(turns)}"
 
 

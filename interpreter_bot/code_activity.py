@@ -54,7 +54,7 @@ class Reach:
     Attributes:
         hosts: that it may reach; none means that it has no network.
         bytes: that went either way, since this bot began or the day did.
-        most_bytes: that may.
+        max_bytes: that may.
         offers: what the bot itself offers to code.
         refusal: why nothing of what the operator allows can be reached; mostly empty.
         allowed: what people let it do outside as long as its Python lives, such as "POST host:443".
@@ -62,7 +62,7 @@ class Reach:
 
     hosts: tuple[Reachable, ...] = ()
     bytes: int = 0
-    most_bytes: int = 0
+    max_bytes: int = 0
     offers: tuple[Offer, ...] = ()
     allowed: tuple[str, ...] = ()
     refusal: str = ""

@@ -78,7 +78,7 @@ class KeyRing:
         """Say whether a text is encrypted with the first key."""
         if not self._fernets:
             self._read()
-        return text.startswith(MARK) and self._decrypted(text, most_keys=1) is not None
+        return text.startswith(MARK) and self._decrypted(text, max_keys=1) is not None
 
     def add_key(self) -> bool:
         """Put a new key before all others in the file; False if they come from the environment.
@@ -109,8 +109,8 @@ class KeyRing:
         except ValueError as error:
             raise errors.SettingsError(storage_words.not_keys(self.where)) from error
 
-    def _decrypted(self, text: str, *, most_keys: int | None = None) -> str | None:
-        for key in self._fernets[:most_keys]:
+    def _decrypted(self, text: str, *, max_keys: int | None = None) -> str | None:
+        for key in self._fernets[:max_keys]:
             with contextlib.suppress(fernet.InvalidToken):
                 return key.decrypt(text.removeprefix(MARK)).decode()
         return None

@@ -27,7 +27,7 @@ from tests import forkserver_copies
 _ROOT = pathlib.Path(__file__).parents[1]
 _SCRIPT = pathlib.Path(sys.executable).with_name("interpreter-bot")
 _MODULE = "interpreter_bot"
-_MOST_BYTES = 1 << 17
+_MAX_BYTES = 1 << 17
 # Of these, commands import some once they know that they are wanted.
 _WANTED = (
     *("app.service_startup", "app.execution_startup", "kernel_host.host_server"),
@@ -73,7 +73,7 @@ class Template:
         with self._lock:
             self._channel = self._channel or self._start()
             socket.send_fds(self._channel, [json.dumps(wanted).encode()], streams)
-            popen.pid = int(self._channel.recv(_MOST_BYTES))
+            popen.pid = int(self._channel.recv(_MAX_BYTES))
         popen._child_created = True
         ends = ("p2cread", "p2cwrite", "c2pread", "c2pwrite", "errread", "errwrite")
         popen._close_pipe_fds(*(told[name] for name in ends))
@@ -111,7 +111,7 @@ def _arguments(told: dict[str, object]) -> list[str] | None:
 def _serve(channel: socket.socket) -> tuple[dict, list[int]]:
     """Copy this process whenever that is asked, until nobody can; only copies come back."""
     while True:
-        wanted, descriptors, _, _ = socket.recv_fds(channel, _MOST_BYTES, 3)
+        wanted, descriptors, _, _ = socket.recv_fds(channel, _MAX_BYTES, 3)
         if not wanted:
             sys.exit()
         pid = forkserver_copies.copied()

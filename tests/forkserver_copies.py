@@ -22,7 +22,7 @@ import threading
 
 _CLONE_PARENT = 0x8000
 _NR_CLONE = {"x86_64": 56, "aarch64": 220}.get(os.uname().machine, -1)
-_MOST_BYTES = 65536
+_MAX_BYTES = 65536
 # The bot starts it by its real place, which `kernels` links to.
 _PYTHON = os.path.join(os.path.realpath(os.path.join(sys.prefix, "kernels")), "bin", "python")
 
@@ -87,7 +87,7 @@ class Template:
         place = os.open(package, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
         try:
             socket.send_fds(self._channel, [json.dumps(variables).encode()], [control, place])
-            said = self._channel.recv(_MOST_BYTES)
+            said = self._channel.recv(_MAX_BYTES)
         except ConnectionError:
             said = b""
         finally:
@@ -134,7 +134,7 @@ def _serve(control: int, guest: pathlib.Path) -> None:
     gc.freeze()
     channel = socket.socket(fileno=control)
     while True:
-        variables, descriptors, _, _ = socket.recv_fds(channel, _MOST_BYTES, 2)
+        variables, descriptors, _, _ = socket.recv_fds(channel, _MAX_BYTES, 2)
         if not variables:
             return
         pid = copied()

@@ -71,37 +71,37 @@ def reasoning_tokens(transcript: Sequence[chat_messages.Message]) -> int:
     return characters // _SEALED_PER_TOKEN
 
 
-def fit(transcript: Sequence[chat_messages.Message], most_tokens: int) -> FittedTranscript:
-    """Fit a transcript into `most_tokens`."""
-    if (counted := tokens(transcript)) <= most_tokens:
+def fit(transcript: Sequence[chat_messages.Message], max_tokens: int) -> FittedTranscript:
+    """Fit a transcript into `max_tokens`."""
+    if (counted := tokens(transcript)) <= max_tokens:
         return FittedTranscript(tuple(transcript), counted)
-    kept = _with_short_outputs(transcript, most_tokens, _KEPT_OUTPUTS)
-    if (counted := tokens(kept)) <= most_tokens:
+    kept = _with_short_outputs(transcript, max_tokens, _KEPT_OUTPUTS)
+    if (counted := tokens(kept)) <= max_tokens:
         return FittedTranscript(tuple(kept), counted)
-    start = _turn_that_fits(kept, int(most_tokens * _ROOM))
+    start = _turn_that_fits(kept, int(max_tokens * _ROOM))
     dropped, kept = tuple(transcript[:start]), kept[start:]
-    if tokens(kept) > most_tokens:
-        kept = _with_short_outputs(kept, most_tokens, 0)
-    kept = _squeezed(kept, most_tokens)
+    if tokens(kept) > max_tokens:
+        kept = _with_short_outputs(kept, max_tokens, 0)
+    kept = _squeezed(kept, max_tokens)
     return FittedTranscript(tuple(kept), tokens(kept), dropped)
 
 
-def shorten(text: str, most_characters: int) -> str:
+def shorten(text: str, max_characters: int) -> str:
     """Keep the head and the tail of a text, and note the size of the gap between them."""
-    if len(text) <= most_characters:
+    if len(text) <= max_characters:
         return text
-    half = max(most_characters // 2, 1)
+    half = max(max_characters // 2, 1)
     missing = len(text) - 2 * half
     return f"{text[:half]}\n[… {missing:,} characters left out …]\n{text[-half:]}"
 
 
 def _with_short_outputs(
-    transcript: Sequence[chat_messages.Message], most_tokens: int, kept_outputs: int
+    transcript: Sequence[chat_messages.Message], max_tokens: int, kept_outputs: int
 ) -> list[chat_messages.Message]:
     """Shorten outputs, oldest first, as many as needed, rounded up to a whole batch."""
     result = list(transcript)
     places = [i for i, one in enumerate(result) if isinstance(one, chat_messages.ToolResult)]
-    excess = tokens(result) - most_tokens
+    excess = tokens(result) - max_tokens
     for number, place in enumerate(places[: max(len(places) - kept_outputs, 0)]):
         if excess <= 0 and number % _BATCH == 0:
             break
@@ -115,7 +115,7 @@ def _with_short_outputs(
     return result
 
 
-def _turn_that_fits(transcript: Sequence[chat_messages.Message], most_tokens: int) -> int:
+def _turn_that_fits(transcript: Sequence[chat_messages.Message], max_tokens: int) -> int:
     """Find the first turn from which on everything fits; the last turn always stays."""
     starts = [
         i
@@ -123,16 +123,16 @@ def _turn_that_fits(transcript: Sequence[chat_messages.Message], most_tokens: in
         if isinstance(one, chat_messages.UserMessage) and not one.is_ours
     ]
     for start in starts:
-        if tokens(transcript[start:]) <= most_tokens:
+        if tokens(transcript[start:]) <= max_tokens:
             return start
     return starts[-1] if starts else 0
 
 
 def _squeezed(
-    transcript: list[chat_messages.Message], most_tokens: int
+    transcript: list[chat_messages.Message], max_tokens: int
 ) -> list[chat_messages.Message]:
     """Fit a turn that is too long in itself: drop its oldest steps, then cut its question."""
-    while tokens(transcript) > most_tokens:
+    while tokens(transcript) > max_tokens:
         said = [
             i for i, one in enumerate(transcript) if isinstance(one, chat_messages.AssistantMessage)
         ]
@@ -140,7 +140,7 @@ def _squeezed(
             break
         # A step is dropped together with its tool results: servers refuse one without the other.
         del transcript[said[0] : said[1]]
-    if (excess := tokens(transcript) - most_tokens) > 0:
+    if (excess := tokens(transcript) - max_tokens) > 0:
         longest = max(range(len(transcript)), key=lambda i: len(transcript[i].text))
         text = transcript[longest].text
         # Every character is at most one token.

@@ -176,13 +176,13 @@ class ModelCall:
     async def _fit(self, transcript: transcripts.Transcript) -> context_windows.FittedTranscript:
         answer = min(self._model.answer_tokens, self._model.context_tokens // 4)
         room = (self._model.context_tokens - answer) * self._window / self._ratio
-        most = max(int(room) - self._fixed - _SUMMARY_TOKENS, _SUMMARY_TOKENS)
-        fit = context_windows.fit(self._with_seen_pictures(transcript), most)
+        limit = max(int(room) - self._fixed - _SUMMARY_TOKENS, _SUMMARY_TOKENS)
+        fit = context_windows.fit(self._with_seen_pictures(transcript), limit)
         if not fit.dropped:
             return fit
-        summary = await self._summary(fit.dropped, most)
+        summary = await self._summary(fit.dropped, limit)
         transcript.replace(fit, summary)
-        return context_windows.fit(self._with_seen_pictures(transcript), most + _SUMMARY_TOKENS)
+        return context_windows.fit(self._with_seen_pictures(transcript), limit + _SUMMARY_TOKENS)
 
     def _with_seen_pictures(
         self, transcript: transcripts.Transcript
@@ -191,11 +191,11 @@ class ModelCall:
         choose = picture_selection.newest if self._model.can_see else picture_selection.without
         return choose(transcript.entries)
 
-    async def _summary(self, dropped: tuple[chat_messages.Message, ...], most_tokens: int) -> str:
+    async def _summary(self, dropped: tuple[chat_messages.Message, ...], max_tokens: int) -> str:
         """Let the model summarise the dropped messages; a note replaces a failed summary."""
         if context_windows.tokens(dropped) <= _SUMMARY_TOKENS:
             return transcripts.note(dropped)
-        text = transcripts.readable(dropped, most_tokens)
+        text = transcripts.readable(dropped, max_tokens)
         written = await short_text(
             self._llm,
             self._budget,

@@ -122,9 +122,9 @@ class PictureUnreadableError(ModelError):
 class TooManyPicturesError(ModelError):
     """The model server accepts fewer pictures at a time."""
 
-    def __init__(self, most: int) -> None:
+    def __init__(self, limit: int) -> None:
         super().__init__()
-        self.most = most
+        self.most = limit
         """How many it takes; at least one."""
 
 

@@ -58,10 +58,10 @@ def error(outputs: Sequence[output_screens.Standing]) -> values.Error | None:
 
 
 def execution(
-    outputs: Sequence[output_screens.Standing], finished: values.Finished, most_characters: int
+    outputs: Sequence[output_screens.Standing], finished: values.Finished, max_characters: int
 ) -> str:
     """Describe an execution: what is on its screen, then how it ended."""
-    shown = _shown(outputs, most_characters)
+    shown = _shown(outputs, max_characters)
     if outputs and all(isinstance(one, values.Image) for one in outputs):
         shown = f"{shown}\n{_ONLY_DRAWN}"
     # The way it ended must survive the cut, and the traceback is at the tail of the rest.
@@ -69,7 +69,7 @@ def execution(
         filter(
             None,
             (
-                context_windows.shorten(shown, most_characters),
+                context_windows.shorten(shown, max_characters),
                 _hint(error(outputs)),
                 _ended(finished, shown),
             ),
@@ -77,18 +77,18 @@ def execution(
     )
 
 
-def _shown(outputs: Sequence[output_screens.Standing], most_characters: int) -> str:
+def _shown(outputs: Sequence[output_screens.Standing], max_characters: int) -> str:
     """Write down a screen; of much printed text, the beginning and the end of each stream."""
     words = [_in_words(output).strip("\n") for output in outputs]
     places = [place for place, output in enumerate(outputs) if isinstance(output, values.Text)]
-    excess = sum(map(len, words)) - most_characters
+    excess = sum(map(len, words)) - max_characters
     if excess > 0 and places:
         printed = [
             shortened_output.Printed(output.stream, output.text)
             for output in outputs
             if isinstance(output, values.Text)
         ]
-        room = max(sum(len(output.text) for output in printed) - excess, most_characters // 2)
+        room = max(sum(len(output.text) for output in printed) - excess, max_characters // 2)
         short = shortened_output.shorten(printed, max_characters=room)
         for place, text in zip(places, short, strict=True):
             words[place] = text.strip("\n")
@@ -178,7 +178,7 @@ def files(found: Iterable[values.FileInfo]) -> str:
     return "\n".join(lines)
 
 
-def content(data: bytes, *, start: int, most_bytes: int) -> str:
+def content(data: bytes, *, start: int, max_bytes: int) -> str:
     """Describe a part of a file's content."""
     if b"\0" in data[:1024]:
         return "[This is not a text file in UTF-8. Use run_code to look at it.]"
@@ -186,12 +186,12 @@ def content(data: bytes, *, start: int, most_bytes: int) -> str:
     # The first and the last letter may have been cut in two.
     whole = data[:3].lstrip(_RESTS_OF_LETTERS) + data[3:] if start else data
     try:
-        text = decoder.decode(whole, len(data) < most_bytes)
+        text = decoder.decode(whole, len(data) < max_bytes)
     except UnicodeDecodeError:
         return "[This text is not in UTF-8. Use run_code to find out its encoding and read it.]"
     if not text:
         return "[The file is empty, or ends before that.]"
-    if len(data) < most_bytes:
+    if len(data) < max_bytes:
         return text
     following = start + len(data) - len(decoder.getstate()[0])
     return f"{text}\n[There may be more: go on with start={following}.]"

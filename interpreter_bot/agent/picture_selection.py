@@ -15,15 +15,15 @@ from interpreter_bot import values
 from interpreter_bot.agent import chat_messages
 from interpreter_bot.text import output_screens
 
-MOST_SIDE: Final = 1568
+MAX_SIDE: Final = 1568
 """The longest side, in pixels: from there on providers scale down themselves."""
-MOST_BYTES: Final = 1024 * 1024
+MAX_BYTES: Final = 1024 * 1024
 """The most bytes of one picture."""
 HEAD_BYTES: Final = 16
 """The bytes of a file's head that tell whether it is a picture."""
 MAX_OF_EXECUTION: Final = 4
 """The most pictures of one execution that a model is shown."""
-MOST: Final = 8
+MAX: Final = 8
 """The most pictures in a prompt: the newest."""
 
 # In the place of dropped pictures. Words that change with them cost no cache more.
@@ -67,7 +67,7 @@ def _picture_bytes(output: output_screens.Standing) -> bytes:
 def small(data: bytes) -> chat_messages.Picture | None:
     """Return a picture that may go to a model unscaled, judged by its head; else None."""
     size = png_size(data)
-    if size is None or len(data) > MOST_BYTES or not 0 < min(size) <= max(size) <= MOST_SIDE:
+    if size is None or len(data) > MAX_BYTES or not 0 < min(size) <= max(size) <= MAX_SIDE:
         return None
     return chat_messages.Picture("image/png", data)
 
@@ -76,12 +76,12 @@ def scaled(mime: str, data: bytes) -> chat_messages.Picture | None:
     """Return a picture that the sandbox scaled, unless it is not what was asked for."""
     if mime == "image/png":
         return small(data)
-    is_jpeg = mime == "image/jpeg" and data.startswith(_JPEG) and len(data) <= MOST_BYTES
+    is_jpeg = mime == "image/jpeg" and data.startswith(_JPEG) and len(data) <= MAX_BYTES
     return chat_messages.Picture(mime, data) if is_jpeg else None
 
 
 def newest(
-    transcript: Sequence[chat_messages.Message], most: int = MOST
+    transcript: Sequence[chat_messages.Message], limit: int = MAX
 ) -> tuple[chat_messages.Message, ...]:
     """Drop old pictures, and say so in their place; the text beside them describes them.
 
@@ -91,8 +91,8 @@ def newest(
     if not count:
         return tuple(transcript)
     # Half of them at a time: each time, the servers' caches of all that follows are lost.
-    batch = max(most // 2, 1)
-    excess = -(-max(count - most, 0) // batch) * batch
+    batch = max(limit // 2, 1)
+    excess = -(-max(count - limit, 0) // batch) * batch
     result = []
     for one in transcript:
         found = _of(one)
@@ -126,7 +126,7 @@ def any_in(transcript: Iterable[chat_messages.Message]) -> bool:
 def within_limits(transcript: Sequence[chat_messages.Message]) -> list[chat_messages.Message]:
     """Drop the content of all but the newest pictures; that they were there stays known."""
     result = list(transcript)
-    left = MOST
+    left = MAX
     for place in reversed(range(len(result))):
         found = _of(result[place])
         if not found:

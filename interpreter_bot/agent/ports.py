@@ -54,7 +54,7 @@ class Environment(Protocol):
     async def view(self, name: str) -> chat_messages.Picture | None:
         """Return a file as a picture, scaled; None where it is none, or too much of one."""
 
-    async def read_file(self, name: str, *, start: int, most_bytes: int) -> bytes:
+    async def read_file(self, name: str, *, start: int, max_bytes: int) -> bytes:
         """Return part of a file, from byte `start`."""
 
 

@@ -231,5 +231,5 @@ class ToolRunner:
         return _VIEWED.format(name=name), (picture,)
 
     async def _read(self, name: str, start: int) -> str:
-        data = await self._environment.read_file(name, start=start, most_bytes=_FILE_BYTES)
-        return observations.content(data[:_FILE_BYTES], start=start, most_bytes=_FILE_BYTES)
+        data = await self._environment.read_file(name, start=start, max_bytes=_FILE_BYTES)
+        return observations.content(data[:_FILE_BYTES], start=start, max_bytes=_FILE_BYTES)

@@ -146,7 +146,7 @@ def note(dropped: Sequence[chat_messages.Message]) -> str:
     return "\n".join([*(context_windows.shorten(text, 2000) for text in earlier), line])
 
 
-def readable(dropped: Sequence[chat_messages.Message], most_characters: int) -> str:
+def readable(dropped: Sequence[chat_messages.Message], max_characters: int) -> str:
     """Format messages as plain text, to be summarised."""
     lines = []
     for one in dropped:
@@ -158,4 +158,4 @@ def readable(dropped: Sequence[chat_messages.Message], most_characters: int) -> 
                 lines += [f"Code: {call.arguments}" for call in one.calls]
             case chat_messages.ToolResult():
                 lines.append(f"Output: {context_windows.shorten(one.text, 600)}")
-    return context_windows.shorten("\n".join(lines), most_characters)
+    return context_windows.shorten("\n".join(lines), max_characters)

@@ -40,7 +40,7 @@ _log = logging.getLogger(__name__)
 
 _OLD_SECONDS: Final = 24 * 3600.0
 _TIDY_SECONDS: Final = 3600.0
-_MOST_REMEMBERED: Final = 1000
+_MAX_REMEMBERED: Final = 1000
 # Mostly, the platforms are open by then, and pages have connected again.
 _CATCHING_UP_SECONDS: Final = 2.0
 
@@ -209,7 +209,7 @@ async def _recording_queries(
     stack: contextlib.AsyncExitStack,
 ) -> tuple[schedules.PeriodicJob, ...]:
     """Record what code asks of data connections, and let them know what it asked before."""
-    for query in await database.queries.latest(most=_MOST_REMEMBERED):
+    for query in await database.queries.latest(limit=_MAX_REMEMBERED):
         connections.sources.note_use(query)
     days = config.retention.record_days
     recorder = code_activity_recording.ActivityRecorder(database.queries, days=days)

@@ -43,7 +43,7 @@ _UNATTENDED_SECONDS: Final = 25 * 3600.0
 _SAVED_SECONDS: Final = 30.0
 _POLL_SECONDS: Final = 0.2
 # Some readers of certificates know no year of five digits.
-_MOST_DAYS: Final = 36_500
+_MAX_DAYS: Final = 36_500
 
 
 def run(config: settings.Settings, options: argparse.Namespace) -> int:
@@ -188,8 +188,8 @@ def _certify(options: argparse.Namespace) -> int:
     names = [options.bot] if options.bot else options.names
     if not names or (options.bot and options.names):
         raise errors.SettingsError(host_words.NO_HOST_NAME)
-    if not 0 < options.days <= _MOST_DAYS:
-        raise errors.SettingsError(host_words.bad_days(_MOST_DAYS))
+    if not 0 < options.days <= _MAX_DAYS:
+        raise errors.SettingsError(host_words.bad_days(_MAX_DAYS))
     authority = certificate_authorities.CertificateAuthority(options.directory)
     place = authority.issue(names, is_bot=bool(options.bot), days=options.days)
     sys.stdout.write(f"{place}\n")

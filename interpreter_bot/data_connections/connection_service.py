@@ -30,14 +30,14 @@ _log = logging.getLogger(__name__)
 # Queries that one session runs at a time; more wait.
 _MAX_SESSION_QUERIES: Final = 2
 _HOUR_SECONDS: Final = 3600.0
-_MOST_KNOWN: Final = 10_000
+_MAX_KNOWN: Final = 10_000
 _STATEMENT_CHARACTERS: Final = 200_000
 _RECORDED_CHARACTERS: Final = 10_000
 _REASON_CHARACTERS: Final = 1000
 _REFUSAL_SECONDS: Final = 0.1
 _TOO_MANY: Final = 429
 _PIECES: Final = 4
-_MOST_SHOWN: Final = 10
+_MAX_SHOWN: Final = 10
 _SHOWN_CHARACTERS: Final = 300
 
 
@@ -77,13 +77,13 @@ class ConnectionService:
         self.sources = connection_pool.ConnectionPool(config, environment)
         self.on_query: Callable[[code_activity.Query], None] | None = None
         self.workspace: Callable[[str], Awaitable[ports.Workspace]] | None = None
-        self._people = cachetools.LRUCache[str, tuple[str, frozenset[str]]](_MOST_KNOWN)
-        self._recent = cachetools.LRUCache[str, collections.deque[code_activity.Query]](_MOST_KNOWN)
+        self._people = cachetools.LRUCache[str, tuple[str, frozenset[str]]](_MAX_KNOWN)
+        self._recent = cachetools.LRUCache[str, collections.deque[code_activity.Query]](_MAX_KNOWN)
         self.turns = turn_queries.TurnQueryLog()
         self._order: weakref.WeakValueDictionary[str, asyncio.Semaphore] = (
             weakref.WeakValueDictionary()
         )
-        self._times = cachetools.LRUCache[str, collections.deque[float]](_MOST_KNOWN)
+        self._times = cachetools.LRUCache[str, collections.deque[float]](_MAX_KNOWN)
 
     def note_person(self, key: str, person: str, *, beside: Collection[str] = frozenset()) -> None:
         """Remember who asks in a session now: what its code asks for is theirs, until `turns.end`.
@@ -319,11 +319,11 @@ class ConnectionService:
         Raises:
             Refusal: there were too many.
         """
-        most = self._limits.hourly_queries
-        times = self._times.setdefault(key, collections.deque(maxlen=most))
+        limit = self._limits.hourly_queries
+        times = self._times.setdefault(key, collections.deque(maxlen=limit))
         now = time.monotonic()
-        if len(times) == most and now - times[0] < _HOUR_SECONDS:
-            raise policies.Refusal(data_words.too_many_queries(most), status=_TOO_MANY)
+        if len(times) == limit and now - times[0] < _HOUR_SECONDS:
+            raise policies.Refusal(data_words.too_many_queries(limit), status=_TOO_MANY)
         times.append(now)
 
     @contextlib.asynccontextmanager
@@ -334,7 +334,7 @@ class ConnectionService:
 
     def _record(self, record: code_activity.Query) -> None:
         """Log what was asked, and hand it on."""
-        recent = self._recent.setdefault(record.key, collections.deque(maxlen=_MOST_SHOWN))
+        recent = self._recent.setdefault(record.key, collections.deque(maxlen=_MAX_SHOWN))
         recent.append(record)
         if self.on_query is not None:
             self.on_query(record)

@@ -19,7 +19,7 @@ _log = logging.getLogger(__name__)
 
 _AGE_SECONDS: Final = 3600.0
 _RETRY_SECONDS: Final = 60.0
-_MOST_TOLD: Final = 40
+_MAX_TOLD: Final = 40
 _COMMENT_CHARACTERS: Final = 100
 _MORE: Final = "  and {count} more: connections[{name!r}].tables()"
 _UNSEEN: Final = "  its tables: connections[{name!r}].tables()"
@@ -117,15 +117,15 @@ class TableListing:
             self._asked.cancel()
             await asyncio.wait({self._asked})
 
-    def told(self, most_characters: int) -> str:
+    def told(self, max_characters: int) -> str:
         """Return what a model is told of them: columns of the first, names of others."""
         if not self._seen:
             return _UNSEEN.format(name=self._name)
         if not self._is_ranked:
             # Once, so that what a model is told stays the same meanwhile.
             self._seen, self._is_ranked = sorted(self._seen, key=self._rank), True
-        lines, left = [], most_characters
-        for table in self._seen[:_MOST_TOLD]:
+        lines, left = [], max_characters
+        for table in self._seen[:_MAX_TOLD]:
             line = _line(table)
             if len(line) > left:
                 line = f"  {_words([table['name']])}"

@@ -12,8 +12,8 @@ from interpreter_bot import code_activity
 from interpreter_bot.text import safe_text
 from interpreter_bot.wording import data_words
 
-_MOST_ALLOWED: Final = 10_000
-_MOST_QUERIES: Final = 50
+_MAX_ALLOWED: Final = 10_000
+_MAX_QUERIES: Final = 50
 _SHOWN_CHARACTERS: Final = 2000
 
 
@@ -37,15 +37,15 @@ class TurnQueryLog:
         for allowed in [one for one in self._allowed if one[0] == key]:
             del self._allowed[allowed]
         asked = self._asked.pop(key, [])
-        shown = tuple(map(_shown, asked[:_MOST_QUERIES]))
-        if len(asked) > _MOST_QUERIES:
+        shown = tuple(map(_shown, asked[:_MAX_QUERIES]))
+        if len(asked) > _MAX_QUERIES:
             shown += (code_activity.AskedQuery("", data_words.MORE_QUERIES),)
         return shown
 
     def note(self, query: code_activity.Query) -> None:
         """Note what begins, so that it is shown also if it never ends."""
         asked = self._asked.get(query.key)
-        if asked is not None and len(asked) <= _MOST_QUERIES:
+        if asked is not None and len(asked) <= _MAX_QUERIES:
             asked.append(query)
 
     def allow(self, key: str, name: str, sql: str, parameters: Mapping[str, Any]) -> None:
@@ -58,7 +58,7 @@ class TurnQueryLog:
             parameters: as code sends them.
         """
         self._allowed[key, _digest(name, sql, parameters)] = None
-        if len(self._allowed) > _MOST_ALLOWED:
+        if len(self._allowed) > _MAX_ALLOWED:
             self._allowed.popitem(last=False)
 
     def use_up(self, key: str, name: str, sql: str, parameters: Mapping[str, Any]) -> bool:

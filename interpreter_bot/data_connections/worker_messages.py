@@ -20,7 +20,7 @@ NOTE: Final = b"J"
 """A JSON object: a request, or the end of a result."""
 
 HEAD: Final = struct.Struct(">cI")
-MOST_BYTES: Final = 64 * 1024 * 1024
+MAX_BYTES: Final = 64 * 1024 * 1024
 _NOTE_BYTES: Final = 16 * 1024 * 1024
 
 
@@ -101,7 +101,7 @@ async def read_head(reader: asyncio.StreamReader) -> tuple[bytes, int]:
 
 
 def _check(kind: bytes, length: int) -> None:
-    if length > (_NOTE_BYTES if kind == NOTE else MOST_BYTES):
+    if length > (_NOTE_BYTES if kind == NOTE else MAX_BYTES):
         raise BrokenFrameError
 
 

@@ -20,7 +20,7 @@ NO: Final = "no"
 """Answers."""
 
 _NO_SECONDS: Final = 60.0
-_MOST_KEPT: Final = 1000
+_MAX_KEPT: Final = 1000
 _SHOWN_BYTES: Final = 200
 _TARGET_CHARACTERS: Final = 1000
 
@@ -63,14 +63,14 @@ class Approvals:
             if time.monotonic() - at < _NO_SECONDS:
                 raise policies.Refusal(sentence)
             answer = await self._answer(contact, target, first)
-            if answer == SESSION and len(self._allowed) < _MOST_KEPT:
+            if answer == SESSION and len(self._allowed) < _MAX_KEPT:
                 self._allowed.add(what)
             elif answer not in (ONCE, SESSION, values.YES):
                 raise self._refusal(contact, network_words.declined(contact.method, contact.host))
 
     def _refusal(self, contact: code_activity.Contact, sentence: str) -> policies.Refusal:
         """Refuse now, and for a while: clients try again, and the answer would be the same."""
-        if len(self._refused) >= _MOST_KEPT:
+        if len(self._refused) >= _MAX_KEPT:
             self._refused.clear()
         self._refused[contact.host, contact.port, contact.method] = time.monotonic(), sentence
         return policies.Refusal(sentence)

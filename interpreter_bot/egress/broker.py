@@ -31,7 +31,7 @@ from interpreter_bot.hosts import kernel_doors
 
 _log = logging.getLogger(__name__)
 
-_MOST_KEPT: Final = 10_000
+_MAX_KEPT: Final = 10_000
 _SEED_BYTES: Final = 32
 
 
@@ -74,15 +74,15 @@ class Broker:
         self._upstream = ssl.create_default_context()
         self._upstream.set_alpn_protocols(["http/1.1"])
         self._refusal = ""
-        self._refused = cachetools.LRUCache[str, bool](_MOST_KEPT)
+        self._refused = cachetools.LRUCache[str, bool](_MAX_KEPT)
         """Kernels that were told why."""
         self._opening: set[str] = set()
         self._kernels: dict[str, asyncio.Task[None]] = {}
         # Until the setup ran: the caller may be cancelled, or not reach the host.
         self._pending_setups: dict[str, kernel_doors.DoorSetup] = {}
         self._approvals: dict[str, tuple[str, approvals.Approvals]] = {}
-        self._given = cachetools.LRUCache[tuple[str, str], approvals.Approvals](_MOST_KEPT)
-        self._traffic = cachetools.LRUCache[str, traffic_limits.Traffic](_MOST_KEPT)
+        self._given = cachetools.LRUCache[tuple[str, str], approvals.Approvals](_MAX_KEPT)
+        self._traffic = cachetools.LRUCache[str, traffic_limits.Traffic](_MAX_KEPT)
 
     def refuse(self, reason: str) -> None:
         """Let no session reach anything; see `kernel_doors.Doorkeeper.refuse`."""

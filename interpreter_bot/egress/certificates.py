@@ -18,7 +18,7 @@ from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from interpreter_bot.egress import host_names
 
-_MOST_HOSTS: Final = 256
+_MAX_HOSTS: Final = 256
 _DAYS: Final = 30
 _KEY_BYTES: Final = 48
 # Of the curve P-256.
@@ -63,7 +63,7 @@ class Authority:
         self.certificate = signed.public_bytes(serialization.Encoding.PEM).decode("ascii")
         # One key for all hosts: making one takes longer than all the rest.
         self._leaf_key = ec.generate_private_key(ec.SECP256R1())
-        self._contexts = cachetools.LRUCache[str, ssl.SSLContext](_MOST_HOSTS)
+        self._contexts = cachetools.LRUCache[str, ssl.SSLContext](_MAX_HOSTS)
 
     def context(self, host: str) -> ssl.SSLContext:
         """Return what TLS needs to answer for a host.

@@ -15,7 +15,7 @@ import idna
 from interpreter_bot import errors
 from interpreter_bot.wording import network_words
 
-_MOST_CHARACTERS: Final = 253
+_MAX_CHARACTERS: Final = 253
 _LABEL: Final = re.compile(r"(?!-)[a-z0-9_-]{1,63}(?<!-)", re.ASCII)
 _LAST: Final = re.compile(r"[a-z][a-z0-9-]*", re.ASCII)
 _WILDCARD: Final = "*."
@@ -53,7 +53,7 @@ def normalized(host: str) -> str:
         raise NameRefusedError from error
     name = name.lower().removesuffix(".")
     labels = name.split(".")
-    is_name = len(name) <= _MOST_CHARACTERS and all(map(_LABEL.fullmatch, labels))
+    is_name = len(name) <= _MAX_CHARACTERS and all(map(_LABEL.fullmatch, labels))
     if not is_name or not _LAST.fullmatch(labels[-1]):
         raise NameRefusedError
     return name

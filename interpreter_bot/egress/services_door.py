@@ -45,7 +45,7 @@ class ServiceCall:
     path: str
     client: http_streams.HttpStream
 
-    async def body(self, most_bytes: int = _BODY_BYTES) -> bytes:
+    async def body(self, max_bytes: int = _BODY_BYTES) -> bytes:
         """Return the body of the request.
 
         Raises:
@@ -54,7 +54,7 @@ class ServiceCall:
         body = bytearray()
         async for data in self.client.body(lambda _: None):
             body += data
-            if len(body) > most_bytes:
+            if len(body) > max_bytes:
                 raise policies.Refusal(network_words.BODY_TOO_LARGE, status=413)
         return bytes(body)
 

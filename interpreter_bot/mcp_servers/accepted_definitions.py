@@ -20,7 +20,7 @@ from interpreter_bot.wording import tool_words
 _log = logging.getLogger(__name__)
 
 _DIRECTORY: Final = "mcp-servers"
-_MOST_BYTES: Final = 16 * 1024 * 1024
+_MAX_BYTES: Final = 16 * 1024 * 1024
 _DIGEST_CHARACTERS: Final = 12
 _NOTHING: Final = definitions.Listing()
 
@@ -109,7 +109,7 @@ class AcceptedDefinitions:
             version = (status.st_mtime_ns, status.st_ino)
             known = self._read.get(file)
             if known is None or known[0] != version:
-                if status.st_size > _MOST_BYTES:
+                if status.st_size > _MAX_BYTES:
                     raise ValueError("it is too long")
                 read = json.loads(file.read_text("utf-8"))
                 left_out = tuple(read.pop("left_out"))

@@ -12,7 +12,7 @@ from interpreter_bot import redaction
 from interpreter_bot.mcp_servers import definitions
 from interpreter_bot.text import safe_text
 
-_MOST_PARTS: Final = 100
+_MAX_PARTS: Final = 100
 _LEFT_OUT: Final = "[There were {count} parts more.]"
 _URL_CHARACTERS: Final = 2_000
 
@@ -26,9 +26,9 @@ def read(result: mcp_types.CallToolResult, secrets: Iterable[str] = ()) -> dict[
         result: of a call.
         secrets: that the server was sent; one that it sends back is left out.
     """
-    parts = [_part(part) for part in result.content[:_MOST_PARTS]]
-    if len(result.content) > _MOST_PARTS:
-        parts.append({"text": _LEFT_OUT.format(count=len(result.content) - _MOST_PARTS)})
+    parts = [_part(part) for part in result.content[:_MAX_PARTS]]
+    if len(result.content) > _MAX_PARTS:
+        parts.append({"text": _LEFT_OUT.format(count=len(result.content) - _MAX_PARTS)})
     structured = result.structured_content
     told = json.dumps([parts, structured])
     told = redaction.redact(told, [json.dumps(secret)[1:-1] for secret in secrets])

@@ -23,8 +23,8 @@ _NAME: Final = re.compile(r"[A-Za-z0-9._-]{1,128}")
 _DESCRIPTION_CHARACTERS: Final = 2_000
 _PARAMETER_CHARACTERS: Final = 300
 _DEFINITION_CHARACTERS: Final = 64 * 1024
-_MOST_PARAMETERS: Final = 64
-_MOST_TOOLS: Final = 500
+_MAX_PARAMETERS: Final = 64
+_MAX_TOOLS: Final = 500
 _RESERVED: Final = frozenset({"find_tools", "describe_tool"})
 _HIDING: Final = re.compile(r"[\u200b-\u200f\u2028-\u202e\u2066-\u2069\U000e0000-\U000e007f]")
 
@@ -102,15 +102,15 @@ def listed(instructions: str, tools: Iterable[Mapping[str, Any]]) -> Listing:
     functions: dict[str, str] = {}
     for number, tool in enumerate(tools):
         name = str(tool.get("name", ""))
-        if number >= _MOST_TOOLS:
-            left_out.append(tool_words.only_first(_MOST_TOOLS))
+        if number >= _MAX_TOOLS:
+            left_out.append(tool_words.only_first(_MAX_TOOLS))
             break
         if not _NAME.fullmatch(name):
             left_out.append(tool_words.bad_tool_name(number + 1))
         elif len(json.dumps(tool)) > _DEFINITION_CHARACTERS:
             left_out.append(tool_words.definition_too_long(name))
-        elif len(_properties(tool)) > _MOST_PARAMETERS:
-            left_out.append(tool_words.too_many_parameters(name, _MOST_PARAMETERS))
+        elif len(_properties(tool)) > _MAX_PARAMETERS:
+            left_out.append(tool_words.too_many_parameters(name, _MAX_PARAMETERS))
         elif (function := python_name(name)) in functions:
             # None of them: which one came first is the server's to say.
             left_out.append(tool_words.same_name(name, functions[function]))
@@ -150,13 +150,13 @@ def python_name(name: str) -> str:
     return f"{plain}_" if keyword.iskeyword(plain) or plain in _RESERVED else plain
 
 
-def readable(text: object, most_characters: int) -> str:
+def readable(text: object, max_characters: int) -> str:
     """Return foreign text without what hides in it, at a bounded length."""
     if not isinstance(text, str):
         return ""
     # Far more than is shown, so that removing what hides takes a bounded time.
-    shown = safe_text.harmless(_HIDING.sub("", text[: 4 * most_characters])).strip()
-    return shown if len(shown) <= most_characters else f"{shown[:most_characters]} …"
+    shown = safe_text.harmless(_HIDING.sub("", text[: 4 * max_characters])).strip()
+    return shown if len(shown) <= max_characters else f"{shown[:max_characters]} …"
 
 
 def warnings(

@@ -24,7 +24,7 @@ _log = logging.getLogger(__name__)
 _STREAM_TIMES: Final = 16
 _IDENTITY: Final = frozenset({"", "identity"})
 _PACKED: Final = "the answer is compressed, though that was not asked for"
-_MOST_BYTES: Final = 256 * 1024
+_MAX_BYTES: Final = 256 * 1024
 _SECONDS: Final = 20.0
 _PORTS: Final = {"https": 443, "http": 80}
 
@@ -36,16 +36,16 @@ class OversizedError(httpx2.TransportError):
 class BoundedTransport(httpx2.AsyncBaseTransport):
     """Sends requests to one server, and reads bounded answers."""
 
-    def __init__(self, urls: Iterable[str], most_bytes: int) -> None:
+    def __init__(self, urls: Iterable[str], max_bytes: int) -> None:
         """Connect to nothing yet.
 
         Args:
             urls: of the server, and of who gives tokens for it; requests to another origin are
                 refused.
-            most_bytes: of an answer; a stream of several may have a multiple.
+            max_bytes: of an answer; a stream of several may have a multiple.
         """
         self._origins = {origin(httpx2.URL(url)) for url in urls}
-        self._most_bytes = most_bytes
+        self._max_bytes = max_bytes
         # No proxy of the environment: what is sent has secrets.
         self._inner = httpx2.AsyncHTTPTransport(trust_env=False)
 
@@ -67,11 +67,11 @@ class BoundedTransport(httpx2.AsyncBaseTransport):
             await stream.aclose()
             raise OversizedError(_PACKED)
         is_stream = response.headers.get("content-type", "").startswith("text/event-stream")
-        most = self._most_bytes * (_STREAM_TIMES if is_stream else 1)
+        limit = self._max_bytes * (_STREAM_TIMES if is_stream else 1)
         return httpx2.Response(
             response.status_code,
             headers=response.headers,
-            stream=_BoundedStream(stream, most),
+            stream=_BoundedStream(stream, limit),
             extensions=response.extensions,
         )
 
@@ -132,9 +132,9 @@ def origin(url: httpx2.URL) -> tuple[str, str, int | None]:
 class _BoundedStream(httpx2.AsyncByteStream):
     """The bytes of an answer, up to a number."""
 
-    def __init__(self, stream: httpx2.AsyncByteStream, most_bytes: int) -> None:
+    def __init__(self, stream: httpx2.AsyncByteStream, max_bytes: int) -> None:
         self._stream = stream
-        self._left_bytes = most_bytes
+        self._left_bytes = max_bytes
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
         async for chunk in self._stream:
@@ -176,7 +176,7 @@ async def _read(response: httpx2.Response, request: httpx2.Request) -> httpx2.Re
         raise OversizedError(_PACKED)
     stream = response.stream
     assert isinstance(stream, httpx2.AsyncByteStream)  # noqa: S101
-    bounded = _BoundedStream(stream, _MOST_BYTES)
+    bounded = _BoundedStream(stream, _MAX_BYTES)
     content = b"".join([chunk async for chunk in bounded])
     return httpx2.Response(
         response.status_code, headers=response.headers, content=content, request=request

@@ -12,7 +12,7 @@ from typing import Final
 
 from interpreter_bot.mcp_servers import definitions, tool_broker
 
-_MOST_TOLD: Final = 10
+_MAX_TOLD: Final = 10
 _DESCRIPTION_CHARACTERS: Final = 300
 _INTRODUCTION: Final = (
     "Code in the kernel can call tools of other systems as functions: from tools.{server} import "
@@ -26,7 +26,7 @@ _MORE: Final = (
 )
 _NONE: Final = "[No function fits. There are functions of {servers}.]"
 _UNKNOWN: Final = "[There is no function {name!r} here; find_tools finds them.]"
-_MOST_FOUND: Final = 15
+_MAX_FOUND: Final = 15
 _WORDS_CHARACTERS: Final = 200
 _TYPES: Final = {
     "string": "str",
@@ -43,7 +43,7 @@ def written(offered: Sequence[tool_broker.OfferedServer]) -> str:
     tools = [(one.server.name, tool) for one in offered for tool in one.tools]
     if not tools:
         return ""
-    told, others = tools[:_MOST_TOLD], tools[_MOST_TOLD:]
+    told, others = tools[:_MAX_TOLD], tools[_MAX_TOLD:]
     server, first = tools[0]
     lines = [_INTRODUCTION.format(server=server, function=first.function), "<available_tools>"]
     lines += [_line(name, tool) for name, tool in told]
@@ -63,7 +63,7 @@ class ToolIndex:
     @property
     def has_more(self) -> bool:
         """Whether there are more than a model is told of."""
-        return len(self._tools) > _MOST_TOLD
+        return len(self._tools) > _MAX_TOLD
 
     def find(self, words: str) -> str:
         """List the tools that fit some words best, names before descriptions."""
@@ -75,7 +75,7 @@ class ToolIndex:
             return sum(3 * (word in name) + (word in said) for word in wanted)
 
         scored = [(score(*one), _line(*one)) for one in self._tools]
-        best = sorted((one for one in scored if one[0]), key=lambda one: -one[0])[:_MOST_FOUND]
+        best = sorted((one for one in scored if one[0]), key=lambda one: -one[0])[:_MAX_FOUND]
         servers = ", ".join(sorted({server for server, _ in self._tools}))
         return "\n".join(line for _, line in best) or _NONE.format(servers=servers)
 

@@ -43,7 +43,7 @@ _FILES: Final = 20_000
 _END_SECONDS: Final = 2.0
 _MEASURE_SECONDS: Final = 0.5
 _SAID_BYTES: Final = 4_000
-_MOST_SAID_BYTES: Final = 64_000
+_MAX_SAID_BYTES: Final = 64_000
 _TOO_MUCH: Final = "the MCP server %s took too much memory, and is ended"
 _TOO_FULL: Final = "the MCP server %s has too many files, or too large ones, and is ended"
 _TOO_MANY: Final = "the MCP server %s has too many processes, and is ended"
@@ -230,7 +230,7 @@ async def _tell(
 
 async def _log_errors(name: str, process: asyncio.subprocess.Process) -> None:
     """Log what it prints for its operator: all is read, and the beginning logged."""
-    left, begun = _MOST_SAID_BYTES, b""
+    left, begun = _MAX_SAID_BYTES, b""
     while process.stderr is not None and (printed := await process.stderr.read(_SAID_BYTES)):
         # By whole lines: of a secret that is cut in two, neither half would be known for one.
         lines, end, begun = (begun + printed).rpartition(b"\n")

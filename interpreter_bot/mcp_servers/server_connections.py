@@ -39,7 +39,7 @@ _FRESH_SECONDS: Final = 300.0
 _IDLE_SECONDS: Final = 300.0
 _FIRST_PAUSE_SECONDS: Final = 1.0
 _LONGEST_PAUSE_SECONDS: Final = 60.0
-_MOST_PAGES: Final = 20
+_MAX_PAGES: Final = 20
 _TERMINATED: Final = "Session terminated"
 _BREAKS: Final = (
     *(httpx2.HTTPError, pydantic.ValidationError, RuntimeError, OSError),
@@ -359,7 +359,7 @@ async def _listed(client: mcp.Client) -> definitions.Listing:
     """Read what a server offers."""
     tools: list[dict[str, Any]] = []
     cursor: str | None = None
-    for _ in range(_MOST_PAGES):
+    for _ in range(_MAX_PAGES):
         page = await client.list_tools(cursor=cursor)
         tools += [
             tool.model_dump(mode="json", by_alias=True, exclude_none=True) for tool in page.tools

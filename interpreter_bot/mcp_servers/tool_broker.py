@@ -29,7 +29,7 @@ _log = logging.getLogger(__name__)
 
 _LOOK_SECONDS: Final = 300.0
 _INSTRUCTIONS_CHARACTERS: Final = 4_000
-_MOST_PERSONAL: Final = 500
+_MAX_PERSONAL: Final = 500
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -186,9 +186,9 @@ class ToolBroker:
             raise errors.BotError(tool_words.not_listed(server))
         await self.logins.check(account)
         if account not in self._personal:
-            if len(self._personal) >= _MOST_PERSONAL:
+            if len(self._personal) >= _MAX_PERSONAL:
                 await self._close_idle_personal()
-            if len(self._personal) >= _MOST_PERSONAL:
+            if len(self._personal) >= _MAX_PERSONAL:
                 raise errors.BotError(tool_words.TOO_MANY_PEOPLE)
             self._personal[account] = server_connections.ServerConnection(
                 *(self._servers[server], self._environment, self._groups),

@@ -711,5 +711,5 @@ async def pinned(invocation: Invocation, place: Place) -> Invocation:
     """Return a command as a button holds it: it undoes the answer that is the last one now."""
     if invocation.command.name != "undo":
         return invocation
-    past = await place.service.queries.history(place.key, most=1)
+    past = await place.service.queries.history(place.key, limit=1)
     return dataclasses.replace(invocation, argument=str(past[-1].id if past else NO_TURN))

@@ -29,7 +29,7 @@ _log = logging.getLogger(__name__)
 PATH: Final = "/tool-logins"
 _COOKIE: Final = "interpreter-bot-tool-login"
 _SECONDS: Final = 600
-_MOST_BYTES: Final = 64 * 1024
+_MAX_BYTES: Final = 64 * 1024
 _CLOSING_SECONDS: Final = 3
 _PLATFORMS: Final = {
     "slack": "Slack",
@@ -83,7 +83,7 @@ async def serve(
         SettingsError: they cannot be served there.
     """
     pages = _LoginPages(service.logins)
-    app = web.Application(middlewares=[_sentences], client_max_size=_MOST_BYTES)
+    app = web.Application(middlewares=[_sentences], client_max_size=_MAX_BYTES)
     app.on_response_prepare.append(_headers)
     app.router.add_get(f"{PATH}/back/{{server}}", pages.back, allow_head=False)
     app.router.add_post(f"{PATH}/back/{{server}}", pages.finish)

@@ -18,7 +18,7 @@ from interpreter_bot.wording import file_words
 
 _log = logging.getLogger(__name__)
 
-_MOST_ARTIFACTS: Final = 100
+_MAX_ARTIFACTS: Final = 100
 
 
 class _NullWriter:
@@ -99,9 +99,9 @@ class ArtifactCollector:
         for name, reason in changes.skipped:
             self._emit(events.NoticeShown(file_words.left_out(name, reason), cell))
         files = [info for info in changes.files if not _is_by_product(info.name)]
-        tried = [await self._give(cell, info) for info in files[:_MOST_ARTIFACTS]]
-        if len(files) > _MOST_ARTIFACTS:
-            told = file_words.too_many(len(files), _MOST_ARTIFACTS)
+        tried = [await self._give(cell, info) for info in files[:_MAX_ARTIFACTS]]
+        if len(files) > _MAX_ARTIFACTS:
+            told = file_words.too_many(len(files), _MAX_ARTIFACTS)
             self._emit(events.NoticeShown(told, cell))
         if changes.is_truncated:
             told = file_words.UNSEEN_FILES

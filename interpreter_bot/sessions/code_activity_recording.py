@@ -14,7 +14,7 @@ _log = logging.getLogger(__name__)
 
 _WRITE_SECONDS: Final = 2.0
 _TIDY_SECONDS: Final = 3600.0
-_MOST_UNWRITTEN: Final = 10_000
+_MAX_UNWRITTEN: Final = 10_000
 _BATCH: Final = 500
 
 
@@ -33,7 +33,7 @@ class ActivityRecorder(Generic[activity_audit.Done]):
         self._table: activity_audit.AuditTable[activity_audit.Done] = table
         self._age = datetime.timedelta(days=days)
         self._unwritten: collections.deque[activity_audit.Done] = collections.deque(
-            maxlen=_MOST_UNWRITTEN
+            maxlen=_MAX_UNWRITTEN
         )
 
     def take(self, done: activity_audit.Done) -> None:

@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 
 _AUDIT_CHARACTERS: Final = 4_000
-_MOST_CALLS: Final = 500
+_MAX_CALLS: Final = 500
 
 
 class _List(pydantic.BaseModel):
@@ -120,8 +120,8 @@ class ToolRequests:
         except pydantic.ValidationError:
             return json.dumps({"error": tool_words.MALFORMED})
         self._calls += 1
-        if self._calls > _MOST_CALLS:
-            return json.dumps({"error": tool_words.too_many_calls(_MOST_CALLS)})
+        if self._calls > _MAX_CALLS:
+            return json.dumps({"error": tool_words.too_many_calls(_MAX_CALLS)})
         try:
             if isinstance(wish, _List):
                 # Beside the event loop: there may be many.

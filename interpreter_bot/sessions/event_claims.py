@@ -24,7 +24,7 @@ _log = logging.getLogger(__name__)
 
 
 # People who write more are asked to say it again.
-_MOST_CHARACTERS: Final = 256 * 1024
+_MAX_CHARACTERS: Final = 256 * 1024
 # Until it is looked again, if the database could not be used.
 _LOOK_SECONDS: Final = 5.0
 # The name of all that is stored of one with a token.
@@ -115,7 +115,7 @@ class EventClaims:
             is_secret: there is a token in the content, so it is stored encrypted.
         """
         address = values.text(key) if key is not None else ""
-        if content is not None and len(json.dumps(content)) > _MOST_CHARACTERS:
+        if content is not None and len(json.dumps(content)) > _MAX_CHARACTERS:
             content = None
         if content is not None and is_secret:
             content = await self._encrypted(content)

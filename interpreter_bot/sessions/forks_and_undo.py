@@ -28,9 +28,9 @@ _log = logging.getLogger(__name__)
 
 # People see the end of an answer a moment before it is recorded.
 _RECORDING_SECONDS: Final = 3.0
-_MOST_CELLS: Final = 300
-_MOST_CELL_CHARACTERS: Final = 100_000
-_MOST_TURNS: Final = 1000
+_MAX_CELLS: Final = 300
+_MAX_CELL_CHARACTERS: Final = 100_000
+_MAX_TURNS: Final = 1000
 _TITLE_CHARACTERS: Final = 190
 
 
@@ -65,9 +65,9 @@ class _BranchStart:
     checkpoint: int
     ran: tuple[records.Execution, ...]
 
-    def cells(self, most: int) -> tuple[str, ...]:
+    def cells(self, limit: int) -> tuple[str, ...]:
         """Return what can run again of the last so many pieces of code."""
-        last = self.ran[-most:] if most else ()
+        last = self.ran[-limit:] if limit else ()
         return tuple(one.code for one in last if one.ending is values.Ending.OK)
 
 
@@ -141,7 +141,7 @@ class SessionBranches:
             try:
                 row, state, is_kept = await self._restored(source, new_key, start.checkpoint)
                 if not is_kept:
-                    cells = start.cells(_MOST_CELLS)
+                    cells = start.cells(_MAX_CELLS)
                     told = (
                         session_words.BRANCH_RUNS_AGAIN
                         if cells
@@ -171,16 +171,16 @@ class SessionBranches:
 
     def _short(self, cells: tuple[str, ...]) -> tuple[tuple[str, ...], str]:
         """Leave out what is too long to be asked for, and say so."""
-        most = min(self._services.config.sessions.message_characters, _MOST_CELL_CHARACTERS)
-        short = tuple(one for one in cells if len(one) <= most)
+        limit = min(self._services.config.sessions.message_characters, _MAX_CELL_CHARACTERS)
+        short = tuple(one for one in cells if len(one) <= limit)
         if len(short) == len(cells):
             return cells, ""
-        return short, session_words.branch_left_out(len(cells) - len(short), most)
+        return short, session_words.branch_left_out(len(cells) - len(short), limit)
 
     async def _start(self, source: records.Session, turn_id: int) -> _BranchStart:
         """Find out where a branch begins."""
         database = self._services.database
-        turns = await database.turns.of_session(source.id, most=_MOST_TURNS)
+        turns = await database.turns.of_session(source.id, limit=_MAX_TURNS)
         at = next((n for n, one in enumerate(turns) if one.id == turn_id), None)
         if at is None or not (turns[at].request or turns[at].attachments):
             raise errors.BotError(session_words.QUESTION_GONE)
@@ -277,7 +277,7 @@ class SessionBranches:
 
     async def _last(self, session: records.Session) -> records.Turn | None:
         """Return the last turn that a person asked for; None if something else came after it."""
-        last = await self._services.database.turns.of_session(session.id, most=1)
+        last = await self._services.database.turns.of_session(session.id, limit=1)
         if not last or not (last[0].request or last[0].attachments):
             return None
         if last[0].status is values.TurnStatus.RUNNING:
@@ -341,7 +341,7 @@ class SessionBranches:
         held = await self._services.hosts.variables(values.text(key))
         lost = dict(held.saved.lost).keys() - held.names if held.saved is not None else ()
         executions = await self._services.database.executions.of_session(
-            session.id, most=_MOST_CELLS
+            session.id, limit=_MAX_CELLS
         )
         codes = [one.code for one in executions if one.ending is values.Ending.OK]
         cells = await asyncio.to_thread(variable_uses.latest_assignments, codes, lost)

@@ -14,9 +14,9 @@ from interpreter_bot.hosts import ports as host_ports
 from interpreter_bot.sessions import live_data_views
 from interpreter_bot.text import safe_text
 
-MOST_CHARACTERS: Final = 4000
+MAX_CHARACTERS: Final = 4000
 """How much of the code before the cursor the kernel is told."""
-_MOST_OPTIONS: Final = 200
+_MAX_OPTIONS: Final = 200
 _DOC_CHARACTERS: Final = 1500
 
 
@@ -44,7 +44,7 @@ class Completions(_Strict):
         signature: of the function that is being called.
     """
 
-    typed: Annotated[int, pydantic.Field(ge=0, le=MOST_CHARACTERS)] = 0
+    typed: Annotated[int, pydantic.Field(ge=0, le=MAX_CHARACTERS)] = 0
     options: Annotated[
         tuple[
             tuple[
@@ -54,7 +54,7 @@ class Completions(_Strict):
             ],
             ...,
         ],
-        pydantic.Field(max_length=_MOST_OPTIONS),
+        pydantic.Field(max_length=_MAX_OPTIONS),
     ] = ()
     signature: Signature | None = None
 
@@ -73,7 +73,7 @@ async def complete(hosts: host_ports.Hosts, kernel: host_ports.Kernel, before: s
     Raises:
         BotError: it cannot; the sentence says why.
     """
-    code = kernel_calls.complete_code(before[-MOST_CHARACTERS:])
+    code = kernel_calls.complete_code(before[-MAX_CHARACTERS:])
     return live_data_views.read_answer(
         _ANSWER, await live_data_views.run_for_json(hosts, kernel, code)
     )

@@ -24,11 +24,11 @@ from interpreter_bot.wording import variable_words
 _SECONDS: Final = 30.0
 START_SECONDS: Final = 20.0
 """How long a person who looks at something waits for a Python that is not there yet."""
-_MOST_ROWS: Final = 200
-_MOST_COLUMNS: Final = 60
-_MOST_FILTERS: Final = 20
-_MOST_SUMMARIES: Final = 20
-_MOST_VARIABLES: Final = 200
+_MAX_ROWS: Final = 200
+_MAX_COLUMNS: Final = 60
+_MAX_FILTERS: Final = 20
+_MAX_SUMMARIES: Final = 20
+_MAX_VARIABLES: Final = 200
 _WORDS_CHARACTERS: Final = 200
 _CELL_CHARACTERS: Final = 500
 
@@ -69,21 +69,19 @@ class View(_Strict):
         filters: number of a column, what is to be true of it, and a text for that.
     """
 
-    rows: tuple[Count, Annotated[int, pydantic.Field(ge=1, le=_MOST_ROWS)]]
-    columns: tuple[Count, Annotated[int, pydantic.Field(ge=1, le=_MOST_COLUMNS)]]
+    rows: tuple[Count, Annotated[int, pydantic.Field(ge=1, le=_MAX_ROWS)]]
+    columns: tuple[Count, Annotated[int, pydantic.Field(ge=1, le=_MAX_COLUMNS)]]
     sort: tuple[Count, bool] | None = None
     search: Words = ""
     filters: Annotated[
-        tuple[tuple[Count, Operator, Words], ...], pydantic.Field(max_length=_MOST_FILTERS)
+        tuple[tuple[Count, Operator, Words], ...], pydantic.Field(max_length=_MAX_FILTERS)
     ] = ()
 
 
 class Columns(_Strict):
     """Which columns are to be summed up."""
 
-    summaries: Annotated[
-        tuple[Count, ...], pydantic.Field(min_length=1, max_length=_MOST_SUMMARIES)
-    ]
+    summaries: Annotated[tuple[Count, ...], pydantic.Field(min_length=1, max_length=_MAX_SUMMARIES)]
 
 
 class Column(_Strict):
@@ -110,12 +108,12 @@ class Page(_Strict):
 
     first: Count
     found: Count
-    rows: Annotated[tuple[tuple[Text | None, ...], ...], pydantic.Field(max_length=_MOST_ROWS)]
+    rows: Annotated[tuple[tuple[Text | None, ...], ...], pydantic.Field(max_length=_MAX_ROWS)]
     row_count: Count
     column_count: Count
     index_count: Count
     left: Count
-    columns: Annotated[tuple[Column, ...], pydantic.Field(max_length=_MOST_COLUMNS)]
+    columns: Annotated[tuple[Column, ...], pydantic.Field(max_length=_MAX_COLUMNS)]
 
     @pydantic.model_validator(mode="after")
     def _is_even(self) -> Page:
@@ -140,7 +138,7 @@ class Summary(_Strict):
 class Summaries(_Strict):
     """What is in columns."""
 
-    summaries: Annotated[tuple[Summary, ...], pydantic.Field(max_length=_MOST_SUMMARIES)]
+    summaries: Annotated[tuple[Summary, ...], pydantic.Field(max_length=_MAX_SUMMARIES)]
 
 
 class _Problem(_Strict):
@@ -188,7 +186,7 @@ class Variable(_Strict):
 
 
 _VARIABLES: Final[pydantic.TypeAdapter[tuple[Variable, ...]]] = pydantic.TypeAdapter(
-    Annotated[tuple[Variable, ...], pydantic.Field(max_length=_MOST_VARIABLES)]
+    Annotated[tuple[Variable, ...], pydantic.Field(max_length=_MAX_VARIABLES)]
 )
 
 

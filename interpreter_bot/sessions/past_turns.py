@@ -122,9 +122,11 @@ class PastTurn:
         return next(ends, ())
 
 
-async def load(database: databases.Database, session_id: int, *, most: int) -> tuple[PastTurn, ...]:
+async def load(
+    database: databases.Database, session_id: int, *, limit: int
+) -> tuple[PastTurn, ...]:
     """Load the latest turns of a session, in the order in which they began."""
-    turns = await database.turns.of_session(session_id, most=most)
+    turns = await database.turns.of_session(session_id, limit=limit)
     past: list[PastTurn] = []
     # A few at a time: what they showed is decoded on the event loop.
     for begin in range(0, len(turns), _BATCH_TURNS):

@@ -31,7 +31,7 @@ _log = logging.getLogger(__name__)
 _PASS_SECONDS: Final = 1800.0
 _DISK_SECONDS: Final = 60.0
 # So that a bot that learns of retention does not wake up years of threads at once.
-_MOST_WARNED: Final = 50
+_MAX_WARNED: Final = 50
 _SHOWN: Final = 5
 
 
@@ -154,7 +154,7 @@ class Retention:
             and self._service.can_notify(one.session.key)
         ]
         due.sort(key=lambda one: one.session.id in self._unheard)
-        for one in due[:_MOST_WARNED]:
+        for one in due[:_MAX_WARNED]:
             await self._warn(one, now)
 
     async def _warn(self, one: _Holding, now: datetime.datetime) -> None:
@@ -185,25 +185,25 @@ class Retention:
         total = self._limits.total_bytes
         if not total:
             total = disk_bytes // 2
-        most = self._limits.person_bytes
+        limit = self._limits.person_bytes
         gone: set[int] = set()
-        if most:
-            reason = session_words.person_over_limit(most)
+        if limit:
+            reason = session_words.person_over_limit(limit)
             # Who is unknown shares with nobody.
             by_person = collections.defaultdict(list)
             for one in held:
                 by_person[one.person].append(one)
             for whose, theirs in by_person.items():
                 if whose[-1]:
-                    gone |= await self._shrink(theirs, most, reason)
+                    gone |= await self._shrink(theirs, limit, reason)
         rest = [one for one in held if one.session.id not in gone]
         reason = session_words.all_over_limit(total)
         return gone | await self._shrink(rest, total, reason)
 
-    async def _shrink(self, held: Sequence[_Holding], most_bytes: int, reason: str) -> set[int]:
+    async def _shrink(self, held: Sequence[_Holding], max_bytes: int, reason: str) -> set[int]:
         """Delete files, the least recently used first, until `held` is not above a limit."""
         gone: set[int] = set()
-        excess = sum(one.bytes for one in held) - most_bytes
+        excess = sum(one.bytes for one in held) - max_bytes
         for one in held:
             if excess <= 0:
                 break

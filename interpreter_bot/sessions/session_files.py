@@ -12,8 +12,8 @@ from interpreter_bot import values
 from interpreter_bot.sessions import live_data_views, requests, session_dependencies
 from interpreter_bot.store import columns, records
 
-_MOST_TURNS: Final = 500
-_MOST_VERSIONS: Final = 20
+_MAX_TURNS: Final = 500
+_MAX_VERSIONS: Final = 20
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -97,7 +97,7 @@ class SessionFiles:
         if session is None:
             return []
         async with database.together(is_writing=False):
-            turns = await database.turns.of_session(session.id, most=_MOST_TURNS)
+            turns = await database.turns.of_session(session.id, limit=_MAX_TURNS)
             made = await database.artifacts.of_turns([turn.id for turn in turns])
         workspace = await self._services.hosts.workspace(values.text(key))
         kept = await workspace.kept(name)
@@ -110,8 +110,8 @@ class SessionFiles:
             if (name in turn.attachments if was_sent else turn.id in sizes)
         ]
         found: list[FileVersion] = []
-        for number, (at, was_sent) in enumerate(changes[-_MOST_VERSIONS:], 1):
-            turn, later = turns[at], changes[-_MOST_VERSIONS:][number : number + 1]
+        for number, (at, was_sent) in enumerate(changes[-_MAX_VERSIONS:], 1):
+            turn, later = turns[at], changes[-_MAX_VERSIONS:][number : number + 1]
             until = range(at + (not was_sent), later[0][0] + 1 if later else 0)
             checkpoints = [f"{turns[one].id}" for one in until if f"{turns[one].id}" in kept]
             checkpoint = checkpoints[-1] if checkpoints else ""

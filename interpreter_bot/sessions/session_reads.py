@@ -79,24 +79,24 @@ class SessionReads:
         return await self._services.database.sessions.find(key) is not None
 
     async def history(
-        self, key: values.SessionKey, *, most: int = 50
+        self, key: values.SessionKey, *, limit: int = 50
     ) -> tuple[past_turns.PastTurn, ...]:
         """Return the latest turns, in the order in which they began."""
         session = await self._services.database.sessions.find(key)
         if session is None:
             return ()
-        return await past_turns.load(self._services.database, session.id, most=most)
+        return await past_turns.load(self._services.database, session.id, limit=limit)
 
     async def events_of(self, turn_id: int) -> tuple[events.RecordedEvent, ...]:
         """Return what is recorded of a turn, as events; nothing if there is no such turn."""
         return await past_turns.events_of(self._services.database, turn_id)
 
     async def search(
-        self, platform: str, workspace: str, text: str, *, most: int = 50
+        self, platform: str, workspace: str, text: str, *, limit: int = 50
     ) -> tuple[session_search.Found, ...]:
         """Find sessions by what was said in them; see `session_search`."""
         return await session_search.search(
-            self._services.database, platform, workspace, text, most=most
+            self._services.database, platform, workspace, text, limit=limit
         )
 
     async def notice(self, key: values.SessionKey) -> str:
@@ -111,7 +111,7 @@ class SessionReads:
     async def script(self, key: values.SessionKey) -> bytes:
         """Export a session as a script of Python."""
         async with self._exporting(key):
-            past = await self.history(key, most=_NOTEBOOK_TURNS)
+            past = await self.history(key, limit=_NOTEBOOK_TURNS)
             return await asyncio.to_thread(exports.script, past)
 
     async def notebook(self, key: values.SessionKey) -> bytes:
@@ -138,7 +138,7 @@ class SessionReads:
         self, key: values.SessionKey
     ) -> tuple[tuple[past_turns.PastTurn, ...], dict[str, bytes]]:
         """Return the turns of a session, and the pictures and pages that are still kept of it."""
-        past = await self.history(key, most=_NOTEBOOK_TURNS)
+        past = await self.history(key, limit=_NOTEBOOK_TURNS)
         digests = dict.fromkeys(
             event.output.sha256
             for turn in past
@@ -200,7 +200,7 @@ class SessionReads:
         if session is None:
             return {}
         executions = self._services.database.executions
-        cells = await executions.of_session(session.id, most=_USED_CELLS)
+        cells = await executions.of_session(session.id, limit=_USED_CELLS)
         return await asyncio.to_thread(variable_uses.find, cells, names)
 
     async def completions(

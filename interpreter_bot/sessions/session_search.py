@@ -15,8 +15,8 @@ from typing import Final
 from interpreter_bot import values
 from interpreter_bot.store import databases
 
-_MOST_WORDS: Final = 12
-_MOST_WORD_CHARACTERS: Final = 64
+_MAX_WORDS: Final = 12
+_MAX_WORD_CHARACTERS: Final = 64
 _EXCERPT_CHARACTERS: Final = 160
 _BEFORE_CHARACTERS: Final = 40
 
@@ -39,17 +39,17 @@ class Found:
 
 
 async def search(
-    database: databases.Database, platform: str, workspace: str, text: str, *, most: int
+    database: databases.Database, platform: str, workspace: str, text: str, *, limit: int
 ) -> tuple[Found, ...]:
     """Return the sessions that were found, the latest used first; none if `text` has no word.
 
     Raises:
         StoreError: the database cannot be used.
     """
-    words = [word[:_MOST_WORD_CHARACTERS] for word in re.findall(r"\w+", text)[:_MOST_WORDS]]
+    words = [word[:_MAX_WORD_CHARACTERS] for word in re.findall(r"\w+", text)[:_MAX_WORDS]]
     if not words:
         return ()
-    found = await database.sessions.search(platform, workspace, words, most=most)
+    found = await database.sessions.search(platform, workspace, words, limit=limit)
     return tuple(
         Found(key=one.key, title=one.title, used=one.used, excerpt=_excerpt(said, words))
         for one, said in found

@@ -47,7 +47,7 @@ Notify = Callable[[values.SessionKey, str], Awaitable[None]]
 _MAX_WAITING_REQUESTS: Final = 20
 _HAND_OVER_SECONDS: Final = 2.0
 _STOPPING_SECONDS: Final = 15.0
-_MOST_UNSAID: Final = 1000
+_MAX_UNSAID: Final = 1000
 
 
 class SessionService:
@@ -87,7 +87,7 @@ class SessionService:
         self._uploads: collections.Counter[values.SessionKey] = collections.Counter()
         self._notify: dict[str, Notify] = {}
         self.resumptions = suspended_turns.Resumptions(self._lanes, self.handle, self.notify)
-        self._unsaid = collections.deque[tuple[values.SessionKey, str]](maxlen=_MOST_UNSAID)
+        self._unsaid = collections.deque[tuple[values.SessionKey, str]](maxlen=_MAX_UNSAID)
         self._model_notice = model_notice
 
     @property
@@ -244,12 +244,12 @@ class SessionService:
         channel: str | None = None,
         person: str = "",
         mark: str | None = None,
-        most: int = 50,
+        limit: int = 50,
     ) -> tuple[past_turns.SessionOverview, ...]:
         """Return the latest used sessions, the latest first: of one person, or mark, if named; of
         all workspaces if that is None."""
         found = await self._services.database.sessions.recent(
-            platform, workspace, channel=channel, person=person, mark=mark, most=most
+            platform, workspace, channel=channel, person=person, mark=mark, limit=limit
         )
         addresses = {values.text(session.key) for session in found}
         statuses = await self._services.hosts.statuses(addresses)
@@ -388,9 +388,9 @@ class SessionService:
         return turn_stops.StopSignal().end()
 
     def _check(self, request: requests.Request) -> None:
-        most = self._services.config.sessions.message_characters
-        if len(request.text) > most:
-            raise errors.BotError(session_words.message_too_long(most))
+        limit = self._services.config.sessions.message_characters
+        if len(request.text) > limit:
+            raise errors.BotError(session_words.message_too_long(limit))
         is_empty = not (request.text.strip() or request.attachments or request.files)
         if is_empty and not request.goes_on_with:
             raise errors.BotError(session_words.EMPTY_MESSAGE)

@@ -25,7 +25,7 @@ from interpreter_bot.text import output_screens
 
 _log = logging.getLogger(__name__)
 
-_MOST_TURNS: Final = 100
+_MAX_TURNS: Final = 100
 # The number of turns left out at a time: each time, the servers' caches of all that follows are
 # lost.
 _BATCH: Final = 50
@@ -54,10 +54,10 @@ async def load(
     """
     entries: list[chat_messages.Message] = []
     async with database.together(is_writing=False):
-        turns = await database.turns.of_session(session_id, most=_MOST_TURNS + 1, before=before)
-        if len(turns) > _MOST_TURNS:
+        turns = await database.turns.of_session(session_id, limit=_MAX_TURNS + 1, before=before)
+        if len(turns) > _MAX_TURNS:
             count = await database.turns.count(session_id, before=before)
-            turns = turns[-(count - _BATCH * -(-(count - _MOST_TURNS) // _BATCH)) :]
+            turns = turns[-(count - _BATCH * -(-(count - _MAX_TURNS) // _BATCH)) :]
         ids = [turn.id for turn in turns]
         parts = await database.parts.of_turns(ids, only=records.PartKind.MEMORY)
         # The other values are the pictures that it refers to.
@@ -79,7 +79,7 @@ async def _with_pictures(
     entries: list[chat_messages.Message], database: databases.Database
 ) -> list[chat_messages.Message]:
     """Load the pictures that a model may be shown again."""
-    newest = picture_selection.all_of(entries)[-picture_selection.MOST :]
+    newest = picture_selection.all_of(entries)[-picture_selection.MAX :]
     loaded = {one.sha256: await database.files.load(one.sha256) for one in newest}
     return picture_selection.fill(entries, {name: data for name, data in loaded.items() if data})
 
@@ -149,14 +149,14 @@ async def restored_memory(
 
 
 def of_code(
-    code: str, shown: Iterable[values.Output], finished: values.Finished, most_characters: int
+    code: str, shown: Iterable[values.Output], finished: values.Finished, max_characters: int
 ) -> list[chat_messages.Message]:
     """Describe to a model code that the person ran without it."""
     screen = output_screens.Screen()
     for output in shown:
         screen.show(output)
-    ran = context_windows.shorten(code, most_characters)
-    text = observations.execution(screen.outputs, finished, most_characters)
+    ran = context_windows.shorten(code, max_characters)
+    text = observations.execution(screen.outputs, finished, max_characters)
     return [
         chat_messages.UserMessage(
             f"[The person ran this code in the same kernel, without you:]\n```python\n{ran}\n```\n"

@@ -33,7 +33,7 @@ from interpreter_bot.wording import file_words, session_words
 
 _log = logging.getLogger(__name__)
 
-_MOST_CHARACTERS: Final = 3000
+_MAX_CHARACTERS: Final = 3000
 _CUT: Final = f"\n{session_words.REST_IN_HISTORY}"
 
 
@@ -304,14 +304,14 @@ class LateReply(ports.Reply):
         parts = [*self._sentences]
         plain = "".join(output.plain for output in self._screen.outputs).strip()
         if plain:
-            parts.append(f"```\n{plain[:_MOST_CHARACTERS].replace('```', '` ` `')}\n```")
+            parts.append(f"```\n{plain[:_MAX_CHARACTERS].replace('```', '` ` `')}\n```")
         if self._names:
             parts.append(file_words.made(", ".join(dict.fromkeys(self._names))))
         if self._end is not None:
             parts += [self._end.text or self._words, self._end.sentence]
         text = "\n\n".join(filter(None, parts))
-        is_whole = len(text) <= _MOST_CHARACTERS
-        await self._notify(text if is_whole else text[:_MOST_CHARACTERS] + _CUT)
+        is_whole = len(text) <= _MAX_CHARACTERS
+        await self._notify(text if is_whole else text[:_MAX_CHARACTERS] + _CUT)
 
     def _show(self, event: events.TurnEvent) -> None:
         match event:

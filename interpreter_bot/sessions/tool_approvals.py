@@ -8,7 +8,7 @@ from typing import Final
 
 from interpreter_bot import values
 
-_MOST_SESSIONS: Final = 10_000
+_MAX_SESSIONS: Final = 10_000
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -48,5 +48,5 @@ class ToolApprovals:
         """Note what a person allowed; what an earlier kernel was allowed is forgotten."""
         self._allowed[key] = kernel_id, self.of(key, kernel_id) | {approval}
         self._allowed.move_to_end(key)
-        if len(self._allowed) > _MOST_SESSIONS:
+        if len(self._allowed) > _MAX_SESSIONS:
             self._allowed.popitem(last=False)

@@ -200,18 +200,18 @@ class SessionEnvironment:
         """List the files of the workspace."""
         return await self.workspace.list()
 
-    async def read_file(self, name: str, *, start: int, most_bytes: int) -> bytes:
+    async def read_file(self, name: str, *, start: int, max_bytes: int) -> bytes:
         """Return part of a file, which may be one of a skill."""
         if name.startswith(_SKILLS):
             read, path = self.skills.content, name.removeprefix(_SKILLS)
-            return await asyncio.to_thread(read, path, start=start, most_bytes=most_bytes)
+            return await asyncio.to_thread(read, path, start=start, max_bytes=max_bytes)
         part = b""
         async with self.workspace.read(name, start=start) as content:
             async for chunk in content:
                 part += chunk
-                if len(part) >= most_bytes:
+                if len(part) >= max_bytes:
                     break
-        return part[:most_bytes]
+        return part[:max_bytes]
 
     async def scaled(self, contents: Sequence[bytes]) -> Sequence[chat_messages.Picture | None]:
         """Scale pictures down for the model."""
@@ -223,17 +223,17 @@ class SessionEnvironment:
         Raises:
             WorkspaceError: there is no such file.
         """
-        await self.read_file(name, start=0, most_bytes=1)
+        await self.read_file(name, start=0, max_bytes=1)
         return next(iter(await self.look([name], 1)), None)
 
-    async def look(self, names: Sequence[str], most: int) -> list[chat_messages.Picture]:
+    async def look(self, names: Sequence[str], limit: int) -> list[chat_messages.Picture]:
         """Return the pictures among files, as a model may see them.
 
         Args:
             names: of the files.
-            most: the most pictures; the first ones are taken.
+            limit: number of pictures; the first ones are taken.
         """
-        names = (await find_pictures(names, self.workspace))[:most]
+        names = (await find_pictures(names, self.workspace))[:limit]
         if not names:
             return []
         found = await self._scale(names=names)
@@ -273,8 +273,8 @@ class SessionEnvironment:
         code = kernel_calls.show_scaled(
             names,
             [base64.b64encode(content).decode("ascii") for content in contents],
-            max_side=picture_selection.MOST_SIDE,
-            max_bytes=picture_selection.MOST_BYTES,
+            max_side=picture_selection.MAX_SIDE,
+            max_bytes=picture_selection.MAX_BYTES,
         )
         finished = await self.run_aside(code, show=show, seconds=_SECONDS)
         if finished.ending is not values.Ending.OK:

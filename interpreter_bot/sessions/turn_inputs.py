@@ -35,7 +35,7 @@ _log = logging.getLogger(__name__)
 _MAX_SKILL_CHARACTERS: Final = 8_000
 _DESCRIBING_SECONDS: Final = 15.0
 _DETAIL_CHARACTERS: Final = 6000
-_MOST_DESCRIBED: Final = 10
+_MAX_DESCRIBED: Final = 10
 _REFUSED: Final = "[The person also sent {name!r}, which is not in /mnt/data: {error}]"
 
 _MAX_RECENT_MESSAGES: Final = 20
@@ -143,7 +143,7 @@ async def describe(
     infos: Sequence[values.FileInfo], environment: turn_environments.SessionEnvironment
 ) -> str:
     """Describe files for a model: names, sizes, types; of tables columns, types, first rows."""
-    details = await _looked_into(infos[:_MOST_DESCRIBED], environment)
+    details = await _looked_into(infos[:_MAX_DESCRIBED], environment)
     return "\n".join(
         observations.file(
             info.name,

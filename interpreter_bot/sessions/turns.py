@@ -332,9 +332,9 @@ class _Work:
             if stop.is_suspended:
                 return end
             finished = self.stream.last or values.Finished(values.Ending.STOPPED, 0.0, end.sentence)
-        most = tool_execution.OUTPUT_CHARACTERS
+        limit = tool_execution.OUTPUT_CHARACTERS
         earlier = [chat_messages.UserMessage(note.text, is_ours=True) for note in self._remarks]
-        entries = earlier + stored_transcripts.of_code(self._request.text, shown, finished, most)
+        entries = earlier + stored_transcripts.of_code(self._request.text, shown, finished, limit)
         told = [chat_messages.to_dict(one) for one in entries]
         self._recorder.memory({"messages": told, "is_whole": False})
         return end

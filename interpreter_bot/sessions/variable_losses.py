@@ -126,10 +126,10 @@ class VariableReturn:
         all_of_them = saved.kept + saved.lost_count
         return f" ({saved.kept:,} of {all_of_them:,})" if saved.lost_count else ""
 
-    def _exceptions(self, most_characters: int) -> str:
+    def _exceptions(self, max_characters: int) -> str:
         saved = self.saved
-        return _exceptions("Not kept", saved.lost, saved.lost_count, most_characters) + _exceptions(
-            "In part", saved.partly, saved.partly_count, most_characters
+        return _exceptions("Not kept", saved.lost, saved.lost_count, max_characters) + _exceptions(
+            "In part", saved.partly, saved.partly_count, max_characters
         )
 
 
@@ -285,13 +285,13 @@ def _listed(names: tuple[str, ...], more: int) -> str:
 
 
 def _exceptions(
-    heading: str, entries: Sequence[tuple[str, str]], count: int, most_characters: int
+    heading: str, entries: Sequence[tuple[str, str]], count: int, max_characters: int
 ) -> str:
     """Return a sentence that names as many as fit."""
     told: list[str] = []
     for name, why in entries:
         told.append(f"{name} ({why})")
-        if sum(map(len, told)) > most_characters:
+        if sum(map(len, told)) > max_characters:
             break
     more = f" and {count - len(told):,} more" if count > len(told) else ""
     return f" {heading}: {', '.join(told)}{more}." if told else ""

@@ -17,9 +17,9 @@ from interpreter_bot.store import records
 
 _log = logging.getLogger(__name__)
 
-_MOST_CELL_CHARACTERS: Final = 100_000
-_MOST_CHARACTERS: Final = 300_000
-_MOST_USES: Final = 20
+_MAX_CELL_CHARACTERS: Final = 100_000
+_MAX_CHARACTERS: Final = 300_000
+_MAX_USES: Final = 20
 _LINE_CHARACTERS: Final = 80
 
 
@@ -48,13 +48,13 @@ def find(
         names: of the variables.
     """
     found: dict[str, list[VariableUse]] = collections.defaultdict(list)
-    left = _MOST_CHARACTERS
+    left = _MAX_CHARACTERS
     for one in executions:
-        left -= min(len(one.code), _MOST_CELL_CHARACTERS)
+        left -= min(len(one.code), _MAX_CELL_CHARACTERS)
         if left < 0:
             break
         for name, is_maker in _uses(one.code).items():
-            if name in names and len(found[name]) < _MOST_USES:
+            if name in names and len(found[name]) < _MAX_USES:
                 line = one.code.strip().partition("\n")[0][:_LINE_CHARACTERS]
                 found[name].append(VariableUse(one.turn_id, line, is_maker))
     return found
@@ -105,7 +105,7 @@ def _uses(code: str) -> dict[str, bool]:
 
 def _tables(code: str) -> list[symtable.SymbolTable]:
     """Return the table of a cell's top level; none where it cannot be compiled, or is too long."""
-    if len(code) > _MOST_CELL_CHARACTERS:
+    if len(code) > _MAX_CELL_CHARACTERS:
         return []
     try:
         return [symtable.symtable(_with_scopes(code), "cell", "exec")]

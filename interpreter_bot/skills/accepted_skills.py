@@ -141,15 +141,15 @@ class AcceptedSkills:
                 _remove(parent / name)
         self.refresh()
 
-    def catalogue(self, most_characters: int) -> str:
+    def catalogue(self, max_characters: int) -> str:
         """Return what a model is told of them; empty if there are none.
 
         Args:
-            most_characters: skills beyond it are only named.
+            max_characters: skills beyond it are only named.
         """
-        return skill_catalogue.written(self._read_shown(), most_characters=most_characters)
+        return skill_catalogue.written(self._read_shown(), max_characters=max_characters)
 
-    def content(self, path: str, *, start: int, most_bytes: int) -> bytes:
+    def content(self, path: str, *, start: int, max_bytes: int) -> bytes:
         """Return a part of a file of a skill, by its path below /skills.
 
         Raises:
@@ -162,7 +162,7 @@ class AcceptedSkills:
             raise errors.FileMissingError(skill_words.no_file(f"{skill_catalogue.MOUNTED}/{path}"))
         with _translated(), (self._shown / path).open("rb") as file:
             file.seek(start)
-            return file.read(most_bytes)
+            return file.read(max_bytes)
 
     def _read_shown(self) -> tuple[skill_files.Skill, ...]:
         """Read what is shown; again when something came or went."""

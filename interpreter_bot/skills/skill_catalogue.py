@@ -21,12 +21,12 @@ _INTRODUCTION: Final = (
 _MORE: Final = "Further ones, in {mounted} too: {names}."
 
 
-def written(skills: Sequence[skill_files.Skill], *, most_characters: int) -> str:
+def written(skills: Sequence[skill_files.Skill], *, max_characters: int) -> str:
     """Write the catalogue; empty if there are none.
 
     Args:
         skills: all that are used.
-        most_characters: of those beyond it, only the names are told.
+        max_characters: of those beyond it, only the names are told.
     """
     if not skills:
         return ""
@@ -34,8 +34,8 @@ def written(skills: Sequence[skill_files.Skill], *, most_characters: int) -> str
     names: list[str] = []
     for skill in skills:
         entry = _entry(skill)
-        most_characters -= len(entry)
-        if most_characters >= 0:
+        max_characters -= len(entry)
+        if max_characters >= 0:
             entries.append(entry)
         else:
             names.append(skill.name)

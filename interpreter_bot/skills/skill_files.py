@@ -28,7 +28,7 @@ _DESCRIPTION_CHARACTERS: Final = 1024
 _AUTHOR_CHARACTERS: Final = 100
 _HEAD_BYTES: Final = 16 * 1024
 _SKILL_BYTES: Final = 16 * 1024 * 1024
-_MOST_FILES: Final = 500
+_MAX_FILES: Final = 500
 _DEEPEST: Final = 8
 _LEFT_OUT: Final = frozenset({"__pycache__", ".git", ".DS_Store"})
 
@@ -113,8 +113,8 @@ def read(directory: pathlib.Path) -> Skill:
                     content = file.read(left_bytes + 1)
                     is_program = os.fstat(file.fileno()).st_mode & 0o111 != 0
                 left_bytes -= len(content)
-                if left_bytes < 0 or len(files) >= _MOST_FILES:
-                    raise SkillError(skill_words.too_large(_MOST_FILES, _SKILL_BYTES))
+                if left_bytes < 0 or len(files) >= _MAX_FILES:
+                    raise SkillError(skill_words.too_large(_MAX_FILES, _SKILL_BYTES))
                 files[path] = content
                 if is_program:
                     programs.add(path)

@@ -50,10 +50,10 @@ class AuditTable(Generic[Done]):
         async with self._begin.writing() as transaction:
             await transaction.execute(self._insert, rows)
 
-    async def latest(self, *, most: int) -> tuple[Done, ...]:
+    async def latest(self, *, limit: int) -> tuple[Done, ...]:
         """Return the latest of all sessions, the latest first."""
         table = self._table
-        query = sa.select(table).order_by(table.c.began.desc(), table.c.id.desc()).limit(most)
+        query = sa.select(table).order_by(table.c.began.desc(), table.c.id.desc()).limit(limit)
         async with self._begin.reading() as transaction:
             rows = (await transaction.execute(query)).all()
         return tuple(

@@ -123,10 +123,10 @@ class Executions:
         async with self._begin.reading() as transaction:
             return tuple(map(_record, await transaction.execute(query)))
 
-    async def of_session(self, session_id: int, *, most: int) -> tuple[records.Execution, ...]:
+    async def of_session(self, session_id: int, *, limit: int) -> tuple[records.Execution, ...]:
         """Return the latest executions of a session, the latest first."""
         query = sa.select(_T).join(schema.TURNS).where(schema.TURNS.c.session_id == session_id)
-        query = query.order_by(_T.c.id.desc()).limit(most)
+        query = query.order_by(_T.c.id.desc()).limit(limit)
         async with self._begin.reading() as transaction:
             return tuple(map(_record, await transaction.execute(query)))
 

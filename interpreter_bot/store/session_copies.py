@@ -17,8 +17,8 @@ from interpreter_bot import values
 from interpreter_bot.store import columns, records, schema, transactions
 
 _TURNS, _PARTS, _EXECUTIONS = schema.TURNS, schema.PARTS, schema.EXECUTIONS
-_MOST_TURNS: Final = 500
-_MOST_ALTERNATIVES: Final = 2000
+_MAX_TURNS: Final = 500
+_MAX_ALTERNATIVES: Final = 2000
 # The turn that is meant in all branches: itself, or what it was copied of.
 _ORIGINAL: Final = sa.func.coalesce(_TURNS.c.original, _TURNS.c.id)
 
@@ -67,7 +67,7 @@ class SessionCopies:
         session = sa.insert(schema.SESSIONS).values(kernel=dict(kernel), **begun, **named)
         over = _TURNS.c.status != values.TurnStatus.RUNNING.value
         latest = sa.select(_TURNS.c.id).where(_TURNS.c.session_id == source.id, over)
-        latest = latest.order_by(_TURNS.c.id.desc()).limit(_MOST_TURNS)
+        latest = latest.order_by(_TURNS.c.id.desc()).limit(_MAX_TURNS)
         descent: dict[str, object] = {"original": None, "instead_of": None}
         if before is not None:
             latest = latest.where(_TURNS.c.id < before)
@@ -126,7 +126,7 @@ class SessionCopies:
             .join(sessions)
             .where(is_near, place.in_(replaced))
             .order_by((sessions.c.id == session.id).desc(), sessions.c.used.desc())
-            .limit(_MOST_ALTERNATIVES)
+            .limit(_MAX_ALTERNATIVES)
         )
         async with self._begin.reading() as transaction:
             rows = (await transaction.execute(query)).all()

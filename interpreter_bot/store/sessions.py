@@ -52,7 +52,7 @@ class Sessions:
         channel: str | None = None,
         person: str = "",
         mark: str | None = None,
-        most: int = 50,
+        limit: int = 50,
     ) -> tuple[records.Session, ...]:
         """Return the latest used sessions, the latest first; those of one person or with one mark,
         if named, and of all workspaces if that is None.
@@ -67,12 +67,12 @@ class Sessions:
             query = query.where(_T.c.channel == channel)
         if mark is not None:
             query = query.where(_T.c.mark == mark)
-        query = query.order_by(_T.c.used.desc(), _T.c.id.desc()).limit(most)
+        query = query.order_by(_T.c.used.desc(), _T.c.id.desc()).limit(limit)
         async with self._begin.reading() as transaction:
             return tuple(map(_record, await transaction.execute(query)))
 
     async def search(
-        self, platform: str, workspace: str, words: Sequence[str], *, most: int
+        self, platform: str, workspace: str, words: Sequence[str], *, limit: int
     ) -> tuple[tuple[records.Session, str], ...]:
         """Find sessions whose title, or one of whose turns, has all words, or words that begin so.
 
@@ -80,7 +80,7 @@ class Sessions:
             platform: of the sessions.
             workspace: of the sessions.
             words: of letters, digits and underscores; at least one.
-            most: sessions, the latest used first.
+            limit: number of sessions, the latest used first.
 
         Returns:
             Each with the words of its latest turn that was found, cut after `SEARCHED_CHARACTERS`
@@ -102,7 +102,7 @@ class Sessions:
             .where(_T.c.platform == platform, _T.c.workspace == workspace)
             .where(is_titled | turns.c.id.is_not(None))
             .order_by(_T.c.used.desc())
-            .limit(most)
+            .limit(limit)
         )
         async with self._begin.reading() as transaction:
             found = await transaction.execute(query)
@@ -227,9 +227,9 @@ def _is(key: values.SessionKey) -> tuple[sa.ColumnElement[bool], ...]:
 
 def _said(turns: sa.Table) -> sa.ColumnElement[str]:
     """Build what both said in a turn, exactly as the index of PostgreSQL has it."""
-    most: sa.ColumnElement[int] = sa.literal_column(str(SEARCHED_CHARACTERS))
+    limit: sa.ColumnElement[int] = sa.literal_column(str(SEARCHED_CHARACTERS))
     parts = (turns.c.request, turns.c.answer)
-    first, second = (sa.func.substr(part, sa.literal_column("1"), most) for part in parts)
+    first, second = (sa.func.substr(part, sa.literal_column("1"), limit) for part in parts)
     return first.concat(sa.literal_column("' '")).concat(second)
 
 

@@ -16,7 +16,7 @@ from interpreter_bot import errors, values
 from interpreter_bot.store import blobs, columns, records, schema, transactions
 from interpreter_bot.wording import host_words, storage_words
 
-_MOST_CHARACTERS: Final = 4_000_000
+_MAX_CHARACTERS: Final = 4_000_000
 _KINDS: Final[Mapping[str, type[Any]]] = {
     "text": values.Text,
     "error": values.Error,
@@ -49,7 +49,7 @@ async def encode(output: values.Output, files: blobs.Blobs) -> tuple[dict[str, A
     else:
         stored = output
     made = _document(stored)
-    if len(columns.document(made)) > _MOST_CHARACTERS:
+    if len(columns.document(made)) > _MAX_CHARACTERS:
         made = _document(values.Notice(host_words.OUTPUT_TOO_LARGE))
     return made, stored.sha256 if isinstance(stored, values.StoredDisplay) else None
 

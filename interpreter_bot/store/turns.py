@@ -212,7 +212,7 @@ class Turns:
         return None if row is None else _record(row)
 
     async def of_session(
-        self, session_id: int, *, most: int = 200, before: int | None = None
+        self, session_id: int, *, limit: int = 200, before: int | None = None
     ) -> tuple[records.Turn, ...]:
         """Return the latest turns of a session, in the order in which they began.
 
@@ -222,7 +222,7 @@ class Turns:
         query = sa.select(_T).where(_T.c.session_id == session_id)
         if before is not None:
             query = query.where(_T.c.id < before)
-        query = query.order_by(_T.c.id.desc()).limit(most)
+        query = query.order_by(_T.c.id.desc()).limit(limit)
         async with self._begin.reading() as transaction:
             rows = (await transaction.execute(query)).all()
         return tuple(map(_record, reversed(rows)))

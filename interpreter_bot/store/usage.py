@@ -23,7 +23,7 @@ _SUMS: Final = tuple(
     for column in (_T.c.input_tokens, _T.c.output_tokens, _T.c.money_micros, _T.c.cpu_seconds)
 )
 # A server may claim any number of tokens. Thousands of these still add up within 64 bits.
-_MOST: Final = 10**15
+_MAX: Final = 10**15
 _MICROS: Final = 1_000_000
 
 
@@ -130,4 +130,4 @@ def _spending(sums: Iterable[Any]) -> values.Usage:
 
 
 def _bounded(number: int) -> int:
-    return min(max(number, 0), _MOST)
+    return min(max(number, 0), _MAX)

@@ -15,7 +15,7 @@ platform knows only three backticks, by breaking those in the text with an invis
 _TICKS: Final = re.compile("`+")
 _RUNS: Final = re.compile("`{3,}")
 _BREAK: Final = "\u200b"
-_MOST_MARKS: Final = 32
+_MAX_MARKS: Final = 32
 _LANGUAGE: Final = re.compile(r"[A-Za-z0-9_+.#-]{1,20}")
 # Longer ones are not taken for fences: they could be neither closed nor opened again. No backticks
 # follow the opening ones, or it is code within a line.
@@ -103,7 +103,7 @@ def fenced(text: str, *, language: str = "", style: Style = "longer") -> str:
     if not text.strip():
         return ""
     marks = "`" * max(3, _longest(text) + 1)
-    if style == "broken" or len(marks) > _MOST_MARKS:
+    if style == "broken" or len(marks) > _MAX_MARKS:
         marks, text = "```", _broken(text)
     known = language if _LANGUAGE.fullmatch(language) else ""
     return f"{marks}{known}\n{text}\n{marks}"

@@ -13,7 +13,7 @@ from interpreter_bot.text import safe_text
 _MOVES: Final = re.compile(r"\r+(?=\n)|[\r\n\x08]|[^\r\n\x08]+")
 _ATTACHED: Final = frozenset({"Mn", "Me"})
 _JOINER: Final = "\u200d"
-_MOST_STACKED: Final = 16
+_MAX_STACKED: Final = 16
 
 
 Standing: TypeAlias = values.Text | values.Error | values.Shown | values.Notice
@@ -83,7 +83,7 @@ class Tape:
             before = self._cells[self._place - 1] if self._place else ""
             if before and (_is_attached(letter) or before[-1] == _JOINER):
                 # Letters can be stacked without end, over and under the text around them.
-                if len(before) < _MOST_STACKED:
+                if len(before) < _MAX_STACKED:
                     self._cells[self._place - 1] += letter
                 continue
             self._cells[self._place : self._place + 1] = [letter]

@@ -31,7 +31,7 @@ def count(number: int, thing: str) -> str:
     return f"{number:,} {thing}" if number == 1 else f"{number:,} {thing}s"
 
 
-def one_line(text: str, most_characters: int) -> str:
+def one_line(text: str, max_characters: int) -> str:
     """Fit a text into one line; a long one is cut and ends in "…"."""
     text = " ".join(text.split())
-    return text if len(text) <= most_characters else text[: most_characters - 1] + "…"
+    return text if len(text) <= max_characters else text[: max_characters - 1] + "…"

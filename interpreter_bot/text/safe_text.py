@@ -155,31 +155,31 @@ def _shortest(text: str, start: int) -> str:
     return f"{opening} " if has_intermediate else opening
 
 
-def head(text: str, most_bytes: int) -> str:
+def head(text: str, max_bytes: int) -> str:
     """Cut a text to so many bytes of UTF-8, on a character; lone surrogates are replaced."""
-    kept = encodable(text[:most_bytes])
+    kept = encodable(text[:max_bytes])
     if kept.isascii():
         return kept
     encoded = kept.encode()
-    return kept if len(encoded) <= most_bytes else encoded[:most_bytes].decode("utf-8", "ignore")
+    return kept if len(encoded) <= max_bytes else encoded[:max_bytes].decode("utf-8", "ignore")
 
 
-def bounded(text: str, most_characters: int) -> str:
+def bounded(text: str, max_characters: int) -> str:
     """Clean a text; cut a long one in the middle, where it says how much is missing."""
-    if len(text) <= most_characters * _ESCAPED_TIMES:
+    if len(text) <= max_characters * _ESCAPED_TIMES:
         text = clean(text)
-    if len(text) <= most_characters:
+    if len(text) <= max_characters:
         return text
-    half = most_characters // 2
+    half = max_characters // 2
     tail = len(text) - half
     mark = f"\n… {tail - half:,} characters left out …\n"
     return f"{clean(text[:half])}{mark}{clean(text[tail:])}"
 
 
-def clipped(text: str, most_characters: int) -> str:
+def clipped(text: str, max_characters: int) -> str:
     """Clean a text, and cut the end of a long one."""
-    kept = clean(text[: most_characters * _ESCAPED_TIMES])
-    return kept if len(kept) <= most_characters else kept[: most_characters - 1] + "…"
+    kept = clean(text[: max_characters * _ESCAPED_TIMES])
+    return kept if len(kept) <= max_characters else kept[: max_characters - 1] + "…"
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

@@ -68,12 +68,12 @@ def shorten_text(text: str, *, max_characters: int, max_lines: int) -> str:
     return f"{text[: gap.start]}{gap.mark}{text[gap.end :]}" if gap else text
 
 
-def _shares(needs: dict[str, int], most: int) -> dict[str, int]:
+def _shares(needs: dict[str, int], limit: int) -> dict[str, int]:
     """Divide room among streams, equally but for what one does not need."""
     shares: dict[str, int] = {}
     for name, need in sorted(needs.items(), key=lambda item: item[1]):
-        shares[name] = min(need, max(most, 0) // (len(needs) - len(shares)))
-        most -= shares[name]
+        shares[name] = min(need, max(limit, 0) // (len(needs) - len(shares)))
+        limit -= shares[name]
     return shares
 
 
@@ -102,12 +102,12 @@ def _gap(text: str, max_lines: int, max_characters: int) -> _Gap | None:
     return _Gap(start, end, f"{before}… {kept:,} of {total:,} {unit} …{after}")
 
 
-def _whole_lines(text: str, most: int) -> int:
+def _whole_lines(text: str, limit: int) -> int:
     """Return how much of a text fits: whole lines, unless that leaves too much room empty."""
-    if len(text) <= most:
+    if len(text) <= limit:
         return len(text)
-    line_end = text.rfind("\n", 0, most)
-    return line_end if line_end > most * _WHOLE_LINES else _whole_letters(text, most)
+    line_end = text.rfind("\n", 0, limit)
+    return line_end if line_end > limit * _WHOLE_LINES else _whole_letters(text, limit)
 
 
 def _whole_letters(text: str, place: int) -> int:

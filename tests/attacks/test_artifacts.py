@@ -9,7 +9,7 @@ from tests import machine
 from tests.attacks import boxes
 
 pytestmark = [pytest.mark.attack, pytest.mark.asyncio(loop_scope="session")]
-MOST_BYTES = boxes.MIB
+MAX_BYTES = boxes.MIB
 # What it is: (code that makes it, in the workspace; its name).
 REFUSED = {
     "a link to a host file": "os.symlink({host!r}, 'x')",
@@ -37,7 +37,7 @@ LINKED_DIRECTORIES = {
 @pytest.mark.parametrize("what", REFUSED)
 async def test_what_is_no_plain_file_is_not_read(bot, run, files, what):
     expression = REFUSED[what].format(
-        host=str(bot.canaries.public), create="os.O_WRONLY | os.O_CREAT", size=2 * MOST_BYTES
+        host=str(bot.canaries.public), create="os.O_WRONLY | os.O_CREAT", size=2 * MAX_BYTES
     )
     workspace = await files()
     mark = await workspace.mark()
@@ -48,7 +48,7 @@ async def test_what_is_no_plain_file_is_not_read(bot, run, files, what):
     assert not made.errors
 
     with pytest.raises((errors.FileMissingError, errors.FileTooLargeError)):
-        await boxes.content(workspace, "x", max_bytes=MOST_BYTES)
+        await boxes.content(workspace, "x", max_bytes=MAX_BYTES)
     changes = await workspace.changes_since(mark)
 
     is_file = what in ("a large file", "a sparse file")

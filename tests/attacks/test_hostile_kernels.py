@@ -85,20 +85,20 @@ async def test_flood_of_messages_leaves_no_memory_behind(run):
 
 LONG = """
 import base64
-MOST = 15 * 1024 * 1024 - 1000
-numbers = b'{"msg_id": "x", "a": [' + b",".join([b"9" * 4299] * (MOST // 4300)) + b"]}"
+MAX = 15 * 1024 * 1024 - 1000
+numbers = b'{"msg_id": "x", "a": [' + b",".join([b"9" * 4299] * (MAX // 4300)) + b"]}"
 floats = b'{"a": [' + b",".join([b"0." + b"9" * 148] * 99_000) + b"]}"
-quotes = b'{"a": "' + b'\\\\",' * (MOST // 3) + b'"}'
+quotes = b'{"a": "' + b'\\\\",' * (MAX // 3) + b'"}'
 keys = b"{" + b",".join(b'"%d%s":1' % (n, b"k" * 140) for n in range(99_000)) + b"}"
-idle = b'{"execution_state": "busy", "a": "' + b"x" * MOST + b'"}'
-escapes = b'{"data": {"text/html": "' + b"\\\\nxx" * (MOST // 4) + b'"}}'
-letters = b'{"data": {"text/html": "' + b"\\\\u00e9" * (MOST // 6) + b'"}}'
-halves = b'{"data": {"text/html": "' + b"\\\\ud800abcdef" * (MOST // 12) + b'"}}'
-wide = '{"data": {"text/html": "%s"}}'.encode() % ("a\u20ac\U0001f600" * (MOST // 8)).encode()
+idle = b'{"execution_state": "busy", "a": "' + b"x" * MAX + b'"}'
+escapes = b'{"data": {"text/html": "' + b"\\\\nxx" * (MAX // 4) + b'"}}'
+letters = b'{"data": {"text/html": "' + b"\\\\u00e9" * (MAX // 6) + b'"}}'
+halves = b'{"data": {"text/html": "' + b"\\\\ud800abcdef" * (MAX // 12) + b'"}}'
+wide = '{"data": {"text/html": "%s"}}'.encode() % ("a\u20ac\U0001f600" * (MAX // 8)).encode()
 picture = b'{"data": {"image/png": "' + base64.b64encode(bytes(8_900_000)) + b'"}}'
 controls = b'{"ename": "' + b"\\\\u001b[31m" * 800_000 + b'"}'
 """
-MOST_SECONDS = 0.1
+MAX_SECONDS = 0.1
 # What is waited for that does not come.
 WAIT_SECONDS = execution_streams._IDLE_SECONDS
 # What takes long to read.
@@ -154,7 +154,7 @@ async def test_no_message_holds_the_event_loop(run, holding, what):
 
     assert ran.ending is Ending.OK
     assert ran.text.endswith("after\n")
-    assert 0 < holding[0] < MOST_SECONDS
+    assert 0 < holding[0] < MAX_SECONDS
 
 
 @pytest.mark.any_user

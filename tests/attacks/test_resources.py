@@ -11,7 +11,7 @@ from tests.attacks import boxes
 
 pytestmark = [pytest.mark.attack, pytest.mark.asyncio(loop_scope="session")]
 Ending = values.Ending
-MOST_BYTES = boxes.LIMITS.memory_bytes + boxes.HEADROOM_BYTES
+MAX_BYTES = boxes.LIMITS.memory_bytes + boxes.HEADROOM_BYTES
 CREATE = "os.O_WRONLY | os.O_CREAT"
 
 
@@ -58,7 +58,7 @@ async def test_more_memory_than_allowed_is_refused(run, memory, what):
     assert ran.word in {"ENOMEM", ""} or "allowed" not in ran.word or what == "a private file"
     if not ran.word:
         assert "MemoryError" in {error.name for error in ran.errors}
-    assert memory[0] < MOST_BYTES
+    assert memory[0] < MAX_BYTES
 
 
 # The limit holds for all of a session: its children, its temporary files.
@@ -95,12 +95,12 @@ async def test_memory_of_a_whole_session_is_bounded(bot, run, memory, key_of, wh
         partly = run_words.partly_out_of_memory(boxes.LIMITS.memory_bytes)
         assert {partly, "MemoryError"} & set(told), ran
     if bot.has_groups:
-        assert memory[0] < 1.5 * MOST_BYTES
+        assert memory[0] < 1.5 * MAX_BYTES
         return
     # Without them there is a look every quarter of a second. What fills a gigabyte in half a
     # second passes the limit until then (1.1 GB were seen), but does not stay there.
     async with asyncio.timeout(30):
-        while await _held_bytes(bot, key_of()) >= MOST_BYTES:  # noqa: ASYNC110 - it is looked up.
+        while await _held_bytes(bot, key_of()) >= MAX_BYTES:  # noqa: ASYNC110 - it is looked up.
             await asyncio.sleep(0.05)
 
 

@@ -218,7 +218,7 @@ async def test_past_turns_are_those_that_were_taken(conversation):
     assert [one.request for one in past] == [HELLO, f"{HELLO} again"]
     assert [one.id for one in past] == [end.turn_id for end in ends]
     assert {one.person for one in past} == {ANNA.id}
-    assert await conversation.service.queries.history(conversation.key, most=1) == past[1:]
+    assert await conversation.service.queries.history(conversation.key, limit=1) == past[1:]
     (listed,) = await conversation.service.recent(
         conversation.key.platform, conversation.key.workspace
     )

@@ -37,10 +37,10 @@ _NAME = re.compile(r"[A-Za-z0-9_-]{1,128}\Z")
 _ID = re.compile(r"[A-Za-z0-9_-]+\Z")
 _THOUGHTS = ("thinking", "redacted_thinking")
 _STOPS = {"tool_calls": "tool_use", "length": "max_tokens", "content_filter": "refusal"}
-_MOST_BREAKPOINTS = 4
-_MOST_BYTES = 32 * 1024 * 1024
-_MOST_PICTURE_BYTES = 5 * 1024 * 1024
-_MOST_SIDE, _MOST_SIDE_OF_MANY, _MANY = 8000, 2000, 20
+_MAX_BREAKPOINTS = 4
+_MAX_BYTES = 32 * 1024 * 1024
+_MAX_PICTURE_BYTES = 5 * 1024 * 1024
+_MAX_SIDE, _MAX_SIDE_OF_MANY, _MANY = 8000, 2000, 20
 _MAGIC = {
     "image/png": b"\x89PNG\r\n\x1a\n",
     "image/jpeg": b"\xff\xd8\xff",
@@ -255,9 +255,9 @@ def _faults(body: Mapping[str, Any], mind: openai_minds.Mind) -> Iterator[str]:
     yield from _tool_faults(body)
     yield from _block_faults(body.get("system") or [], ("text",), "system")
     written = json.dumps(body)
-    if written.count('"cache_control"') > _MOST_BREAKPOINTS:
+    if written.count('"cache_control"') > _MAX_BREAKPOINTS:
         yield f"{written.count('cache_control')} breakpoints"
-    if len(written) > _MOST_BYTES:
+    if len(written) > _MAX_BYTES:
         yield f"a request of {len(written)} bytes"
     yield from _message_faults(body.get("messages") or [], bool(body.get("tools")))
     yield from _picture_faults(list(_pictures(body.get("messages"))))
@@ -341,7 +341,7 @@ def _pictures(value: object) -> Iterator[Mapping[str, Any]]:
 
 
 def _picture_faults(sources: Sequence[Mapping[str, Any]]) -> Iterator[str]:
-    most = _MOST_SIDE if len(sources) <= _MANY else _MOST_SIDE_OF_MANY
+    limit = _MAX_SIDE if len(sources) <= _MANY else _MAX_SIDE_OF_MANY
     for source in sources:
         try:
             data = base64.b64decode(source["data"], validate=True)
@@ -350,7 +350,7 @@ def _picture_faults(sources: Sequence[Mapping[str, Any]]) -> Iterator[str]:
         magic = _MAGIC.get(source.get("media_type", ""))
         if source.get("type") != "base64" or magic is None or not data.startswith(magic):
             yield f"an image that is none: {source.get('media_type')}, {data[:8]!r}"
-        elif len(source["data"]) > _MOST_PICTURE_BYTES:
+        elif len(source["data"]) > _MAX_PICTURE_BYTES:
             yield f"an image of {len(source['data'])} bytes"
-        elif magic == _MAGIC["image/png"] and max(struct.unpack(">II", data[16:24])) > most:
+        elif magic == _MAGIC["image/png"] and max(struct.unpack(">II", data[16:24])) > limit:
             yield "an image of too many pixels"

@@ -20,7 +20,7 @@ from interpreter_bot.agent.llms import (
 _NOTHING: Final = "[nothing]"
 # Ids and names that other servers gave may have any characters.
 _UNNAMEABLE: Final = re.compile(r"[^A-Za-z0-9_-]")
-_MOST_NAME: Final = 64
+_MAX_NAME: Final = 64
 
 
 class StreamEvents:
@@ -163,7 +163,7 @@ def _ids(message: chat_messages.AssistantMessage, taken: set[str]) -> dict[str, 
     ids = {}
     for call in message.calls:
         known = _nameable(call.id)
-        ids[call.id] = f"{known[:_MOST_NAME]}_{len(taken)}" if known in taken else known
+        ids[call.id] = f"{known[:_MAX_NAME]}_{len(taken)}" if known in taken else known
         taken.add(ids[call.id])
     return ids
 
@@ -195,7 +195,7 @@ def _assistant_blocks(
 def _call(call: chat_messages.Call, call_id: str) -> dict[str, Any]:
     # Numbers that JSON does not have would not be sent.
     given = json.loads(chat_completions.sendable(call.arguments), parse_constant=str)
-    name = _nameable(call.name)[:_MOST_NAME]
+    name = _nameable(call.name)[:_MAX_NAME]
     return {"type": "tool_use", "id": call_id, "name": name, "input": given}
 
 

@@ -37,7 +37,7 @@ _CACHED: Final[Mapping[str, Any]] = {"cache_control": {"type": "ephemeral"}}
 _CACHED_MESSAGES: Final = 2
 # Parameters that some models, or servers that imitate Anthropic's, do not know.
 _DISPENSABLE: Final = ("thinking", "eager_input_streaming", "cache_control")
-_MOST_TOKENS: Final = re.compile(r"max_tokens: \d+ > (\d+)")
+_MAX_TOKENS: Final = re.compile(r"max_tokens: \d+ > (\d+)")
 
 
 def client(
@@ -166,8 +166,8 @@ class MessagesLlm:
         said = str(error)
         if error.status_code not in (400, 422):
             return False
-        if (most := _MOST_TOKENS.search(said)) and int(most[1]) < sent["max_tokens"]:
-            self._most_answer_tokens = int(most[1])
+        if (limit := _MAX_TOKENS.search(said)) and int(limit[1]) < sent["max_tokens"]:
+            self._most_answer_tokens = int(limit[1])
             return True
         # What names a message is about what was said in it.
         if re.search(r"messages\.\d+\.content\.\d+", said) and "cache_control" not in said:

@@ -35,8 +35,8 @@ _TOO_MANY: Final = re.compile(r"at most ([1-9]\d{0,5}) image", re.IGNORECASE)
 def refusal(said: str) -> model_errors.ModelError | None:
     """Return the error that a server's message about pictures stands for; each server words it
     its own way."""
-    if most := _TOO_MANY.search(said):
-        return model_errors.TooManyPicturesError(int(most[1]))
+    if limit := _TOO_MANY.search(said):
+        return model_errors.TooManyPicturesError(int(limit[1]))
     if _UNREADABLE.search(said):
         return model_errors.PictureUnreadableError()
     if _REFUSED.search(said):
@@ -58,7 +58,7 @@ class PictureFallbackLlm:
         self._llm = llm
         self._is_sure = model.can_see_images == "yes"
         self.is_blind = model.can_see_images == "no"
-        self._most = picture_selection.MOST
+        self._most = picture_selection.MAX
 
     async def reply(
         self, prompt: chat_messages.Prompt, *, emit: events.Emit

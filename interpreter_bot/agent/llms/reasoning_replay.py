@@ -29,7 +29,7 @@ BLOCKS: Final = ("thinking", "redacted_thinking")
 
 # The most characters of one reply. A part would be refused, so longer reasoning is dropped as a
 # whole.
-_MOST_CHARACTERS: Final = 512 * 1024
+_MAX_CHARACTERS: Final = 512 * 1024
 _GROWING: Final = ("text", "summary")
 
 _REFUSED: Final = re.compile(
@@ -57,7 +57,7 @@ class Collector:
         self._details: list[dict[str, Any]] = []
         self._extras: dict[str, Any] = {}
         self._items: list[dict[str, Any]] = []
-        self._left = _MOST_CHARACTERS
+        self._left = _MAX_CHARACTERS
 
     def hear(self, delta: object) -> int:
         """Collect from a chunk of a chat completion; return the number of characters found."""

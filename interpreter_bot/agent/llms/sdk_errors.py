@@ -40,7 +40,7 @@ _DETAIL_CHARACTERS: Final = 500
 # Pictures and reasoning that a server quotes do not belong in a log.
 _BLOB: Final = re.compile(r"[A-Za-z0-9+/_=\-]{160,}")
 # More than any model reads or writes at once: a server that says so has not counted.
-_MOST_TOKENS: Final = 10**9
+_MAX_TOKENS: Final = 10**9
 
 
 class ReasoningRefusedError(model_errors.RequestRefusedError):
@@ -238,7 +238,7 @@ def usage(
 def _is_count(value: object) -> TypeGuard[int]:
     if not isinstance(value, int) or isinstance(value, bool):
         return False
-    return 0 <= value <= _MOST_TOKENS
+    return 0 <= value <= _MAX_TOKENS
 
 
 def finish(reason: object) -> chat_messages.Finish | None:

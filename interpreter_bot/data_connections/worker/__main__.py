@@ -20,9 +20,9 @@ from interpreter_bot.data_connections.worker import arrow_results, ports, statem
 from interpreter_bot.wording import data_words
 
 _SENTENCE_CHARACTERS: Final = 4000
-_MOST_TABLES: Final = 2000
-_MOST_COLUMNS: Final = 400
-_MOST_FILES: Final = 10_000
+_MAX_TABLES: Final = 2000
+_MAX_COLUMNS: Final = 400
+_MAX_FILES: Final = 10_000
 # A frame of notes holds twice that.
 _LISTED_BYTES: Final = 8 * 1024 * 1024
 
@@ -78,9 +78,9 @@ class Worker:
                 database = self._database
                 return {"writable": database.find_writable(), "effects": database.find_effects()}
             case "list" if self._files is not None:
-                files = self._files.list(request["prefix"], _MOST_FILES + 1)
+                files = self._files.list(request["prefix"], _MAX_FILES + 1)
                 sizes = itertools.accumulate(len(json.dumps(one)) for one in files)
-                pairs = zip(files[:_MOST_FILES], sizes, strict=False)
+                pairs = zip(files[:_MAX_FILES], sizes, strict=False)
                 listed = [one for one, size in pairs if size < _LISTED_BYTES]
                 is_whole = len(listed) == len(files)
                 return {"files": listed, "notice": "" if is_whole else data_words.MORE_FILES}
@@ -109,15 +109,15 @@ class Worker:
 
 def _bounded(tables: list[ports.Table]) -> dict[str, Any]:
     """Return tables as one frame holds them: all names, and of the first ones the rest too."""
-    found, left_bytes, is_whole = [], _LISTED_BYTES, len(tables) <= _MOST_TABLES
-    for table in tables[:_MOST_TABLES]:
+    found, left_bytes, is_whole = [], _LISTED_BYTES, len(tables) <= _MAX_TABLES
+    for table in tables[:_MAX_TABLES]:
         name = table.name[:200]
-        columns = [(one[:200], kind[:100]) for one, kind in table.columns[:_MOST_COLUMNS]]
+        columns = [(one[:200], kind[:100]) for one, kind in table.columns[:_MAX_COLUMNS]]
         told = ports.Table(name, columns, table.rows, table.comment[:500])
         left_bytes -= len(json.dumps(dataclasses.asdict(told)))
         if left_bytes < 0:
             told = ports.Table(name, [], table.rows, data_words.COLUMNS_LEFT_OUT)
-        is_whole = is_whole and left_bytes >= 0 and len(table.columns) <= _MOST_COLUMNS
+        is_whole = is_whole and left_bytes >= 0 and len(table.columns) <= _MAX_COLUMNS
         found.append(dataclasses.asdict(told))
     return {"tables": found, "notice": "" if is_whole else data_words.MORE_TABLES}
 

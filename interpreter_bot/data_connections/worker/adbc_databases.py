@@ -21,8 +21,8 @@ from interpreter_bot.wording import data_words
 
 _LOCK_SECONDS: Final = 10
 _CONNECT_SECONDS: Final = 10
-_MOST_TABLES: Final = 2000
-_MOST_ASKED: Final = 200
+_MAX_TABLES: Final = 2000
+_MAX_ASKED: Final = 200
 _CATALOGUE_SECONDS: Final = 30
 # What this driver runs by COPY, which takes no other kind.
 _COPIED: Final = frozenset(("select", "with", "values", "table"))
@@ -162,13 +162,13 @@ class AdbcDatabase:
                     home = space["db_schema_name"] or ""
                     if home.lower() == "information_schema":
                         continue
-                    for table in (space["db_schema_tables"] or ())[: _MOST_TABLES - len(found)]:
+                    for table in (space["db_schema_tables"] or ())[: _MAX_TABLES - len(found)]:
                         columns = [
                             (one["column_name"], one["xdbc_type_name"] or "")
                             for one in table["table_columns"] or ()
                         ]
                         # Some say the types with the schema of a table only, which is a request.
-                        if len(found) < _MOST_ASKED and not any(kind for _, kind in columns):
+                        if len(found) < _MAX_ASKED and not any(kind for _, kind in columns):
                             columns = _columns(connection, home, table["table_name"]) or columns
                         found.append(
                             ports.Table(_name(home, table["table_name"], home=""), columns)

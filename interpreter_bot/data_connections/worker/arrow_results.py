@@ -40,9 +40,9 @@ class _Frames(io.RawIOBase):
 
     def write(self, data: Any) -> int:  # noqa: ANN401 - whatever is a buffer.
         view = memoryview(data).cast("B")
-        for start in range(0, len(view), worker_messages.MOST_BYTES):
+        for start in range(0, len(view), worker_messages.MAX_BYTES):
             worker_messages.send(
-                self._end, worker_messages.DATA, view[start : start + worker_messages.MOST_BYTES]
+                self._end, worker_messages.DATA, view[start : start + worker_messages.MAX_BYTES]
             )
         return len(view)
 

@@ -38,7 +38,7 @@ class ObjectStore:
                 address, config=options, client_options=client, retry_config=_RETRIES
             )
 
-    def list(self, prefix: str, most: int) -> list[dict[str, Any]]:
+    def list(self, prefix: str, limit: int) -> list[dict[str, Any]]:
         """Return the files whose names begin so; see `ports.Files.list`."""
         found: list[dict[str, Any]] = []
         with _translated(prefix):
@@ -51,9 +51,9 @@ class ObjectStore:
                     }
                     for one in piece
                 ]
-                if len(found) >= most:
+                if len(found) >= limit:
                     break
-        return found[:most]
+        return found[:limit]
 
     def read(self, name: str) -> Iterator[bytes]:
         """Yield a file's bytes."""

@@ -98,7 +98,7 @@ class Database(Protocol):
 class Files(Protocol):
     """A place of files."""
 
-    def list(self, prefix: str, most: int) -> list[dict[str, Any]]:
+    def list(self, prefix: str, limit: int) -> list[dict[str, Any]]:
         """Return the files whose names begin so."""
 
     def read(self, name: str) -> Iterator[bytes]:

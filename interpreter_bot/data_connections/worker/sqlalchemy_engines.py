@@ -14,7 +14,7 @@ from sqlalchemy import pool
 from interpreter_bot.data_connections import worker_messages
 from interpreter_bot.data_connections.worker import arrow_results, ports, statements
 
-_MOST_TABLES: Final = 500
+_MAX_TABLES: Final = 500
 _ROWS: Final = 10_000
 # So texts and names end in the database where `statements` thinks they do.
 _QUOTES_OF_MYSQL: Final = (
@@ -133,7 +133,7 @@ class SqlalchemyEngine:
             return self._tables_in_mysql()
         with self._open() as connection:
             there = sa.inspect(connection)
-            names = [*there.get_table_names(), *there.get_view_names()][:_MOST_TABLES]
+            names = [*there.get_table_names(), *there.get_view_names()][:_MAX_TABLES]
             return [
                 ports.Table(
                     name, [(one["name"], str(one["type"])) for one in there.get_columns(name)]
@@ -149,7 +149,7 @@ class SqlalchemyEngine:
             for row in connection.exec_driver_sql(_TABLES_IN_MYSQL):
                 home, space, name, rows, comment, column, kind = row
                 if (table := found.get((space, name))) is None:
-                    if len(found) >= _MOST_TABLES:
+                    if len(found) >= _MAX_TABLES:
                         break
                     parts = [name] if space == home else [space, name]
                     written = ".".join(map(quoted, parts))

@@ -29,7 +29,7 @@ _LENGTHS: Final = (
 )
 _STEPS: Final = 100_000
 _BUSY_SECONDS: Final = 5.0
-_MOST_TABLES: Final = 2000
+_MAX_TABLES: Final = 2000
 
 
 class SqliteFile:
@@ -76,8 +76,8 @@ class SqliteFile:
             return self._is_cancelled or out.seconds_left < 0
 
         with self._open(mode="rw" if self._writes else "ro") as connection:
-            for kind, most in _LENGTHS:
-                connection.setlimit(kind, most)
+            for kind, limit in _LENGTHS:
+                connection.setlimit(kind, limit)
             connection.set_progress_handler(look, _STEPS)
             connection.set_authorizer(authorize)
             text = statement.rendered(lambda name: f":{name}")
@@ -96,7 +96,7 @@ class SqliteFile:
             names = connection.execute(
                 "select name from sqlite_master where type in ('table', 'view') "
                 "and name not like 'sqlite\\_%' escape '\\' order by name limit ?",
-                (_MOST_TABLES,),
+                (_MAX_TABLES,),
             ).fetchall()
             for (name,) in names:
                 # Counting would read all of it; where no row was ever deleted, this is right.

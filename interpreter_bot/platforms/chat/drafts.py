@@ -439,11 +439,11 @@ def _last(parts: list[_Words], page: int) -> list[_Words]:
     last = parts[-1]
     if isinstance(last, str) or len(last.text) <= page:
         return [last]
-    most = len(last.text) - room
-    place = message_splitting.break_before(last.text, most, is_code=False)
+    limit = len(last.text) - room
+    place = message_splitting.break_before(last.text, limit, is_code=False)
     if len(last.text) - place > page:
         # The last space is far away.
-        place = message_splitting.grapheme_floor(last.text, most)
+        place = message_splitting.grapheme_floor(last.text, limit)
     return [dataclasses.replace(last, text=last.text[place:].lstrip())]
 
 

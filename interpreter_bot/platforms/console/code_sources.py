@@ -16,7 +16,7 @@ from interpreter_bot.wording import terminal_words
 # The lines by which editors and jupytext divide scripts; cells marked as prose are no code.
 _MARKER: Final = re.compile(r"^# ?%%(.*)$", re.MULTILINE)
 _PROSE: Final = re.compile(r"\[(?:markdown|md|raw)\]")
-_MOST_BYTES: Final = 64 * 1024 * 1024
+_MAX_BYTES: Final = 64 * 1024 * 1024
 
 
 class InputFileError(errors.BotError):
@@ -37,7 +37,7 @@ def read(source: str) -> list[str]:
         return _divided(_text(_bytes_of_stdin(), terminal_words.STDIN))
     path = pathlib.Path(source)
     try:
-        if path.stat().st_size > _MOST_BYTES:
+        if path.stat().st_size > _MAX_BYTES:
             raise InputFileError(terminal_words.code_too_large(path))
         data = path.read_bytes()
     except (OSError, ValueError) as error:
@@ -58,10 +58,10 @@ def _bytes_of_stdin() -> bytes:
         InputFileError: there is none, or too much.
     """
     try:
-        data = sys.stdin.buffer.read(_MOST_BYTES + 1)
+        data = sys.stdin.buffer.read(_MAX_BYTES + 1)
     except (AttributeError, OSError, ValueError) as error:
         raise InputFileError(terminal_words.STDIN_UNREADABLE) from error
-    if len(data) > _MOST_BYTES:
+    if len(data) > _MAX_BYTES:
         raise InputFileError(terminal_words.code_too_large(terminal_words.STDIN))
     return data
 

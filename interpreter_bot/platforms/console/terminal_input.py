@@ -230,7 +230,7 @@ def piped_file() -> Piped | None:
     return Piped(f"stdin.{_suffix(head)}", head, descriptor) if head else None
 
 
-def read_question(*, most_characters: int) -> str:
+def read_question(*, max_characters: int) -> str:
     """Read a question to its end.
 
     Raises:
@@ -241,8 +241,8 @@ def read_question(*, most_characters: int) -> str:
     while descriptor is not None and (chunk := _read(descriptor, _CHUNK_BYTES)):
         read += chunk
         # A character takes four bytes at most.
-        if len(read) > 4 * most_characters:
-            raise PipeError(terminal_words.question_too_long(most_characters))
+        if len(read) > 4 * max_characters:
+            raise PipeError(terminal_words.question_too_long(max_characters))
     try:
         question = read.decode().strip()
     except UnicodeDecodeError as error:
@@ -252,12 +252,12 @@ def read_question(*, most_characters: int) -> str:
     return question
 
 
-def _read(descriptor: int, most_bytes: int) -> bytes:
+def _read(descriptor: int, max_bytes: int) -> bytes:
     try:
         if not select.select([descriptor], [], [], _SILENT_SECONDS)[0]:
             # A pipe without writer that is never closed would look like a command that hangs.
             sys.stderr.write(f"{terminal_words.STDIN_WAITED_FOR}\n")
-        return os.read(descriptor, most_bytes)
+        return os.read(descriptor, max_bytes)
     except OSError as error:
         raise PipeError(terminal_words.STDIN_UNREADABLE) from error
 

@@ -18,7 +18,7 @@ from interpreter_bot.sessions import ports
 from interpreter_bot.text import quantities, safe_text
 from interpreter_bot.wording import terminal_words
 
-_MOST_ROWS: Final = 20
+_MAX_ROWS: Final = 20
 _UNTOLD_SECONDS: Final = 2.0
 
 _RED: Final = "31"
@@ -27,9 +27,9 @@ _YELLOW: Final = "33"
 _DIM: Final = "2"
 
 
-def draw_table(table: values.Table, most_width: int | None = None) -> str:
+def draw_table(table: values.Table, max_width: int | None = None) -> str:
     """Draw the head of a table, no wider than the terminal if its width is known."""
-    return tables.draw(table, most_width, most_rows=_MOST_ROWS)
+    return tables.draw(table, max_width, max_rows=_MAX_ROWS)
 
 
 class ExecutionPrinter(ports.Reply):

@@ -163,7 +163,7 @@ class ButtonActions:
         if not modals.may_answer(interaction, question, edits=True):
             await self._show_to_approve(interaction, question, question_words.EDITED_BY_ASKER)
             return
-        if len(code) > modals.MOST_CHARACTERS:
+        if len(code) > modals.MAX_CHARACTERS:
             await self._show_to_approve(interaction, question, question_words.TOO_LONG_TO_EDIT)
             return
         await interaction.response.send_modal(

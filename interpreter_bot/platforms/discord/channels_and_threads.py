@@ -30,8 +30,8 @@ _log = logging.getLogger(__name__)
 
 _Minutes: TypeAlias = Literal[60, 1440, 4320, 10080]
 
-_MOST_PAST: Final = 20
-_MOST_KNOWN: Final = 10_000
+_MAX_PAST: Final = 20
+_MAX_KNOWN: Final = 10_000
 _LOOK_SECONDS: Final = 0.1
 _READ_SECONDS: Final = 10.0
 _MAX_READ: Final = 100
@@ -188,8 +188,8 @@ class Threads:
         self._limits = limits
         self._service = service
         self._config = config
-        self._known = cachetools.LRUCache[int, int | None](_MOST_KNOWN)
-        self._people = cachetools.LRUCache[int, set[int]](_MOST_KNOWN)
+        self._known = cachetools.LRUCache[int, int | None](_MAX_KNOWN)
+        self._people = cachetools.LRUCache[int, set[int]](_MAX_KNOWN)
 
     async def joined(self, thread: discord.Thread) -> int | None:
         """Return the id of the first message of a thread that may be for the bot: 0 if it opened
@@ -201,7 +201,7 @@ class Threads:
             return 0
         if thread.id not in self._known:
             place = of_channel(thread, thread.guild)
-            past = await self._service.queries.history(place.key, most=_MOST_PAST)
+            past = await self._service.queries.history(place.key, limit=_MAX_PAST)
             ids = [turn.request_id.partition("-")[0] for turn in past]
             numbers = [int(number) for number in ids if number.isdecimal()]
             self._known[thread.id] = min(numbers, default=0 if past else None)

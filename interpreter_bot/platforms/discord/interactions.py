@@ -29,7 +29,7 @@ _log = logging.getLogger(__name__)
 _ANSWERED: Final = frozenset({api_errors.ALREADY_ANSWERED, api_errors.UNKNOWN_INTERACTION})
 _ACKNOWLEDGED: Final = "acknowledged"
 _AWAITED: Final = "awaited"
-_MOST_PAYLOADS: Final = 200
+_MAX_PAYLOADS: Final = 200
 
 
 class InteractionHandler:
@@ -51,7 +51,7 @@ class InteractionHandler:
         files: file_transfers.Attachments,
     ) -> None:
         self._client = client
-        self._payloads = cachetools.LRUCache[int, Mapping[str, Any]](_MOST_PAYLOADS)
+        self._payloads = cachetools.LRUCache[int, Mapping[str, Any]](_MAX_PAYLOADS)
         self._taken_again: set[int] = set()
         self._files = files
         self._members = permissions.Memberships(client, config, in_flight.limits)

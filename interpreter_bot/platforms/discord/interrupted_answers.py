@@ -24,7 +24,7 @@ from interpreter_bot.wording import discord_words
 
 _log = logging.getLogger(__name__)
 
-_MOST_LOOKED_AT: Final = 30
+_MAX_LOOKED_AT: Final = 30
 _MAX_ADOPTED: Final = 100
 _STATUS: Final = re.compile(r"\n?^-# (?:⏳|✍️) .*\Z", re.MULTILINE)
 _ENDED: Final = markdown.small(f"⏹️ {discord_words.INTERRUPTED}")
@@ -89,7 +89,7 @@ def _without_status(content: str) -> str:
 async def mend_all(channel: discord.abc.Messageable, me: int, is_running: IsRunning) -> None:
     """Mend all messages of the bot in a channel that wrongly say they are being written."""
     try:
-        async for message in channel.history(limit=_MOST_LOOKED_AT):
+        async for message in channel.history(limit=_MAX_LOOKED_AT):
             if message.author.id == me and _is_stale(message, is_running):
                 # Fetched anew: its answer may have ended after the messages were listed. The
                 # request must not run before this fetch nor after it.

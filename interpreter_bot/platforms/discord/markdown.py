@@ -59,11 +59,11 @@ def code(text: str, language: str = "") -> str:
     return fences.fenced(safe_text.harmless(text), language=language, style="broken")
 
 
-def line(text: str, most_characters: int = 200) -> str:
+def line(text: str, max_characters: int = 200) -> str:
     """Return foreign text as code within a line, cut if it is long."""
     text = safe_text.harmless(text)
-    if len(text) > most_characters:
-        text = text[: most_characters - 1] + "…"
+    if len(text) > max_characters:
+        text = text[: max_characters - 1] + "…"
     return fences.inline(text, style="broken")
 
 

@@ -39,7 +39,7 @@ from interpreter_bot.wording import access_words, command_words, question_words,
 _log = logging.getLogger(__name__)
 
 _KINDS: Final = frozenset({discord.MessageType.default, discord.MessageType.reply})
-_MOST_TOLD: Final = 1000
+_MAX_TOLD: Final = 1000
 _MAX_THREADS: Final = 5
 _ANSWERS: Final = frozenset({"answer", "once", "session", "install", "yes", "no"})
 
@@ -72,7 +72,7 @@ class MessageEvents:
         self.recent_messages = recent_messages.RecentMessages(config, in_flight.limits)
         self.recent_requests = requests_in_flight.RequestsByMessage()
         self._taken_again: set[int] = set()
-        self._told = cachetools.LRUCache[int, None](_MOST_TOLD)
+        self._told = cachetools.LRUCache[int, None](_MAX_TOLD)
 
     @property
     def _me(self) -> int:

@@ -12,8 +12,8 @@ import discord
 from interpreter_bot.sessions import requests
 from interpreter_bot.text import safe_text
 
-_MOST_QUOTED: Final = 4000
-_MOST_TITLE: Final = 80
+_MAX_QUOTED: Final = 4000
+_MAX_TITLE: Final = 80
 _OUTSIDER: Final = " (may not use you; their wishes do not count)"
 _FORWARDED: Final = "a forwarded message"
 
@@ -60,7 +60,7 @@ def parse(
         files += snapshot.attachments
         recent.append(
             requests.RecentMessage(
-                speaker=_FORWARDED, text=snapshot.content[:_MOST_QUOTED], is_referred=True
+                speaker=_FORWARDED, text=snapshot.content[:_MAX_QUOTED], is_referred=True
             )
         )
     text = words(message.content, message.mentions, me)
@@ -103,7 +103,7 @@ def quoted(
     speaker = "You" if message.author.id == me else message.author.display_name
     return requests.RecentMessage(
         speaker=f"{speaker}{_OUTSIDER if is_outsider else ''}",
-        text=words(message.content, message.mentions, me)[:_MOST_QUOTED],
+        text=words(message.content, message.mentions, me)[:_MAX_QUOTED],
         files=tuple(file.filename for file in message.attachments),
         is_bot=message.author.bot,
         is_referred=is_referred,
@@ -115,6 +115,6 @@ def title(text: str) -> str:
     lines = safe_text.harmless(text).split("\n")
     line = next((row for row in lines if row.strip(" `")), "")
     line = " ".join(line.replace("`", " ").split())
-    if len(line) > _MOST_TITLE:
-        line = line[:_MOST_TITLE].rsplit(" ", 1)[0] + "…"
+    if len(line) > _MAX_TITLE:
+        line = line[:_MAX_TITLE].rsplit(" ", 1)[0] + "…"
     return line or "Interpreter"

@@ -20,10 +20,10 @@ from interpreter_bot.sessions import session_service
 
 _log = logging.getLogger(__name__)
 
-_MOST_CHANNELS: Final = 100
-_MOST_MESSAGES: Final = 100
-_MOST_DIRECT: Final = 200
-_MOST_RECENT: Final = 30
+_MAX_CHANNELS: Final = 100
+_MAX_MESSAGES: Final = 100
+_MAX_DIRECT: Final = 200
+_MAX_RECENT: Final = 30
 # Half a minute, as ids count time: messages of one moment need not come in order.
 _MARGIN: Final = 30_000 << 22
 
@@ -47,7 +47,7 @@ class MissedMessages:
         self._since: int | None = None
         self._begun: int | None = None
         self._looked_at: set[int] = set()
-        self._direct = cachetools.LRUCache[int, None](_MOST_DIRECT)
+        self._direct = cachetools.LRUCache[int, None](_MAX_DIRECT)
         self._lock = asyncio.Lock()
 
     def note(self, message: discord.Message) -> None:
@@ -78,7 +78,7 @@ class MissedMessages:
         if not self._config.look_back_seconds:
             return
         for overview in reversed(
-            await self._service.recent(channels_and_threads.PLATFORM, most=_MOST_RECENT)
+            await self._service.recent(channels_and_threads.PLATFORM, limit=_MAX_RECENT)
         ):
             number = channels_and_threads.channel_of(overview.key)
             if number is not None:
@@ -108,10 +108,10 @@ class MissedMessages:
 
     async def _hear(self, channels: list[discord.abc.Messageable], since: int) -> None:
         """Handle the messages of some channels, oldest first."""
-        if len(channels) > _MOST_CHANNELS:
-            _log.warning("of %d channels only %d are looked up", len(channels), _MOST_CHANNELS)
+        if len(channels) > _MAX_CHANNELS:
+            _log.warning("of %d channels only %d are looked up", len(channels), _MAX_CHANNELS)
         missed: list[discord.Message] = []
-        for channel in channels[: -_MOST_CHANNELS - 1 : -1]:
+        for channel in channels[: -_MAX_CHANNELS - 1 : -1]:
             missed += await self._read(channel, discord.Object(since))
         for message in sorted(missed, key=lambda one: one.id):
             self.note(message)
@@ -143,7 +143,7 @@ class MissedMessages:
         for is_oldest_first in (True, False):
             try:
                 async for message in channel.history(
-                    limit=_MOST_MESSAGES, after=since, oldest_first=is_oldest_first
+                    limit=_MAX_MESSAGES, after=since, oldest_first=is_oldest_first
                 ):
                     found[message.id] = message
             except api_errors.ANY as error:

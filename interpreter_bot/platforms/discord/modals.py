@@ -32,9 +32,9 @@ Submitted: TypeAlias = Callable[
 """Called with a submission: words and files."""
 Failed: TypeAlias = Callable[[discord.Interaction[Any], Exception], Awaitable[None]]
 
-MOST_CHARACTERS: Final = 4000
+MAX_CHARACTERS: Final = 4000
 """The most characters that a modal takes."""
-_MOST_FILES: Final = 10
+_MAX_FILES: Final = 10
 _OPEN_SECONDS: Final = 30 * 60.0
 CODE, QUESTION, ANSWER, CHANGE = "code", "question", "answer", "change"
 """Kinds of modals; they stay in their ids."""
@@ -93,13 +93,13 @@ class CodeModal(discord.ui.Modal):
             placeholder=placeholder or None,
             default=default or None,
             required=is_required,
-            max_length=MOST_CHARACTERS,
+            max_length=MAX_CHARACTERS,
         )
         self.add_item(discord.ui.Label(text=label[:45], component=self._text))
         self._files: discord.ui.FileUpload[Any] | None = None
         if takes_files:
             self._files = discord.ui.FileUpload(
-                custom_id="files", required=False, min_values=0, max_values=_MOST_FILES
+                custom_id="files", required=False, min_values=0, max_values=_MAX_FILES
             )
             self.add_item(discord.ui.Label(text=file_words.FOR_DATA, component=self._files))
 

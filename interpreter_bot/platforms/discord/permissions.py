@@ -22,8 +22,8 @@ from interpreter_bot.wording import access_words
 _log = logging.getLogger(__name__)
 
 _KNOWN_SECONDS: Final = 300.0
-_MOST_KNOWN: Final = 1000
-_MOST_GUILDS: Final = 25
+_MAX_KNOWN: Final = 1000
+_MAX_GUILDS: Final = 25
 _LOOK_SECONDS: Final = 20.0
 
 
@@ -45,7 +45,7 @@ class Memberships:
         self._limits = limits
         self._config = config
         self._known = cachetools.TTLCache[tuple[int, int], frozenset[int] | None](
-            _MOST_KNOWN, _KNOWN_SECONDS
+            _MAX_KNOWN, _KNOWN_SECONDS
         )
 
     def is_unknown(self, user: channels_and_threads.Author, guild_id: int | None) -> bool:
@@ -68,7 +68,7 @@ class Memberships:
         wanted = set(self._config.roles)
         found: set[int] = set()
         is_member = False
-        for one in ([guild] if guild is not None else self._where_it_counts())[:_MOST_GUILDS]:
+        for one in ([guild] if guild is not None else self._where_it_counts())[:_MAX_GUILDS]:
             roles = await self._roles_on(one, user.id)
             if roles is not None:
                 is_member = True

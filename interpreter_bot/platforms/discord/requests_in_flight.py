@@ -30,7 +30,7 @@ from interpreter_bot.sessions import (
 )
 from interpreter_bot.wording import run_words
 
-_MOST: Final = 1000
+_MAX: Final = 1000
 _FALLEN: Final = events.TurnEnded(status=values.TurnStatus.FAILED, sentence=run_words.FAULT)
 
 _log = logging.getLogger(__name__)
@@ -57,7 +57,7 @@ class RequestsByMessage:
     """The latest requests, by message id."""
 
     def __init__(self) -> None:
-        self._known = cachetools.LRUCache[int, RequestOfMessage](_MOST)
+        self._known = cachetools.LRUCache[int, RequestOfMessage](_MAX)
 
     def remember(self, message: discord.Message) -> RequestOfMessage:
         """Record a message that becomes a request."""

@@ -20,8 +20,8 @@ from interpreter_bot.platforms.discord import (
 from interpreter_bot.text import code_reading
 from interpreter_bot.wording import command_words
 
-_MOST_CHOICES: Final = 25
-_MOST_CHOICE: Final = 100
+_MAX_CHOICES: Final = 25
+_MAX_CHOICE: Final = 100
 _Interaction = discord.Interaction[Any]
 _Completion: TypeAlias = Callable[
     [_Interaction, str], Coroutine[Any, Any, list[app_commands.Choice[str]]]
@@ -199,5 +199,5 @@ def _choices(names: Sequence[str], current: str) -> list[app_commands.Choice[str
     return [
         app_commands.Choice(name=name, value=name)
         for name in fitting
-        if 0 < len(name) <= _MOST_CHOICE
-    ][:_MOST_CHOICES]
+        if 0 < len(name) <= _MAX_CHOICE
+    ][:_MAX_CHOICES]

@@ -26,9 +26,9 @@ _PICTURE_BYTES: Final = 600 * 1024
 FILE_BYTES: Final = 512 * 1024
 """The most of a file that one call gives."""
 _TEXT_BYTES: Final = 128 * 1024
-_MOST_FILES: Final = 500
-_MOST_MADE: Final = 50
-_MOST_NOTES: Final = 20
+_MAX_FILES: Final = 500
+_MAX_MADE: Final = 50
+_MAX_NOTES: Final = 20
 _LEFT_OUT: Final = "{name} ({size}) is not sent: {about}. Save it to /mnt/data and use get_file."
 _SIGNATURES: Final = {
     b"\x89PNG\r\n\x1a\n": "image/png",
@@ -46,7 +46,7 @@ def of_run(log: turn_log.TurnLog, handle: str) -> mcp_types.CallToolResult:
     """Return what a run showed, how it ended, and by which handle its session goes on."""
     content: list[mcp_types.ContentBlock] = []
     notices = [part.text for part in log.parts if isinstance(part, events.NoticeShown)]
-    lines = [_note(notice) for notice in notices[:_MOST_NOTES]]
+    lines = [_note(notice) for notice in notices[:_MAX_NOTES]]
     left_bytes = _PICTURE_BYTES
     selector = output_selection.OutputSelector(_CAPABILITIES)
     cells = log.cells
@@ -63,7 +63,7 @@ def of_run(log: turn_log.TurnLog, handle: str) -> mcp_types.CallToolResult:
     lines += [_note(sentence) for sentence in _endings(finished, log.end)]
     if log.files:
         artifacts = [event.artifact for event in log.files.values()]
-        made = [_file(artifact.name, artifact.size_bytes) for artifact in artifacts[:_MOST_MADE]]
+        made = [_file(artifact.name, artifact.size_bytes) for artifact in artifacts[:_MAX_MADE]]
         more = len(artifacts) - len(made)
         lines.append(_note(f"Files made or changed: {', '.join(made)}{f', …{more}' * (more > 0)}"))
     if not content and not lines:
@@ -74,9 +74,9 @@ def of_run(log: turn_log.TurnLog, handle: str) -> mcp_types.CallToolResult:
 
 def of_files(infos: Sequence[values.FileInfo]) -> mcp_types.CallToolResult:
     """Return a list of files."""
-    lines = [_file(info.name, info.size_bytes) for info in infos[:_MOST_FILES]]
-    if len(infos) > _MOST_FILES:
-        lines.append(_note(f"and {len(infos) - _MOST_FILES:,} more; list them in code"))
+    lines = [_file(info.name, info.size_bytes) for info in infos[:_MAX_FILES]]
+    if len(infos) > _MAX_FILES:
+        lines.append(_note(f"and {len(infos) - _MAX_FILES:,} more; list them in code"))
     return sentence("\n".join(lines) or "[There are no files in /mnt/data.]")
 
 

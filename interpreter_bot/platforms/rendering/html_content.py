@@ -11,7 +11,7 @@ import html.parser
 import re
 from typing import Final
 
-_MOST_WORDS_BYTES: Final = 8000
+_MAX_WORDS_BYTES: Final = 8000
 # What a page is stands in its head. A search of all of it would take minutes, as hostile ones go.
 _HEAD_BYTES: Final = 4096
 _TITLE: Final = re.compile(r"<title>([^<]{1,200})</title>", re.I)
@@ -78,7 +78,7 @@ def media(source: bytes) -> tuple[str, str, bytes] | None:
 
 def words(source: bytes) -> str | None:
     """Return the text of HTML that is nothing but text; None if it is more."""
-    text = source.decode("utf-8", "replace") if len(source) <= _MOST_WORDS_BYTES else ""
+    text = source.decode("utf-8", "replace") if len(source) <= _MAX_WORDS_BYTES else ""
     if not text or _ACTIVE.search(text):
         return None
     reader = _Words()

@@ -21,7 +21,7 @@ from interpreter_bot.text import fences
 _LETTER: Final = regex.compile(r"[\ud800-\udbff][\udc00-\udfff]|\X")
 # One letter may be of any length, and flags are pairs, for which the whole run has to be read; this
 # takes quadratic time, so runs are bounded.
-_MOST_LOOKED_BACK: Final = 64
+_MAX_LOOKED_BACK: Final = 64
 
 AHEAD: Final = 2000
 """The number of characters that must be known after the break."""
@@ -54,35 +54,35 @@ def grapheme_floor(text: str, place: int) -> int:
     """Return the last letter boundary not after `place`; `place` itself if none is in reach."""
     if place >= len(text):
         return place
-    reach = max(place - _MOST_LOOKED_BACK, 0)
+    reach = max(place - _MAX_LOOKED_BACK, 0)
     *_, last = (found.start() for found in _LETTER.finditer(text[reach : place + 1]))
     return reach + last if last else place
 
 
-def break_before(line: str, most: int, *, is_code: bool) -> int:
-    """Return the place to break a line at, not after its `most`th character.
+def break_before(line: str, limit: int, *, is_code: bool) -> int:
+    """Return the place to break a line at, not after its `limit`th character.
 
     Args:
-        line: of which more than `most` characters follow the last break.
-        most: how many fit, one at least.
+        line: of which more than `limit` characters follow the last break.
+        limit: how many fit, one at least.
         is_code: nothing in it is Markdown.
     """
     spans = [] if is_code else [found.span() for found in _WHOLE.finditer(line)]
-    for place in _places(line, most):
+    for place in _places(line, limit):
         is_whole = not any(start < place < end for start, end in spans)
         if is_whole and not fences.begins(line[place : place + _FENCE_CHARACTERS]):
             return place
-    return grapheme_floor(line, most)
+    return grapheme_floor(line, limit)
 
 
-def _places(line: str, most: int) -> Iterator[int]:
+def _places(line: str, limit: int) -> Iterator[int]:
     """Iterate over places, the best first: between words, then between letters."""
-    least = int(most * _LINE_FULL_ENOUGH)
-    ends = [found.end() for found in _SPACES.finditer(line[:most]) if found.end() > least]
-    if line[most : most + 1].isspace():
-        ends.append(most)
+    least = int(limit * _LINE_FULL_ENOUGH)
+    ends = [found.end() for found in _SPACES.finditer(line[:limit]) if found.end() > least]
+    if line[limit : limit + 1].isspace():
+        ends.append(limit)
     yield from reversed(ends[-_WORDS_TRIED:])
-    place = most
+    place = limit
     for _ in range(_LETTERS_TRIED):
         place = grapheme_floor(line, place)
         if place <= 0:
@@ -112,29 +112,29 @@ class Piece:
         return f"{self.opening}{self.body}{self.closing}"
 
 
-def split(text: str, most_characters: int) -> tuple[str, ...]:
+def split(text: str, max_characters: int) -> tuple[str, ...]:
     """Split text into messages without empty lines around them; blank ones are left out.
 
     Raises:
-        ValueError: `most_characters` is below `LEAST_CHARACTERS`.
+        ValueError: `max_characters` is below `LEAST_CHARACTERS`.
     """
-    found = pieces(text, most_characters)
+    found = pieces(text, max_characters)
     return tuple(piece.text.strip("\n") for piece in found if piece.body.strip())
 
 
-def pieces(text: str, most_characters: int) -> tuple[Piece, ...]:
+def pieces(text: str, max_characters: int) -> tuple[Piece, ...]:
     """Split text exactly: nothing is lost or changed.
 
     Args:
         text: Markdown, harmless. Code that is never closed in it is closed in its last piece.
-        most_characters: of each piece; Python's characters, as Discord counts too.
+        max_characters: of each piece; Python's characters, as Discord counts too.
 
     Raises:
-        ValueError: `most_characters` is below `LEAST_CHARACTERS`.
+        ValueError: `max_characters` is below `LEAST_CHARACTERS`.
     """
-    if most_characters < LEAST_CHARACTERS:
+    if max_characters < LEAST_CHARACTERS:
         raise ValueError(f"a piece needs {LEAST_CHARACTERS} units at least")
-    return tuple(_Cutter(text, most_characters).cut())
+    return tuple(_Cutter(text, max_characters).cut())
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -159,9 +159,9 @@ class _Cut:
 
 
 class _Cutter:
-    def __init__(self, text: str, most_characters: int) -> None:
+    def __init__(self, text: str, max_characters: int) -> None:
         self._text = text
-        self._most_characters = most_characters
+        self._max_characters = max_characters
         self._lines = list(_lines(text))
 
     def cut(self) -> Iterator[Piece]:
@@ -169,7 +169,7 @@ class _Cutter:
         fence: fences.Fence | None = None
         while start < len(self._text):
             opening = self._opening(start, number, fence)
-            cut = self._next(start, number, self._most_characters - len(opening))
+            cut = self._next(start, number, self._max_characters - len(opening))
             body = self._text[start : cut.place]
             yield Piece(opening, body, _closing(body, cut.fence))
             start, fence = cut.place, cut.fence
@@ -206,10 +206,10 @@ class _Cutter:
                 found[kind] = (last, used)
         return _Cut(place, self._lines[-1].after)
 
-    def _units(self, place: int, line: _Line, most: int) -> int:
+    def _units(self, place: int, line: _Line, limit: int) -> int:
         """Measure the rest of a line, and the closing of the code it is in."""
         size = line.end - place
-        if size > most:
+        if size > limit:
             return size
         return size + len(_closing(self._text[place : line.end], line.after))
 
@@ -217,7 +217,7 @@ class _Cutter:
         """Say whether a line fits into a piece, and so need not be broken."""
         line = self._lines[index]
         opening = line.before.opening if line.before else ""
-        room = self._most_characters - len(opening)
+        room = self._max_characters - len(opening)
         return self._units(self._begin(index), line, room) <= room
 
     def _begin(self, index: int) -> int:
@@ -243,12 +243,12 @@ class _Cutter:
         # The line ends where it is broken, and code is closed on a line of its own.
         closing = len("\n" + fence.closing) if fence else 0
         rest = self._text[place : min(line.end, place + room + AHEAD)]
-        most = min(len(rest), max(room - closing, 0))
-        if most < 1 or (line.is_fence and most <= LONGEST_MARKS):
+        limit = min(len(rest), max(room - closing, 0))
+        if limit < 1 or (line.is_fence and limit <= LONGEST_MARKS):
             return None
         if line.is_fence:
-            return _Cut(place + most, fence)
-        return _Cut(place + break_before(rest, most, is_code=fence is not None), fence)
+            return _Cut(place + limit, fence)
+        return _Cut(place + break_before(rest, limit, is_code=fence is not None), fence)
 
 
 def _lines(text: str) -> Iterator[_Line]:

@@ -18,7 +18,7 @@ from interpreter_bot.platforms.rendering import (
 )
 from interpreter_bot.text import output_screens, safe_text, shortened_output
 
-_MOST_CHARACTERS: Final = 48
+_MAX_CHARACTERS: Final = 48
 _OTHER: Final = re.compile(r"[^\w]+")
 _TITLED: Final = "Figure: "
 _FIGURE: Final = re.compile(r"^<?Figure\b")
@@ -33,8 +33,8 @@ _ALT_CHARACTERS: Final = 200
 
 def slug(title: str) -> str:
     """Turn a title into a part of a file name; empty if nothing of it is usable."""
-    text = unicodedata.normalize("NFKC", title[: 8 * _MOST_CHARACTERS])
-    text = _OTHER.sub("-", text).strip("-_").lower()[:_MOST_CHARACTERS].rstrip("-_")
+    text = unicodedata.normalize("NFKC", title[: 8 * _MAX_CHARACTERS])
+    text = _OTHER.sub("-", text).strip("-_").lower()[:_MAX_CHARACTERS].rstrip("-_")
     return "" if _RESERVED.fullmatch(text) else text
 
 
@@ -211,7 +211,7 @@ class _Execution:
 
     def _table(self, number: int, table: values.Table) -> Iterator[display_items.Item]:
         can = self._can
-        text = tables.draw(table, can.table_width, most_rows=can.table_rows)
+        text = tables.draw(table, can.table_width, max_rows=can.table_rows)
         yield display_items.TableItem(table, text)
         is_whole = len(table.rows) <= can.table_rows and tables.width(table) <= can.table_width
         if not is_whole and not can.has_tables:

@@ -14,7 +14,7 @@ from interpreter_bot.text import quantities
 BUTTON: Final = "Show queries"
 """What the button says that shows them, where there is one of their own."""
 
-_MOST_CHARACTERS: Final = 9000
+_MAX_CHARACTERS: Final = 9000
 _LEFT_OUT: Final = "-- … and {count} more"
 
 
@@ -29,7 +29,7 @@ def outcome(query: code_activity.AskedQuery) -> str:
 def script(queries: Sequence[code_activity.AskedQuery]) -> str:
     """Write queries as SQL, each below a comment that says where it went and what came of it."""
     shown: list[str] = []
-    left = _MOST_CHARACTERS
+    left = _MAX_CHARACTERS
     for number, query in enumerate(queries):
         head = " ".join(f"{query.connection}: {outcome(query)}".split())
         text = f"-- {head}\n{query.statement}" if query.connection else f"-- {query.statement}"

@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 
     from interpreter_bot.sessions import past_turns
 
-_MOST_VARIABLES: Final = 20
-_MOST_TOOLS: Final = 30
+_MAX_VARIABLES: Final = 20
+_MAX_TOOLS: Final = 30
 
 
 class Fact(NamedTuple):
@@ -121,9 +121,9 @@ def variables(
         ("Not saved", saved.lost, saved.lost_count),
         ("Saved without these parts", saved.partly, saved.partly_count),
     ):
-        facts += [Fact(heading, f"{name} ({why})") for name, why in entries[:_MOST_VARIABLES]]
-        if count > _MOST_VARIABLES:
-            facts.append(Fact(heading, f"{count - _MOST_VARIABLES:,} more"))
+        facts += [Fact(heading, f"{name} ({why})") for name, why in entries[:_MAX_VARIABLES]]
+        if count > _MAX_VARIABLES:
+            facts.append(Fact(heading, f"{count - _MAX_VARIABLES:,} more"))
     if saved.lost:
         facts.append(Fact(*fact_words.IF_LOST))
     return facts
@@ -137,7 +137,7 @@ def network(of: code_activity.Reach) -> list[Fact]:
         said = of.refusal or fact_words.ASK_FOR_HOSTS
         return [Fact("Network", "none", said), *data]
     facts = [_reachable(one) for one in of.hosts]
-    used = f"{quantities.size(of.bytes)} of {quantities.size(of.most_bytes)}"
+    used = f"{quantities.size(of.bytes)} of {quantities.size(of.max_bytes)}"
     if of.allowed:
         facts.append(Fact("Allowed until Python restarts", ", ".join(of.allowed)))
     return [*facts, Fact("Exchanged today", used), *data]
@@ -171,9 +171,9 @@ def tools(found: Sequence[tool_listings.ServerTools]) -> list[Fact]:
             (", allowed until Python restarts", one.allowed),
         ):
             if names:
-                more = f" and {len(names) - _MOST_TOOLS} more" if len(names) > _MOST_TOOLS else ""
+                more = f" and {len(names) - _MAX_TOOLS} more" if len(names) > _MAX_TOOLS else ""
                 facts.append(
-                    Fact(f"tools.{one.server}{label}", ", ".join(names[:_MOST_TOOLS]) + more)
+                    Fact(f"tools.{one.server}{label}", ", ".join(names[:_MAX_TOOLS]) + more)
                 )
         if one.off_count:
             label, said = f"tools.{one.server}, off", fact_words.ASK_TO_ACCEPT

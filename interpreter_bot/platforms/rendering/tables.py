@@ -14,7 +14,7 @@ from interpreter_bot import values
 from interpreter_bot.text import safe_text
 
 _GAP: Final = "  "
-_MOST_CELL_WIDTH: Final = 60
+_MAX_CELL_WIDTH: Final = 60
 # Longer values are cut by the kernel.
 _CUT_CHARACTERS: Final = 500
 _NUMBER: Final = re.compile(r"[-+]?[\d.,]+(?:[eE][-+]?\d+)?%?|[-+]?(?:nan|inf)|<NA>|NaT", re.I)
@@ -22,22 +22,20 @@ _NUMBER: Final = re.compile(r"[-+]?[\d.,]+(?:[eE][-+]?\d+)?%?|[-+]?(?:nan|inf)|<
 _FORMULA: Final = re.compile(r"[=+@\t\r]|-(?![\d.])")
 
 
-def draw(
-    table: values.Table, most_width: int | None = None, *, most_rows: int | None = None
-) -> str:
+def draw(table: values.Table, max_width: int | None = None, *, max_rows: int | None = None) -> str:
     """Draw a table, with its full size.
 
     Args:
         table: its cells are foreign text; nothing in them leaves its place.
-        most_width: columns that are wider together are left out from the right.
-        most_rows: further ones are left out.
+        max_width: columns that are wider together are left out from the right.
+        max_rows: further ones are left out.
     """
-    rows = table.rows if most_rows is None else table.rows[:most_rows]
+    rows = table.rows if max_rows is None else table.rows[:max_rows]
     columns = [
         _column([heading, *(row[number] for row in rows)])
         for number, heading in enumerate(table.columns)
     ]
-    shown = _fitting(columns, most_width)
+    shown = _fitting(columns, max_width)
     lines = [_GAP.join(line).rstrip() for line in zip(*shown, strict=True)]
     if lines:
         lines.insert(1, _GAP.join("-" * cells.cell_len(column[0]) for column in shown))
@@ -119,21 +117,21 @@ def _column(texts: Sequence[str]) -> list[str]:
 
 def _cell(text: str) -> str:
     text = "".join(letter if letter.isprintable() else " " for letter in text)
-    if cells.cell_len(text) <= _MOST_CELL_WIDTH:
+    if cells.cell_len(text) <= _MAX_CELL_WIDTH:
         return text
-    return cells.set_cell_size(text, _MOST_CELL_WIDTH - 1) + "…"
+    return cells.set_cell_size(text, _MAX_CELL_WIDTH - 1) + "…"
 
 
-def _fitting(columns: list[list[str]], most_width: int | None) -> list[list[str]]:
+def _fitting(columns: list[list[str]], max_width: int | None) -> list[list[str]]:
     """Keep the leading columns that fit beside each other, one at least, and mark if some are
     left out."""
-    if most_width is None:
+    if max_width is None:
         return columns
     used, count = 0, 0
     for column in columns:
         used += cells.cell_len(column[0]) + len(_GAP)
         # Room for the mark that there are more.
-        if count and used + 1 > most_width:
+        if count and used + 1 > max_width:
             break
         count += 1
     if count == len(columns):

@@ -18,8 +18,8 @@ CHANGE: Final = "home_change"
 PERSON: Final = "home_person"
 FORM: Final = "governing_form"
 
-_MOST_SESSIONS: Final = 12
-_MOST_LISTED: Final = 50
+_MAX_SESSIONS: Final = 12
+_MAX_LISTED: Final = 50
 _GROUP: Final = re.compile(r"\bS[A-Z0-9]{1,30}\b")
 _WHOLE: Final = re.compile(r"[1-9][0-9]{0,14}")
 _AMOUNT: Final = re.compile(r"[0-9]{1,9}(?:\.[0-9]{1,6})?")
@@ -60,7 +60,7 @@ class AdminForm:
 def admin_section(governed: AdminForm) -> list[blocks.Block]:
     """Build the admins' part of the home tab."""
     made = [home_and_modal_views.heading(slack_words.ALL_SESSIONS)]
-    for overview in governed.everybody[:_MOST_SESSIONS]:
+    for overview in governed.everybody[:_MAX_SESSIONS]:
         made += _session(overview)
     holds = governed.holds
     listed = (
@@ -91,8 +91,8 @@ def admin_section(governed: AdminForm) -> list[blocks.Block]:
 def _list(ids: Sequence[str], form: str) -> str:
     # Ids come from a form or from the settings; what is none is shown as it is.
     named = [form.format(one) if one.isalnum() else markdown.escaped(one) for one in ids]
-    more = f" and {len(ids) - _MOST_LISTED} more" if len(ids) > _MOST_LISTED else ""
-    return ", ".join(named[:_MOST_LISTED]) + more if ids else "all"
+    more = f" and {len(ids) - _MAX_LISTED} more" if len(ids) > _MAX_LISTED else ""
+    return ", ".join(named[:_MAX_LISTED]) + more if ids else "all"
 
 
 def _chooser(person: str) -> blocks.Block:

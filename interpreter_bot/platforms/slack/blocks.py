@@ -30,9 +30,9 @@ _CHOICES: Final = {events.FOR_SESSION: question_words.FOR_SESSION}
 _TABLE_ROWS: Final = 100
 _TABLE_COLUMNS: Final = 20
 _TABLE_CHARACTERS: Final = 9_000
-MOST_CHARACTERS: Final = 12_500
+MAX_CHARACTERS: Final = 12_500
 """The most characters of all blocks of a message; Slack refuses a little above 13,000."""
-_MOST_BLOCKS: Final = 50
+_MAX_BLOCKS: Final = 50
 _MAX_WRITTEN_BLOCKS: Final = 20
 _SECTION_CHARACTERS: Final = 3_000
 _PLAIN_BLOCKS: Final = frozenset({"actions", "context", "context_actions", "section"})
@@ -40,12 +40,12 @@ _ALT_CHARACTERS: Final = 1_000
 _NOTE_CHARACTERS: Final = 2_000
 _CODE_CHARACTERS: Final = 12_000
 _MAX_CODE_MESSAGES: Final = 4
-_MOST_WHOLES: Final = 5
+_MAX_WHOLES: Final = 5
 
 
-def plain(text: str, most: int = 75) -> Block:
+def plain(text: str, limit: int = 75) -> Block:
     """Make a text object without markup."""
-    return {"type": "plain_text", "text": quantities.one_line(text, most) or "-", "emoji": True}
+    return {"type": "plain_text", "text": quantities.one_line(text, limit) or "-", "emoji": True}
 
 
 def written(text: str) -> list[Block]:
@@ -142,12 +142,12 @@ def picture(file: str, name: str, about: str) -> Block:
     return {"type": "image", "slack_file": {"id": file}, "title": title, "alt_text": alt}
 
 
-def packed(made: Sequence[Block], *, most_blocks: int = _MOST_BLOCKS) -> list[list[Block]]:
+def packed(made: Sequence[Block], *, max_blocks: int = _MAX_BLOCKS) -> list[list[Block]]:
     """Split blocks into messages, each as full as Slack permits."""
     messages: list[list[Block]] = [[]]
     for block in made:
         current = messages[-1]
-        is_full = len(current) == most_blocks or size([*current, block]) > MOST_CHARACTERS
+        is_full = len(current) == max_blocks or size([*current, block]) > MAX_CHARACTERS
         if current and is_full:
             messages.append(current := [])
         current.append(block)
@@ -194,7 +194,7 @@ def table_download_buttons(key: str, found: Sequence[tuple[str, str]]) -> list[B
     """
     if not found:
         return []
-    given = list(dict(found).items())[:_MOST_WHOLES]
+    given = list(dict(found).items())[:_MAX_WHOLES]
     return [actions(*(_download_button(key, n, *one) for n, one in enumerate(given)))]
 
 
@@ -249,7 +249,7 @@ def code_messages(runs: Sequence[past_code.RunCode]) -> list[list[Block]] | None
         if run.output:
             output = _joined_lines(run.output.split("\n"))
             made += [note(past_code.OUTPUT), *map(_preformatted, output)]
-    messages = packed(made, most_blocks=_MOST_BLOCKS - 1)
+    messages = packed(made, max_blocks=_MAX_BLOCKS - 1)
     return messages if made and len(messages) <= _MAX_CODE_MESSAGES else None
 
 

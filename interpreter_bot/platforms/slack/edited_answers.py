@@ -102,7 +102,7 @@ class EditedAnswer:
         self._messages = message_posting.PostedMessages(
             shared.api,
             place,
-            most_characters=shared.config.stream_characters,
+            max_characters=shared.config.stream_characters,
             payload=self.facts,
         )
         self._root = ""
@@ -281,9 +281,9 @@ class EditedAnswer:
         self._is_told = False
         self._payload = None
         place = dataclasses.replace(self._place, thread=self.thread)
-        most = self._config.stream_characters
+        limit = self._config.stream_characters
         self._messages = message_posting.PostedMessages(
-            self._api, place, most_characters=most, payload=self.facts
+            self._api, place, max_characters=limit, payload=self.facts
         )
 
     async def _tell(self, answer: answer_contents.Answer) -> None:

@@ -141,7 +141,7 @@ def _drawn_table(
     text = item.text
     is_whole = len(text) <= _DRAWN_CHARACTERS and "…" not in text
     if not is_whole:
-        text = tables.draw(item.table, 80, most_rows=10)[:_DRAWN_CHARACTERS]
+        text = tables.draw(item.table, 80, max_rows=10)[:_DRAWN_CHARACTERS]
     if not is_whole and is_last:
         count = sum(made.name.startswith("table-") for made in files) + 1
         name = f"table-{cell + 1}-{count}{tables.file_label(item.table)}.csv"

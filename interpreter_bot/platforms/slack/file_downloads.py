@@ -15,7 +15,7 @@ from interpreter_bot.sessions import requests
 from interpreter_bot.wording import file_words
 
 _CHUNK_BYTES: Final = 64 * 1024
-_MOST_REDIRECTS: Final = 3
+_MAX_REDIRECTS: Final = 3
 _STALL_SECONDS: Final = 60
 
 
@@ -26,9 +26,9 @@ class DownloadError(errors.BotError):
 class FileDownloads:
     """Downloads files."""
 
-    def __init__(self, api: web_api.WebApi, config: settings.Slack, *, most_bytes: int) -> None:
+    def __init__(self, api: web_api.WebApi, config: settings.Slack, *, max_bytes: int) -> None:
         self._api = api
-        self._most_bytes = most_bytes
+        self._max_bytes = max_bytes
         base = parse.urlsplit(config.api_base_url)
         self._api_host = base.netloc
         self._scheme = base.scheme
@@ -52,7 +52,7 @@ class FileDownloads:
         workspace: installations.InstalledWorkspace,
         file: Mapping[str, Any],
         *,
-        most_bytes: int = settings.MIB,
+        max_bytes: int = settings.MIB,
     ) -> str:
         """Read a snippet.
 
@@ -62,7 +62,7 @@ class FileDownloads:
         data = bytearray()
         async for chunk in self.open(workspace, file):
             data += chunk
-            if len(data) > most_bytes:
+            if len(data) > max_bytes:
                 raise DownloadError(file_words.too_long_to_run(name_of(file)))
         return data.decode("utf-8", "replace")
 
@@ -79,7 +79,7 @@ class FileDownloads:
         url = known.get("url_private_download") or known.get("url_private") or ""
         if known.get("mode") == "external" or known.get("is_external"):
             raise DownloadError(file_words.outside_slack(name))
-        if (known.get("size") or 0) > self._most_bytes:
+        if (known.get("size") or 0) > self._max_bytes:
             raise self._too_large(name)
         try:
             async for chunk in self._fetch(workspace, str(url), known):
@@ -88,7 +88,7 @@ class FileDownloads:
             raise DownloadError(file_words.not_fetched(name)) from error
 
     def _too_large(self, name: str) -> DownloadError:
-        return DownloadError(file_words.too_large(name, self._most_bytes))
+        return DownloadError(file_words.too_large(name, self._max_bytes))
 
     async def _complete_description(
         self, workspace: installations.InstalledWorkspace, file: Mapping[str, Any]
@@ -120,7 +120,7 @@ class FileDownloads:
     ) -> AsyncIterator[bytes]:
         headers = {"Authorization": f"Bearer {workspace.token}"}
         timeout = aiohttp.ClientTimeout(total=None, sock_connect=30, sock_read=_STALL_SECONDS)
-        for _ in range(_MOST_REDIRECTS):
+        for _ in range(_MAX_REDIRECTS):
             if not self._is_slack(url):
                 # The token goes to no other host.
                 raise DownloadError(file_words.not_on_slack(name_of(file)))
@@ -146,12 +146,12 @@ class FileDownloads:
         if response.content_type == "text/html" and not _is_page(file):
             # Slack's way to say that the token lacks permission.
             raise DownloadError(file_words.not_fetched(name, file_words.NOT_READABLE))
-        if (response.content_length or 0) > self._most_bytes:
+        if (response.content_length or 0) > self._max_bytes:
             raise self._too_large(name)
         size = 0
         async for chunk in response.content.iter_chunked(_CHUNK_BYTES):
             size += len(chunk)
-            if size > self._most_bytes:
+            if size > self._max_bytes:
                 raise self._too_large(name)
             yield chunk
         if file.get("size") and size != file["size"]:

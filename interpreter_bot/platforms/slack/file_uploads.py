@@ -24,7 +24,7 @@ _log = logging.getLogger(__name__)
 _T = TypeVar("_T")
 
 _CHUNK_BYTES: Final = 256 * 1024
-_MOST_BYTES: Final = 1024**3
+_MAX_BYTES: Final = 1024**3
 _ALT_CHARACTERS: Final = 1000
 _TRIES: Final = 5
 _FIRST_LOOK_SECONDS: Final = 0.05
@@ -185,7 +185,7 @@ class FileUploads:
         if not size:
             raise api_errors.SlackError(file_words.EMPTY_FOR_SLACK)
         try:
-            if size > _MOST_BYTES:
+            if size > _MAX_BYTES:
                 raise api_errors.RefusedError("the file", "file_upload_size_restricted")
             return await self._bring(place, outgoing, outgoing.name, size)
         except api_errors.RefusedError as error:
@@ -194,7 +194,7 @@ class FileUploads:
             with tempfile.TemporaryFile() as packed:
                 await asyncio.to_thread(_zip, outgoing, packed)
                 smaller = packed.seek(0, io.SEEK_END)
-                if smaller > _MOST_BYTES or smaller > size * 0.9:
+                if smaller > _MAX_BYTES or smaller > size * 0.9:
                     raise
                 zipped = dataclasses.replace(outgoing, file=packed, is_image=False)
                 return await self._bring(place, zipped, f"{outgoing.name}.zip", smaller)

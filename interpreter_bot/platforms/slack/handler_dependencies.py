@@ -65,7 +65,7 @@ def build(
         permissions=permissions.Permissions(api, config, service),
         threads=thread_history.ThreadHistory(api),
         downloads=file_downloads.FileDownloads(
-            api, config, most_bytes=service.queries.limits.upload_bytes
+            api, config, max_bytes=service.queries.limits.upload_bytes
         ),
         uploads=file_uploads.FileUploads(api),
         questions=pending_questions.PendingQuestions(),

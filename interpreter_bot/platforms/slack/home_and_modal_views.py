@@ -24,9 +24,9 @@ HOME_STOP: Final = "home_stop"
 HOME_MODEL: Final = "home_model"
 HOME_REFRESH: Final = "home_refresh"
 
-_MOST_CHARACTERS: Final = 3_000
-_MOST_OWN: Final = 12
-_MOST_MODELS: Final = 100
+_MAX_CHARACTERS: Final = 3_000
+_MAX_OWN: Final = 12
+_MAX_MODELS: Final = 100
 _DEFAULT_MODEL: Final = "(default)"
 
 View = dict[str, Any]
@@ -45,7 +45,7 @@ def ask_form(facts: Mapping[str, str]) -> View:
 def edit_form(facts: Mapping[str, str], code: str) -> View:
     """Make the editor of code that waits for approval."""
     view = _form(EDIT_FORM, question_words.EDIT_TITLE, question_words.CODE, "Run", facts)
-    view["blocks"][0]["element"]["initial_value"] = code[:_MOST_CHARACTERS]
+    view["blocks"][0]["element"]["initial_value"] = code[:_MAX_CHARACTERS]
     return view
 
 
@@ -63,7 +63,7 @@ def _form(callback: str, title: str, label: str, submit: str, facts: Mapping[str
         "type": "plain_text_input",
         "action_id": FIELD,
         "multiline": True,
-        "max_length": _MOST_CHARACTERS,
+        "max_length": _MAX_CHARACTERS,
         "focus_on_load": True,
     }
     block = {"type": "input", "block_id": FIELD, "label": blocks.plain(label, 200)}
@@ -109,7 +109,7 @@ def home(shown: Home) -> View:
         made.append(blocks.note(shown.notice))
     if not shown.own:
         made.append(blocks.section(slack_words.NO_SESSIONS))
-    for overview in shown.own[:_MOST_OWN]:
+    for overview in shown.own[:_MAX_OWN]:
         made += _session(overview, shown.models)
     made += [heading(slack_words.YOUR_USE), blocks.section(session_facts.today(shown.usage))]
     made += shown.more
@@ -158,7 +158,7 @@ def _models(
     overview: past_turns.SessionOverview, models: Sequence[str], named: str
 ) -> blocks.Block:
     # The value of an option is short: the session is named by its index.
-    titles = [_DEFAULT_MODEL, *models][:_MOST_MODELS]
+    titles = [_DEFAULT_MODEL, *models][:_MAX_MODELS]
     options = [
         {"text": blocks.plain(title), "value": f"{number} {named}"[:150]}
         for number, title in enumerate(titles)

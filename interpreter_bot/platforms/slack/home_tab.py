@@ -33,7 +33,7 @@ _KINDS: Final = ("up", "down")
 
 _log = logging.getLogger(__name__)
 
-_MOST: Final = 20
+_MAX: Final = 20
 
 
 class Feedback:
@@ -127,7 +127,7 @@ class HomeTab:
             await self._publish(workspace, user, {"type": "home", "blocks": refused})
             return
         service = self._service
-        own = await service.recent("slack", workspace.team, person=user, most=_MOST)
+        own = await service.recent("slack", workspace.team, person=user, limit=_MAX)
         nowhere = values.SessionKey("slack", workspace.team)
         viewer = requests.Person(profile.user, profile.name)
         usage = await service.queries.usage(nowhere, viewer)
@@ -155,7 +155,7 @@ class HomeTab:
             nowhere = values.SessionKey("slack", workspace.team)
             usage = await service.queries.usage(nowhere, requests.Person(person, name))
         return admin_views.AdminForm(
-            everybody=await service.recent("slack", workspace.team, most=_MOST),
+            everybody=await service.recent("slack", workspace.team, limit=_MAX),
             holds=await self._permissions.lists(workspace),
             follows_threads=(await self._permissions.preferences(scope)).follow_threads,
             approval=await service.queries.approval(scope, self._config.approval),
@@ -227,7 +227,7 @@ class HomeTab:
             raise permissions.NotAllowedError(session_words.NO_SUCH_SESSION)
         if profile.is_admin:
             return key
-        own = await self._service.recent("slack", workspace.team, person=profile.user, most=_MOST)
+        own = await self._service.recent("slack", workspace.team, person=profile.user, limit=_MAX)
         if key not in {overview.key for overview in own}:
             raise permissions.NotAllowedError(session_words.NOT_YOUR_SESSION)
         return key

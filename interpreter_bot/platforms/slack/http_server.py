@@ -23,7 +23,7 @@ _log = logging.getLogger(__name__)
 PATH: Final = "/slack/events"
 INSTALL_PATH: Final = "/slack/install"
 REDIRECT_PATH: Final = "/slack/oauth_redirect"
-_MOST_BYTES: Final = 2 * 1024 * 1024
+_MAX_BYTES: Final = 2 * 1024 * 1024
 _SHUTDOWN_SECONDS: Final = 3
 
 Handler = Callable[[AsyncBoltRequest], Awaitable[BoltResponse]]
@@ -38,7 +38,7 @@ async def serving(
     Raises:
         SlackError: that address cannot be listened on.
     """
-    server = web.Application(client_max_size=_MOST_BYTES)
+    server = web.Application(client_max_size=_MAX_BYTES)
     server.router.add_post(PATH, _through(app.async_dispatch))
     if flow is not None:
         server.router.add_get(INSTALL_PATH, _through(flow.handle_installation))

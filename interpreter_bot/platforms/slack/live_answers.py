@@ -117,8 +117,8 @@ class LiveMessage:
                 self._stream = streamed_messages.StreamedMessage(
                     self.api,
                     self.place,
-                    most_characters=self._config.stream_characters,
-                    most_seconds=self._config.stream_seconds,
+                    max_characters=self._config.stream_characters,
+                    max_seconds=self._config.stream_seconds,
                     payload=self._sections.facts,
                 )
                 return

@@ -39,7 +39,7 @@ from interpreter_bot.wording import access_words, question_words, run_words
 _log = logging.getLogger(__name__)
 
 PLATFORM: Final = "slack"
-_MOST_ANSWERS: Final = 1_000
+_MAX_ANSWERS: Final = 1_000
 _PAST_LOOKED_AT: Final = 20
 _Start: TypeAlias = Callable[[], Awaitable[None]]
 
@@ -60,7 +60,7 @@ class MessageEvents:
         self._in_flight = in_flight
         self._commands = handled
         self._answers: collections.deque[tuple[str, str, str]]
-        self._answers = collections.deque(maxlen=_MOST_ANSWERS)
+        self._answers = collections.deque(maxlen=_MAX_ANSWERS)
         self._orders = message_order.MessageOrder()
 
     async def on_event(
@@ -191,7 +191,7 @@ class MessageEvents:
         people = thread.people
         if not thread.is_whole:
             # The store remembers who talked with the bot there.
-            past = await self._service.queries.history(key, most=_PAST_LOOKED_AT)
+            past = await self._service.queries.history(key, limit=_PAST_LOOKED_AT)
             people |= {turn.person for turn in past}
         if is_followed and people == {message.user}:
             return True
@@ -379,7 +379,7 @@ class MessageEvents:
         await self._in_flight.answer(entry, request)
         if request.is_code:
             return
-        begun = await self._service.queries.history(request.key, most=2)
+        begun = await self._service.queries.history(request.key, limit=2)
         if len(begun) < 2:
             await self._service.rename(request.key, requests_in_flight.title_of(request))
 

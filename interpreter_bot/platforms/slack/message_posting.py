@@ -86,13 +86,13 @@ class PostedMessages:
         api: web_api.WebApi,
         place: Place,
         *,
-        most_characters: int,
+        max_characters: int,
         payload: Mapping[str, Any],
     ) -> None:
         self._api = api
         self.place = place
         self._payload = payload
-        self._most = most_characters
+        self._most = max_characters
         self._style: Style = "blocks"
         self._ts: list[str] = []
         self._shown: list[dict[str, Any]] = []
@@ -146,7 +146,7 @@ class PostedMessages:
             plain = "\n\n".join(filter(None, (text, blocks.words(below))))
             return _plain_contents(plain) or [_NOTHING]
         pieces = list(message_splitting.split(text, self._most)) or [""]
-        if len(pieces[-1]) + blocks.size(below) > blocks.MOST_CHARACTERS:
+        if len(pieces[-1]) + blocks.size(below) > blocks.MAX_CHARACTERS:
             pieces.append("")
         return [
             content(piece, below if number == len(pieces) else (), self._style)

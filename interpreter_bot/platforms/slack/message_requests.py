@@ -17,7 +17,7 @@ from interpreter_bot.platforms.slack import (
 from interpreter_bot.sessions import requests
 from interpreter_bot.wording import command_words
 
-_MOST_FILES: Final = 20
+_MAX_FILES: Final = 20
 
 
 def session_key(
@@ -55,7 +55,7 @@ async def build(
         if message.files:
             code = await shared.downloads.text(workspace, message.files[0])
         return requests.Request(**about, text=code, is_code=True)
-    files = list(message.files[:_MOST_FILES])
+    files = list(message.files[:_MAX_FILES])
     is_alone = not message.thread and not message.is_direct
     around = await shared.threads.around(workspace, message) if is_alone else ()
     names = await _names(shared.permissions, workspace, thread, around)
@@ -64,7 +64,7 @@ async def build(
     ]
     if sent_before:
         present = frozenset(info.name for info in await shared.service.queries.files(about["key"]))
-        files += thread_history.files_asked_for(sent_before, text, present)[:_MOST_FILES]
+        files += thread_history.files_asked_for(sent_before, text, present)[:_MAX_FILES]
     if not text and not files:
         raise errors.BotError(
             await subcommands.help_text(shared.service, about["key"], about["person"])

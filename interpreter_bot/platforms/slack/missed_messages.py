@@ -83,7 +83,7 @@ class MissedMessages:
 
     async def _places(self) -> Iterable[values.SessionKey]:
         """Return the channels and threads that were used last, each once."""
-        recent = await self._service.recent("slack", None, most=_RECENT_SESSIONS)
+        recent = await self._service.recent("slack", None, limit=_RECENT_SESSIONS)
         places: dict[values.SessionKey, None] = {}
         for overview in recent:
             key = overview.key

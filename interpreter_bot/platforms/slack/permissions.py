@@ -31,7 +31,7 @@ MONEY: Final = quotas.MONEY
 _log = logging.getLogger(__name__)
 
 _FRESH_SECONDS: Final = 600.0
-_MOST_KNOWN: Final = 10_000
+_MAX_KNOWN: Final = 10_000
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -94,9 +94,9 @@ class Permissions:
             preferences.MODEL: "",
             preferences.FOLLOW_THREADS: config.follows_threads,
         }
-        self._profiles = cachetools.TTLCache[tuple[str, str], Profile](_MOST_KNOWN, _FRESH_SECONDS)
+        self._profiles = cachetools.TTLCache[tuple[str, str], Profile](_MAX_KNOWN, _FRESH_SECONDS)
         self._groups = cachetools.TTLCache[tuple[str, str], frozenset[str]](
-            _MOST_KNOWN, _FRESH_SECONDS
+            _MAX_KNOWN, _FRESH_SECONDS
         )
 
     async def require(

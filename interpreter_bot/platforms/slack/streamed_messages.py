@@ -49,15 +49,15 @@ class StreamedMessage:
         api: web_api.WebApi,
         place: message_posting.Place,
         *,
-        most_characters: int,
-        most_seconds: float,
+        max_characters: int,
+        max_seconds: float,
         payload: Mapping[str, Any],
     ) -> None:
         self.payload = payload
         self._api = api
         self._place = place
-        self._most_characters = max(most_characters, _LEAST_ROOM * 2)
-        self._most_seconds = most_seconds
+        self._max_characters = max(max_characters, _LEAST_ROOM * 2)
+        self._max_seconds = max_seconds
         self._open = ""
         self._began = 0.0
         self._body = ""
@@ -124,7 +124,7 @@ class StreamedMessage:
     def has_room_for(self, below: Sequence[blocks.Block]) -> bool:
         """Say whether blocks fit under the open message."""
         text = len(self._body) + len(self._service)
-        return text + blocks.size(below) <= blocks.MOST_CHARACTERS
+        return text + blocks.size(below) <= blocks.MAX_CHARACTERS
 
     async def abandon(self) -> None:
         """End it if it has not ended by itself, so that its messages can be edited."""
@@ -146,11 +146,11 @@ class StreamedMessage:
 
     async def _text(self, text: str, chunks: list[dict[str, Any]]) -> list[dict[str, Any]]:
         """Add text, in further messages where one cannot hold it; return the chunks to be sent."""
-        if self._open and time.monotonic() - self._began > self._most_seconds:
+        if self._open and time.monotonic() - self._began > self._max_seconds:
             text = await self._rotate(text, chunks)
             chunks = []
-        while len(self._body) + len(text) > self._most_characters:
-            piece = message_splitting.pieces(self._body + text, self._most_characters)[0]
+        while len(self._body) + len(text) > self._max_characters:
+            piece = message_splitting.pieces(self._body + text, self._max_characters)[0]
             room = len(piece.body) - len(self._body)
             if room > 0:
                 chunks.append(_text_chunk(text[:room]))
@@ -246,11 +246,11 @@ class StreamedMessage:
 def _whole_words(text: str) -> int:
     """Return the length of a text up to the end of its last whole word; a very long word is cut."""
     line = text.rfind("\n") + 1
-    most = line + markdown.unfinished(text[line:])
-    for place in range(most, max(most - _LONGEST_WORD, 0), -1):
+    limit = line + markdown.unfinished(text[line:])
+    for place in range(limit, max(limit - _LONGEST_WORD, 0), -1):
         if text[place - 1].isspace():
             return place
-    return most if most > _LONGEST_WORD else 0
+    return limit if limit > _LONGEST_WORD else 0
 
 
 def _harmless_field(text: str) -> str:

@@ -27,14 +27,14 @@ CHANNELS_OWN: Final = "channel"
 """Metadata of our first message of a thread that says: the channel's own kernel is used here."""
 
 _PAGE: Final = 200
-_MOST_PAGES: Final = 5
+_MAX_PAGES: Final = 5
 _AROUND_MESSAGES: Final = 12
 _AROUND_SECONDS: Final = 3600.0
 _CONTEXT_MESSAGES: Final = 20
-_MOST_KNOWN: Final = 5_000
-_MOST_HEARD: Final = 2_000
-_MOST_PEOPLE: Final = 100
-_MOST_READ: Final = 200
+_MAX_KNOWN: Final = 5_000
+_MAX_HEARD: Final = 2_000
+_MAX_PEOPLE: Final = 100
+_MAX_READ: Final = 200
 _WANTS_FILES: Final = re.compile(
     r"\b(?:files?|attach\w*|uploads?|uploaded|above|earlier|previous|spreadsheets?|csv|pdf"
     r"|excel|xlsx|documents?|images?|pictures?|data)\b",
@@ -89,9 +89,9 @@ class ThreadHistory:
     def __init__(self, api: web_api.WebApi) -> None:
         self._api = api
         self._bots = frozenset(api.config.heard_bots)
-        self._heard = cachetools.LRUCache[tuple[str, str, str], _Heard](_MOST_HEARD)
-        self._read = cachetools.LRUCache[tuple[str, str, str, str], Thread](_MOST_READ)
-        self._known = cachetools.LRUCache[tuple[str, str, str], bool](_MOST_KNOWN)
+        self._heard = cachetools.LRUCache[tuple[str, str, str], _Heard](_MAX_HEARD)
+        self._read = cachetools.LRUCache[tuple[str, str, str, str], Thread](_MAX_READ)
+        self._known = cachetools.LRUCache[tuple[str, str, str], bool](_MAX_KNOWN)
 
     def is_channels(self, team: str, channel: str, root: str) -> bool | None:
         """Return whether a thread uses the channel's kernel; None if unknown."""
@@ -109,7 +109,7 @@ class ThreadHistory:
             heard = self._heard[key] = _Heard(collections.deque(maxlen=_CONTEXT_MESSAGES), set())
         if all(other.ts != message.ts for other in heard.messages):
             heard.messages.append(message)
-        if len(heard.people) < _MOST_PEOPLE:
+        if len(heard.people) < _MAX_PEOPLE:
             heard.people.add(message.user)
 
     def answer(self, team: str, message: message_parsing.Message) -> None:
@@ -201,7 +201,7 @@ class ThreadHistory:
         """
         messages: list[Mapping[str, Any]] = []
         cursor: str | None = None
-        for _ in range(_MOST_PAGES):
+        for _ in range(_MAX_PAGES):
             try:
                 answer = await self._api.call(
                     workspace,

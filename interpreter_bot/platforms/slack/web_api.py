@@ -57,8 +57,8 @@ _FIRST_PAUSE_SECONDS: Final = 0.1
 _LONGEST_PAUSE_SECONDS: Final = 5.0
 # How often a call that can wait is repeated because of Slack's rates.
 _MAX_LIMITED: Final = 20
-_MOST_LANES: Final = 4096
-_MOST_MADE: Final = 20_000
+_MAX_LANES: Final = 4096
+_MAX_MADE: Final = 20_000
 # A single refusal of the token may be a fault of Slack's, so it is asked again after such pauses.
 _TOKEN_PAUSES: Final = (0.5, 1.0, 2.0, 4.0)
 
@@ -116,7 +116,7 @@ class WebApi:
         self._locks: weakref.WeakValueDictionary[tuple[str, str, str], asyncio.Lock]
         self._locks = weakref.WeakValueDictionary()
         self._lanes: collections.OrderedDict[tuple[str, str], _Lane] = collections.OrderedDict()
-        self._made = cachetools.LRUCache[tuple[str, str], None](_MOST_MADE)
+        self._made = cachetools.LRUCache[tuple[str, str], None](_MAX_MADE)
         self._lacking: dict[tuple[str, str], float] = {}
 
     def has_made(self, channel: str, ts: str) -> bool:
@@ -190,7 +190,7 @@ class WebApi:
         key = (team, channel)
         lane = self._lanes.pop(key, None) or _Lane(self.config.posting_seconds)
         self._lanes[key] = lane
-        while len(self._lanes) > _MOST_LANES:
+        while len(self._lanes) > _MAX_LANES:
             oldest = next(iter(self._lanes))
             if self._lanes[oldest].is_used:
                 break

@@ -49,7 +49,7 @@ VISIT: Final = web.RequestKey("visit", share_links.Visit)
 _VISITABLE: Final = frozenset(
     {"/picture", "/frame", "/output", "/download", "/notebook", "/media", "/archive", "/visited"}
 )
-_MOST_VISITS: Final = 8
+_MAX_VISITS: Final = 8
 _PAGES: Final = frozenset({"/", "/visit"})
 """What other pages may lead to."""
 _VISIT_ID: Final = re.compile(r"[0-9a-f]{32}")
@@ -166,7 +166,7 @@ class Access:
         """Give a browser the pass of a visit; of many, it loses the oldest."""
         # It sends them with each request, and servers take so much of a header.
         held = [name for name in request.cookies if name.startswith(_visit_cookie(request, ""))]
-        for name in held[: -_MOST_VISITS + 1]:
+        for name in held[: -_MAX_VISITS + 1]:
             response.del_cookie(name)
         response.set_cookie(
             _visit_cookie(request, visit.id),

@@ -31,7 +31,7 @@ async def panel(place: command_table.Place, name: str, argument: str = "") -> ev
         case "files":
             return {
                 "files": await files(service, key),
-                "most_bytes": service.queries.limits.workspace_bytes,
+                "max_bytes": service.queries.limits.workspace_bytes,
             }
         case "model":
             return {"models": service.queries.models, "model": await service.queries.model(key)}

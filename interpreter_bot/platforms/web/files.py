@@ -18,7 +18,7 @@ from interpreter_bot.wording import page_words
 _PIECE_BYTES: Final = 1024 * 1024
 # Browsers ask for six at a time.
 _MAX_OF_SESSION: Final = 8
-_MOST_CHECKPOINT_CHARACTERS: Final = 64
+_MAX_CHECKPOINT_CHARACTERS: Final = 64
 _WRITE_BYTES: Final = 64 * 1024
 STALL_SECONDS: Final = 60.0
 """How long a client may read nothing of what it asked for."""
@@ -268,7 +268,7 @@ def _text(
 
 def _checkpoint(request: web.Request) -> str:
     return validation.text(
-        dict(request.query), "checkpoint", max_characters=_MOST_CHECKPOINT_CHARACTERS
+        dict(request.query), "checkpoint", max_characters=_MAX_CHECKPOINT_CHARACTERS
     )
 
 

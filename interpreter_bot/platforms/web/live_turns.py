@@ -13,7 +13,7 @@ from interpreter_bot.platforms.web import event_json
 from interpreter_bot.sessions import pending_questions
 from interpreter_bot.wording import page_words
 
-_MOST_LOG_BYTES: Final = 4 * 1024 * 1024
+_MAX_LOG_BYTES: Final = 4 * 1024 * 1024
 _MERGED: Final = frozenset({"text", "writing", "printed"})
 # Events that a long turn can drop until it is over and comes from the store.
 _DROPPED: Final = frozenset({"printed", "writing", "output"})
@@ -34,8 +34,8 @@ class _Entry:
 class EventLog:
     """Events in order, adjacent ones merged, within a budget."""
 
-    def __init__(self, most_bytes: int = _MOST_LOG_BYTES) -> None:
-        self._most_bytes = most_bytes
+    def __init__(self, max_bytes: int = _MAX_LOG_BYTES) -> None:
+        self._max_bytes = max_bytes
         self._size = 0
         self._entries: list[_Entry] = []
         self._is_cut = False
@@ -59,7 +59,7 @@ class EventLog:
         else:
             pieces = [event["delta"]] if kind in _MERGED else []
             self._entries.append(_Entry(event, pieces, size))
-        if self._size > self._most_bytes:
+        if self._size > self._max_bytes:
             self._shorten()
 
     def events(self) -> list[event_json.Event]:
@@ -69,7 +69,7 @@ class EventLog:
 
     def _shorten(self) -> None:
         """Drop the oldest output, to half of the budget, so that this is done rarely."""
-        excess = self._size - self._most_bytes // 2
+        excess = self._size - self._max_bytes // 2
         for entry in self._entries:
             if excess <= 0:
                 break

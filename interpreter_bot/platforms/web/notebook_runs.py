@@ -29,8 +29,8 @@ from interpreter_bot.sessions import past_turns, requests, session_service
 from interpreter_bot.text import notebook_cells
 from interpreter_bot.wording import page_words
 
-_MOST_BYTES: Final = 20 * 1024 * 1024
-_MOST_CELLS: Final = 300
+_MAX_BYTES: Final = 20 * 1024 * 1024
+_MAX_CELLS: Final = 300
 _RECENT_TURNS: Final = 5
 
 
@@ -78,8 +78,8 @@ class NotebookRuns:
         cells = await asyncio.to_thread(notebook_cells.read, data, progress.name)
         if not cells:
             raise errors.BotError(page_words.no_code(name=progress.name))
-        if len(cells) > _MOST_CELLS:
-            raise errors.BotError(page_words.too_many_cells(progress.name, len(cells), _MOST_CELLS))
+        if len(cells) > _MAX_CELLS:
+            raise errors.BotError(page_words.too_many_cells(progress.name, len(cells), _MAX_CELLS))
         if not is_rest:
             await self._service.rename(key, pathlib.PurePath(progress.name).stem)
         sha256 = hashlib.sha256(data).hexdigest()
@@ -113,8 +113,8 @@ class NotebookRuns:
     async def _read(self, progress: notebook_progress.NotebookProgress) -> bytes:
         source = values.SessionKey("web", thread=progress.thread)
         async with self._service.queries.reading(source, progress.name) as (info, pieces):
-            if info.size_bytes > _MOST_BYTES:
-                raise errors.FileTooLargeError(page_words.too_large(_MOST_BYTES))
+            if info.size_bytes > _MAX_BYTES:
+                raise errors.FileTooLargeError(page_words.too_large(_MAX_BYTES))
             return b"".join([piece async for piece in pieces])
 
     async def _run(
@@ -169,7 +169,7 @@ class NotebookRuns:
     async def _turn(self, key: values.SessionKey, request_id: str) -> past_turns.PastTurn | None:
         """Return the turn of a cell; None if its session is gone."""
         # The next turn may have begun: of what somebody asked meanwhile.
-        past = await self._service.queries.history(key, most=_RECENT_TURNS)
+        past = await self._service.queries.history(key, limit=_RECENT_TURNS)
         return next((turn for turn in past if turn.request_id == request_id), None)
 
 

@@ -44,8 +44,8 @@ _PICTURE_POLICY: Final = (
     "sandbox; default-src 'none'; style-src 'unsafe-inline'; img-src data:; font-src data:;"
     " frame-ancestors 'none'"
 )
-_MOST_TITLE_CHARACTERS: Final = 400
-_MOST_PAGE_BYTES: Final = 64 * 1024 * 1024
+_MAX_TITLE_CHARACTERS: Final = 400
+_MAX_PAGE_BYTES: Final = 64 * 1024 * 1024
 _SHA256: Final = re.compile(r"[0-9a-f]{64}")
 _MIMES: Final = {suffix: mime for mime, suffix in event_json.PICTURES.items()} | {
     "jpeg": "image/jpeg"
@@ -112,9 +112,9 @@ class Displays:
         if request.headers.get("Sec-Fetch-Dest", "iframe") != "iframe":
             raise web.HTTPSeeOther(f"/view?{request.query_string}")
         async with self._opened(request) as (info, pieces):
-            if info.size_bytes > _MOST_PAGE_BYTES:
+            if info.size_bytes > _MAX_PAGE_BYTES:
                 raise errors.FileTooLargeError(page_words.PAGE_TOO_LARGE)
-            data = b"".join([piece async for piece in pieces])[:_MOST_PAGE_BYTES]
+            data = b"".join([piece async for piece in pieces])[:_MAX_PAGE_BYTES]
         first = _FIRST + (_DARK if request.query.get("theme") == "dark" else b"")
         policy, body = _FRAME_POLICY, _begun(data, first) + _TAIL
         if not self._has_scripts:
@@ -125,7 +125,7 @@ class Displays:
     async def saved(self, request: web.Request) -> web.StreamResponse:
         """Serve a picture or a page that was shown, as a download."""
         suffix = request.query.get("suffix", "")
-        title = validation.text(dict(request.query), "title", max_characters=_MOST_TITLE_CHARACTERS)
+        title = validation.text(dict(request.query), "title", max_characters=_MAX_TITLE_CHARACTERS)
         title = title.replace("/", " ").replace("\\", " ").strip() or "output"
         name = f"{title}.{suffix if suffix in _MIMES else 'html'}"
         headers = {

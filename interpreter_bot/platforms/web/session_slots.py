@@ -13,8 +13,8 @@ from interpreter_bot.wording import page_words
 class SessionSlots:
     """Counts what is under way for each session, and for each visit of it apart."""
 
-    def __init__(self, most: int) -> None:
-        self._most = most
+    def __init__(self, limit: int) -> None:
+        self._most = limit
         self._held: collections.Counter[tuple[values.SessionKey, str]] = collections.Counter()
 
     @contextlib.contextmanager

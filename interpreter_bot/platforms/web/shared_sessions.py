@@ -24,7 +24,7 @@ from interpreter_bot.sessions import past_turns, session_service
 from interpreter_bot.wording import page_words
 
 _FIRST_TURNS: Final = 30
-_MOST_TURNS: Final = 1000
+_MAX_TURNS: Final = 1000
 _NUMBER: Final = re.compile(r"[0-9]{1,9}")
 
 
@@ -52,15 +52,15 @@ class SharedSessions:
         if visit is None or not await self._service.queries.exists(visit.key):
             raise errors.FileMissingError(page_words.LINK_EXPIRED)
         wanted = request.query.get("most", "")
-        most = int(wanted) if _NUMBER.fullmatch(wanted) else _FIRST_TURNS
-        most = min(most, _MOST_TURNS)
-        past = await self._service.queries.history(visit.key, most=most + 1)
-        shown = past[-most:] if most else ()
+        limit = int(wanted) if _NUMBER.fullmatch(wanted) else _FIRST_TURNS
+        limit = min(limit, _MAX_TURNS)
+        past = await self._service.queries.history(visit.key, limit=limit + 1)
+        shown = past[-limit:] if limit else ()
         told = {
             "platform": visit.key.platform.capitalize(),
             "title": _title(past),
             "past": [_still(tab_contents.events_of(turn)) for turn in shown],
-            "is_more": len(past) > most,
+            "is_more": len(past) > limit,
             "files": await command_panels.files(self._service, visit.key),
             "until": visit.until,
             "may_go_on": self._gate.has_token(request),
@@ -74,7 +74,7 @@ class SharedSessions:
             raise errors.FileMissingError(page_words.LINK_EXPIRED)
         key = validation.new_key()
         await self._service.branches.fork(visit.key, key, validation.PERSON.id)
-        past = await self._service.queries.history(visit.key, most=_MOST_TURNS)
+        past = await self._service.queries.history(visit.key, limit=_MAX_TURNS)
         await self._service.rename(key, _title(past))
         self._hub.is_changed.set()
         return web.json_response({"thread": key.thread})

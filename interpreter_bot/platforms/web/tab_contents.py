@@ -15,7 +15,7 @@ from interpreter_bot.wording import session_words
 
 _log = logging.getLogger(__name__)
 
-_MOST_LISTED: Final = 200
+_MAX_LISTED: Final = 200
 _TITLE_CHARACTERS: Final = 60
 _BREATH_SECONDS: Final = 0.1
 
@@ -70,8 +70,8 @@ def greeting(service: session_service.SessionService) -> str:
 
 async def listing(service: session_service.SessionService) -> event_json.Event:
     """List the sessions, the one used last first; pinned ones however old they are."""
-    pinned = await service.recent("web", mark="pinned", most=_MOST_LISTED)
-    recent = await service.recent("web", most=_MOST_LISTED)
+    pinned = await service.recent("web", mark="pinned", limit=_MAX_LISTED)
+    recent = await service.recent("web", limit=_MAX_LISTED)
     listed = [
         {
             "thread": one.key.thread,
@@ -125,7 +125,7 @@ async def show(
     tab: tab_hub.Tab,
     *,
     key: values.SessionKey,
-    most: int,
+    limit: int,
 ) -> None:
     """Show a session to a tab, which gets all its events from then on.
 
@@ -137,7 +137,7 @@ async def show(
     notebook = await notebook_progress.load(service, key)
     while True:
         ended = hub.ended(key.thread)
-        past = await service.queries.history(key, most=most + 1)
+        past = await service.queries.history(key, limit=limit + 1)
         alternatives = await service.branches.alternatives(key)
         # A turn that ended while the store was read is in neither; what is read now has it.
         if hub.ended(key.thread) == ended:
@@ -148,7 +148,7 @@ async def show(
     # A turn that is about to go on here is shown then.
     recorded = [
         turn
-        for turn in past[-most:]
+        for turn in past[-limit:]
         if turn.request_id not in known and not service.is_expected(key, turn.request_id)
     ]
     # The record of a cut-off turn already says what the bot said about it when it came back.
@@ -163,7 +163,7 @@ async def show(
         "past": [events_of(turn) for turn in recorded],
         "live": [turn.with_events() for turn in live],
         "notices": list(dict.fromkeys([*notices, *filter(None, [of_files])])),
-        "is_more": len(past) > most,
+        "is_more": len(past) > limit,
         "notebook": _rest(notebook, is_running=key.thread in hub.notebooks),
         "alternatives": [
             {"number": one.turn_id, "at": one.at, "threads": [to.thread for to in one.keys]}

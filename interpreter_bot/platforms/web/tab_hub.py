@@ -14,12 +14,12 @@ import cachetools
 
 from interpreter_bot.platforms.web import event_json, live_turns
 
-_MOST_UNSENT_CHARACTERS: Final = 16 * 1024 * 1024
-_MOST_BLOB_BYTES: Final = 32 * 1024 * 1024
-_MOST_ENDED: Final = 20
-_MOST_NOTICES: Final = 3
-_MOST_NOTED: Final = 1000
-_MOST_COUNTED: Final = 1000
+_MAX_UNSENT_CHARACTERS: Final = 16 * 1024 * 1024
+_MAX_BLOB_BYTES: Final = 32 * 1024 * 1024
+_MAX_ENDED: Final = 20
+_MAX_NOTICES: Final = 3
+_MAX_NOTED: Final = 1000
+_MAX_COUNTED: Final = 1000
 
 
 class Tab:
@@ -39,7 +39,7 @@ class Tab:
         """Queue a message, a JSON object."""
         if self.is_behind:
             return
-        if self._unsent and self._size > _MOST_UNSENT_CHARACTERS:
+        if self._unsent and self._size > _MAX_UNSENT_CHARACTERS:
             self.is_behind = True
             self._unsent.clear()
         else:
@@ -67,9 +67,9 @@ class Hub:
         self._tabs: set[Tab] = set()
         self._turns: dict[str, list[live_turns.LiveTurn]] = {}
         # Numbers never repeat, so a reader of the store sees at most one change too many.
-        self._ended = cachetools.LRUCache[str, int](_MOST_COUNTED)
+        self._ended = cachetools.LRUCache[str, int](_MAX_COUNTED)
         self._count = 0
-        self._notices = cachetools.LRUCache[str, list[str]](_MOST_NOTED)
+        self._notices = cachetools.LRUCache[str, list[str]](_MAX_NOTED)
         self.is_changed = asyncio.Event()
         self.notebooks: set[str] = set()
         self._blobs: collections.OrderedDict[str, bytes] = collections.OrderedDict()
@@ -123,7 +123,7 @@ class Hub:
         mine = self.of(thread)
         if turn.end is not None and not turn.end["turn"]:
             ended = [one for one in mine if one.end is not None]
-            unwanted = ended[:-_MOST_ENDED]
+            unwanted = ended[:-_MAX_ENDED]
         else:
             unwanted = [turn]
         self._keep_turns(thread, [one for one in mine if one not in unwanted])
@@ -136,7 +136,7 @@ class Hub:
 
     def notify(self, thread: str, text: str) -> None:
         """Show a sentence about a session; it stands until the next request there."""
-        self._notices[thread] = [*self.notices(thread), text][-_MOST_NOTICES:]
+        self._notices[thread] = [*self.notices(thread), text][-_MAX_NOTICES:]
         self.tell("notice", {"text": text}, thread=thread)
 
     def notices(self, thread: str) -> list[str]:
@@ -168,7 +168,7 @@ class Hub:
             self._blob_bytes += len(data)
         self._blobs[sha256] = data
         self._blobs.move_to_end(sha256)
-        while self._blob_bytes > _MOST_BLOB_BYTES and len(self._blobs) > 1:
+        while self._blob_bytes > _MAX_BLOB_BYTES and len(self._blobs) > 1:
             self._blob_bytes -= len(self._blobs.popitem(last=False)[1])
 
     def kept_bytes(self, sha256: str) -> bytes | None:

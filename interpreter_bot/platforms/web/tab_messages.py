@@ -124,7 +124,7 @@ class Look(Message):
     question: _Number
     table: Annotated[str, pydantic.AfterValidator(validation.handle)] = ""
     wanted: Any = None
-    code: Annotated[_Storable, _text(live_completions.MOST_CHARACTERS)] | None = None
+    code: Annotated[_Storable, _text(live_completions.MAX_CHARACTERS)] | None = None
 
 
 class Reset(Message):

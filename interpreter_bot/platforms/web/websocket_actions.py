@@ -104,7 +104,7 @@ class TabConnection:
         match tab_messages.parsed(sent):
             case tab_messages.Watch() as message:
                 await tab_contents.show(
-                    self._service, self._hub, tab, key=message.key, most=message.max_turns
+                    self._service, self._hub, tab, key=message.key, limit=message.max_turns
                 )
             case tab_messages.Say() as message:
                 await self._say(tab, message)
@@ -228,7 +228,7 @@ class TabConnection:
                 return True
             if not await self._service.events.reclaim("web", turn_id):
                 return False
-            past = await self._service.queries.history(key, most=_MAX_TURNS)
+            past = await self._service.queries.history(key, limit=_MAX_TURNS)
         except BaseException:
             self._seen_ids.remove(turn_id)
             raise
@@ -285,7 +285,7 @@ class TabConnection:
 
     async def _is_new(self, key: values.SessionKey) -> bool:
         try:
-            return not await self._service.queries.history(key, most=1)
+            return not await self._service.queries.history(key, limit=1)
         except errors.BotError:
             _log.exception("a conversation may have no title")
             return False

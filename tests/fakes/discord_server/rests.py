@@ -339,7 +339,7 @@ class Rest:
         guild = message.channel.guild
         limit = limit or (guild.file_limit if guild else 10 * worlds.MIB)
         sizes = [len(data) for _, data in files.values()]
-        if max(sizes, default=0) >= limit or sum(sizes) > rules.MOST_FORM_BYTES:
+        if max(sizes, default=0) >= limit or sum(sizes) > rules.MAX_FORM_BYTES:
             raise rules.RefusedError(413, 40005, "Request entity too large")
         kept = {attachment.id: attachment for attachment in message.attachments}
         made = []

@@ -13,10 +13,10 @@ from tests.fakes.discord_server import worlds
 
 EPHEMERAL = 1 << 6
 SUPPRESS_EMBEDS = 1 << 2
-MOST_REQUEST_BYTES = 200 * worlds.MIB
-MOST_FORM_BYTES = 25 * worlds.MIB
+MAX_REQUEST_BYTES = 200 * worlds.MIB
+MAX_FORM_BYTES = 25 * worlds.MIB
 """Of all that is sent with one message, however large the files of a guild may be."""
-MOST_INVALID = 300
+MAX_INVALID = 300
 """Answers 401, 403 and 429 (but of shared limits) after which Discord shuts a bot out for an hour:
 10,000 in ten minutes, and so many in a test."""
 _FILE_NAME = re.compile(r"[A-Za-z0-9._-]+\Z")

@@ -45,7 +45,7 @@ class Server:
         self._before: tuple[str, yarl.URL] | None = None
 
     async def __aenter__(self) -> Server:
-        app = web.Application(client_max_size=rules.MOST_REQUEST_BYTES)
+        app = web.Application(client_max_size=rules.MAX_REQUEST_BYTES)
         app.router.add_get("/gw", self.gateway.handle)
         app.router.add_get("/cdn/{number}/{name}", self._cdn)
         app.router.add_route("*", "/api/v10/{tail:.*}", self.rest.handle)
@@ -86,7 +86,7 @@ class Server:
         ]
         late = [] if self._expected & {10062, 40060} else self.register.faults
         invalid = self.rest.invalid
-        banned = [f"{invalid} invalid requests"] if invalid > rules.MOST_INVALID else []
+        banned = [f"{invalid} invalid requests"] if invalid > rules.MAX_INVALID else []
         return refused + self.rest.unexpected + late + self.gateway.faults + pinged + banned
 
     def expect(self, *codes: int) -> None:

@@ -38,13 +38,13 @@ def _need(condition: object, what: str, error: str = "invalid_blocks") -> None:
         raise RefusalError(error, response_metadata={"messages": [what]})
 
 
-def _text(text: Any, most: int, *, plain: bool = False, what: str = "text") -> int:
+def _text(text: Any, limit: int, *, plain: bool = False, what: str = "text") -> int:
     _need(isinstance(text, Mapping), f"{what} is no text object")
     _need(text.keys() <= {"type", "text", "emoji", "verbatim"}, f"fields of {what}: {text.keys()}")
     kinds = {"plain_text"} if plain else _TEXT_TYPES
     _need(text.get("type") in kinds, f"{what} is of type {text.get('type')}")
     _need(isinstance(text.get("text"), str) and text["text"], f"{what} is empty")
-    _need(len(text["text"]) <= most, f"{what} is longer than {most}")
+    _need(len(text["text"]) <= limit, f"{what} is longer than {limit}")
     return len(text["text"])
 
 
@@ -133,9 +133,9 @@ def _block(block: Any, allowed: frozenset[str], action_ids: set[str]) -> int:
     if kind == "header":
         return _text(block.get("text"), 150, plain=True)
     if kind in ("actions", "context", "context_actions"):
-        most = {"actions": 25, "context": 10, "context_actions": 5}[kind]
+        limit = {"actions": 25, "context": 10, "context_actions": 5}[kind]
         elements = block.get("elements", [])
-        _need(0 < len(elements) <= most, f"elements of {kind}")
+        _need(0 < len(elements) <= limit, f"elements of {kind}")
         fit = {"context": {"plain_text", "mrkdwn", "image"}}.get(kind)
         fit = fit or ({"feedback_buttons", "icon_button"} if kind == "context_actions" else None)
         for element in elements:
@@ -231,8 +231,8 @@ def chunks(chunks: Any) -> str:
             statuses = ("pending", "in_progress", "complete", "error")
             _need(chunk.get("status") in statuses, "a task's status", "invalid_chunks")
             for name in ("title", "details", "output"):
-                most = len(chunk.get(name) or "") <= 256
-                _need(most, f"{name} over 256 characters", "invalid_chunks")
+                limit = len(chunk.get(name) or "") <= 256
+                _need(limit, f"{name} over 256 characters", "invalid_chunks")
         elif kind == "plan_update":
             _need(0 < len(chunk.get("title", "")) <= 256, "a plan's title", "invalid_chunks")
         elif kind == "blocks":

@@ -13,7 +13,7 @@ from tests.fakes.discord_server import rules
 from tests.integration.discord import steps
 
 _THREADS, _EACH = 20, 10
-_MOST_LOST = 3
+_MAX_LOST = 3
 
 
 async def _work(turn):
@@ -53,7 +53,7 @@ async def _disturb(server, chance):
             await server.gateway.drop(code=4000)
         elif how < 0.45:
             server.gateway.abort()
-        elif how < 0.6 and lost < _MOST_LOST:
+        elif how < 0.6 and lost < _MAX_LOST:
             lost += 1
             server.gateway.forget()
 

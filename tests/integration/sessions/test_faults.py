@@ -315,8 +315,8 @@ async def test_what_a_turn_costs_is_counted_while_it_runs(opened):
 async def test_two_turns_at_once_do_not_spend_a_persons_allowance_twice(opened):
     prices = {"answer_tokens": 1000}
     stall = openai_server.Reply(text=["One."], fault="stall")
-    most = settings.DailyAllowance(tokens=7000)
-    async with opened(stall, model=prices, allowance=most) as house:
+    limit = settings.DailyAllowance(tokens=7000)
+    async with opened(stall, model=prices, allowance=limit) as house:
         first = replies.Reply()
         running = asyncio.create_task(house.ask("x" * 9000, first))
         await first.until("text")

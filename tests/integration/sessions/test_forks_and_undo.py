@@ -74,7 +74,7 @@ async def test_a_copy_has_variables_files_and_history_and_shares_nothing(opened)
         await house.ask("And now?", key=COPY)
         told = [one.get("content") for one in house.server.requests[-1].messages]
         assert "What is x?" in told
-        (one,) = await house.service.recent("web", most=1)
+        (one,) = await house.service.recent("web", limit=1)
         assert one.title == "Numbers (copy)"
         with pytest.raises(errors.BotError, match="already"):
             await house.service.branches.fork(KEY, COPY, "u2")
@@ -118,7 +118,7 @@ async def test_branches_have_the_state_before_a_turn_and_know_each_other(opened,
             assert (one.at, one.keys) == (at, (KEY, second, third))
         # Of too many, the session's own is among those that are left.
         with monkeypatch.context() as patched:
-            patched.setattr(session_copies, "_MOST_ALTERNATIVES", 2)
+            patched.setattr(session_copies, "_MAX_ALTERNATIVES", 2)
             assert KEY in (await alternatives(KEY))[0].keys
         assert set(await house.service.branches.tree(second)) == {KEY, second, third}
         # What ran no code since is as it is now, and what was copied finds its alternatives.

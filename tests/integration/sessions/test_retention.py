@@ -286,7 +286,7 @@ async def test_a_warning_that_reached_no_one_does_not_count(opened_keeper):
 
 
 async def test_who_could_not_be_told_does_not_hold_up_others(opened_keeper, monkeypatch):
-    monkeypatch.setattr(retention, "_MOST_WARNED", 1)
+    monkeypatch.setattr(retention, "_MAX_WARNED", 1)
     async with opened_keeper() as keeper:
         for thread in "ab":
             await keeper.fill(thread)
@@ -396,7 +396,7 @@ def test_a_span_that_warns_at_once_is_refused(days, warning_days):
 
 
 async def test_of_years_of_threads_few_are_warned_at_a_time(opened_keeper, monkeypatch):
-    monkeypatch.setattr(retention, "_MOST_WARNED", 2)
+    monkeypatch.setattr(retention, "_MAX_WARNED", 2)
     async with opened_keeper() as keeper:
         for thread in "abc":
             await keeper.fill(thread)

@@ -27,7 +27,7 @@ async def test_contacts_are_recorded_and_found_again(opening):
             recorder.take(one)
         await recorder.write()
         await recorder.write()
-        latest, first = await database.contacts.latest(most=9)
+        latest, first = await database.contacts.latest(limit=9)
         assert first == wanted[0]
         assert (latest.status, latest.reason, latest.at) == (403, wanted[1].reason, 2000.0)
 
@@ -39,7 +39,7 @@ async def test_an_installation_that_is_told_again_is_recorded_once(opening):
         others = [dataclasses.replace(again, kernel_id="k"), dataclasses.replace(again, layer="l")]
         await database.installations.add([first, first, again])
         await database.installations.add([again, *others])
-        assert set(await database.installations.latest(most=9)) == {first, *others}
+        assert set(await database.installations.latest(limit=9)) == {first, *others}
 
 
 async def test_old_ones_are_deleted(opening):
@@ -47,4 +47,4 @@ async def test_old_ones_are_deleted(opening):
         old = time.time() - datetime.timedelta(days=2).total_seconds()
         await database.contacts.add([contact("old.org", at=old), contact("new.org")])
         await code_activity_recording.ActivityRecorder(database.contacts, days=1).tidy()
-        assert [one.host for one in await database.contacts.latest(most=9)] == ["new.org"]
+        assert [one.host for one in await database.contacts.latest(limit=9)] == ["new.org"]

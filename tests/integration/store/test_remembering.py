@@ -69,7 +69,7 @@ async def test_of_all_who_replace_what_is_said_of_files_one_does(database, sessi
 async def test_recent_sessions_come_latest_used_first(database):
     made = [await database.sessions.open(Key("web", thread=str(n))) for n in range(3)]
     await database.sessions.open(made[0].key)
-    recent = await database.sessions.recent("web", most=2)
+    recent = await database.sessions.recent("web", limit=2)
     assert [session.id for session in recent] == [made[0].id, made[2].id]
     assert await database.sessions.recent("web", channel="other") == ()
 
@@ -89,9 +89,9 @@ async def test_a_turn_runs_and_ends_once(database, session):
 
 async def test_turns_come_in_order_and_can_be_paged_backwards(database, session):
     made = [(await database.turns.start(session.id, person="p", text=str(n))).id for n in range(5)]
-    last = await database.turns.of_session(session.id, most=2)
+    last = await database.turns.of_session(session.id, limit=2)
     assert [turn.id for turn in last] == made[3:]
-    before = await database.turns.of_session(session.id, most=2, before=last[0].id)
+    before = await database.turns.of_session(session.id, limit=2, before=last[0].id)
     assert [turn.id for turn in before] == made[1:3]
 
 

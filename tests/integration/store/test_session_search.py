@@ -24,7 +24,7 @@ def said(database):
 @pytest.fixture
 def search(database):
     async def search(text):
-        found = await session_search.search(database, "web", "", text, most=10)
+        found = await session_search.search(database, "web", "", text, limit=10)
         return {one.key.thread: one.excerpt for one in found}
 
     return search

@@ -445,9 +445,9 @@ def _reluctant(look_up):
     """Look up the earliest requests slowest, as a busy database may."""
     waits = iter((0.20, 0.16, 0.12, 0.08, 0.04))
 
-    async def history(key, *, most=50):
+    async def history(key, *, limit=50):
         await asyncio.sleep(next(waits, 0))
-        return await look_up(key, most=most)
+        return await look_up(key, limit=limit)
 
     return history
 

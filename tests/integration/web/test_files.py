@@ -305,8 +305,8 @@ async def test_holes_take_no_room_in_an_archive_and_its_sum_is_bounded(serving_f
 async def test_few_downloads_of_a_session_are_made_at_a_time(serving_fake):
     async with serving_fake() as (bot, client), contextlib.AsyncExitStack() as stack:
         (bot.directory(KEY) / "a").write_bytes(os.urandom(40_000_000))
-        for path, most in ((_where("/archive", name="x"), 2), (_where("/download", name="a"), 8)):
-            begun = [await stack.enter_async_context(client.get(path)) for _ in range(most)]
+        for path, limit in ((_where("/archive", name="x"), 2), (_where("/download", name="a"), 8)):
+            begun = [await stack.enter_async_context(client.get(path)) for _ in range(limit)]
             assert {response.status for response in begun} == {200}
             async with client.get(path) as refused:
                 assert refused.status >= 400
@@ -318,13 +318,13 @@ async def test_few_downloads_of_a_session_are_made_at_a_time(serving_fake):
                 assert response.status == 200
 
 
-@pytest.mark.parametrize(("path", "most"), [("/archive", 2), ("/media", 8)])
-async def test_who_reads_nothing_for_long_is_cut_off(serving_fake, monkeypatch, path, most):
+@pytest.mark.parametrize(("path", "limit"), [("/archive", 2), ("/media", 8)])
+async def test_who_reads_nothing_for_long_is_cut_off(serving_fake, monkeypatch, path, limit):
     monkeypatch.setattr(files, "STALL_SECONDS", 0.3)
     where = _where(path, name="a.mp4")
     async with serving_fake() as (bot, client), contextlib.AsyncExitStack() as stack:
         (bot.directory(KEY) / "a.mp4").write_bytes(os.urandom(40_000_000))
-        for _ in range(most):
+        for _ in range(limit):
             await stack.enter_async_context(client.get(where))
         status = 0
         async with asyncio.timeout(60):

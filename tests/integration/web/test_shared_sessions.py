@@ -258,8 +258,8 @@ async def test_a_visit_asks_for_no_number_of_turns_that_is_none(serving_fake):
     async with serving_fake(web=PUBLIC) as (bot, client), _stranger() as stranger:
         await bot.add_turn(OURS, "hello")
         _, visit = await _entered(stranger, client, await _link(bot, client))
-        for most in ("5", "9" * 5000, "²"):
-            path = f"/visited?thread={visit}&most={most}"
+        for limit in ("5", "9" * 5000, "²"):
+            path = f"/visited?thread={visit}&most={limit}"
             assert await _status(stranger, client, path) == 200
 
 

@@ -39,14 +39,14 @@ async def choose(page, button, words):
     await page.value(f"{entry}.click()")
 
 
-async def tabbed(page, most=60):
+async def tabbed(page, limit=60):
     """Press Tab until the focus comes round; gives what it was on, as CSS would name it."""
     named = (
         "(e => e === document.body ? '' : e.id ? '#' + e.id : '.' + e.className)"
         "(document.activeElement)"
     )
     seen = []
-    for _ in range(most):
+    for _ in range(limit):
         await page.press("Tab")
         seen.append(await page.value(named))
     return seen

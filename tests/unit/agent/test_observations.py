@@ -12,11 +12,11 @@ from tests.unit.agent import scripts
 OK = scripts.OK
 
 
-def told(*outputs, finished=OK, most=8000):
+def told(*outputs, finished=OK, limit=8000):
     screen = output_screens.Screen()
     for output in outputs:
         screen.show(output)
-    return observations.execution(screen.outputs, finished, most)
+    return observations.execution(screen.outputs, finished, limit)
 
 
 def out(text):
@@ -78,7 +78,7 @@ def test_table_is_told_with_its_counts():
 
 
 def test_long_output_keeps_its_head_its_tail_and_its_ending():
-    text = told(out("head" + "x" * 90_000 + "tail"), finished=scripts.FAILED, most=1000)
+    text = told(out("head" + "x" * 90_000 + "tail"), finished=scripts.FAILED, limit=1000)
     assert text.startswith("head")
     assert " of 90,008 characters …\n" in text
     assert "tail\n[The code failed" in text
@@ -92,7 +92,7 @@ def test_a_flood_of_one_stream_leaves_the_other_whole():
         out("middle 41\n"),
         values.Text("stderr", "warning\n" * 9000),
         out("answer 42\n"),
-        most=1000,
+        limit=1000,
     )
     assert shown.startswith("first\nwarning\n")
     assert "\nmiddle 41\n" in shown
@@ -117,7 +117,7 @@ def test_a_flood_of_one_stream_leaves_the_other_whole():
     ],
 )
 def test_file_content_is_told(data, text):
-    assert observations.content(data, start=10, most_bytes=4) == text
+    assert observations.content(data, start=10, max_bytes=4) == text
 
 
 def test_attached_file_is_described():

@@ -1153,7 +1153,7 @@ def few_descriptors(free):
     """Let this process open only so many files more."""
     # Whatever former tests left would be closed while this one counts.
     gc.collect()
-    most, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    limit, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     taken = []
     # Not a fixed number: other tests of the process may have left some open.
     resource.setrlimit(resource.RLIMIT_NOFILE, (len(os.listdir("/proc/self/fd")) + 50, hard))
@@ -1165,7 +1165,7 @@ def few_descriptors(free):
             os.close(taken.pop())
         yield
     finally:
-        resource.setrlimit(resource.RLIMIT_NOFILE, (most, hard))
+        resource.setrlimit(resource.RLIMIT_NOFILE, (limit, hard))
         for descriptor in taken:
             os.close(descriptor)
 
@@ -1206,10 +1206,10 @@ globals().update({f"array_{n}": numpy.full(600_000, n) for n in range(12)})
 @pytest.fixture
 def file_limit():
     """Let no file become larger than 10 MB."""
-    most, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    limit, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (10_000_000, hard))
     yield
-    resource.setrlimit(resource.RLIMIT_FSIZE, (most, hard))
+    resource.setrlimit(resource.RLIMIT_FSIZE, (limit, hard))
 
 
 @pytest.mark.usefixtures("file_limit")

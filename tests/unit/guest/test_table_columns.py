@@ -29,12 +29,12 @@ def test_columns_are_named_as_they_are_asked_for(made):
     try:
         source = table_columns.read(table)
         last = source.name(source.column_count - 1)
-        most = tracemalloc.get_traced_memory()[1]
+        limit = tracemalloc.get_traced_memory()[1]
     finally:
         tracemalloc.stop()
     assert source.column_count - source.index_count == MANY
     assert last.endswith(f"{MANY - 1}")
-    assert most < 4 * MANY
+    assert limit < 4 * MANY
     asked = '{"rows": [0, 1], "columns": [0, 2], "search": "x"}'
     assert "too large" in table_views.answer(table, asked, ("t1", 1))
 

@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-MOST_CPU_SECONDS = 0.3
+MAX_CPU_SECONDS = 0.3
 HEAVY = {"aiohttp", "anthropic", "discord", "openai", "slack_bolt", "sqlalchemy"}
 SCRIPT = """
 import importlib, json, sys
@@ -96,7 +96,7 @@ def test_people_see_what_they_missed_before_the_sdks_of_models_are_imported(shor
 def test_help_and_mistakes_are_answered_at_once(arguments, status):
     spent = []
     # The quickest, because the machine does other things too.
-    while len(spent) < 5 and min(spent, default=9.0) > MOST_CPU_SECONDS:
+    while len(spent) < 5 and min(spent, default=9.0) > MAX_CPU_SECONDS:
         before = resource.getrusage(resource.RUSAGE_CHILDREN)
         done = subprocess.run(
             [sys.executable, "-m", "interpreter_bot", *arguments], capture_output=True, check=False
@@ -104,4 +104,4 @@ def test_help_and_mistakes_are_answered_at_once(arguments, status):
         after = resource.getrusage(resource.RUSAGE_CHILDREN)
         assert done.returncode == status
         spent.append(after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime)
-    assert min(spent) <= MOST_CPU_SECONDS
+    assert min(spent) <= MAX_CPU_SECONDS

@@ -230,13 +230,13 @@ async def test_where_many_run_each_is_looked_at_less_often_if_a_group_bounds_its
 
 
 @pytest.mark.parametrize(
-    ("most", "is_looked_at"), [(0, True), (session_monitors.MAX_STARTING, True), (10**9, False)]
+    ("limit", "is_looked_at"), [(0, True), (session_monitors.MAX_STARTING, True), (10**9, False)]
 )
 async def test_kernels_that_are_started_count_as_running_up_to_a_bound(
-    tmp_path, monkeypatch, most, is_looked_at
+    tmp_path, monkeypatch, limit, is_looked_at
 ):
     monkeypatch.setattr(session_monitors, "_IDLE_TICKS", 1_000_000)
-    monkeypatch.setattr(session_monitors, "MAX_STARTING", most)
+    monkeypatch.setattr(session_monitors, "MAX_STARTING", limit)
     bounded, other = Session(tmp_path), Session(tmp_path)
     bounded.group_bytes = 0
     live = {"bounded": bounded, "other": other}

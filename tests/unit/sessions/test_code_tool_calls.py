@@ -6,7 +6,7 @@ from interpreter_bot.sessions import code_tool_calls, requests, tool_approvals
 
 
 async def test_lists_of_tools_are_counted_as_calls_are(tmp_path, monkeypatch):
-    monkeypatch.setattr(code_tool_calls, "_MOST_CALLS", 2)
+    monkeypatch.setattr(code_tool_calls, "_MAX_CALLS", 2)
     key = values.SessionKey("web", thread="t")
     request = requests.Request(key=key, person=requests.Person("u1", "Anna"), text="", is_code=True)
     broker = tool_broker.ToolBroker((), {}, tmp_path)

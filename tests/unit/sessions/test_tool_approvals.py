@@ -18,7 +18,7 @@ def test_what_was_allowed_ends_with_the_kernel_and_is_nobody_elses():
 
 
 def test_the_oldest_sessions_are_forgotten_of_too_many(monkeypatch):
-    monkeypatch.setattr(tool_approvals, "_MOST_SESSIONS", 2)
+    monkeypatch.setattr(tool_approvals, "_MAX_SESSIONS", 2)
     approvals = tool_approvals.ToolApprovals()
     keys = [values.SessionKey("web", thread=name) for name in "abc"]
     for key in keys:

@@ -48,7 +48,7 @@ def test_a_skill_is_shown_once_it_was_accepted(skills, sources, shown):
     skills.accept("acme")
     assert standings(skills) == {"acme": Standing.ON}
     assert "<location>/skills/acme/SKILL.md</location>" in skills.catalogue(1000)
-    assert skills.content("acme/SKILL.md", start=4, most_bytes=4) == b"name"
+    assert skills.content("acme/SKILL.md", start=4, max_bytes=4) == b"name"
     # Kernels run as other users.
     assert (shown / "acme" / "scripts").stat().st_mode & 0o777 == 0o755
     assert (shown / "acme" / "scripts" / "x.sh").stat().st_mode & 0o777 == 0o755
@@ -77,7 +77,7 @@ def test_a_skill_that_was_changed_is_off_until_it_is_accepted_again(skills, sour
     assert not (shown / "acme").exists()
     assert skills.catalogue(1000) == ""
     with pytest.raises(errors.FileMissingError):
-        skills.content("acme/SKILL.md", start=0, most_bytes=10)
+        skills.content("acme/SKILL.md", start=0, max_bytes=10)
     skills.accept("acme")
     assert standings(skills) == {"acme": Standing.ON}
     assert (shown / "acme" / "a.txt").read_text() == "2"
@@ -226,4 +226,4 @@ def test_only_files_of_skills_are_read(skills, sources, tmp_path, path):
     write(sources)
     skills.accept("acme")
     with pytest.raises(errors.FileMissingError):
-        skills.content(path, start=0, most_bytes=10)
+        skills.content(path, start=0, max_bytes=10)

@@ -79,7 +79,7 @@ def test_time_is_in_proportion_to_the_text(unit):
 
 
 @pytest.mark.parametrize(
-    ("text", "most_bytes", "kept"),
+    ("text", "max_bytes", "kept"),
     [
         ("abc", 3, "abc"),
         ("abc", 2, "ab"),
@@ -91,17 +91,17 @@ def test_time_is_in_proportion_to_the_text(unit):
         ("\ud800b", 1, "?"),
     ],
 )
-def test_heads_are_cut_on_a_character(text, most_bytes, kept):
-    assert safe_text.head(text, most_bytes) == kept
+def test_heads_are_cut_on_a_character(text, max_bytes, kept):
+    assert safe_text.head(text, max_bytes) == kept
 
 
 @hypothesis.given(TEXT, strategies.integers(min_value=0, max_value=50))
-def test_heads_are_as_long_as_can_be(text, most_bytes):
-    kept = safe_text.head(text, most_bytes)
+def test_heads_are_as_long_as_can_be(text, max_bytes):
+    kept = safe_text.head(text, max_bytes)
     whole = safe_text.encodable(text)
     assert whole.startswith(kept)
-    assert len(kept.encode()) <= most_bytes
-    assert kept == whole or len(whole[: len(kept) + 1].encode()) > most_bytes
+    assert len(kept.encode()) <= max_bytes
+    assert kept == whole or len(whole[: len(kept) + 1].encode()) > max_bytes
 
 
 def test_what_is_bounded_says_how_much_is_missing():
@@ -114,17 +114,17 @@ def test_what_is_bounded_is_measured_without_its_escapes():
 
 
 @hypothesis.given(TEXT, strategies.integers(min_value=1, max_value=50), strategies.integers(0, 300))
-def test_what_is_bounded_is_bounded(text, times, most):
-    shown = safe_text.bounded(text * times, most)
-    assert len(shown) <= most + len("\n… 1,000,000 characters left out …\n")
+def test_what_is_bounded_is_bounded(text, times, limit):
+    shown = safe_text.bounded(text * times, limit)
+    assert len(shown) <= limit + len("\n… 1,000,000 characters left out …\n")
     assert safe_text.clean(shown) == shown
 
 
 @hypothesis.given(TEXT, strategies.integers(min_value=1, max_value=50))
-def test_what_is_clipped_begins_like_the_whole(text, most):
-    shown = safe_text.clipped(text, most)
-    assert len(shown) <= most
-    assert shown == safe_text.clean(text) or shown.endswith("…") or len(text) > 16 * most
+def test_what_is_clipped_begins_like_the_whole(text, limit):
+    shown = safe_text.clipped(text, limit)
+    assert len(shown) <= limit
+    assert shown == safe_text.clean(text) or shown.endswith("…") or len(text) > 16 * limit
 
 
 @pytest.mark.parametrize(

@@ -12,8 +12,8 @@ import {
 import { composerWords } from "./words.js";
 
 const INDENT = 4;
-const MOST_TOLD = 4000;
-const MOST_OPTIONS = 200;
+const MAX_TOLD = 4000;
+const MAX_OPTIONS = 200;
 const ASKED_AFTER = /[\w.,(["'/]$/;
 
 const COLOURS = HighlightStyle.define(
@@ -139,12 +139,12 @@ export class Editor {
   /** Say how the code may go on: what Python knows, then what stands in it and in the language. */
   async completed(context) {
     const { pos, state, explicit: isAsked } = context;
-    const before = state.sliceDoc(Math.max(0, pos - MOST_TOLD), pos);
+    const before = state.sliceDoc(Math.max(0, pos - MAX_TOLD), pos);
     const isWorthIt = isAsked || ASKED_AFTER.test(before);
     const found = isWorthIt ? await completions(this.user.ask, before) : {};
     if (context.aborted) return null;
     // Another conversation's code may stand here by now.
-    if (this.view.state.sliceDoc(Math.max(0, pos - MOST_TOLD), pos) === before) this.sign(found.signature ?? null, pos);
+    if (this.view.state.sliceDoc(Math.max(0, pos - MAX_TOLD), pos) === before) this.sign(found.signature ?? null, pos);
     const from = pos - (found.typed ?? /\w*$/.exec(before)[0].length);
     const options = (found.options ?? []).map(([label, type, detail]) => ({ label, type, detail, boost: detail === "column" || label.endsWith("=") ? 2 : 1 }));
     const known = new Set(options.map(({ label }) => label));
@@ -152,7 +152,7 @@ export class Editor {
       const here = await source(context);
       if (here?.from === from) options.push(...here.options.filter(({ label }) => !known.has(label)));
     }
-    const isWhole = (found.options ?? []).length < MOST_OPTIONS;
+    const isWhole = (found.options ?? []).length < MAX_OPTIONS;
     return options.length ? { from, options, validFor: isWhole ? /^\w*$/ : undefined } : null;
   }
 

@@ -16,14 +16,14 @@ let most = 0;
 
 /**
  * Draw the files of a conversation.
- * @param {{files: object[], most_bytes: number}} told
+ * @param {{files: object[], max_bytes: number}} told
  * @param {{name: string, isAnother: boolean}} wanted the file that is wanted; whether nothing of it is there yet
  */
 export function draw(body, told, actions, { name, isAnother }) {
   place = body;
   around = actions;
   files = told.files;
-  most = told.most_bytes;
+  most = told.max_bytes;
   if (isAnother) shown = null;
   if (name) return open(name);
   // What is looked at stays, whatever else becomes of the other files.

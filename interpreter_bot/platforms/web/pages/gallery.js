@@ -7,7 +7,7 @@ import { buttonWords, outputWords } from "./words.js";
 await styled("/gallery.css");
 
 const STEP = 1.25;
-const MOST = 8;
+const MAX = 8;
 let all = [];
 let place = 0;
 let scale = 0;
@@ -56,7 +56,7 @@ function go(step) {
 /** Larger or smaller than it fits, or (0) just as it fits. */
 function zoom(factor) {
   const image = $("gallery-picture");
-  scale = factor && Math.min(Math.max((scale || image.clientWidth / (image.naturalWidth || image.clientWidth)) * factor, 0.05), MOST);
+  scale = factor && Math.min(Math.max((scale || image.clientWidth / (image.naturalWidth || image.clientWidth)) * factor, 0.05), MAX);
   image.style.width = scale ? `${Math.round((image.naturalWidth || 800) * scale)}px` : "";
   image.classList.toggle("is-zoomed", scale > 0);
 }

@@ -6,7 +6,7 @@ import { formula } from "./formulas.js";
 const DEEPEST = 6;
 const LONGEST_LABEL = 1000;
 const LONGEST_ADDRESS = 2000;
-const MOST_OPEN = 64;
+const MAX_OPEN = 64;
 // Not what formulas begin with: an escape that none is meant by keeps its backslash.
 const ESCAPED = /[#$&*+\-./<=>?@\\\]^_`{|}~"'%\n]|!(?=\[)/y;
 const OPENING = /\\[([]|\${1,2}/y;
@@ -212,7 +212,7 @@ function emphasised(parts) {
     if (part.closes) close(part, open, out);
     if (part.length > 0) {
       out.push(part);
-      if (part.opens && open.length < MOST_OPEN) open.push(part);
+      if (part.opens && open.length < MAX_OPEN) open.push(part);
     }
   }
   return out.map((part) => part.node ?? document.createTextNode(part.mark.repeat(part.length)));

@@ -17,7 +17,7 @@ const ITEM = /^( {0,3})([-*+]|\d{1,9}[.)])(?:( +)(.*)|$)/;
 const DELIMITERS = /^ {0,3}\|?[ \t]*:?-+:?[ \t]*(?:\|[ \t]*:?-+:?[ \t]*)*\|?[ \t]*$/;
 
 const DISPLAY = /^ {0,3}(?:(\$\$|\\\[)|(\\begin\{((?:align|alignat|aligned|cases|eqnarray|equation|gather|gathered|multline|split|[bpvBV]?matrix)\*?)\}))/;
-const MOST_FORMULA_LINES = 200;
+const MAX_FORMULA_LINES = 200;
 
 /** Words that may still grow: what did not change is not drawn again. */
 export class Words {
@@ -126,7 +126,7 @@ function displayed(lines, at) {
   if (!opening) return null;
   const [whole, mark, , name] = opening;
   const closing = mark ? { "$$": "$$", "\\[": "\\]" }[mark] : `\\end{${name}}`;
-  for (let end = at; end < lines.length && end - at < MOST_FORMULA_LINES; end++) {
+  for (let end = at; end < lines.length && end - at < MAX_FORMULA_LINES; end++) {
     const place = lines[end].indexOf(closing, end === at ? whole.length : 0);
     if (place < 0) continue;
     // What goes on behind it is a paragraph that begins with a formula.

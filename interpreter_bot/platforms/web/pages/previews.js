@@ -13,9 +13,9 @@ const TABLE = /\.(?:csv|tsv|tab|parquet|pq|xlsx|xlsm|xlsb|xls|ods)$/i;
 const PLAYED = { audio: /\.(?:mp3|m4a|wav|flac|ogg)$/i, video: /\.(?:mp4|m4v|webm)$/i };
 const BUSY_MILLISECONDS = 700;
 const MAX_TRIES = 20;
-const MOST_CELLS = 300;
+const MAX_CELLS = 300;
 const DEEPEST = 50;
-const MOST_TIMES = 8;
+const MAX_TIMES = 8;
 const MAX_BYTES = 256 * 1024;
 
 /**
@@ -105,7 +105,7 @@ function drawn(name, words, isCut) {
 function notebook(json) {
   const { worksheets, cells = worksheets?.[0]?.cells } = JSON.parse(json);
   if (!Array.isArray(cells)) throw new Error(fileWords.notANotebook);
-  return el("div", { class: "preview-place" }, cells.slice(0, MOST_CELLS).map(({ cell_type: kind, input = "", source = input }) => {
+  return el("div", { class: "preview-place" }, cells.slice(0, MAX_CELLS).map(({ cell_type: kind, input = "", source = input }) => {
     const words = [source].flat().join("");
     return kind === "markdown" ? drawn("x.md", words, false) : el("pre", { class: "value", dir: "ltr" }, words);
   }));
@@ -121,7 +121,7 @@ function indented(json) {
   if (deepest > DEEPEST) return json;
   try {
     const lines = JSON.stringify(JSON.parse(json), null, 2);
-    return lines.length > MOST_TIMES * json.length ? json : lines;
+    return lines.length > MAX_TIMES * json.length ? json : lines;
   } catch {
     return json;
   }

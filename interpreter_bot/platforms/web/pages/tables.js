@@ -10,9 +10,9 @@ import { columnCount, rowCount, tableWords } from "./later_words.js";
 import { buttonWords, pythonWords } from "./words.js";
 
 const BLOCK = 100;
-const MOST_BLOCKS = 60;
-const MOST_COLUMNS = 40;
-const MOST_COPIED = 2000;
+const MAX_BLOCKS = 60;
+const MAX_COLUMNS = 40;
+const MAX_COPIED = 2000;
 const TYPING_MILLISECONDS = 250;
 const BUSY_MILLISECONDS = 1000;
 const OPERATORS = {
@@ -112,8 +112,8 @@ export class LiveTable {
       const page = this.blocks.get(block);
       if (page?.left > 0 && this.pinned && !this.names.has(block)) return { rows: [block * BLOCK, BLOCK], columns: [0, this.pinned], ...this.view };
       if (!this.covers(page, first, end)) {
-        const left = this.known && this.known.column_count > MOST_COLUMNS ? Math.max(Math.min(first - 5, this.known.column_count - MOST_COLUMNS), 0) : 0;
-        return { rows: [block * BLOCK, BLOCK], columns: [left, MOST_COLUMNS], ...this.view };
+        const left = this.known && this.known.column_count > MAX_COLUMNS ? Math.max(Math.min(first - 5, this.known.column_count - MAX_COLUMNS), 0) : 0;
+        return { rows: [block * BLOCK, BLOCK], columns: [left, MAX_COLUMNS], ...this.view };
       }
     }
     for (let column = first; this.known && column < end; column++)
@@ -122,7 +122,7 @@ export class LiveTable {
   }
 
   covers(block, first, end) {
-    return block && block.left <= first && end <= block.left + MOST_COLUMNS;
+    return block && block.left <= first && end <= block.left + MAX_COLUMNS;
   }
 
   refused({ problem, is_busy: isBusy, is_gone: isGone }, version) {
@@ -141,7 +141,7 @@ export class LiveTable {
     for (const [place, column] of page.columns.entries()) this.known.columns[page.left + place] = column;
     this.blocks.set(Math.floor(page.first / BLOCK), page);
     // The last block of a table that became shorter begins earlier than was asked.
-    if (this.blocks.size > MOST_BLOCKS) this.blocks.delete(this.blocks.keys().next().value);
+    if (this.blocks.size > MAX_BLOCKS) this.blocks.delete(this.blocks.keys().next().value);
     this.grid.resize(page.found, page.column_count, { isNew: this.isNew });
     this.grid.setWidths(page.left, page.columns.map((column, place) => widthOf(column, page.rows, place)));
     if (this.isNew || hasChanged) this.tell();
@@ -152,7 +152,7 @@ export class LiveTable {
   /** Take the names of rows whose other columns are far to the right. */
   takeNames(page) {
     this.names.set(Math.floor(page.first / BLOCK), page);
-    if (this.names.size > MOST_BLOCKS) this.names.delete(this.names.keys().next().value);
+    if (this.names.size > MAX_BLOCKS) this.names.delete(this.names.keys().next().value);
     this.grid.setWidths(0, page.columns.map((column, place) => widthOf(column, page.rows, place)));
     this.grid.drawNow();
   }
@@ -216,7 +216,7 @@ export class LiveTable {
   copied() {
     const { start, stop, first, end } = this.grid.selection;
     const lines = [];
-    for (let row = start; row < Math.min(stop, start + MOST_COPIED); row++) {
+    for (let row = start; row < Math.min(stop, start + MAX_COPIED); row++) {
       const cells = [];
       for (let column = first; column < end; column++) cells.push((this.cell(row, column) ?? "").replace(/[\t\n\r]+/g, " "));
       lines.push(cells.join("\t"));

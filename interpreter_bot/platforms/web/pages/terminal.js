@@ -7,8 +7,8 @@ import { outputWords } from "./words.js";
 
 const ESCAPES = /(?!\u001b\[[\d;:]{0,64}m)(?:\u001b(?:\[[0-?]*[ -/]*[@-~]?|[\]PX^_][^\u0007\u001b\n]*(?:\u0007|\u001b\\)?|[ -/]*[0-~]?)|[\u0000-\u0007\u000b\u000c\u000e-\u001a\u001c-\u001f\u007f-\u009f])/g;
 const PARTS = /([\n\r\b]|\u001b\[[\d;:]*m)/;
-const MOST_SPANS = 4000;
-const MOST_OF_A_LINE = 400;
+const MAX_SPANS = 4000;
+const MAX_OF_A_LINE = 400;
 
 function isAtEnd({ scrollTop, clientHeight, scrollHeight }) {
   return scrollTop + clientHeight >= scrollHeight - 8;
@@ -99,7 +99,7 @@ export class Terminal {
   /** End a line: it stays as it is. */
   end() {
     this.lines += 1;
-    if (this.styles.length && this.spans < MOST_SPANS) {
+    if (this.styles.length && this.spans < MAX_SPANS) {
       const nodes = this.drawn();
       this.spans += nodes.length;
       this.flush();
@@ -122,7 +122,7 @@ export class Terminal {
 
   /** The present line, in as many pieces as it has styles. */
   drawn() {
-    if (!this.styles.length || this.spans >= MOST_SPANS) return [this.line.join("")];
+    if (!this.styles.length || this.spans >= MAX_SPANS) return [this.line.join("")];
     const nodes = [];
     for (let from = 0, to = 1; from < this.line.length; to++)
       if (to === this.line.length || this.styles[to] !== this.styles[from]) {
@@ -130,7 +130,7 @@ export class Terminal {
         nodes.push(this.styles[from] ? dyed(text, this.styles[from]) : text);
         from = to;
         // So many would keep the browser busy for seconds.
-        if (nodes.length > MOST_OF_A_LINE) return [this.line.join("")];
+        if (nodes.length > MAX_OF_A_LINE) return [this.line.join("")];
       }
     return nodes;
   }

@@ -7,7 +7,7 @@ import { Outputs } from "./outputs.js";
 import { buttonWords, pythonWords, tokenCount, turnWords } from "./words.js";
 
 // More than that is read where it stands.
-const MOST_SPOKEN = 1500;
+const MAX_SPOKEN = 1500;
 
 export class Turn {
   /**
@@ -249,7 +249,7 @@ export class Turn {
     this.element.removeAttribute("aria-busy");
     this.showMeta(end);
     const said = end.status === "done" ? this.words?.text.replace(/[*_`#|>]/g, "").trim() : "";
-    this.around.spoke(end.sentence || (said ? turnWords.answer(said.slice(0, MOST_SPOKEN)) : end.status === "done" ? turnWords.done : turnWords.stopped));
+    this.around.spoke(end.sentence || (said ? turnWords.answer(said.slice(0, MAX_SPOKEN)) : end.status === "done" ? turnWords.done : turnWords.stopped));
   }
 
   /** What is left to say: that it was stopped stands beside its time, or at the code that was. */

@@ -10,7 +10,7 @@ await styled("/temml.css");
 
 const LONGEST = 2000;
 const DEEPEST = 60;
-const MOST_KEPT = 500;
+const MAX_KEPT = 500;
 const SLICE_MILLISECONDS = 8;
 const DEFINING = /\\(?:def|[gex]def|let|futurelet|(?:re)?newcommand|providecommand|newenvironment|global|long)(?![a-zA-Z])/;
 const FOREIGN = "a, img, iframe, script, [href], [src]";
@@ -52,7 +52,7 @@ function work() {
 
 function keep(key, drawn) {
   kept.set(key, drawn);
-  if (kept.size > MOST_KEPT) kept.delete(kept.keys().next().value);
+  if (kept.size > MAX_KEPT) kept.delete(kept.keys().next().value);
 }
 
 /** Typeset a formula; null where that cannot be done. */

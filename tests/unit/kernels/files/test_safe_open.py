@@ -53,8 +53,10 @@ def _read(root, path):
         return file.read()
 
 
-def _names(root, most=1000):
-    return {entry.info.name: entry.refusal for entry in directory_contents.scan(root, most).entries}
+def _names(root, limit=1000):
+    return {
+        entry.info.name: entry.refusal for entry in directory_contents.scan(root, limit).entries
+    }
 
 
 @pytest.mark.usefixtures("_way")

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from interpreter_bot.platforms.chat import layout, transport
 from interpreter_bot.platforms.discord import markdown
 
-_MOST = 2000
+_MAX = 2000
 _TAKES = transport.Capabilities(
     characters=1900, pages=8, files=10, file_bytes=1000, message_bytes=1000
 )
@@ -40,7 +40,7 @@ def _words(texts):
 
 def _check(laid):
     for sheet in laid:
-        assert 0 < len(sheet.text) <= _MOST
+        assert 0 < len(sheet.text) <= _MAX
         assert sheet.text.strip()
         assert sheet.text.count("```") % 2 == 0
 

@@ -125,7 +125,7 @@ def test_a_notebook_in_another_language_is_refused(written):
 
 
 def test_what_is_too_large_is_refused(written, monkeypatch, stdin):
-    monkeypatch.setattr(code_sources, "_MOST_BYTES", 3)
+    monkeypatch.setattr(code_sources, "_MAX_BYTES", 3)
     with pytest.raises(code_sources.InputFileError, match="too large"):
         code_sources.read(written("s.py", "1234"))
     stdin(b"1234")

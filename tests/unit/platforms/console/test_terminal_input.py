@@ -69,7 +69,7 @@ def test_nothing_is_no_file(piped, monkeypatch):
 
 def test_text_is_a_question(piped):
     piped("  Wie groß?\nUnd wie alt?\n".encode())
-    assert terminal_input.read_question(most_characters=100) == "Wie groß?\nUnd wie alt?"
+    assert terminal_input.read_question(max_characters=100) == "Wie groß?\nUnd wie alt?"
 
 
 @pytest.mark.parametrize(
@@ -84,4 +84,4 @@ def test_text_is_a_question(piped):
 def test_what_is_no_question_is_refused_in_a_sentence(piped, data, sentence):
     piped(data)
     with pytest.raises(terminal_input.PipeError, match=sentence):
-        terminal_input.read_question(most_characters=100)
+        terminal_input.read_question(max_characters=100)

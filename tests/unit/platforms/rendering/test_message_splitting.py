@@ -49,25 +49,25 @@ def is_balanced(text):
 
 
 @given(TEXTS, st.integers(LEAST, 2000))
-def test_every_piece_is_within_the_limit(text, most):
-    assert all(0 < len(one.text) <= most for one in message_splitting.pieces(text, most))
-    assert all(0 < len(one) <= most for one in message_splitting.split(text, most))
+def test_every_piece_is_within_the_limit(text, limit):
+    assert all(0 < len(one.text) <= limit for one in message_splitting.pieces(text, limit))
+    assert all(0 < len(one) <= limit for one in message_splitting.split(text, limit))
 
 
 @given(TEXTS, st.integers(LEAST, 2000))
-def test_the_pieces_joined_say_the_same(text, most):
-    assert "".join(one.body for one in message_splitting.pieces(text, most)) == text
+def test_the_pieces_joined_say_the_same(text, limit):
+    assert "".join(one.body for one in message_splitting.pieces(text, limit)) == text
 
 
 @given(TEXTS, st.integers(LEAST, 2000))
-def test_every_piece_closes_what_it_opens(text, most):
-    for piece in message_splitting.pieces(text, most):
+def test_every_piece_closes_what_it_opens(text, limit):
+    for piece in message_splitting.pieces(text, limit):
         assert is_balanced(piece.text), piece
 
 
 @given(TEXTS, st.integers(LEAST, 2000))
-def test_what_is_added_are_fences_of_the_text_and_nothing_else(text, most):
-    found = message_splitting.pieces(text, most)
+def test_what_is_added_are_fences_of_the_text_and_nothing_else(text, limit):
+    found = message_splitting.pieces(text, limit)
     for before, after in itertools.pairwise(found):
         opening = after.opening.removesuffix("\u200b")
         assert bool(before.closing) == bool(opening)

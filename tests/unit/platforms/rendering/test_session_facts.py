@@ -66,7 +66,7 @@ def test_what_code_may_reach_is_listed_with_how():
             code_activity.Reachable("a.org", (443,), ("GET",), ("/x/", "/y/"), has_secret=True),
         ),
         bytes=3_000_000,
-        most_bytes=2**30,
+        max_bytes=2**30,
         allowed=("POST a.org:443",),
         offers=(
             code_activity.Offer(
