@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import dataclasses
 import logging
 from collections.abc import AsyncIterator, Iterable
-from typing import Final
+from typing import Final, TypeAlias
 
 import aiohttp
 import discord
@@ -21,23 +22,35 @@ _SILENCE_SECONDS: Final = 30.0
 _OK: Final = 200
 
 
+@dataclasses.dataclass(frozen=True, slots=True)
+class AttachedFile:
+    """An attachment of which Discord told no more, as with a form of an earlier run of the bot."""
+
+    filename: str
+    size: int
+    url: str
+
+
+Attached: TypeAlias = discord.Attachment | AttachedFile
+
+
 class Attachments:
     """Reads attachments through an HTTP session of its own, which carries no token."""
 
     def __init__(self, session: aiohttp.ClientSession) -> None:
         self._session = session
 
-    def of(self, attachments: Iterable[discord.Attachment]) -> tuple[requests.Attachment, ...]:
+    def of(self, attachments: Iterable[Attached]) -> tuple[requests.Attachment, ...]:
         """Return attachments for a request; nothing is read before it is opened."""
         return tuple(self._one(attachment) for attachment in attachments)
 
-    def _one(self, attachment: discord.Attachment) -> requests.Attachment:
+    def _one(self, attachment: Attached) -> requests.Attachment:
         def open_() -> AsyncIterator[bytes]:
             return self._read(attachment)
 
         return requests.Attachment(name=attachment.filename, open=open_, size_bytes=attachment.size)
 
-    async def _read(self, attachment: discord.Attachment) -> AsyncIterator[bytes]:
+    async def _read(self, attachment: Attached) -> AsyncIterator[bytes]:
         timeout = aiohttp.ClientTimeout(total=None, sock_connect=30, sock_read=_SILENCE_SECONDS)
         left = attachment.size
         try:

@@ -1,14 +1,12 @@
 """The gateway client: which events it subscribes to, who handles them, and the commands it
 registers.
-
-Commands are sent to Discord only when they have changed: it allows few such calls a day.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Coroutine, Iterable, Mapping
+from collections.abc import Callable, Coroutine, Mapping
 from typing import Any, Final, TypeAlias
 
 import discord
@@ -32,76 +30,18 @@ from interpreter_bot.wording import command_words
 
 _log = logging.getLogger(__name__)
 
-# Fields that Discord adds by itself, or derives from others.
-_OTHERS: Final = frozenset(
-    {
-        *("id", "application_id", "version", "guild_id", "dm_permission", "handler"),
-        *("name_localizations", "description_localizations", "name_localized"),
-        *("description_localized", "default_permission"),
-    }
-)
-
 _READY_SECONDS: Final = 2.0
 _SYNC_SECONDS: Final = 20.0
 
 
-async def sync_or_go_without(client: discord.Client, tree: app_commands.CommandTree[Any]) -> None:
-    """Synchronise Discord's list of commands; if Discord refuses, go on with the old one."""
+async def sync_or_go_without(tree: app_commands.CommandTree[Any]) -> None:
+    """Replace Discord's list of commands by ours; if Discord refuses, go on with the old one."""
     try:
-        await sync(client, tree)
+        await tree.sync()
     except api_errors.ANY as error:
         _log.error("Discord did not take the list of commands: %s", error)
     except app_commands.AppCommandError:
         _log.exception("the list of commands could not be brought up to date")
-
-
-async def sync(client: discord.Client, tree: app_commands.CommandTree[Any]) -> bool:
-    """Synchronise Discord's list of commands with ours; return whether that took a change.
-
-    Raises:
-        HTTPException: Discord refused it.
-    """
-    number = client.application_id
-    if number is None:
-        raise app_commands.MissingApplicationID
-    known = await client.http.get_global_commands(number)
-    ours = [command.to_dict(tree) for command in tree.get_commands()]
-    ours += (
-        [menu.to_dict(tree) for menu in tree.get_commands(type=discord.AppCommandType.message)]
-        if not _has_menus(ours)
-        else []
-    )
-    if _plain(known) == _plain(ours):
-        return False
-    await tree.sync()
-    _log.info("the list of commands was brought up to date")
-    return True
-
-
-def _has_menus(commands: Iterable[Mapping[str, Any]]) -> bool:
-    return any(command.get("type") == discord.AppCommandType.message.value for command in commands)
-
-
-def _plain(commands: Iterable[Mapping[str, Any]]) -> dict[tuple[int, str], Any]:
-    """Reduce commands to the fields that we set, with defaults left out."""
-    return {
-        (command.get("type", 1), command["name"]): _without_defaults(command)
-        for command in commands
-    }
-
-
-def _without_defaults(told: Any) -> Any:  # noqa: ANN401
-    if isinstance(told, Mapping):
-        return {
-            key: sorted(value)
-            if key in ("contexts", "integration_types")
-            else _without_defaults(value)
-            for key, value in told.items()
-            if key not in _OTHERS and value not in (None, False, "", [], {})
-        }
-    if isinstance(told, list):
-        return [_without_defaults(value) for value in told]
-    return told
 
 
 class _Client(discord.Client):
@@ -140,7 +80,7 @@ class _Client(discord.Client):
     async def setup_hook(self) -> None:
         """Register buttons and commands, before any event is handled."""
         self.add_dynamic_items(persistent_buttons.Action)
-        work = sync_or_go_without(self, self.tree)
+        work = sync_or_go_without(self.tree)
         syncing_task = self.in_flight.spawn(work, "list of commands")
         # Once the changes of a day are used up, Discord may ask for hours of patience.
         await asyncio.wait((syncing_task,), timeout=_SYNC_SECONDS)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 import cachetools
@@ -197,7 +197,7 @@ class InteractionHandler:
         interaction: discord.Interaction[Any],
         text: str,
         *,
-        attachments: tuple[discord.Attachment, ...] = (),
+        attachments: Sequence[file_transfers.Attached] = (),
         is_code: bool = False,
         recent: tuple[requests.RecentMessage, ...] = (),
     ) -> None:
@@ -212,7 +212,7 @@ class InteractionHandler:
         interaction: discord.Interaction[Any],
         text: str,
         *,
-        attachments: tuple[discord.Attachment, ...] = (),
+        attachments: Sequence[file_transfers.Attached] = (),
         is_code: bool = False,
         recent: tuple[requests.RecentMessage, ...] = (),
     ) -> None:

@@ -19,6 +19,7 @@ from interpreter_bot import errors
 from interpreter_bot.platforms.discord import (
     api_errors,
     channels_and_threads,
+    file_transfers,
     interactions,
     message_parsing,
 )
@@ -60,7 +61,7 @@ class SubmittedModal:
     kind: str
     number: int
     text: str
-    files: tuple[discord.Attachment, ...]
+    files: tuple[file_transfers.AttachedFile, ...]
 
 
 class CodeModal(discord.ui.Modal):
@@ -136,8 +137,9 @@ def sent_off(interaction: discord.Interaction[Any]) -> SubmittedModal | None:
             text = str(field.get("value", ""))
         elif field.get("custom_id") == "files":
             files += [known[number] for number in field.get("values", ()) if number in known]
-    link: Any = interaction.client._connection
-    attachments = tuple(discord.Attachment(data=file, state=link) for file in files)
+    attachments = tuple(
+        file_transfers.AttachedFile(file["filename"], file["size"], file["url"]) for file in files
+    )
     return SubmittedModal(found["kind"], int(found["number"]), text, attachments)
 
 

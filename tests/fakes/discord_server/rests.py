@@ -42,7 +42,6 @@ class Rest:
         self.members_asked: list[int] = []
         self.seen: list[tuple[float, str, str]] = []
         self.commands: list[dict[str, Any]] = []
-        self.command_puts = 0
         self.typing: list[int] = []
         self.shards = 1
         self.delay_seconds = 0.0
@@ -140,7 +139,6 @@ class Rest:
     @_route("PUT", "/applications/{application}/commands", "commands")
     async def put_commands(self, *, body: Any, application: str, **_: Any) -> Any:
         rules.check_commands(body)
-        self.command_puts += 1
         self.commands = [
             _as_stored(command)
             | {
