@@ -3,9 +3,10 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 UV := $(BIN)/uv
-# What packages ask for that nothing here uses: ipykernel's debugger, and what mplfonts, those of
-# fontpkg and axe-playwright-python need beside the file that we read (one has no wheel).
-UNUSED := debugpy fire fontmeta fontpkg termcolor playwright pyee
+# What packages ask for that nothing here uses: ipykernel's debugger, IPython's other completer, and
+# what mplfonts, those of fontpkg and axe-playwright-python need beside the file that we read (one has
+# no wheel).
+UNUSED := debugpy jedi parso fire fontmeta fontpkg termcolor playwright pyee
 # Those that are locked: all but [cluster], as Ray is larger than most of the rest together.
 EXTRAS := data anthropic mcp local
 LIBRARIES := interpreter_bot/kernels/libraries
