@@ -53,7 +53,7 @@ OUTPUT_LOST: Final = "Some of the output was lost on the way."
 OUTPUT_TOO_COMPLEX: Final = (
     "Part of the output was left out, because it had too many or too long values."
 )
-OUTPUT_CUT: Final = "The output is cut here; its end follows."
+OUTPUT_CUT: Final = "This is too much output to show all of it. Its end comes when the code ends."
 MALFORMED_MESSAGES: Final = "The Python process sent messages that make no sense."
 CONNECTIONS_BROKEN: Final = "The Python process broke its connections."
 TOO_MANY_MESSAGES: Final = "The Python process sent more messages than anyone could read."
@@ -205,7 +205,7 @@ def output_too_large(limit_mib: int) -> str:
 
 
 def output_cut(characters: int) -> str:
-    return f"{characters:,} characters of the output were cut here."
+    return f"{characters:,} characters are left out here."
 
 
 def output_ended(limit_bytes: int) -> str:

@@ -221,8 +221,10 @@ def test_printing_is_cut_in_the_middle_and_says_where_and_how_much(interpreter_b
     assert 7_000 < sum(len(line["text"].encode()) for line in printed) <= 10_000
     assert printed[-1]["text"].endswith("é\n")
     notices = [line["text"] for line in ran.of("stdout") if line.get("kind") == "notice"]
-    assert notices[0] == "The output is cut here; its end follows."
-    assert notices[1].endswith("characters of the output were cut here.")
+    assert (
+        notices[0] == "This is too much output to show all of it. Its end comes when the code ends."
+    )
+    assert notices[1].endswith("characters are left out here.")
     assert len(notices) == 2
     assert ran.of("finished")[0]["status"] == "ok"
 

@@ -98,13 +98,17 @@ def test_what_the_kernel_cut_is_marked_where_it_was():
     reader = outputs.OutputReader(settings.Limits())
     shown = reader.read(_message("stream", name="stdout", text="end", cut=1234))
     assert shown == (
-        values.Notice("1,234 characters of the output were cut here."),
+        values.Notice("1,234 characters are left out here."),
         values.Text("stdout", "end"),
     )
     begun = outputs.OutputReader(settings.Limits()).read(
         _message("stream", name="stdout", text="", cut=-1)
     )
-    assert begun == (values.Notice("The output is cut here; its end follows."),)
+    assert begun == (
+        values.Notice(
+            "This is too much output to show all of it. Its end comes when the code ends."
+        ),
+    )
     for forged in (True, -5, "5", 10**30):
         read = reader.read(_message("stream", name="stdout", text="x", cut=forged))
         assert read == (values.Text("stdout", "x"),)
