@@ -8,6 +8,7 @@ from typing import Final, TextIO
 
 from interpreter_bot import events, values
 from interpreter_bot.platforms.console import (
+    file_links,
     saved_files,
     terminal_input,
     terminal_output,
@@ -226,6 +227,7 @@ class TurnPrinter(ExecutionPrinter):
 
     _spent = values.Usage()
     _last_progress = ""
+    _link_beginning = ""
     shows_queries = False
     """Whether what code asked of data connections is printed below the answer."""
 
@@ -238,6 +240,9 @@ class TurnPrinter(ExecutionPrinter):
         self._say(sentence, style=_BOLD_RED)
 
     def _show(self, event: events.TurnEvent) -> None:
+        if self._link_beginning and not isinstance(event, events.TextAdded):
+            self._out.text(safe_text.harmless(self._link_beginning))
+            self._link_beginning = ""
         match event:
             case events.Started():
                 self._await("Starting")
@@ -253,6 +258,7 @@ class TurnPrinter(ExecutionPrinter):
                 self._bar = "" if share is None else terminal_output.bar(share)
                 self._err.status(self._bar)
             case events.TextAdded(text=text):
+                text, self._link_beginning = file_links.replace(self._link_beginning + text)
                 self._out.text(safe_text.harmless(text))
             case events.PrivateNotice(text=text):
                 # Nobody else is at this terminal.
