@@ -8,8 +8,6 @@ import dataclasses
 from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any
 
-from apscheduler.schedulers import asyncio as schedulers
-
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class PeriodicJob:
@@ -29,6 +27,9 @@ class PeriodicJob:
 @contextlib.asynccontextmanager
 async def run_periodically(*jobs: PeriodicJob) -> AsyncIterator[None]:
     """Run jobs periodically as long as the context is open; the end waits for those it cancels."""
+    # Imported here: most modules of ours only describe jobs, and `exec` runs none.
+    from apscheduler.schedulers import asyncio as schedulers
+
     # A late job runs once, not once for each missed time; and it runs, however late: by default a
     # run that begins a second late is dropped.
     scheduler = schedulers.AsyncIOScheduler(

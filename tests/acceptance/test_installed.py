@@ -1,12 +1,14 @@
 """A wheel in a virtual environment of its own, apart from any checkout."""
 
 import contextlib
+import importlib.util
 import json
 import os
 import pathlib
 import re
 import subprocess
 import sys
+import time
 import venv
 
 import aiohttp
@@ -99,6 +101,23 @@ def test_a_wheel_makes_the_kernels_environment_at_its_first_start(prefix, offlin
     assert json.loads(state.read_text())["groups"] == ["core", "media"]
     assert not made.exists()
     assert "Installing" not in offline(*command).stderr
+
+
+def test_what_a_wheel_runs_in_kernels_is_compiled_and_again_once_it_changed(prefix, offline):
+    (guest,) = prefix.glob("lib/python3*/site-packages/interpreter_bot/guest")
+    (source,) = guest.glob("kernel_apps.py")
+    for _ in range(2):
+        began = time.time()
+        os.utime(source, (began, began))
+        assert offline(prefix / "bin" / "interpreter-bot", "exec", "--cell", CELL).returncode == 0
+        while not _is_compiled(source, began):
+            assert time.time() < began + 120
+            time.sleep(0.1)
+
+
+def _is_compiled(source, began):
+    compiled = pathlib.Path(importlib.util.cache_from_source(str(source)))
+    return compiled.exists() and compiled.stat().st_mtime >= began
 
 
 async def test_a_wheel_is_set_up_checked_and_run(prefix, offline, tmp_path):

@@ -38,7 +38,8 @@ STATE: Final = ".libraries.json"
 """File in a complete environment that was built here, with its groups and the digest of locks."""
 _FAILURE: Final = ".failure"
 _COMPILED: Final = ".compiled"
-"""In an environment: empty until all its modules are compiled, and locked meanwhile."""
+"""In an environment: empty until all its modules are compiled, and locked meanwhile. Older than our
+modules in `guest` if these have changed since."""
 _FONTS: Final = "share/matplotlib"
 # Other processes that the bot starts must not try again at once.
 _RETRY_SECONDS: Final = 600.0
@@ -46,16 +47,19 @@ _DIGITS: Final = 12
 _OURS: Final = re.compile(rf".*-(former|[0-9a-f]{{{_DIGITS}}})")
 _FORMER_SECONDS: Final = 86_400.0
 _HERE: Final = pathlib.Path(__file__).parent
+_GUEST: Final = pathlib.Path(__file__).resolve().parents[2] / "guest"
 _NAME: Final = re.compile(r"[\w.-]+")
-# Compiles all but tests. Templates, and code for other Pythons, cannot be compiled. Several
-# processes do it side by side, unless this machine gives a plain user no semaphores. Then lists the
-# system's fonts: matplotlib writes the list where it finds none.
+# Compiles the modules that we run in kernels, and those of libraries, but for tests. Templates, and
+# code for other Pythons, cannot be compiled. Several processes do it side by side, unless this
+# machine gives a plain user no semaphores. Then lists the system's fonts: matplotlib writes the
+# list where it finds none.
 _COMPILE: Final = """
 import compileall, fcntl, os, re, shutil, sys
-library, mark, fonts, niceness = sys.argv[1:]
+guest, library, mark, fonts, niceness = sys.argv[1:]
 os.nice(int(niceness))
 with open(mark, "a") as compiled:
     fcntl.flock(compiled, fcntl.LOCK_EX)
+    compileall.compile_dir(guest, quiet=2)
     is_compiled = os.path.getsize(mark)
     if not is_compiled:
         left_out = re.compile("/(tests?|third_party)/")
@@ -71,6 +75,7 @@ with open(mark, "a") as compiled:
         pass
     if not is_compiled:
         compiled.write("done")
+    os.utime(mark)
 """
 _IDLE_PRIORITY: Final = 19
 _CERTIFICATES: Final = "/etc/ssl/certs/ca-certificates.crt"
@@ -278,7 +283,7 @@ def _remove_unused(directory: pathlib.Path) -> None:
 
 def _compile(place: pathlib.Path, niceness: int = 0) -> subprocess.Popen[bytes]:
     """Begin to write bytecode and the list of fonts, which kernels cannot: they only read them."""
-    command = [str(_executable(place)), "-I", "-c", _COMPILE, str(place / "lib")]
+    command = [str(_executable(place)), "-I", "-c", _COMPILE, str(_GUEST), str(place / "lib")]
     command += [str(place / _COMPILED), str(place / _FONTS), str(niceness)]
     return subprocess.Popen(
         command,
@@ -334,9 +339,11 @@ def _is_complete(place: pathlib.Path, expected: Mapping[str, Any]) -> bool:
 
 def _is_compiled(place: pathlib.Path) -> bool:
     try:
-        return (place / _COMPILED).stat().st_size > 0
+        mark = (place / _COMPILED).stat()
     except OSError:
         return False
+    changed = max(path.stat().st_mtime for path in _GUEST.glob("*.py"))
+    return mark.st_size > 0 and mark.st_mtime > changed and (_GUEST / "__pycache__").exists()
 
 
 def _failure(directory: pathlib.Path, seconds: float = math.inf) -> str:
