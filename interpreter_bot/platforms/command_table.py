@@ -59,6 +59,8 @@ class Place:
         when: writes a moment, in seconds since the epoch, as the person reads it.
         file_bytes: the largest file that can be sent here; None if there is no limit.
         open_copy: opens a thread for a copy; None if the platform copies in its own way.
+        stop_running: stops what the person may stop here, says whether anything ran; by default
+            all that runs here.
     """
 
     service: session_service.SessionService
@@ -70,6 +72,17 @@ class Place:
     when: Callable[[float], str] = session_facts.in_utc
     file_bytes: int | None = None
     open_copy: OpenCopy | None = None
+    stop_running: Callable[[], Awaitable[bool]] | None = None
+
+    async def stop(self) -> bool:
+        """Stop what the person may stop here; say whether anything ran.
+
+        Raises:
+            BotError: it is not theirs to stop.
+        """
+        if self.stop_running is not None:
+            return await self.stop_running()
+        return await self.service.stop(self.key)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -212,7 +225,7 @@ async def _again(place: Place, _: str) -> Result:
 
 
 async def _stop(place: Place, _: str) -> Result:
-    if not await place.service.stop(place.key):
+    if not await place.stop():
         raise errors.BotError(run_words.NOTHING_RUNS)
     return Said(command_words.STOPPING)
 
@@ -425,12 +438,7 @@ COMMANDS: Final = (
     Command(
         "again", "Rebuild lost variables by running their code again.", _again, is_request=True
     ),
-    Command(
-        "stop",
-        "Stop the running code; variables are kept.",
-        _stop,
-        platforms=_ALL - {"discord"},
-    ),
+    Command("stop", "Stop the running code; variables are kept.", _stop),
     Command(
         "reset",
         "Restart Python without variables and history; files are kept.",

@@ -21,6 +21,9 @@ NO_TABLE: Final = "There is no such table."
 NO_CONVERSATION: Final = "There is no such conversation here."
 CODE_OF_ANSWER: Final = "The code I ran for that answer:"
 STOPPING: Final = "Stopping."
+NO_DIRECT_MESSAGE: Final = (
+    "This is for you alone, and I can't send you direct messages. Use `/interpreter` instead."
+)
 NEWER_BUTTON: Final = "This button is from another version of me. Use a newer one, or ask again."
 NEWER_FORM: Final = "This form is from another version of me. Please open it again."
 RESTARTING: Final = "I am about to restart. Please try again in a minute."

@@ -27,6 +27,10 @@ _LOOKS: Final[dict[str, tuple[str, transport.Style]]] = {
     "install": ("Install and run again", "main"),
     "yes": ("Yes", "main"),
     "no": ("No", "danger"),
+    "undo": ("Undo", "danger"),
+    "reset": ("Reset", "danger"),
+    "resetfiles": ("Reset and delete", "danger"),
+    "dismiss": ("Cancel", "plain"),
 }
 
 

@@ -7,14 +7,14 @@ from typing import Any, Final
 import discord
 
 from interpreter_bot import errors
-from interpreter_bot.platforms.chat import buttons, transport
+from interpreter_bot.platforms.chat import buttons, commands, transport
 from interpreter_bot.platforms.discord import (
     channels_and_threads,
+    command_views,
     interactions,
     interrupted_answers,
     markdown,
     modals,
-    subcommands,
 )
 from interpreter_bot.platforms.discord import transport as discord_transport
 from interpreter_bot.platforms.rendering import past_code, query_listings
@@ -50,6 +50,8 @@ class ButtonActions:
             await self._stop(interaction, button)
         elif button.verb == "again":
             await self._handler.again(interaction, place, int(button.id))
+        elif button.verb in command_views.CONFIRMING:
+            await self._decide(interaction, button)
         elif await self._handler.begins(interaction):
             await self._give(interaction, place, button)
 
@@ -61,16 +63,37 @@ class ButtonActions:
     ) -> None:
         """Send what an answer left out, to the person who asked for it alone."""
         if button.verb in ("notebook", "page"):
-            await subcommands.give(self._handler, interaction, place, button.verb)
+            await command_views.give(self._handler, interaction, button.verb)
         elif button.verb == "code":
             await self._show_code(interaction, place, int(button.id))
         elif button.verb == "csv":
             handle = f"t{button.id}"
             person = channels_and_threads.person(interaction.user)
             name = await self._service.save_table(place.key, handle, person)
-            await subcommands.give(self._handler, interaction, place, "files", name)
+            await command_views.give(self._handler, interaction, "files", name)
         else:
             raise errors.BotError(command_words.NEWER_BUTTON)
+
+    async def _decide(
+        self, interaction: discord.Interaction[Any], button: transport.Button
+    ) -> None:
+        """Carry out a command that came as words, or do not."""
+        if str(interaction.user.id) != button.owner and not modals.is_admin(interaction):
+            await self._handler.tell(interaction, question_words.NOT_YOURS)
+            return
+        if not await self._handler.begins(interaction, is_silent=True):
+            return
+        invocation = None
+        if command := command_views.CONFIRMING[button.verb]:
+            name, argument = command
+            argument = button.id if name == "undo" else argument
+            invocation = commands.named(channels_and_threads.PLATFORM, name, argument)
+        await commands.decide(
+            invocation,
+            command_views.place_of_interaction(self._handler, interaction),
+            command_views.QuestionView(self._handler, interaction),
+            question=f"{interaction.message.id if interaction.message else 0}",
+        )
 
     async def _stop(self, interaction: discord.Interaction[Any], button: transport.Button) -> None:
         is_moderator = interaction.permissions.manage_messages
@@ -101,7 +124,7 @@ class ButtonActions:
             await self._handler.tell(interaction, shown)
             return
         files = past_code.files(runs) | ({"queries.sql": asked.encode()} if asked else {})
-        uploads = tuple(subcommands.in_memory(name, data) for name, data in files.items())
+        uploads = tuple(command_views.in_memory(name, data) for name, data in files.items())
         await self._handler.tell(interaction, past_code.ABOUT, uploads=uploads)
 
     async def _answer(
@@ -193,7 +216,7 @@ class ButtonActions:
         await self._handler.tell(
             interaction,
             question_words.all_code(reason, warning).rstrip(),
-            uploads=(subcommands.in_memory("to-approve.py", readable.text.encode()),),
+            uploads=(command_views.in_memory("to-approve.py", readable.text.encode()),),
             offered=tuple(
                 buttons.make(verb, question.id, question.person) for verb in ("run", "refuse")
             ),

@@ -9,7 +9,7 @@ import dataclasses
 import logging
 import time
 from collections.abc import AsyncIterator
-from typing import Any, Final, Literal, TypeAlias
+from typing import Final, Literal, TypeAlias
 
 import cachetools
 import discord
@@ -125,21 +125,20 @@ def person(user: Author) -> requests.Person:
 
 @contextlib.asynccontextmanager
 async def thread_for_copy(
-    interaction: discord.Interaction[Any], limits: rate_limits.RateLimits, words: str
+    channel: object, limits: rate_limits.RateLimits, words: str
 ) -> AsyncIterator[tuple[str, str]]:
     """Open a thread for a copy of a session, in the same channel; deleted if the block raises.
 
     Gives its id, and a link to it.
 
     Args:
-        interaction: with which a person wants it.
+        channel: where a person wants it.
         limits: of the client.
         words: the message that it hangs on.
 
     Raises:
         BotError: none can be opened there, or more people would see it.
     """
-    channel = interaction.channel
     if isinstance(channel, discord.Thread) and channel.is_private():
         raise errors.BotError(session_words.PRIVATE_THREAD)
     parent = channel.parent if isinstance(channel, discord.Thread) else channel

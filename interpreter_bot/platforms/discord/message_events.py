@@ -4,19 +4,22 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import dataclasses
 import logging
 import weakref
-from collections.abc import AsyncIterator, Coroutine, Iterable
-from typing import Any, Final
+from collections.abc import AsyncIterator, Awaitable, Iterable
+from typing import Final
 
 import cachetools
 import discord
 
 from interpreter_bot import settings
-from interpreter_bot.platforms import preferences
+from interpreter_bot.platforms import command_table, preferences
+from interpreter_bot.platforms.chat import commands
 from interpreter_bot.platforms.discord import (
     api_errors,
     channels_and_threads,
+    command_views,
     file_transfers,
     markdown,
     message_parsing,
@@ -26,7 +29,6 @@ from interpreter_bot.platforms.discord import (
     requests_in_flight,
 )
 from interpreter_bot.platforms.discord import transport as discord_transport
-from interpreter_bot.platforms.rendering import stop_words
 from interpreter_bot.sessions import (
     event_claims,
     pending_questions,
@@ -34,13 +36,12 @@ from interpreter_bot.sessions import (
     session_service,
 )
 from interpreter_bot.text import code_reading
-from interpreter_bot.wording import access_words, command_words, question_words, run_words
+from interpreter_bot.wording import access_words, question_words, run_words
 
 _log = logging.getLogger(__name__)
 
 _KINDS: Final = frozenset({discord.MessageType.default, discord.MessageType.reply})
 _MAX_TOLD: Final = 1000
-_MAX_THREADS: Final = 5
 _ANSWERS: Final = frozenset({"answer", "once", "session", "install", "yes", "no"})
 
 
@@ -98,8 +99,10 @@ class MessageEvents:
                 return False
             claimed = channels_and_threads.PLATFORM, f"message {message.id}"
             key, events = channels_and_threads.of_channel(channel, message.guild).key, self._events
-            # An answer to Python is no request, should this bot die now.
-            content = {"channel": channel.id, "message": message.id} if question is None else None
+            # An answer to Python is no request, and a command may have been carried out, should
+            # this bot die now.
+            is_request = question is None and message_parsing.command(message, self._me) is None
+            content = {"channel": channel.id, "message": message.id} if is_request else None
             if not await events.claim(
                 *claimed, key=key, request_id=str(message.id), content=content
             ):
@@ -269,9 +272,14 @@ class MessageEvents:
         if not said.text and not said.attachments:
             await self._say(channel, access_words.WRITE_SOMETHING)
             return
-        if stop_words.is_stop(said.text) and not said.attachments:
-            await self._stop(message, channel)
-            return
+        if command := message_parsing.command(message, self._me):
+            there, view = self._place_of_command(message, channel)
+            start = await commands.of_words(command, said.text, there, view)
+            if isinstance(start, command_table.Run):
+                said = dataclasses.replace(said, code=start.code)
+            elif start is not None:
+                self._in_flight.spawn(_closing(stack.pop_all(), start()), f"command {message.id}")
+                return
         is_alone = isinstance(channel, discord.Thread) or message.guild is None
         if isinstance(channel, discord.Thread):
             self._threads.join(channel.id, message.id)
@@ -283,25 +291,21 @@ class MessageEvents:
             work = self._open_thread(recent, said, place, chosen)
         self._in_flight.spawn(_closing(stack.pop_all(), work), f"message {message.id}")
 
-    async def _stop(
+    def _place_of_command(
         self, message: discord.Message, channel: discord.abc.MessageableChannel
-    ) -> None:
-        """Stop what runs in a channel for who says so; for a moderator what runs there at all."""
-        author = message.author
-        is_moderator = (
-            isinstance(author, discord.Member)
-            and not isinstance(channel, discord.PartialMessageable)
-            and channel.permissions_for(author).manage_messages
-        )
-        person = None if is_moderator else author.id
+    ) -> tuple[command_table.Place, command_views.ChannelView]:
+        """Return the place of a command in words, and what shows its result."""
+        author, in_flight = message.author, self._in_flight
+        permissions = discord.Permissions.none()
+        if isinstance(author, discord.Member) and not isinstance(
+            channel, discord.PartialMessageable
+        ):
+            permissions = channel.permissions_for(author)
         place = channels_and_threads.of_channel(channel, message.guild)
-        is_stopped, threads = await self._in_flight.cancel_in(place, person)
-        if threads:
-            links = ", ".join(f"<#{thread}>" for thread in threads[:_MAX_THREADS])
-            more = max(0, len(threads) - _MAX_THREADS)
-            await self._say(channel, command_words.running_elsewhere(links, more))
-        elif not is_stopped:
-            await self._say(channel, run_words.NOTHING_RUNS)
+        return (
+            command_views.place_of(self._service, in_flight, place, author, channel, permissions),
+            command_views.ChannelView(self._client, in_flight, place, channel, author.id),
+        )
 
     async def _before(
         self, message: discord.Message, channel: discord.abc.MessageableChannel
@@ -343,7 +347,9 @@ class MessageEvents:
         chosen: preferences.Preferences,
     ) -> requests.Request:
         """Make a request of a message. Without any model, the code in it is what can be run."""
-        code = code_reading.code_in(said.text) if not self._service.queries.models else ""
+        code = said.code
+        if not self._service.queries.models:
+            code = code or code_reading.code_in(said.text)
         return requests_in_flight.request_in(
             place,
             channels_and_threads.person(message.author),
@@ -426,6 +432,6 @@ def _asker(
     )
 
 
-async def _closing(stack: contextlib.AsyncExitStack, work: Coroutine[Any, Any, None]) -> None:
+async def _closing(stack: contextlib.AsyncExitStack, work: Awaitable[None]) -> None:
     async with stack:
         await work

@@ -9,9 +9,11 @@ from typing import Final
 
 import discord
 
+from interpreter_bot.platforms import command_table
 from interpreter_bot.sessions import requests
-from interpreter_bot.text import safe_text
+from interpreter_bot.text import code_reading, safe_text
 
+_PLATFORM: Final = "discord"
 _MAX_QUOTED: Final = 4000
 _MAX_TITLE: Final = 80
 _OUTSIDER: Final = " (may not use you; their wishes do not count)"
@@ -26,11 +28,13 @@ class ParsedMessage:
         text: its words, without the mention of the bot.
         recent: what was said before, and what it refers to, oldest first.
         attachments: of the message and of what it refers to.
+        code: to be run as it is; empty for a question.
     """
 
     text: str
     recent: tuple[requests.RecentMessage, ...]
     attachments: tuple[discord.Attachment, ...]
+    code: str = ""
 
 
 def parse(
@@ -65,7 +69,19 @@ def parse(
         )
     text = words(message.content, message.mentions, me)
     said = tuple(message for message in recent if message.text or message.files)
-    return ParsedMessage(text, said, tuple(files))
+    typed = command_table.parse_words(text, _PLATFORM)
+    is_code = typed is not None and typed.command.name == "py"
+    code = code_reading.code_of(typed.argument) if typed and is_code else ""
+    return ParsedMessage(text, said, tuple(files), code)
+
+
+def command(message: discord.Message, me: int) -> command_table.Invocation | None:
+    """Return the command that a message may be in words; None if it is a question, or code."""
+    if message.attachments:
+        return None
+    text = words(message.content, message.mentions, me)
+    invocation = command_table.parse_words(text, _PLATFORM)
+    return None if invocation is None or invocation.command.name == "py" else invocation
 
 
 def referred(message: discord.Message) -> discord.Message | None:

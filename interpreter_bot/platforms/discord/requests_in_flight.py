@@ -13,7 +13,7 @@ from typing import Any, Final
 import cachetools
 import discord
 
-from interpreter_bot import events, settings, values
+from interpreter_bot import errors, events, settings, values
 from interpreter_bot.platforms import preferences
 from interpreter_bot.platforms.chat import answer, drafts, sync, transport
 from interpreter_bot.platforms.discord import (
@@ -28,7 +28,7 @@ from interpreter_bot.sessions import (
     requests,
     session_service,
 )
-from interpreter_bot.wording import run_words
+from interpreter_bot.wording import question_words, run_words
 
 _MAX: Final = 1000
 _FALLEN: Final = events.TurnEnded(status=values.TurnStatus.FAILED, sentence=run_words.FAULT)
@@ -169,6 +169,9 @@ class RequestsInFlight:
 
         Returns:
             Whether there were any, and the threads of the channel in which there are some.
+
+        Raises:
+            BotError: others asked for all of them.
         """
         channel = place.channel_id
         runs = [
@@ -182,6 +185,8 @@ class RequestsInFlight:
         if person is None and await self._service.stop(place.key):
             # It came by another way, as from the page.
             return True, []
+        if not ids and any(run.place.channel_id == channel for run in self._runs.values()):
+            raise errors.BotError(question_words.NOT_YOURS)
         threads = {where.channel_id for _, where in runs if where.key.channel == str(channel)}
         return False, sorted(threads - {channel})
 

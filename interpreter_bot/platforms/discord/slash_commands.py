@@ -12,10 +12,10 @@ from discord import app_commands
 from interpreter_bot.platforms import command_table
 from interpreter_bot.platforms.discord import (
     channels_and_threads,
+    command_views,
     interactions,
     message_parsing,
     modals,
-    subcommands,
 )
 from interpreter_bot.text import code_reading
 from interpreter_bot.wording import command_words
@@ -98,10 +98,9 @@ def _subcommand(
             interaction, is_public=command.is_public, is_request=command.is_request
         ):
             return
-        place = channels_and_threads.of_interaction(interaction)
         # A switch is given by its name.
         words = [name if value is True else value for name, value in options.items() if value]
-        await subcommands.give(handler, interaction, place, command.name, " ".join(words))
+        await command_views.give(handler, interaction, command.name, " ".join(words))
 
     callback: Any = carry_out
     parameters = [inspect.Parameter("interaction", inspect.Parameter.POSITIONAL_ONLY)]
@@ -141,8 +140,7 @@ def _completion(
     async def complete(interaction: _Interaction, current: str) -> list[app_commands.Choice[str]]:
         if argument.names is None or not handler.may_complete(interaction):
             return []
-        place = channels_and_threads.of_interaction(interaction)
-        there = subcommands.place_of_command(handler, interaction, place)
+        there = command_views.place_of_interaction(handler, interaction)
         typed = [str(getattr(interaction.namespace, one.name, "") or "") for one in before]
         return _choices(await argument.names(there, typed), current)
 

@@ -1,7 +1,7 @@
 """Slack as a platform: events become requests, replies become messages.
 
 `startup` opens and closes it; `app` has bolt's listeners, one for each event, button and form.
-`message_events` handles messages, `button_actions`, `subcommands` and
+`message_events` handles messages, `button_actions`, `command_views` and
 `home_tab` the rest; `permissions` says who may use the bot; `message_order` keeps the messages of a
 place in order, and `requests_in_flight` runs requests. `replies` receives the events of a turn;
 `live_answers` shows the answer, by `streamed_messages`, or by `edited_answers` of `message_posting`

@@ -19,11 +19,13 @@ from slack_bolt.kwargs_injection.async_args import AsyncArgs
 from slack_bolt.response import BoltResponse
 from slack_sdk.web.async_client import AsyncWebClient
 
-from interpreter_bot import values
+from interpreter_bot import errors, values
 from interpreter_bot.platforms import command_table
+from interpreter_bot.platforms.chat import commands
 from interpreter_bot.platforms.slack import (
     admin_views,
     button_actions,
+    command_views,
     handler_dependencies,
     home_and_modal_views,
     home_tab,
@@ -32,9 +34,7 @@ from interpreter_bot.platforms.slack import (
     message_events,
     message_parsing,
     message_posting,
-    permissions,
     requests_in_flight,
-    subcommands,
 )
 from interpreter_bot.text import code_reading
 from interpreter_bot.wording import run_words
@@ -80,7 +80,7 @@ class Listeners:
         messages: message_events.MessageEvents,
         code_requests: interaction_requests.InteractionRequests,
         buttons: button_actions.ButtonActions,
-        commands: subcommands.CommandEffects,
+        slack_commands: command_views.SlackCommands,
         home: home_tab.HomeTab,
     ) -> None:
         self._service = shared.service
@@ -91,7 +91,7 @@ class Listeners:
         self._messages = messages
         self._requests = code_requests
         self._buttons = buttons
-        self._commands = commands
+        self._commands = slack_commands
         self._home = home
 
     def register(self, app: AsyncApp) -> None:
@@ -153,13 +153,15 @@ class Listeners:
 
     async def _stop_thread(self, place: message_posting.Place) -> None:
         workspace, channel = place.workspace, place.channel
-        try:
-            await self._permissions.require(workspace, place.user, channel)
-        except permissions.NotAllowedError as error:
-            await message_posting.whisper(self._api, place, str(error))
-            return
         key = values.SessionKey("slack", workspace.team, channel, place.thread)
-        if await self._in_flight.cancel_thread(key, place.thread):
+        try:
+            profile = await self._permissions.require(workspace, place.user, channel)
+            person = "" if profile.is_admin else place.user
+            which = {"team": workspace.team, "channel": channel, "root": place.thread}
+            if await self._in_flight.stop(person, **which):
+                return
+        except errors.BotError as error:
+            await message_posting.whisper(self._api, place, str(error))
             return
         # The process that ran it died before it could show the end.
         await self._api.call(
@@ -228,7 +230,7 @@ class Listeners:
         self._in_flight.spawn(work, "/interpreter", reply=reply)
 
     async def _run_command(
-        self, place: message_posting.Place, text: str, reply: subcommands.Tell
+        self, place: message_posting.Place, text: str, reply: command_views.Tell
     ) -> None:
         """Run `/interpreter …` for the channel's own session.
 
@@ -238,18 +240,20 @@ class Listeners:
         workspace, user, channel = place.workspace, place.user, place.channel
         profile = await self._permissions.require(workspace, user, channel)
         command = command_table.parse_words(message_parsing.words(text), "slack")
-        command = command or subcommands.invocation("help")
+        command = command or commands.named("slack", "help")
         key = values.SessionKey("slack", workspace.team, channel)
         if command.command.name == "py":
             code = message_parsing.code(text.strip()[2:].lstrip())
             await self._requests.run_code(workspace, user, channel, code)
         elif command.command.is_request:
-            there = self._commands.place_of_command(key, place, profile)
+            there = self._commands.place_of(key, place, profile)
             code = await command_table.code_of(command, there)
             await self._requests.run_code(workspace, user, channel, code)
         else:
             async with self._requests.awaited(workspace, channel):
-                await self._commands.run(command, key, place, profile, tell=reply)
+                there = self._commands.place_of(key, place, profile)
+                view = self._commands.view(key, place, reply)
+                await commands.carry_out(command, there, view)
 
     async def run_message(self, args: AsyncArgs) -> None:
         """Run the code of a message."""

@@ -13,9 +13,11 @@ from slack_bolt.kwargs_injection.async_args import AsyncArgs
 
 from interpreter_bot import errors, values
 from interpreter_bot.platforms import command_table
+from interpreter_bot.platforms.chat import commands
 from interpreter_bot.platforms.rendering import past_code, query_listings
 from interpreter_bot.platforms.slack import (
     blocks,
+    command_views,
     file_uploads,
     handler_dependencies,
     home_and_modal_views,
@@ -23,9 +25,8 @@ from interpreter_bot.platforms.slack import (
     markdown,
     message_posting,
     requests_in_flight,
-    subcommands,
 )
-from interpreter_bot.sessions import past_turns, pending_questions, requests
+from interpreter_bot.sessions import past_turns, pending_questions
 from interpreter_bot.text import fences
 from interpreter_bot.wording import command_words, file_words, question_words, run_words
 
@@ -34,7 +35,7 @@ _log = logging.getLogger(__name__)
 _FORM_SECONDS: Final = 1.0
 
 
-def teller(respond: AsyncRespond) -> subcommands.Tell:
+def teller(respond: AsyncRespond) -> command_views.Tell:
     """Return a function that replies through bolt."""
 
     async def tell(text: str) -> None:
@@ -72,7 +73,7 @@ class Press:
     action: str
     value: str
     trigger: str
-    reply: subcommands.Tell | None
+    reply: command_views.Tell | None
 
 
 Action: TypeAlias = Callable[[Press], Coroutine[Any, Any, None]]
@@ -101,7 +102,7 @@ class ButtonActions:
         self,
         shared: handler_dependencies.HandlerDependencies,
         in_flight: requests_in_flight.RequestsInFlight,
-        commands: subcommands.CommandEffects,
+        slack_commands: command_views.SlackCommands,
         feedback: home_tab.Feedback,
     ) -> None:
         self._service = shared.service
@@ -110,7 +111,7 @@ class ButtonActions:
         self._permissions = shared.permissions
         self._questions = shared.questions
         self._in_flight = in_flight
-        self._commands = commands
+        self._commands = slack_commands
         self._feedback = feedback
 
     @property
@@ -133,17 +134,19 @@ class ButtonActions:
         }
 
     async def stop(self, press: Press) -> None:
-        """Stop a request. Everybody who may use the bot there may.
+        """Stop a request; who asked may, and admins.
 
         Raises:
-            BotError: they may not.
+            BotError: they may not, or it has ended.
         """
         place = press.place
-        await self._permissions.require(place.workspace, place.user, place.channel)
+        profile = await self._permissions.require(place.workspace, place.user, place.channel)
         key, request_id = requests_in_flight.request_of(press.value)
         if key is None or not _is_there(key, place):
             return
-        if not await self._in_flight.cancel(key, request_id):
+        person = "" if profile.is_admin else place.user
+        which = {"team": key.workspace, "channel": key.channel, "request": request_id}
+        if not await self._in_flight.stop(person, **which):
             raise errors.BotError(run_words.NOTHING_RUNS)
 
     async def rate(self, press: Press) -> None:
@@ -161,16 +164,14 @@ class ButtonActions:
         Raises:
             BotError: it cannot be had, or not by this person.
         """
-        place = press.place
-        await self._permissions.require(place.workspace, place.user, place.channel)
         session, _, handle = press.value.rpartition("/")
         key = requests_in_flight.key_of(session)
-        if key is None or not _is_there(key, place):
+        if key is None or not _is_there(key, press.place):
             raise errors.BotError(command_words.NO_TABLE)
-        name = await self._service.save_table(key, handle, requests.Person(place.user))
-        file = command_table.FileSent(name)
-        if complaints := await self._commands.show(file, key, place):
-            raise errors.BotError(complaints)
+        place = await self._place(press, key)
+        name = await self._service.save_table(key, handle, place.person)
+        view = self._commands.view(key, press.place)
+        await commands.give(commands.named("slack", "files", name), place, view)
 
     async def send_link(self, press: Press) -> None:
         """Give a person a link to the session of an answer that stands where they are.
@@ -178,14 +179,21 @@ class ButtonActions:
         Raises:
             BotError: there is none, or not for this person.
         """
+        key = requests_in_flight.key_of(press.value)
+        if key is None or not _is_there(key, press.place):
+            raise errors.BotError(command_words.NO_CONVERSATION)
+        view = self._commands.view(key, press.place)
+        await commands.give(commands.named("slack", "page"), await self._place(press, key), view)
+
+    async def _place(self, press: Press, key: values.SessionKey) -> command_table.Place:
+        """Return the place of a command that a button stands for.
+
+        Raises:
+            BotError: the person may not use the bot there.
+        """
         place = press.place
         profile = await self._permissions.require(place.workspace, place.user, place.channel)
-        key = requests_in_flight.key_of(press.value)
-        if key is None or not _is_there(key, place):
-            raise errors.BotError(command_words.NO_CONVERSATION)
-        there = self._commands.place_of_command(key, place, profile)
-        result = await command_table.run(subcommands.invocation("page"), there)
-        await self._commands.show(result, key, place)
+        return self._commands.place_of(key, place, profile)
 
     async def show_queries(self, press: Press) -> None:
         """Show what code of an answer asked of data connections.
@@ -238,7 +246,7 @@ class ButtonActions:
     async def confirm(self, press: Press) -> None:
         """Run a command that came as words, or do not."""
         is_confirmed = press.action == blocks.CONFIRM
-        await self._commands.confirmed(
+        await self._commands.decide(
             press.place, press.message, press.value, is_confirmed=is_confirmed
         )
 

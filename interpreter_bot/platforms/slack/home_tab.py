@@ -12,6 +12,7 @@ from interpreter_bot.platforms.slack import (
     admin_views,
     api_errors,
     blocks,
+    command_views,
     handler_dependencies,
     home_and_modal_views,
     installations,
@@ -19,7 +20,6 @@ from interpreter_bot.platforms.slack import (
     message_posting,
     permissions,
     requests_in_flight,
-    subcommands,
 )
 from interpreter_bot.sessions import requests
 from interpreter_bot.wording import access_words, session_words, slack_words
@@ -137,7 +137,7 @@ class HomeTab:
         shown = home_and_modal_views.Home(
             own=own,
             models=service.queries.models,
-            help=await subcommands.help_text(service, nowhere, viewer),
+            help=await command_views.help_text(service, nowhere, viewer),
             usage=usage,
             notice=service.model_notice,
             more=more,

@@ -17,9 +17,11 @@ from typing import Any, Final, TypeAlias
 
 from interpreter_bot import errors, values
 from interpreter_bot.platforms import command_table
+from interpreter_bot.platforms.chat import commands
 from interpreter_bot.platforms.slack import (
     api_errors,
     blocks,
+    command_views,
     handler_dependencies,
     installations,
     live_answers,
@@ -29,7 +31,6 @@ from interpreter_bot.platforms.slack import (
     message_requests,
     permissions,
     requests_in_flight,
-    subcommands,
     thread_history,
 )
 from interpreter_bot.sessions import event_claims, requests
@@ -51,14 +52,14 @@ class MessageEvents:
         self,
         shared: handler_dependencies.HandlerDependencies,
         in_flight: requests_in_flight.RequestsInFlight,
-        handled: subcommands.CommandEffects,
+        slack_commands: command_views.SlackCommands,
     ) -> None:
         self._services = shared
         self._service = shared.service
         self._threads = shared.threads
         self._questions = shared.questions
         self._in_flight = in_flight
-        self._commands = handled
+        self._commands = slack_commands
         self._answers: collections.deque[tuple[str, str, str]]
         self._answers = collections.deque(maxlen=_MAX_ANSWERS)
         self._orders = message_order.MessageOrder()
@@ -293,43 +294,19 @@ class MessageEvents:
             return await self._request(incoming, place, profile, is_again=is_again)
         thread = await self._read_thread(workspace, message)
         key = message_requests.session_key(workspace, message, is_channels=thread.is_channels)
-        if command.command.name == "stop" and incoming.text.lower() != "stop":
-            # If nothing runs, such words are for the model.
-            if await self._service.stop(key):
-                return functools.partial(self._commands.say_stopping, place)
+        there = self._commands.place_of(key, place, profile)
+        view = self._commands.view(key, place)
+        work = await commands.of_words(command, incoming.text, there, view)
+        if work is None:
             return await self._request(incoming, place, profile, is_again=is_again)
-        there = self._commands.place_of_command(key, place, profile)
-        if not await command_table.names_something(command, there):
-            return await self._request(incoming, place, profile, is_again=is_again)
-        if command.command.questions:
-            return functools.partial(self._commands.confirm, command, there, place)
-        if command.command.is_request:
-            try:
-                return await self._run_code(command, there, place, message.id)
-            except errors.BotError:
-                # Nothing is lost: it is meant for the model, as any other word is.
-                return await self._request(incoming, place, profile, is_again=is_again)
+        if isinstance(work, command_table.Run):
+            request = requests.Request(
+                key=key, person=there.person, text=work.code, is_code=True, id=message.id
+            )
+            return await self._in_flight.open_code(place, request)
         # The next messages in this thread are meant for the bot as well.
         await self._service.begin(key)
-        return functools.partial(self._commands.run, command, key, place, profile)
-
-    async def _run_code(
-        self,
-        command: command_table.Invocation,
-        there: command_table.Place,
-        place: message_posting.Place,
-        request_id: str,
-    ) -> _Start:
-        """Show that a command's code is going to run; return what runs it.
-
-        Raises:
-            BotError: there is none.
-        """
-        code = await command_table.code_of(command, there)
-        request = requests.Request(
-            key=there.key, person=there.person, text=code, is_code=True, id=request_id
-        )
-        return await self._in_flight.open_code(place, request)
+        return work
 
     async def _request(
         self,

@@ -7,11 +7,11 @@ from typing import Any, Final
 
 from interpreter_bot import errors, values
 from interpreter_bot.platforms.slack import (
+    command_views,
     handler_dependencies,
     installations,
     message_parsing,
     permissions,
-    subcommands,
     thread_history,
 )
 from interpreter_bot.sessions import requests
@@ -67,7 +67,7 @@ async def build(
         files += thread_history.files_asked_for(sent_before, text, present)[:_MAX_FILES]
     if not text and not files:
         raise errors.BotError(
-            await subcommands.help_text(shared.service, about["key"], about["person"])
+            await command_views.help_text(shared.service, about["key"], about["person"])
         )
     before = [
         earlier for earlier in (*around, *thread.before) if earlier.bot or earlier.user in names

@@ -7,7 +7,7 @@ import contextlib
 import dataclasses
 import functools
 import logging
-from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from typing import Any, Final, TypeAlias
 
 from interpreter_bot import errors, events, values
@@ -23,7 +23,7 @@ from interpreter_bot.platforms.slack import (
 )
 from interpreter_bot.sessions import event_claims, requests
 from interpreter_bot.text import quantities
-from interpreter_bot.wording import run_words
+from interpreter_bot.wording import question_words, run_words
 
 _log = logging.getLogger(__name__)
 
@@ -290,26 +290,45 @@ class RequestsInFlight:
         """Expect a request no longer."""
         self._entries.pop(_id(entry.key, entry.request_id), None)
 
-    async def cancel(self, key: values.SessionKey, request_id: str) -> bool:
-        """Cancel a request: withdraw it if it waits, stop it if it runs. False if it is over."""
-        return await self._cancel(team=key.workspace, channel=key.channel, request=request_id)
+    async def stop(self, person: str = "", **which: str) -> bool:
+        """Stop requests that a person asked for, or all of them for nobody in particular.
+
+        Args:
+            person: who asked; empty for whoever did.
+            which: see `_entries_of`.
+
+        Returns:
+            Whether there was any to end: it is withdrawn if it waits, stopped if it runs.
+
+        Raises:
+            BotError: others asked for all of them.
+        """
+        entries = self._entries_of(which)
+        own = [entry for entry in entries if person in ("", entry.live.place.user)]
+        if entries and not own:
+            raise errors.BotError(question_words.NOT_YOURS)
+        return await self._cancel(own)
+
+    async def stop_session(self, key: values.SessionKey, person: str = "") -> bool:
+        """Stop what runs in a session; see `stop`."""
+        which = {"team": key.workspace, "channel": key.channel, "session": key.thread}
+        if await self.stop(person, **which):
+            return True
+        # What came by another way, as from the page, is for admins to stop.
+        return not person and await self._service.stop(key)
 
     async def cancel_message(self, team: str, channel: str, ts: str) -> None:
         """Cancel all requests of a message, in any wording."""
-        await self._cancel(team=team, channel=channel, ts=ts)
-
-    async def cancel_thread(self, key: values.SessionKey, root: str) -> bool:
-        """Cancel all requests in a thread, and in no other; says whether there was any."""
-        return await self._cancel(team=key.workspace, channel=key.channel, root=root)
+        await self.stop(team=team, channel=channel, ts=ts)
 
     async def cancel_workspace(self, team: str) -> None:
         """Cancel all requests of a workspace the bot was removed from."""
-        await self._cancel(team=team)
+        await self.stop(team=team)
 
-    async def _cancel(self, **which: str) -> bool:
+    async def _cancel(self, entries: Sequence[InFlight]) -> bool:
         """Cancel requests; says whether any was there to end."""
         is_ended = False
-        for entry in self._entries_of(which):
+        for entry in entries:
             # If it does not even wait yet, it never begins.
             entry.is_cancelled = True
             was_there = await self._service.cancel(entry.key, entry.request_id)
@@ -317,8 +336,8 @@ class RequestsInFlight:
         return is_ended
 
     def _entries_of(self, which: Mapping[str, str]) -> list[InFlight]:
-        """Return the requests of a team: of a channel, of a message, in a thread,
-        or one by its id, as far as that is said."""
+        """Return the requests of a team: of a channel, a session, a message, in a thread, or one
+        by its id, as far as that is said."""
         return [
             entry
             for entry in self._entries.values()
@@ -329,6 +348,7 @@ class RequestsInFlight:
                 "request": entry.request_id,
                 "ts": entry.request_id.partition("-")[0],
                 "root": entry.live.thread,
+                "session": entry.key.thread,
             }.items()
         ]
 

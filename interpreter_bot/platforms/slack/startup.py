@@ -27,6 +27,7 @@ from interpreter_bot.platforms.slack import (
     api_errors,
     app,
     button_actions,
+    command_views,
     handler_dependencies,
     home_tab,
     http_server,
@@ -36,7 +37,6 @@ from interpreter_bot.platforms.slack import (
     message_posting,
     missed_messages,
     requests_in_flight,
-    subcommands,
 )
 from interpreter_bot.sessions import event_claims
 from interpreter_bot.wording import session_words, slack_words
@@ -83,7 +83,7 @@ async def running(
                 await in_flight.close_unfinished(key)
             await notifier.notify(key, sentence)
 
-        commands = subcommands.CommandEffects(shared)
+        commands = command_views.SlackCommands(shared, in_flight)
         messages = message_events.MessageEvents(shared, in_flight, commands)
         listeners = _listeners(shared, in_flight, messages, commands, notify)
         stack.push_async_callback(in_flight.drain, config.drain_seconds)
@@ -244,7 +244,7 @@ def _listeners(
     shared: handler_dependencies.HandlerDependencies,
     in_flight: requests_in_flight.RequestsInFlight,
     messages: message_events.MessageEvents,
-    commands: subcommands.CommandEffects,
+    commands: command_views.SlackCommands,
     notify: message_posting.Notify,
 ) -> app.Listeners:
     asked = interaction_requests.InteractionRequests(shared, in_flight)

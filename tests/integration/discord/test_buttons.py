@@ -311,7 +311,7 @@ async def test_a_mention_is_never_what_input_waits_for(
         thread = await steps.thread_in(channel)
         await _asked(until, thread)
         discord_server.say(alice, thread, spelling.format(discord_server.bot.mention))
-        await until(lambda: "⏹️ Stopped." in thread.of_bots[-1].content)
+        await until(lambda: any("⏹️ Stopped." in m.content for m in thread.of_bots))
         discord_server.say(alice, thread, "Stop!")
         await until(lambda: thread.of_bots[-1].content == "Nothing is running.")
     assert [request.text for request in service.handled] == ["greet"]
@@ -349,7 +349,7 @@ async def test_who_may_moderate_stops_by_words_what_others_run(discord_server, l
         thread = await steps.thread_in(channel)
         await _asked(until, thread)
         discord_server.say(eve, thread, f"{discord_server.bot.mention} stop")
-        await until(lambda: thread.of_bots[-1].content == "Nothing is running.")
+        await until(lambda: thread.of_bots[-1].content == "Only the person who asked can do that.")
         discord_server.say(bob, thread, f"{discord_server.bot.mention} stop")
         await until(lambda: any("⏹️ Stopped." in m.content for m in thread.of_bots))
 

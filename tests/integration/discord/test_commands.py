@@ -133,14 +133,14 @@ async def test_outliving_the_token_goes_on_as_ordinary_messages(discord_server, 
 
 
 SAID = {
-    "limits": "• Memory: 1.7 GiB",
+    "limits": "- Memory: 1.7 GiB",
     "usage": "120 tokens",
     "help": "Mention me in a channel",
     "files": "There are no files",
-    "variables": "• In Python now: ",
-    "network": "• Network: none",
-    "tools": "• Tools: none",
-    "model": "• small: in use",
+    "variables": "- In Python now: ",
+    "network": "- Network: none",
+    "tools": "- Tools: none",
+    "model": "- small: in use",
     "settings": "approval",
 }
 
@@ -385,3 +385,85 @@ async def test_a_thread_is_copied_into_another_and_its_last_answer_taken_back(
         )
         assert await service.queries.history(source) == ()
         assert [turn.request for turn in await service.queries.history(target)] == ["", "hello"]
+
+
+async def test_commands_in_words_are_carried_out(discord_server, lab, connect, until):
+    alice, channel = lab.person("alice"), lab.channel("general")
+    async with connect() as service:
+        key = values.SessionKey("discord", str(lab.id), str(channel.id))
+        (service.directory(key) / "report.csv").write_bytes(b"1,2")
+
+        async def said(words):
+            before = len(channel.of_bots)
+            discord_server.say(alice, channel, f"{discord_server.bot.mention} {words}")
+            await until(lambda: len(channel.of_bots) > before)
+            return channel.of_bots[-1]
+
+        assert "`report.csv`" in (await said("files")).content
+        assert (await said("files report.csv")).files == {"report.csv": b"1,2"}
+        assert (await said("Settings threads off")).content == "threads is now off for you."
+        assert (await said("stop")).content == "Nothing is running."
+        assert "Only people who manage" in (await said("approval every server")).content
+        assert service.handled == []
+
+
+async def test_words_that_only_look_like_commands_are_for_the_model(discord_server, lab, connect):
+    alice, channel = lab.person("alice"), lab.channel("general")
+    words = ("files of last week", "reset the index", "please stop it", "follow me")
+    async with connect(threads=False) as service:
+        for number, text in enumerate(words, 1):
+            discord_server.say(alice, channel, f"{discord_server.bot.mention} {text}")
+            await steps.answered(channel, number)
+    assert [request.text for request in service.handled] == list(words)
+
+
+async def test_code_in_words_is_run_as_it_is(discord_server, lab, connect):
+    alice, channel = lab.person("alice"), lab.channel("general")
+    async with connect(run_code, threads=False) as service:
+        discord_server.say(alice, channel, f"{discord_server.bot.mention} py x = 1\nprint(x + 1)")
+        await steps.answered(channel)
+    assert [(r.text, r.is_code) for r in service.handled] == [("x = 1\nprint(x + 1)", True)]
+
+
+@pytest.mark.parametrize(
+    ("words", "button", "call"),
+    [
+        ("reset", "Reset", ("reset", False)),
+        ("reset files", "Reset and delete", ("reset", True)),
+        ("reset", "Cancel", None),
+    ],
+)
+async def test_what_cannot_be_taken_back_is_asked_about(
+    discord_server, lab, connect, until, words, button, call
+):
+    alice, bob, channel = lab.person("alice"), lab.person("bob"), lab.channel("general")
+    async with connect() as service:
+        discord_server.say(alice, channel, f"{discord_server.bot.mention} {words}")
+        await until(lambda: channel.of_bots)
+        [question] = channel.of_bots
+        assert list(question.buttons) == [button if call else "Reset", "Cancel"]
+        refused = await discord_server.click(bob, question, button)
+        assert "Only the person who asked" in refused.text
+        await discord_server.click(alice, question, button)
+        await until(lambda: not question.buttons)
+        assert question.content.startswith("Reset." if call else "-# Cancelled.")
+    calls = [(name, *files) for name, _, *files in service.calls if name == "reset"]
+    assert calls == ([call] if call else [])
+
+
+async def test_undo_in_words_takes_back_the_answer_that_was_last_then(
+    discord_server, lab, connect, until
+):
+    alice, channel = lab.person("alice"), lab.channel("general")
+    async with connect(threads=False) as service:
+        discord_server.say(alice, channel, f"{discord_server.bot.mention} one")
+        await steps.answered(channel)
+        discord_server.say(alice, channel, f"{discord_server.bot.mention} undo")
+        await until(lambda: "Undo" in channel.of_bots[-1].buttons)
+        question = channel.of_bots[-1]
+        discord_server.say(alice, channel, f"{discord_server.bot.mention} two")
+        await steps.answered(channel, 3)
+        await discord_server.click(alice, question, "Undo")
+        await until(lambda: not question.buttons)
+    assert "no longer the last answer" in question.content
+    assert len(service.handled) == 2

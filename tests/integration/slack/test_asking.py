@@ -56,6 +56,28 @@ async def test_stop_by_mention_stops_the_turn(slack, service, app):
     assert service.ends[0].status is values.TurnStatus.STOPPED
 
 
+@pytest.mark.parametrize("way", ["words", "button"])
+async def test_who_asked_and_admins_stop_a_turn_and_nobody_else(slack, service, app, way):
+    slack.has_agents = False
+    service.script = endless
+    ts = slack.say("U1", "C1", "<@UBOT> run")
+    [answer] = await slack.until(lambda: service.running and slack.replies("C1", ts))
+
+    def stop(person):
+        if way == "button":
+            slack.click(person, "C1", answer["ts"], "stop")
+        else:
+            slack.say(person, "C1", "<@UBOT> stop", thread=ts)
+
+    stop("U2")
+    refusal = "Only the person who asked can do that."
+    await slack.until(lambda: refusal in str([slack.world.responses, slack.replies("C1", ts)]))
+    assert not service.ends
+    stop("UADMIN")
+    await slack.until(lambda: service.ends)
+    assert service.ends[0].status is values.TurnStatus.STOPPED
+
+
 async def test_stop_of_a_request_that_waits_leaves_the_running_one_alone(slack, service, app):
     slack.has_agents = False
     service.script = endless

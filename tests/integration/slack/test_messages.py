@@ -212,7 +212,7 @@ async def test_what_the_bot_and_other_bots_say_is_not_answered(slack, service, a
 async def test_command_by_mention_is_about_the_thread(slack, service, app):
     ts = slack.say("U1", "C1", "<@UBOT> one")
     await slack.until(lambda: service.ends)
-    slack.say("U1", "C1", "<@UBOT> stop", thread=ts)
+    slack.say("UADMIN", "C1", "<@UBOT> stop", thread=ts)
     await slack.until(lambda: len(slack.answers("C1", ts)) == 2)
     assert ("stop", values.SessionKey("slack", "T1", "C1", ts)) in service.calls
     assert len(service.requests) == 1

@@ -1,0 +1,204 @@
+"""Commands in chats: found in words, asked about first, carried out, and their results shown."""
+
+from __future__ import annotations
+
+import functools
+import logging
+import pathlib
+import tempfile
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Final, Protocol, TypeAlias
+
+from interpreter_bot import errors
+from interpreter_bot.platforms import command_table
+from interpreter_bot.platforms.chat import transport
+from interpreter_bot.wording import command_words, file_words, question_words, run_words
+
+_log = logging.getLogger(__name__)
+
+_STOP: Final = "stop"
+
+Start: TypeAlias = Callable[[], Awaitable[None]]
+
+
+class View(Protocol):
+    """Shows what a command does, at one place of a network, to the person who gave it.
+
+    Attributes:
+        characters: that a message takes.
+    """
+
+    characters: int
+
+    def plain(self, text: str, /) -> str:
+        """Return foreign words, harmless in the network's markup."""
+
+    def line(self, text: str, /) -> str:
+        """Return a name as code within a line."""
+
+    def small(self, text: str, /) -> str:
+        """Return a line of the bot in small print."""
+
+    def help(self, commands: Sequence[command_table.Command], /) -> str:
+        """Return the help of the network."""
+
+    async def say(self, text: str, /) -> None:
+        """Show words in the network's markup."""
+
+    async def whisper(self, text: str, url: str, label: str) -> None:
+        """Show words to the person alone, below a link if there is one."""
+
+    async def send_file(self, upload: transport.Upload, about: str) -> None:
+        """Send a file, which is there until this returns.
+
+        Raises:
+            BotError: the network does not take it.
+        """
+
+    async def run(self, code: str, /) -> None:
+        """Run code as a request."""
+
+    async def ask(self, question: str, label: str, invocation: command_table.Invocation) -> None:
+        """Show a question with a button that carries a command out, and one that does not."""
+
+
+def named(platform: str, name: str, argument: str = "") -> command_table.Invocation:
+    """Return a command of the table."""
+    return command_table.Invocation(command_table.offered(platform)[name], argument)
+
+
+async def of_words(
+    invocation: command_table.Invocation, words: str, place: command_table.Place, view: View
+) -> Start | command_table.Run | None:
+    """Return what carries out a message that is a command in words; None if it is not one.
+
+    A message is a command only if what it names exists. Code to run is returned as it is.
+    """
+    if invocation.command.name == _STOP and words.strip(" .!").lower() != _STOP:
+        # If nothing runs, such words are for the model.
+        if not await place.stop():
+            return None
+        return functools.partial(view.say, command_words.STOPPING)
+    if not await command_table.names_something(invocation, place):
+        return None
+    if invocation.command.questions:
+        return functools.partial(_confirm, invocation, place, view)
+    if invocation.command.is_request:
+        try:
+            return command_table.Run(await command_table.code_of(invocation, place))
+        except errors.BotError:
+            # Nothing is lost: it is meant for the model, as any other word is.
+            return None
+    return functools.partial(carry_out, invocation, place, view)
+
+
+async def _confirm(
+    invocation: command_table.Invocation, place: command_table.Place, view: View
+) -> None:
+    """Ask whether a command that came as words is to be carried out."""
+    question, label = invocation.command.questions[invocation.argument]
+    await view.ask(question, label, await command_table.pinned(invocation, place))
+
+
+async def decide(
+    invocation: command_table.Invocation | None,
+    place: command_table.Place,
+    view: View,
+    *,
+    question: str,
+) -> None:
+    """Carry out what `View.ask` asked about, once; None if it is not wanted.
+
+    Args:
+        view: shows the result in place of the question.
+        question: names its message.
+
+    Raises:
+        BotError: it was decided before.
+    """
+    if not await place.service.events.claim(place.key.platform, f"{question}/confirmed"):
+        raise errors.BotError(question_words.DECIDED)
+    if invocation is None:
+        await view.say(view.small(question_words.UNCHANGED))
+    else:
+        await carry_out(invocation, place, view)
+
+
+async def carry_out(
+    invocation: command_table.Invocation, place: command_table.Place, view: View
+) -> None:
+    """Carry out a command, and show its result or why there is none."""
+    try:
+        await give(invocation, place, view)
+    except errors.BotError as error:
+        _log.info("a command was refused: %s", error)
+        await view.say(view.plain(run_words.error_sentence(error)))
+
+
+async def give(
+    invocation: command_table.Invocation, place: command_table.Place, view: View
+) -> None:
+    """Carry out a command, and show its result.
+
+    Raises:
+        BotError: it cannot be done, or shown.
+    """
+    await show(await command_table.run(invocation, place), place, view)
+
+
+async def show(result: command_table.Result, place: command_table.Place, view: View) -> None:
+    """Show the result of a command.
+
+    Raises:
+        BotError: it is a file that is not there, or that the network does not take.
+    """
+    match result:
+        case command_table.Run(code):
+            await view.run(code)
+        case command_table.FileSent():
+            await _send_file(result, place, view)
+        case command_table.Said(text, link):
+            await view.say(f"{view.plain(text)} {link}".rstrip())
+        case command_table.Private(text, url, label):
+            await view.whisper(text, url, label)
+        case command_table.Listed():
+            await view.say(_list(result, view))
+        case command_table.Help(commands):
+            notice = place.service.model_notice
+            lines = [view.help(commands), view.small(view.plain(notice)) if notice else ""]
+            await view.say("\n\n".join(filter(None, lines)))
+
+
+async def _send_file(file: command_table.FileSent, place: command_table.Place, view: View) -> None:
+    most = place.file_bytes
+    if file.data is not None:
+        if most is not None and len(file.data) > most:
+            raise errors.BotError(file_words.too_large(file.name, most))
+        await view.send_file(_upload(file.name, len(file.data), file.data), file.about)
+        return
+    with tempfile.NamedTemporaryFile() as spool:
+        async with place.service.queries.reading(place.key, file.name) as (info, chunks):
+            if most is not None and info.size_bytes > most:
+                raise errors.BotError(file_words.not_sent_whole(most))
+            async for chunk in chunks:
+                spool.write(chunk)
+        spool.flush()
+        upload = _upload(file.name, spool.tell(), pathlib.Path(spool.name))
+        await view.send_file(upload, file.about)
+
+
+def _upload(name: str, size_bytes: int, content: bytes | pathlib.Path) -> transport.Upload:
+    return transport.Upload(id=name, version=0, name=name, size_bytes=size_bytes, content=content)
+
+
+def _list(result: command_table.Listed, view: View) -> str:
+    """Return the lines of a list that a message has room for, and count the others."""
+    lines = [f"**{result.title}**"]
+    for fact in result.facts:
+        label = view.line(fact.label) if result.has_names else view.plain(fact.label)
+        lines.append(f"- {': '.join(filter(None, (label, view.plain(fact.value))))}")
+    shown, text = len(lines), "\n".join(lines)
+    while len(text) > view.characters:
+        shown -= 1
+        text = "\n".join([*lines[:shown], command_words.more_lines(len(lines) - shown)])
+    return text

@@ -1,0 +1,261 @@
+"""Commands on Discord: where one is given, what may be done there, and how its result is shown."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import re
+from collections.abc import Sequence
+from typing import Any, Final
+
+import discord
+
+from interpreter_bot import errors
+from interpreter_bot.platforms import command_table
+from interpreter_bot.platforms.chat import buttons, commands, transport
+from interpreter_bot.platforms.discord import (
+    api_errors,
+    channels_and_threads,
+    interactions,
+    markdown,
+    persistent_buttons,
+    requests_in_flight,
+)
+from interpreter_bot.platforms.discord import transport as discord_transport
+from interpreter_bot.sessions import session_service
+from interpreter_bot.wording import (
+    access_words,
+    command_words,
+    discord_words,
+    session_words,
+)
+
+# What `_moment` writes, once it was escaped as all foreign text is.
+_ESCAPED_MOMENT: Final = re.compile(r"\\<t:(\d{1,12}):f\\>")
+_MAX_LABEL_CHARACTERS: Final = 80
+_MAX_THREADS: Final = 5
+_Interaction = discord.Interaction[Any]
+
+CONFIRMING: Final = {
+    "undo": ("undo", ""),
+    "reset": ("reset", ""),
+    "resetfiles": ("reset", "files"),
+    "dismiss": None,
+}
+"""What buttons below a question confirm, by their verbs: a command and its argument."""
+
+
+def place_of(
+    service: session_service.SessionService,
+    in_flight: requests_in_flight.RequestsInFlight,
+    place: channels_and_threads.Place,
+    user: channels_and_threads.Author,
+    channel: object,
+    permissions: discord.Permissions,
+) -> command_table.Place:
+    """Return the place of a command.
+
+    Args:
+        permissions: those of the person there.
+    """
+    person = channels_and_threads.person(user)
+    stopping = None if permissions.manage_messages else user.id
+    return command_table.Place(
+        service,
+        place.key,
+        person,
+        place.scope(person.id),
+        in_flight.settings,
+        _refusals(place, permissions),
+        when=_moment,
+        file_bytes=place.file_bytes,
+        open_copy=functools.partial(
+            channels_and_threads.thread_for_copy, channel, in_flight.limits, session_words.COPY
+        ),
+        stop_running=functools.partial(_stop, in_flight, place, stopping),
+    )
+
+
+def place_of_interaction(
+    handler: interactions.InteractionHandler, interaction: _Interaction
+) -> command_table.Place:
+    """Return the place of a slash command, or of a button that does the same."""
+    return place_of(
+        handler.service,
+        handler.in_flight,
+        channels_and_threads.of_interaction(interaction),
+        interaction.user,
+        interaction.channel,
+        interaction.permissions,
+    )
+
+
+def _refusals(
+    place: channels_and_threads.Place, permissions: discord.Permissions
+) -> dict[str, str]:
+    """Return why a person may not choose for the channel or the server."""
+    if place.guild_id is None:
+        return dict.fromkeys(("channel", "server"), access_words.ONLY_FOR_YOURSELF)
+    refusals = {}
+    if not (permissions.manage_channels or permissions.manage_guild):
+        refusals["channel"] = access_words.CHANNEL_MANAGERS_ONLY
+    if not permissions.manage_guild:
+        refusals["server"] = access_words.SERVER_MANAGERS_ONLY
+    return refusals
+
+
+async def _stop(
+    in_flight: requests_in_flight.RequestsInFlight,
+    place: channels_and_threads.Place,
+    person: int | None,
+) -> bool:
+    """Stop what a person asked for in a channel; for a moderator, None, whatever runs there.
+
+    Raises:
+        BotError: it runs in threads of the channel.
+    """
+    is_stopped, threads = await in_flight.cancel_in(place, person)
+    if threads:
+        links = ", ".join(f"<#{thread}>" for thread in threads[:_MAX_THREADS])
+        more = max(0, len(threads) - _MAX_THREADS)
+        raise errors.BotError(command_words.running_elsewhere(links, more))
+    return is_stopped
+
+
+def in_memory(name: str, data: bytes) -> transport.Upload:
+    """Return bytes as an upload."""
+    return transport.Upload(id=name, version=0, name=name, size_bytes=len(data), content=data)
+
+
+async def give(
+    handler: interactions.InteractionHandler,
+    interaction: _Interaction,
+    name: str,
+    argument: str = "",
+) -> None:
+    """Carry out a command, and show its result as the answer to an interaction.
+
+    Raises:
+        BotError: it cannot be done, or shown.
+    """
+    await commands.give(
+        commands.named(channels_and_threads.PLATFORM, name, argument),
+        place_of_interaction(handler, interaction),
+        InteractionView(handler, interaction),
+    )
+
+
+class _View:
+    """Discord's way to write; see `chat.commands.View`."""
+
+    characters = discord_transport.MAX_CHARACTERS
+    small = staticmethod(markdown.small)
+
+    def __init__(self, client: discord.Client) -> None:
+        self._client = client
+
+    def plain(self, text: str) -> str:
+        return _ESCAPED_MOMENT.sub(r"<t:\1:f>", markdown.plain(text))
+
+    def line(self, text: str) -> str:
+        return markdown.line(text, _MAX_LABEL_CHARACTERS)
+
+    def help(self, offered: Sequence[command_table.Command]) -> str:
+        names = ", ".join(command.name for command in offered if command.name != "py")
+        note = "" if self._client.intents.message_content else discord_words.NO_CONTENT
+        return "\n".join(filter(None, (command_words.discord_help(names), markdown.small(note))))
+
+
+class InteractionView(_View):
+    """Shows results as the answer to an interaction."""
+
+    def __init__(self, handler: interactions.InteractionHandler, interaction: _Interaction) -> None:
+        super().__init__(interaction.client)
+        self._handler = handler
+        self._interaction = interaction
+
+    async def say(self, text: str) -> None:
+        await self._handler.tell(self._interaction, text)
+
+    async def whisper(self, text: str, url: str, label: str) -> None:
+        await self.say(f"[{label}](<{url}>)\n{markdown.small(text)}" if url else text)
+
+    async def send_file(self, upload: transport.Upload, about: str) -> None:
+        await self._handler.tell(self._interaction, about, uploads=(_named(upload),))
+
+    async def run(self, code: str) -> None:
+        await self._handler.carry_out(self._interaction, code, is_code=True)
+
+    async def ask(self, question: str, label: str, invocation: command_table.Invocation) -> None:
+        raise errors.BotError(command_words.not_offered(invocation.command.name))
+
+
+class QuestionView(InteractionView):
+    """Shows results in place of the question whose button was pressed."""
+
+    async def say(self, text: str) -> None:
+        nobody = discord.AllowedMentions.none()
+        await self._interaction.edit_original_response(
+            content=text, view=None, allowed_mentions=nobody
+        )
+
+
+class ChannelView(_View):
+    """Shows results as messages in a channel."""
+
+    def __init__(
+        self,
+        client: discord.Client,
+        in_flight: requests_in_flight.RequestsInFlight,
+        place: channels_and_threads.Place,
+        channel: discord.abc.Messageable,
+        person: int,
+    ) -> None:
+        super().__init__(client)
+        self._network = discord_transport.DiscordTransport(client, in_flight.limits)
+        self._place = place
+        self._channel = channel
+        self._person = person
+
+    async def say(self, text: str) -> None:
+        await self._send(text)
+
+    async def whisper(self, text: str, url: str, label: str) -> None:
+        shown = f"[{label}](<{url}>)\n{markdown.small(text)}" if url else text
+        at = transport.Location(session=self._place.key, channel=str(self._place.channel_id))
+        if not await self._network.whisper(at, str(self._person), shown):
+            raise errors.BotError(command_words.NO_DIRECT_MESSAGE)
+
+    async def send_file(self, upload: transport.Upload, about: str) -> None:
+        await self._send(about, files=discord_transport.files((_named(upload),)))
+
+    async def run(self, code: str) -> None:
+        raise errors.BotError(command_words.not_offered("py"))
+
+    async def ask(self, question: str, label: str, invocation: command_table.Invocation) -> None:
+        is_undo = invocation.command.name == "undo"
+        verb = invocation.command.name + ("" if is_undo else invocation.argument)
+        number = invocation.argument if is_undo else "0"
+        yes = buttons.make(verb, number, str(self._person), label)
+        no = buttons.make("dismiss", "0", str(self._person))
+        await self._send(question, view=persistent_buttons.view((yes, no)))
+
+    async def _send(self, text: str, **fields: Any) -> None:
+        nobody = discord.AllowedMentions.none()
+        sending = self._channel.send(
+            text or None, allowed_mentions=nobody, suppress_embeds=True, **fields
+        )
+        try:
+            await sending
+        except api_errors.ANY as error:
+            raise errors.BotError(discord_words.MESSAGE_REFUSED) from error
+
+
+def _named(upload: transport.Upload) -> transport.Upload:
+    """Return a file with a name that Discord leaves unchanged."""
+    name = markdown.file_name(upload.name.rsplit("/", 1)[-1])
+    return dataclasses.replace(upload, name=name)
+
+
+def _moment(moment: float) -> str:
+    return f"<t:{int(moment)}:f>"

@@ -1,0 +1,194 @@
+"""Commands on Slack: where one is given, what may be done there, and how its result is shown."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import io
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from typing import TYPE_CHECKING, Final
+
+from interpreter_bot import cancellation, errors, values
+from interpreter_bot.platforms import command_table
+from interpreter_bot.platforms.chat import commands, transport
+from interpreter_bot.platforms.slack import (
+    blocks,
+    file_uploads,
+    handler_dependencies,
+    markdown,
+    message_posting,
+    permissions,
+    requests_in_flight,
+)
+from interpreter_bot.sessions import requests
+from interpreter_bot.wording import access_words, command_words, question_words, session_words
+
+if TYPE_CHECKING:
+    from interpreter_bot.sessions import session_service
+
+_MAX_CHARACTERS: Final = 11_000
+
+Tell = Callable[[str], Awaitable[None]]
+
+
+async def help_text(
+    service: session_service.SessionService, key: values.SessionKey, person: requests.Person
+) -> str:
+    """Return help as Markdown, with the commands that do something in a session."""
+    place = command_table.Place(service, key, person, values.Scope("slack"))
+    result = await command_table.run(commands.named("slack", "help"), place)
+    return _help(result.commands) if isinstance(result, command_table.Help) else ""
+
+
+def _help(offered: Sequence[command_table.Command]) -> str:
+    has_models = any(command.name == "model" for command in offered)
+    introduction = (
+        command_words.SLACK_INTRODUCTION
+        if has_models
+        else command_words.SLACK_INTRODUCTION_WITHOUT_MODEL
+    )
+    lines = [f"- `{command.usage('slack')}`: {command.help}" for command in offered]
+    return "\n\n".join([introduction, "\n".join(lines), command_words.SLACK_WAYS])
+
+
+class SlackView:
+    """Shows results at a place: by messages, or as `tell` does; see `chat.commands.View`."""
+
+    characters = _MAX_CHARACTERS
+
+    def __init__(
+        self,
+        services: handler_dependencies.HandlerDependencies,
+        key: values.SessionKey,
+        place: message_posting.Place,
+        tell: Tell | None = None,
+    ) -> None:
+        self._services = services
+        self._key = key
+        self._place = place
+        self._tell = tell
+
+    plain = staticmethod(markdown.defused)
+    help = staticmethod(_help)
+
+    def line(self, text: str) -> str:
+        return f"`{markdown.defused(text.replace('`', ''))}`"
+
+    def small(self, text: str) -> str:
+        return f"_{text}_"
+
+    async def say(self, text: str) -> None:
+        if self._tell is not None:
+            await self._tell(text)
+            return
+        content = message_posting.content(text[:_MAX_CHARACTERS])
+        await message_posting.post(self._services.api, self._place, content, self._place.thread)
+
+    async def whisper(self, text: str, url: str, label: str) -> None:
+        below = [blocks.linked(url, label)] if url else []
+        await message_posting.whisper(self._services.api, self._place, text, *below)
+
+    async def send_file(self, upload: transport.Upload, about: str) -> None:
+        content = upload.content
+        file = io.BytesIO(content) if isinstance(content, bytes) else content.open("rb")
+        outgoing = file_uploads.Outgoing(upload.name, file)
+        uploads, place = self._services.uploads, self._place
+        if complaints := await uploads.send(place, place.thread, [outgoing]):
+            raise errors.BotError("\n".join(complaints))
+
+    async def run(self, code: str) -> None:
+        raise errors.BotError(command_words.not_offered("py"))
+
+    async def ask(self, question: str, label: str, invocation: command_table.Invocation) -> None:
+        value = blocks.command_value(
+            self._key, self._place.user, invocation.command.name, invocation.argument
+        )
+        row = blocks.actions(
+            blocks.button(label, blocks.CONFIRM, value, style="danger"),
+            blocks.button("Cancel", blocks.DISMISS, value),
+        )
+        content = message_posting.content(question, [row])
+        await message_posting.post(self._services.api, self._place, content, self._place.thread)
+
+
+class SlackCommands:
+    """Makes places and views of commands."""
+
+    def __init__(
+        self,
+        shared: handler_dependencies.HandlerDependencies,
+        in_flight: requests_in_flight.RequestsInFlight,
+    ) -> None:
+        self._services = shared
+        self._in_flight = in_flight
+
+    def place_of(
+        self, key: values.SessionKey, place: message_posting.Place, profile: permissions.Profile
+    ) -> command_table.Place:
+        """Return the place of a command."""
+        refusals = {
+            "channel": access_words.ADMINS_ONLY_IN_CHANNEL,
+            "server": access_words.ADMINS_ONLY,
+        }
+        if profile.is_admin:
+            refusals = {}
+        if place.is_direct:
+            refusals["channel"] = access_words.ONLY_FOR_YOURSELF
+        return command_table.Place(
+            self._services.service,
+            key,
+            requests.Person(profile.user, profile.name),
+            values.Scope("slack", key.workspace, key.channel, profile.user),
+            self._services.permissions.settings,
+            refusals,
+            open_copy=functools.partial(self._thread_for_copy, place),
+            stop_running=functools.partial(
+                self._in_flight.stop_session, key, "" if profile.is_admin else profile.user
+            ),
+        )
+
+    def view(
+        self, key: values.SessionKey, place: message_posting.Place, tell: Tell | None = None
+    ) -> SlackView:
+        """Return what shows results in a place."""
+        return SlackView(self._services, key, place, tell)
+
+    async def decide(
+        self, place: message_posting.Place, ts: str, value: str, *, is_confirmed: bool
+    ) -> None:
+        """Run a command that was asked about, or do not, and close its question.
+
+        Raises:
+            BotError: it is not for this person, or cannot be run.
+        """
+        services, workspace = self._services, place.workspace
+        profile = await services.permissions.require(workspace, place.user, place.channel)
+        key, person, command = blocks.command_of(value)
+        if (key.workspace, key.channel) != (workspace.team, place.channel):
+            raise errors.BotError(command_words.NO_CONVERSATION)
+        if place.user != person and not profile.is_admin:
+            raise errors.BotError(question_words.NOT_YOURS)
+        tell = functools.partial(message_posting.replace, services.api, place, ts)
+        await commands.decide(
+            commands.named("slack", *command) if is_confirmed else None,
+            self.place_of(key, place, profile),
+            self.view(key, place, tell),
+            question=f"{workspace.team}/{place.channel}/{ts}",
+        )
+
+    @contextlib.asynccontextmanager
+    async def _thread_for_copy(
+        self, place: message_posting.Place
+    ) -> AsyncIterator[tuple[str, str]]:
+        """Begin a thread for a copy in the same channel, whose people see both conversations."""
+        content = {"text": session_words.COPY, "blocks": [blocks.note(session_words.COPY)]}
+        root = await message_posting.post(self._services.api, place, content, "")
+        try:
+            link = f"https://slack.com/archives/{place.channel}/p{root.replace('.', '')}"
+            yield root, f"[Open it]({link})"
+        except BaseException:
+            call = self._services.api.call(
+                place.workspace, "chat.delete", channel=place.channel, ts=root
+            )
+            await cancellation.shielded(call)
+            raise
