@@ -84,12 +84,9 @@ class Slack(fields.Group):
     """Time between two pieces of a streamed answer."""
     editing_seconds: fields.Seconds = 3.0
     """Time between two edits of an answer that cannot be streamed."""
-    stream_seconds: fields.Seconds = 240.0
-    """After this time, a streamed answer continues in another message. Slack ends streams at 300
-    s."""
     stream_characters: Annotated[int, pydantic.Field(ge=1000, le=11_000)] = 9_000
-    """After this many characters, a streamed answer continues in another message. Slack refuses
-    more than 12,000."""
+    """After this many characters, an answer continues in another message. Slack refuses more than
+    12,000."""
     sharing_seconds: fields.Seconds = 12.0
     """How long to wait for Slack to show an uploaded file before it is sent again."""
     ping_seconds: fields.Seconds = 5.0

@@ -153,11 +153,6 @@ class Answer:
         )
 
     @property
-    def has_pictures(self) -> bool:
-        """Whether there is a picture."""
-        return any(map(_is_picture, self.pieces))
-
-    @property
     def may_be_streamed(self) -> bool:
         """Whether it is words and what was done, with pictures only after all of them."""
         texts = itertools.dropwhile(_is_picture, reversed(self.pieces))
@@ -173,6 +168,10 @@ class Answer:
     def so_far(self) -> Answer:
         """Return what is shown while it grows: pictures follow the words of a model."""
         return self if self.is_code else self._of(p for p in self.pieces if not _is_picture(p))
+
+    def only_pictures(self) -> Answer:
+        """Return its pictures."""
+        return self._of(filter(_is_picture, self.pieces))
 
     def final(self, *, leaves_out: bool) -> Answer:
         """Return what is shown in the end: the last words first, then results.

@@ -1,4 +1,4 @@
-"""An answer shown as it grows: streamed if possible, else posted and edited."""
+"""An answer shown as it grows, within Slack's rates."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from interpreter_bot.platforms.slack import (
     answer_contents,
     api_errors,
     blocks,
-    edited_answers,
+    drafts,
     file_uploads,
     handler_dependencies,
     markdown,
     message_posting,
-    streamed_messages,
+    transport,
     unfinished_answers,
 )
 from interpreter_bot.text import quantities, safe_text
-from interpreter_bot.wording import command_words, slack_words
+from interpreter_bot.wording import command_words
 
 _log = logging.getLogger(__name__)
 
@@ -59,20 +59,18 @@ class LiveMessage:
         """
         self.api: Final = shared.api
         self.place: Final = place
+        self.request_id: Final = request_id
         self.note = ""
+        self.stop_key = stop_key
+        self.is_queued = False
+        self.messages: Final = transport.AnswerMessages(
+            shared, place, request_id=request_id, payload=payload
+        )
         self._noted = ""
         self._uploads = shared.uploads
         self._config = shared.config
-        self.stop_key = stop_key
         self._heading = heading
         self._crowd = crowd
-        self.is_stopped = False
-        self.is_queued = False
-        self._sections = edited_answers.EditedAnswer(
-            shared, place, request_id=request_id, heading=heading, payload=payload
-        )
-        self.request_id: Final = request_id
-        self._stream: streamed_messages.StreamedMessage | None = None
         self._streamed = 0
         self._has_status = False
         self._busy = asyncio.Lock()
@@ -81,17 +79,12 @@ class LiveMessage:
     @property
     def thread(self) -> str:
         """Return the thread for files and questions."""
-        return self._sections.thread
-
-    @property
-    def complaints(self) -> Sequence[str]:
-        """Sentences about pictures that could not be shown."""
-        return self._sections.complaints
+        return self.messages.thread
 
     @property
     def is_streaming(self) -> bool:
         """Whether it is streamed, below a status of Slack's own."""
-        return self._stream is not None
+        return self.messages.stream is not None
 
     async def begin(
         self, title: str = "", *, unfinished: unfinished_answers.Unfinished | None = None
@@ -107,20 +100,14 @@ class LiveMessage:
         """
         has_sessions = self._config.agent_view and self.place.thread and not self._heading
         if unfinished is not None:
-            self._sections.resume(unfinished)
+            self.messages.resume(unfinished)
             if has_sessions:
                 self._has_status = await self._set_status("processing")
             return
         if has_sessions and self.place.is_direct:
             self._has_status = await self._set_status("processing", title)
             if self._has_status:
-                self._stream = streamed_messages.StreamedMessage(
-                    self.api,
-                    self.place,
-                    max_characters=self._config.stream_characters,
-                    max_seconds=self._config.stream_seconds,
-                    payload=self._sections.facts,
-                )
+                self.messages.begin_stream()
                 return
         first_sign = self._edit(answer_contents.Answer())
         if not has_sessions or self.place.is_direct:
@@ -166,26 +153,21 @@ class LiveMessage:
         """
         async with self._busy:
             self._last = time.monotonic()
-            if self._stream is not None and self.is_queued and not self._stream.timestamps:
+            if self.messages.stream is not None and self.is_queued and not self._streamed:
                 # Streams have no metadata: only one of a thread at a time can be found again.
-                self._stream = None
-            if self._stream is None:
-                await self._edit(answer.so_far(), live())
-                return
-            try:
-                await self._append(self._stream, answer)
-            except streamed_messages.BrokenStreamError as error:
-                await self._give_up(error)
+                self.messages.stream = None
+            if not await self._append(answer):
                 await self._edit(answer.so_far(), live())
 
-    async def _append(
-        self, stream: streamed_messages.StreamedMessage, answer: answer_contents.Answer
-    ) -> None:
-        """Append what is new to the stream: only words and what was done, as nothing of it can be
-        moved in the end."""
+    async def _append(self, answer: answer_contents.Answer) -> bool:
+        """Append what is new to the stream, if there is one: only words and what was done, as
+        nothing of it can be moved in the end."""
+        if self.messages.stream is None:
+            return False
         pieces = answer.pieces[self._streamed :]
-        await stream.append([*self._waiting(), *pieces])
+        is_appended = await self.messages.append([*self._waiting(), *pieces])
         self._streamed += len(pieces)
+        return is_appended
 
     def _waiting(self) -> list[answer_contents.Task]:
         """Return the tasks that show in a stream what the request waits for."""
@@ -198,7 +180,7 @@ class LiveMessage:
     async def pause(self, over: asyncio.Event) -> None:
         """Wait until the next update is within Slack's rates, or until the event is set."""
         config, crowd = self._config, self._crowd()
-        if self._stream is None:
+        if not self.is_streaming:
             seconds = config.editing_seconds * max(1.0, crowd * _EDITING_SHARE)
         else:
             seconds = config.streaming_seconds * max(1.0, crowd * _STREAMING_SHARE)
@@ -207,16 +189,6 @@ class LiveMessage:
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(rest):
                     await over.wait()
-
-    async def _give_up(self, error: Exception) -> None:
-        """Change to editing: what was streamed stays where it is, as the first messages."""
-        stream, self._stream = self._stream, None
-        if stream is None:
-            return
-        self.is_stopped = self.is_stopped or isinstance(error, streamed_messages.StoppedStreamError)
-        _log.info("an answer is not streamed any further: %s", error)
-        await stream.abandon()
-        self._sections.adopt(stream.timestamps)
 
     async def finish(
         self,
@@ -239,42 +211,55 @@ class LiveMessage:
         """
         final = answer.final(leaves_out=leaves_out)
         async with self._busy:
-            if self._stream is not None and not is_rewritten and final.may_be_streamed:
-                try:
-                    if await self._end_stream(self._stream, answer, final, below):
-                        return
-                except streamed_messages.BrokenStreamError as error:
-                    await self._give_up(error)
-            elif self._stream is not None:
-                await self._give_up(streamed_messages.BrokenStreamError("its end was written anew"))
-            self._stream = None
+            if self.is_streaming and not is_rewritten and final.may_be_streamed:
+                if await self._finish_stream(answer, final, below):
+                    return
+            else:
+                await self.messages.end_stream()
             try:
-                await self._sections.finish(final, below)
+                await self.messages.show(self._draw(final, below))
             finally:
                 await self.status("active")
 
-    async def _end_stream(
+    async def _finish_stream(
         self,
-        stream: streamed_messages.StreamedMessage,
         answer: answer_contents.Answer,
         final: answer_contents.Answer,
         below: Sequence[blocks.Block],
     ) -> bool:
-        """End a stream; return whether nothing is left to be posted."""
-        await self._append(stream, answer)
-        if final.has_pictures:
-            await stream.part()
-            await self._sections.part(final, stream.timestamps if stream.is_tainted else None)
+        """Finish a stream, and show pictures, and what has no room in it, below; False if its
+        message has to be edited."""
+        if not await self._append(answer) or self.messages.stream is None:
             return False
-        apart = [] if stream.has_room_for(below) else [b for b in below if b["type"] == "table"]
-        await stream.stop([block for block in below if block not in apart], status="active")
-        if stream.is_tainted:
-            self._sections.adopt(stream.timestamps)
+        pictures = final.only_pictures()
+        is_whole = not pictures.pieces and self.messages.stream.has_room_for(below)
+        if not await self.messages.finish_stream(below if is_whole else ()):
             return False
-        if apart:
-            content = {"text": slack_words.TABLE, "blocks": apart}
-            await message_posting.post(self.api, self.place, content, self.thread)
+        if not is_whole:
+            await self.messages.show(self._draw(pictures, below))
+        await self.status("active")
         return True
+
+    def _draw(
+        self,
+        answer: answer_contents.Answer,
+        below: Sequence[blocks.Block],
+        *,
+        live: str = "",
+        is_final: bool = True,
+    ) -> transport.Draw:
+        def draw(pictures: int) -> Sequence[drafts.Draft]:
+            return drafts.draw(
+                answer.pieces[answer.after(pictures) :],
+                below,
+                max_characters=self._config.stream_characters,
+                with_details=self._config.code == "short",
+                heading="" if pictures else self._heading,
+                live=live,
+                is_final=is_final,
+            )
+
+        return draw
 
     async def suspend(self, answer: answer_contents.Answer, live: Callable[[], str]) -> None:
         """Show how far it came; the next bot goes on in the same messages.
@@ -284,8 +269,7 @@ class LiveMessage:
         """
         await self.progress(answer, live)
         async with self._busy:
-            if self._stream is not None:
-                await self._stream.abandon()
+            await self.messages.end_stream()
 
     async def refuse(self, sentence: str) -> None:
         """Show why nothing is going to be done, though there was a first sign.
@@ -299,7 +283,8 @@ class LiveMessage:
 
     async def _edit(self, answer: answer_contents.Answer, live: str = "") -> None:
         note = [blocks.note(self.note)] if self.note else []
-        await self._sections.show(answer, live, [*note, blocks.stop(self.stop_key)])
+        below = [*note, blocks.stop(self.stop_key)]
+        await self.messages.show(self._draw(answer, below, live=live, is_final=False))
 
     async def settled(self, answer: answer_contents.Answer, live: Callable[[], str]) -> str:
         """Show the answer so far; return the thread in which a question can be asked below it.

@@ -1,4 +1,4 @@
-"""An answer as messages that are posted and edited; ephemeral messages and notifications."""
+"""Messages that are posted exactly once; ephemeral messages and notifications."""
 
 from __future__ import annotations
 
@@ -25,10 +25,6 @@ _log = logging.getLogger(__name__)
 METADATA: Final = "interpreter_bot"
 _PLAIN_CHARACTERS: Final = 3_500
 _MAX_MESSAGES: Final = 100
-# Errors of a message that can no longer be edited: its content is posted instead.
-_LOST_MESSAGES: Final = frozenset(
-    {"cant_update_message", "edit_window_closed", "message_not_found", "streaming_state_conflict"}
-)
 
 Notify: TypeAlias = Callable[[values.SessionKey, str], Awaitable[None]]
 
@@ -75,158 +71,6 @@ def place_of(
 
 Style: TypeAlias = Literal["blocks", "plain blocks", "text"]
 """How a message is written: each is taken after Slack refused the one before."""
-_PLAINER: Final[dict[Style, Style]] = {"blocks": "plain blocks", "plain blocks": "text"}
-
-
-class PostedMessages:
-    """The messages of one answer, in order. No other code edits them."""
-
-    def __init__(
-        self,
-        api: web_api.WebApi,
-        place: Place,
-        *,
-        max_characters: int,
-        payload: Mapping[str, Any],
-    ) -> None:
-        self._api = api
-        self.place = place
-        self._payload = payload
-        self._most = max_characters
-        self._style: Style = "blocks"
-        self._ts: list[str] = []
-        self._shown: list[dict[str, Any]] = []
-        self.thread = place.thread
-
-    @property
-    def first(self) -> str:
-        """Timestamp of the first message; empty where there is none yet."""
-        return self._ts[0] if self._ts else ""
-
-    def adopt(self, timestamps: Sequence[str]) -> None:
-        """Take over messages that were streamed."""
-        self._ts = list(timestamps)
-        self.thread = self.thread or self.first
-        self._shown = [_NOTHING] * len(self._ts)
-
-    async def show(
-        self,
-        text: str,
-        *,
-        below: Sequence[blocks.Block] = (),
-        payload: dict[str, str] | None = None,
-        is_first_sign: bool = False,
-    ) -> None:
-        """Post and edit until the messages have exactly this content, in the richest style that
-        Slack takes.
-
-        Args:
-            text: Markdown, harmless.
-            below: blocks under the last message.
-            payload: facts about the first message, for later; ids only.
-            is_first_sign: it is posted before what else waits to be posted in the channel.
-
-        Raises:
-            SlackError: Slack does not take it.
-        """
-        while True:
-            try:
-                contents = self._contents(text, below)
-                await self._show(contents, payload, is_first_sign=is_first_sign)
-            except api_errors.ContentRefusedError as error:
-                if self._style not in _PLAINER:
-                    raise
-                self._style = _PLAINER[self._style]
-                _log.warning("an answer is shown as %s: %s", self._style, error)
-            else:
-                return
-
-    def _contents(self, text: str, below: Sequence[blocks.Block]) -> list[dict[str, Any]]:
-        if self._style == "text":
-            plain = "\n\n".join(filter(None, (text, blocks.words(below))))
-            return _plain_contents(plain) or [_NOTHING]
-        pieces = list(message_splitting.split(text, self._most)) or [""]
-        if len(pieces[-1]) + blocks.size(below) > blocks.MAX_CHARACTERS:
-            pieces.append("")
-        return [
-            content(piece, below if number == len(pieces) else (), self._style)
-            for number, piece in enumerate(pieces, 1)
-        ]
-
-    async def _show(
-        self,
-        contents: Sequence[dict[str, Any]],
-        payload: dict[str, str] | None,
-        *,
-        is_first_sign: bool,
-    ) -> None:
-        for number, content in enumerate(contents):
-            if number >= len(self._ts):
-                more = payload or {}
-                await self._post(
-                    content,
-                    {**self._payload, **(more if number == 0 else {})},
-                    is_first_sign=is_first_sign,
-                )
-            elif self._shown[number] != content:
-                await self._edit(number, content)
-        for ts in self._ts[len(contents) :]:
-            await self._delete(ts)
-        del self._ts[len(contents) :], self._shown[len(contents) :]
-
-    async def clear(self) -> None:
-        """Delete all messages."""
-        for ts in self._ts:
-            await self._delete(ts)
-        self.adopt(())
-
-    async def _post(
-        self, content: dict[str, Any], payload: dict[str, Any], *, is_first_sign: bool
-    ) -> None:
-        ts = await _post_as_is(
-            self._api, self.place, content, self.thread, payload, is_first_sign=is_first_sign
-        )
-        self._ts.append(ts)
-        self._shown.append(content)
-        self.thread = self.thread or self._ts[0]
-
-    async def _edit(self, number: int, content: dict[str, Any]) -> None:
-        try:
-            await self._api.call(
-                self.place.workspace,
-                "chat.update",
-                channel=self.place.channel,
-                ts=self._ts[number],
-                **content,
-            )
-        except api_errors.RefusedError as error:
-            is_last = isinstance(error, api_errors.ContentRefusedError) and self._style == "text"
-            if error.code not in _LOST_MESSAGES and not is_last:
-                raise
-            # For instance a person deleted it. An answer is not lost with its message.
-            before = self._ts[number]
-            is_root = not self.place.thread and number == 0
-            thread = "" if is_root else self.thread
-            self._ts[number] = await _post_as_is(
-                self._api, self.place, content, thread, self._payload
-            )
-            self.thread = self._ts[0] if is_root else self.thread
-            if is_last:
-                await self._delete(before)
-        self._shown[number] = content
-
-    async def _delete(self, ts: str) -> None:
-        try:
-            await self._api.call(
-                self.place.workspace, "chat.delete", channel=self.place.channel, ts=ts
-            )
-        except api_errors.RefusedError as error:
-            if error.code != "message_not_found":
-                raise
-
-
-# What is shown of a message that another part of the bot wrote.
-_NOTHING: Final[dict[str, Any]] = {"text": "…"}
 
 
 def content(
@@ -240,15 +84,14 @@ def content(
     return {"text": markdown.notification(text) or "…", "blocks": shown}
 
 
-def _plain_contents(text: str) -> list[dict[str, Any]]:
-    """Make messages of text alone, which Slack reads as its own markup."""
-    contents: list[dict[str, Any]] = []
+def plain_texts(text: str) -> list[str]:
+    """Split text into messages of text alone, which Slack reads as its own markup."""
+    texts: list[str] = []
     for piece in message_splitting.split(text, _PLAIN_CHARACTERS):
         # One with many characters that are escaped grows.
         is_long = len(markdown.escaped(piece)) > _PLAIN_CHARACTERS
-        pieces = message_splitting.split(piece, _PLAIN_CHARACTERS // 5) if is_long else (piece,)
-        contents += [{"text": markdown.escaped(one)} for one in pieces]
-    return contents
+        texts += message_splitting.split(piece, _PLAIN_CHARACTERS // 5) if is_long else (piece,)
+    return texts
 
 
 async def post(
@@ -268,20 +111,21 @@ async def post(
     for blocks_tried in (shown, blocks.plainer(shown)):
         try:
             content = {**content, "blocks": blocks_tried}
-            return await _post_as_is(api, place, content, thread, payload)
+            return await post_as_is(api, place, content, thread, payload)
         except api_errors.ContentRefusedError as error:
             if is_picture:
                 # It can be sent as a file.
                 raise
             _log.warning("a message is shown more plainly: %s", error)
     first = ""
-    for plain in _plain_contents(blocks.words(shown)):
-        ts = await _post_as_is(api, place, plain, thread, None if first else payload)
+    for text in plain_texts(blocks.words(shown)):
+        plain = {"text": markdown.escaped(text)}
+        ts = await post_as_is(api, place, plain, thread, None if first else payload)
         first = first or ts
     return first
 
 
-async def _post_as_is(
+async def post_as_is(
     api: web_api.WebApi,
     place: Place,
     content: dict[str, Any],
@@ -407,8 +251,8 @@ async def whisper(api: web_api.WebApi, place: Place, text: str, *below: blocks.B
         await _whisper_as_is(api, place, shown)
     except api_errors.ContentRefusedError as error:
         _log.warning("a message is shown as text: %s", error)
-        for plain in _plain_contents(blocks.words(shown["blocks"])):
-            await _whisper_as_is(api, place, plain)
+        for plain in plain_texts(blocks.words(shown["blocks"])):
+            await _whisper_as_is(api, place, {"text": markdown.escaped(plain)})
 
 
 async def _whisper_as_is(api: web_api.WebApi, place: Place, content: dict[str, Any]) -> None:

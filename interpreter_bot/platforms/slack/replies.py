@@ -308,7 +308,7 @@ class SlackReply(ports.Reply):
         await self._whisper()
         try:
             await self._message.progress(self._answer, self._live)
-            if self._message.is_stopped:
+            if self._message.messages.is_stopped:
                 # Slack reports its own button by an event, too, which may go to another process.
                 await self._cancel()
         except api_errors.GoneError:
@@ -353,7 +353,7 @@ class SlackReply(ports.Reply):
         except api_errors.SlackError as error:
             _log.warning("an answer could not be shown", exc_info=error)
             await self._apologize(error)
-        complaints = list(self._message.complaints)
+        complaints = list(self._message.messages.complaints)
         if self._made:
             batch, self._made = self._made, []
             complaints += await self._message.upload(batch)

@@ -15,7 +15,7 @@ from interpreter_bot.platforms.slack import (
     api_errors,
     markdown,
     permissions,
-    streamed_messages,
+    streams,
     web_api,
 )
 from interpreter_bot.store import schema, third_party_tables
@@ -202,7 +202,7 @@ async def test_answer_survives_a_long_outage(slack, service, app, monkeypatch):
 async def test_stream_that_began_unheard_is_not_left_behind_when_time_is_up(
     slack, service, app, monkeypatch
 ):
-    monkeypatch.setattr(streamed_messages, "_LONGEST_WAIT_SECONDS", 0.2)
+    monkeypatch.setattr(streams, "_START_SECONDS", 0.2)
     slack.fail("chat.startStream", Fault("drop"), Fault("drop after"))
     slack.fail("conversations.replies", Fault("slow", seconds=0.3))
     ts = slack.say("U1", "DU1", "<@UBOT> go")
