@@ -7,6 +7,10 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, get_args
 
+from slack_sdk.models import blocks as slack_blocks
+from slack_sdk.models import views
+from slack_sdk.models.blocks import basic_components, block_elements
+
 from interpreter_bot.platforms.rendering import session_facts
 from interpreter_bot.platforms.slack import blocks, home_and_modal_views, markdown, permissions
 from interpreter_bot.sessions import past_turns, requests
@@ -85,7 +89,12 @@ def admin_section(governed: AdminForm) -> list[blocks.Block]:
     if governed.usage is not None:
         name = markdown.escaped(governed.name)
         made.append(blocks.section(f"*{name}* today: {session_facts.today(governed.usage)}"))
-    return [*made, blocks.actions(_chooser(governed.person))]
+    chooser = block_elements.UserSelectElement(
+        action_id=PERSON,
+        placeholder=slack_words.SHOW_USAGE,
+        initial_user=governed.person or None,
+    )
+    return [*made, blocks.actions(chooser.to_dict())]
 
 
 def _list(ids: Sequence[str], form: str) -> str:
@@ -95,24 +104,11 @@ def _list(ids: Sequence[str], form: str) -> str:
     return ", ".join(named[:_MAX_LISTED]) + more if ids else "all"
 
 
-def _chooser(person: str) -> blocks.Block:
-    made = {
-        "type": "users_select",
-        "action_id": PERSON,
-        "placeholder": blocks.plain(slack_words.SHOW_USAGE),
-    }
-    return made | ({"initial_user": person} if person else {})
-
-
 def _session(overview: past_turns.SessionOverview) -> list[blocks.Block]:
     key = home_and_modal_views.key(overview)
     kill = blocks.button("Kill", KILL, key)
     delete = blocks.button("Delete", DELETE, key, style="danger")
-    kill["confirm"] = _confirmation(
-        slack_words.KILL,
-        slack_words.KILLED,
-        "Kill",
-    )
+    kill["confirm"] = _confirmation(slack_words.KILL, slack_words.KILLED, "Kill")
     delete["confirm"] = _confirmation(slack_words.DELETE, slack_words.DELETED, "Delete")
     return [
         blocks.section(home_and_modal_views.session_text(overview)),
@@ -121,12 +117,11 @@ def _session(overview: past_turns.SessionOverview) -> list[blocks.Block]:
 
 
 def _confirmation(title: str, text: str, yes: str) -> blocks.Block:
-    return {
-        "title": blocks.plain(title, 100),
-        "text": blocks.plain(text, 300),
-        "confirm": blocks.plain(yes, 30),
-        "deny": blocks.plain("Keep", 30),
-    }
+    text_object = basic_components.PlainTextObject(text=text)
+    confirmation = basic_components.ConfirmObject(
+        title=title, text=text_object, confirm=yes, deny="Keep"
+    )
+    return confirmation.to_dict()
 
 
 def form(chosen: Mapping[str, Any]) -> home_and_modal_views.View:
@@ -135,73 +130,70 @@ def form(chosen: Mapping[str, Any]) -> home_and_modal_views.View:
     Args:
         chosen: by name, what the workspace chose itself.
     """
-    people, groups, channels = _lists(chosen)
-    tokens, money = (_number(chosen.get(name)) for name in (permissions.TOKENS, permissions.MONEY))
     follows = chosen.get(permissions.FOLLOWING)
     switch = next((word for word, is_on in _SWITCH.items() if is_on is follows), _AS_SET)
     approval = chosen.get(permissions.APPROVAL, _AS_SET)
-    return {
-        "type": "modal",
-        "callback_id": FORM,
-        "title": blocks.plain(slack_words.ACCESS, 24),
-        "submit": blocks.plain("Save", 24),
-        "close": blocks.plain("Cancel", 24),
-        "blocks": [
-            _input(permissions.PEOPLE, slack_words.PEOPLE, people),
-            _input(permissions.GROUPS, slack_words.GROUPS, groups),
-            _input(permissions.CHANNELS, slack_words.CHANNELS, channels),
+    people = block_elements.UserMultiSelectElement(
+        action_id=permissions.PEOPLE, initial_users=chosen.get(permissions.PEOPLE) or None
+    )
+    groups = _text_field(permissions.GROUPS, " ".join(chosen.get(permissions.GROUPS) or ()))
+    channels = block_elements.ConversationMultiSelectElement(
+        action_id=permissions.CHANNELS,
+        initial_conversations=chosen.get(permissions.CHANNELS) or None,
+        filter=block_elements.ConversationFilter(
+            include=["public", "private"], exclude_bot_users=True
+        ),
+    )
+    tokens, money = (
+        _text_field(name, chosen.get(name), max_length=20)
+        for name in (permissions.TOKENS, permissions.MONEY)
+    )
+    view = views.View(
+        type="modal",
+        callback_id=FORM,
+        title=slack_words.ACCESS,
+        submit="Save",
+        close="Cancel",
+        blocks=[
+            _input(slack_words.PEOPLE, people),
+            _input(slack_words.GROUPS, groups),
+            _input(slack_words.CHANNELS, channels),
             _input(
-                permissions.APPROVAL,
                 slack_words.APPROVAL,
-                _select(get_args(requests.Approval), approval),
+                _select(permissions.APPROVAL, get_args(requests.Approval), approval),
             ),
-            _input(
-                permissions.FOLLOWING,
-                slack_words.FOLLOWING,
-                _select(tuple(_SWITCH), switch),
-            ),
-            _input(permissions.TOKENS, slack_words.TOKENS, tokens),
-            _input(permissions.MONEY, slack_words.MONEY, money),
+            _input(slack_words.FOLLOWING, _select(permissions.FOLLOWING, tuple(_SWITCH), switch)),
+            _input(slack_words.TOKENS, tokens),
+            _input(slack_words.MONEY, money),
         ],
-    }
+    )
+    return view.to_dict()
 
 
-def _lists(chosen: Mapping[str, Any]) -> tuple[blocks.Block, blocks.Block, blocks.Block]:
-    people: blocks.Block = {"type": "multi_users_select"}
-    channels: blocks.Block = {
-        "type": "multi_conversations_select",
-        "filter": {"include": ["public", "private"], "exclude_bot_users": True},
-    }
-    groups: blocks.Block = {"type": "plain_text_input"}
-    if listed := chosen.get(permissions.PEOPLE):
-        people["initial_users"] = list(listed)
-    if listed := chosen.get(permissions.CHANNELS):
-        channels["initial_conversations"] = list(listed)
-    if listed := chosen.get(permissions.GROUPS):
-        groups["initial_value"] = " ".join(listed)
-    return people, groups, channels
+def _text_field(name: str, text: object, **options: Any) -> block_elements.PlainTextInputElement:
+    initial = str(text) if text else None
+    return block_elements.PlainTextInputElement(action_id=name, initial_value=initial, **options)
 
 
-def _number(chosen: object) -> blocks.Block:
-    element: blocks.Block = {"type": "plain_text_input", "max_length": 20}
-    return element | ({"initial_value": str(chosen)} if chosen is not None else {})
+def _input(label: str, element: block_elements.InputInteractiveElement) -> slack_blocks.InputBlock:
+    return slack_blocks.InputBlock(
+        block_id=element.action_id,
+        label=label,
+        hint=slack_words.OPERATORS_SETTING,
+        element=element,
+        optional=True,
+    )
 
 
-def _input(name: str, label: str, element: blocks.Block) -> blocks.Block:
-    return {
-        "type": "input",
-        "block_id": name,
-        "label": blocks.plain(label, 200),
-        "hint": blocks.plain(slack_words.OPERATORS_SETTING, 200),
-        "element": {**element, "action_id": name},
-        "optional": True,
-    }
-
-
-def _select(titles: Sequence[str], chosen: str) -> blocks.Block:
-    options = [{"text": blocks.plain(one), "value": one} for one in (_AS_SET, *titles)]
-    found = next((one for one in options if one["value"] == chosen), options[0])
-    return {"type": "static_select", "options": options, "initial_option": found}
+def _select(name: str, titles: Sequence[str], chosen: str) -> block_elements.StaticSelectElement:
+    options = [
+        basic_components.Option(text=blocks.plain(title), value=title)
+        for title in (_AS_SET, *titles)
+    ]
+    initial = next((option for option in options if option.value == chosen), options[0])
+    return block_elements.StaticSelectElement(
+        action_id=name, options=options, initial_option=initial
+    )
 
 
 def submitted_choices(view: home_and_modal_views.View) -> dict[str, object | None]:

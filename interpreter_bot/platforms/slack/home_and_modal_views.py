@@ -7,6 +7,10 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
+from slack_sdk.models import blocks as slack_blocks
+from slack_sdk.models import views
+from slack_sdk.models.blocks import basic_components, block_elements
+
 from interpreter_bot.platforms.rendering import session_facts
 from interpreter_bot.platforms.slack import blocks, markdown, requests_in_flight
 from interpreter_bot.sessions import past_turns
@@ -44,38 +48,48 @@ def ask_form(facts: Mapping[str, str]) -> View:
 
 def edit_form(facts: Mapping[str, str], code: str) -> View:
     """Make the editor of code that waits for approval."""
-    view = _form(EDIT_FORM, question_words.EDIT_TITLE, question_words.CODE, "Run", facts)
-    view["blocks"][0]["element"]["initial_value"] = code[:_MAX_CHARACTERS]
-    return view
+    title, label = question_words.EDIT_TITLE, question_words.CODE
+    return _form(EDIT_FORM, title, label, "Run", facts, initial=code[:_MAX_CHARACTERS])
 
 
 def answer_form(facts: Mapping[str, str], prompt: str) -> View:
     """Make the answer to an `input()`."""
-    label = prompt or question_words.ANSWER
-    view = _form(ANSWER_FORM, question_words.INPUT_TITLE, label, "Answer", facts)
-    view["blocks"][0]["optional"] = True
-    return view
+    title, label = question_words.INPUT_TITLE, prompt or question_words.ANSWER
+    return _form(ANSWER_FORM, title, label, "Answer", facts, is_optional=True)
 
 
-def _form(callback: str, title: str, label: str, submit: str, facts: Mapping[str, str]) -> View:
+def _form(
+    callback: str,
+    title: str,
+    label: str,
+    submit: str,
+    facts: Mapping[str, str],
+    *,
+    initial: str | None = None,
+    is_optional: bool = False,
+) -> View:
     """Make a form with one large field."""
-    element = {
-        "type": "plain_text_input",
-        "action_id": FIELD,
-        "multiline": True,
-        "max_length": _MAX_CHARACTERS,
-        "focus_on_load": True,
-    }
-    block = {"type": "input", "block_id": FIELD, "label": blocks.plain(label, 200)}
-    return {
-        "type": "modal",
-        "callback_id": callback,
-        "private_metadata": json.dumps(facts),
-        "title": blocks.plain(title, 24),
-        "submit": blocks.plain(submit, 24),
-        "close": blocks.plain("Cancel", 24),
-        "blocks": [block | {"element": element}],
-    }
+    field = block_elements.PlainTextInputElement(
+        action_id=FIELD,
+        multiline=True,
+        max_length=_MAX_CHARACTERS,
+        focus_on_load=True,
+        initial_value=initial,
+    )
+    view = views.View(
+        type="modal",
+        callback_id=callback,
+        private_metadata=json.dumps(facts),
+        title=title,
+        submit=submit,
+        close="Cancel",
+        blocks=[
+            slack_blocks.InputBlock(
+                block_id=FIELD, label=blocks.plain(label, 200), element=field, optional=is_optional
+            )
+        ],
+    )
+    return view.to_dict()
 
 
 def field(view: View) -> str:
@@ -115,7 +129,7 @@ def home(shown: Home) -> View:
     made += shown.more
     made.append(blocks.actions(blocks.button("Refresh", HOME_REFRESH, "home")))
     made.append(blocks.section(markdown.escaped(shown.help.replace("**", "*"))))
-    return {"type": "home", "blocks": made[:100]}
+    return views.View(type="home", blocks=made[:100]).to_dict()
 
 
 def heading(text: str) -> blocks.Block:
@@ -157,19 +171,16 @@ def _session(overview: past_turns.SessionOverview, models: Sequence[str]) -> lis
 def _models(
     overview: past_turns.SessionOverview, models: Sequence[str], named: str
 ) -> blocks.Block:
-    # The value of an option is short: the session is named by its index.
+    # The value of an option is short: the model is named by its index.
     titles = [_DEFAULT_MODEL, *models][:_MAX_MODELS]
     options = [
-        {"text": blocks.plain(title), "value": f"{number} {named}"[:150]}
+        basic_components.Option(text=blocks.plain(title), value=f"{number} {named}"[:150])
         for number, title in enumerate(titles)
     ]
     chosen = titles.index(overview.model) if overview.model in titles else 0
-    return {
-        "type": "static_select",
-        "action_id": HOME_MODEL,
-        "options": options,
-        "initial_option": options[chosen],
-    }
+    return block_elements.StaticSelectElement(
+        action_id=HOME_MODEL, options=options, initial_option=options[chosen]
+    ).to_dict()
 
 
 def model_chosen(value: str, models: Sequence[str]) -> tuple[str, str | None]:
