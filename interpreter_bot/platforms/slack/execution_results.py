@@ -44,7 +44,7 @@ class Shown:
         wholes: handle and size of each table of which the kernel may still have all.
     """
 
-    parts: tuple[str | answer_contents.Printed | answer_contents.Picture, ...]
+    parts: tuple[answer_contents.Piece, ...]
     table: blocks.Block | None
     files: tuple[Made, ...]
     wholes: tuple[tuple[str, str], ...] = ()
@@ -52,12 +52,7 @@ class Shown:
     @property
     def text(self) -> str:
         """Return all of the Markdown."""
-        texts = (
-            part.text if isinstance(part, answer_contents.Printed) else part
-            for part in self.parts
-            if not isinstance(part, answer_contents.Picture)
-        )
-        return "\n\n".join(filter(None, texts))
+        return answer_contents.markdown(self.parts, with_details=False)
 
 
 class ExecutionResults:
@@ -109,7 +104,10 @@ class ExecutionResults:
                     pass
         if finished is not None:
             parts.append(_end(standing, finished, made_files=made_files))
-        return Shown(tuple(filter(None, parts)), table, tuple(files), tuple(wholes))
+        pieces = [
+            answer_contents.Text(part) if isinstance(part, str) else part for part in parts if part
+        ]
+        return Shown(tuple(pieces), table, tuple(files), tuple(wholes))
 
     def _block(self, cell: int, item: display_items.TableItem) -> blocks.Block | None:
         """Make the answer's one table block, if this table may be it."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import itertools
 import logging
 import time
 from collections.abc import Callable, Sequence
@@ -19,15 +20,15 @@ from interpreter_bot.platforms.slack import (
     markdown,
     message_posting,
     transport,
+    turn_drawing,
     unfinished_answers,
+    web_api,
 )
-from interpreter_bot.text import quantities, safe_text
-from interpreter_bot.wording import command_words
+from interpreter_bot.text import quantities
 
 _log = logging.getLogger(__name__)
 
 Status: TypeAlias = Literal["active", "processing", "suspended"]
-_CODE_CHARACTERS: Final = 3_000
 # Slack takes about 100 pieces of streams and 50 edits a minute, of all answers in a workspace:
 # with the usual pauses of one second and three, that is 1.7 answers and 2.5.
 _STREAMING_SHARE: Final = 0.6
@@ -60,18 +61,14 @@ class LiveMessage:
         self.api: Final = shared.api
         self.place: Final = place
         self.request_id: Final = request_id
-        self.note = ""
         self.stop_key = stop_key
-        self.is_queued = False
         self.messages: Final = transport.AnswerMessages(
             shared, place, request_id=request_id, payload=payload
         )
-        self._noted = ""
         self._uploads = shared.uploads
         self._config = shared.config
         self._heading = heading
         self._crowd = crowd
-        self._streamed = 0
         self._has_status = False
         self._busy = asyncio.Lock()
         self._last = 0.0
@@ -109,7 +106,7 @@ class LiveMessage:
             if self._has_status:
                 self.messages.begin_stream()
                 return
-        first_sign = self._edit(answer_contents.Answer())
+        first_sign = self.messages.show(self._draw((), self._below(""), is_final=False))
         if not has_sessions or self.place.is_direct:
             await first_sign
             return
@@ -127,7 +124,8 @@ class LiveMessage:
             await self.api.call(
                 self.place.workspace,
                 "agents.sessions.setStatus",
-                max_seconds=2.0,
+                # A first sign is worth no wait; one that says "at work" must not stay.
+                max_seconds=2.0 if status == "processing" else web_api.LONGEST_OUTAGE_SECONDS,
                 channel_id=self.place.channel,
                 thread_ts=self.place.thread,
                 status=status,
@@ -141,41 +139,40 @@ class LiveMessage:
             return False
         return True
 
-    async def progress(self, answer: answer_contents.Answer, live: Callable[[], str]) -> None:
+    async def progress(self, drawing: turn_drawing.TurnDrawing, *, is_queued: bool = False) -> None:
         """Show an answer as far as it goes.
-
-        Args:
-            live: returns what running code has shown until now, as Markdown; that and what code
-                printed before is only shown where it can be taken back.
 
         Raises:
             SlackError: Slack refuses it.
         """
         async with self._busy:
             self._last = time.monotonic()
-            if self.messages.stream is not None and self.is_queued and not self._streamed:
+            if (
+                self.messages.stream is not None
+                and is_queued
+                and not self.messages.stream.has_begun
+            ):
                 # Streams have no metadata: only one of a thread at a time can be found again.
                 self.messages.stream = None
-            if not await self._append(answer):
-                await self._edit(answer.so_far(), live())
+            if await self._grow(drawing):
+                return
+            pieces = drawing.pieces
+            if not self._heading:
+                # Pictures follow the words of a model.
+                pieces = [piece for piece in pieces if not _is_picture(piece)]
+            below = self._below(drawing.status(is_streamed=False))
+            await self.messages.show(self._draw(pieces, below, live=drawing.live, is_final=False))
 
-    async def _append(self, answer: answer_contents.Answer) -> bool:
-        """Append what is new to the stream, if there is one: only words and what was done, as
-        nothing of it can be moved in the end."""
-        if self.messages.stream is None:
-            return False
-        pieces = answer.pieces[self._streamed :]
-        is_appended = await self.messages.append([*self._waiting(), *pieces])
-        self._streamed += len(pieces)
-        return is_appended
+    async def _grow(self, drawing: turn_drawing.TurnDrawing) -> bool:
+        """Show an answer in the stream, if there is one: only words and what was done. What code
+        prints is only shown where it can be taken back."""
+        kinds = answer_contents.Text | answer_contents.Task
+        pieces = [piece for piece in drawing.pieces if isinstance(piece, kinds)]
+        return await self.messages.grow(pieces, drawing.status(is_streamed=True))
 
-    def _waiting(self) -> list[answer_contents.Task]:
-        """Return the tasks that show in a stream what the request waits for."""
-        if self.note == self._noted:
-            return []
-        self._noted = self.note
-        state: answer_contents.State = "in_progress" if self.note else "complete"
-        return [answer_contents.Task("waiting", self.note or "Waited", state)]
+    def _below(self, status: str) -> list[blocks.Block]:
+        shown = quantities.one_line(status, answer_contents.FIELD_CHARACTERS)
+        return [*([blocks.note(shown)] if shown else []), blocks.stop(self.stop_key)]
 
     async def pause(self, over: asyncio.Event) -> None:
         """Wait until the next update is within Slack's rates, or until the event is set."""
@@ -191,58 +188,54 @@ class LiveMessage:
                     await over.wait()
 
     async def finish(
-        self,
-        answer: answer_contents.Answer,
-        below: Sequence[blocks.Block],
-        *,
-        leaves_out: bool = False,
-        is_rewritten: bool = False,
+        self, drawing: turn_drawing.TurnDrawing, below: Sequence[blocks.Block]
     ) -> None:
         """Show the final answer, the last words first; a stream that has all of it stays as it is.
 
         Args:
-            answer: all of it.
+            drawing: all of it.
             below: blocks under it.
-            leaves_out: see `answer_contents.Answer.final`.
-            is_rewritten: the last words are others than those that were streamed.
 
         Raises:
             SlackError: Slack refuses it.
         """
-        final = answer.final(leaves_out=leaves_out)
+        final = drawing.final()
         async with self._busy:
-            if self.is_streaming and not is_rewritten and final.may_be_streamed:
-                if await self._finish_stream(answer, final, below):
+            texts = itertools.dropwhile(_is_picture, reversed(final))
+            kinds = answer_contents.Text | answer_contents.Task
+            if all(isinstance(piece, kinds) for piece in texts) and await self._grow(drawing):
+                pictures = list(filter(_is_picture, final))
+                if await self._finish_stream(pictures, below):
                     return
-            else:
-                await self.messages.end_stream()
-            try:
-                await self.messages.show(self._draw(final, below))
-            finally:
-                await self.status("active")
+            await self.messages.end_stream()
+            await self._finish(final, below)
+
+    async def _finish(
+        self, pieces: Sequence[answer_contents.Piece], below: Sequence[blocks.Block]
+    ) -> None:
+        try:
+            await self.messages.show(self._draw(pieces, below))
+        finally:
+            await self.status("active")
 
     async def _finish_stream(
-        self,
-        answer: answer_contents.Answer,
-        final: answer_contents.Answer,
-        below: Sequence[blocks.Block],
+        self, pictures: Sequence[answer_contents.Piece], below: Sequence[blocks.Block]
     ) -> bool:
         """Finish a stream, and show pictures, and what has no room in it, below; False if its
         message has to be edited."""
-        if not await self._append(answer) or self.messages.stream is None:
-            return False
-        pictures = final.only_pictures()
-        is_whole = not pictures.pieces and self.messages.stream.has_room_for(below)
+        stream = self.messages.stream
+        is_whole = not pictures and stream is not None and stream.has_room_for(below)
         if not await self.messages.finish_stream(below if is_whole else ()):
             return False
-        if not is_whole:
-            await self.messages.show(self._draw(pictures, below))
-        await self.status("active")
+        if is_whole:
+            await self.status("active")
+        else:
+            await self._finish(pictures, below)
         return True
 
     def _draw(
         self,
-        answer: answer_contents.Answer,
+        pieces: Sequence[answer_contents.Piece],
         below: Sequence[blocks.Block],
         *,
         live: str = "",
@@ -250,7 +243,7 @@ class LiveMessage:
     ) -> transport.Draw:
         def draw(pictures: int) -> Sequence[drafts.Draft]:
             return drafts.draw(
-                answer.pieces[answer.after(pictures) :],
+                answer_contents.after(pieces, pictures),
                 below,
                 max_characters=self._config.stream_characters,
                 with_details=self._config.code == "short",
@@ -261,13 +254,13 @@ class LiveMessage:
 
         return draw
 
-    async def suspend(self, answer: answer_contents.Answer, live: Callable[[], str]) -> None:
+    async def suspend(self, drawing: turn_drawing.TurnDrawing) -> None:
         """Show how far it came; the next bot goes on in the same messages.
 
         Raises:
             SlackError: Slack refuses it.
         """
-        await self.progress(answer, live)
+        await self.progress(drawing)
         async with self._busy:
             await self.messages.end_stream()
 
@@ -277,23 +270,10 @@ class LiveMessage:
         Raises:
             SlackError: Slack refuses it.
         """
-        answer = answer_contents.Answer()
-        answer.paragraph(f"⚠️ {markdown.defused(sentence)}")
-        await self.finish(answer, ())
-
-    async def _edit(self, answer: answer_contents.Answer, live: str = "") -> None:
-        note = [blocks.note(self.note)] if self.note else []
-        below = [*note, blocks.stop(self.stop_key)]
-        await self.messages.show(self._draw(answer, below, live=live, is_final=False))
-
-    async def settled(self, answer: answer_contents.Answer, live: Callable[[], str]) -> str:
-        """Show the answer so far; return the thread in which a question can be asked below it.
-
-        Raises:
-            SlackError: Slack refuses it.
-        """
-        await self.progress(answer, live)
-        return self.thread
+        async with self._busy:
+            await self.messages.end_stream()
+            text = f"⚠️ {markdown.defused(sentence)}"
+            await self._finish([answer_contents.Text(text)], ())
 
     async def upload(self, batch: Sequence[file_uploads.Outgoing]) -> list[str]:
         """Send files; returns sentences about those that could not be sent."""
@@ -309,19 +289,5 @@ class LiveMessage:
         await message_posting.post(self.api, self.place, content, self.thread)
 
 
-def heading(name: str, code: str) -> str:
-    """Return the heading that says whose code runs."""
-    readable = safe_text.revealed(code)
-    shown = _head(readable.text)
-    written = markdown.python(shown, readable.warning)
-    return command_words.run_by(markdown.defused(quantities.one_line(name, 80)), written)
-
-
-def is_whole_in_heading(code: str) -> bool:
-    """Say whether the heading shows all of the code."""
-    text = safe_text.revealed(code).text
-    return _head(text) == text
-
-
-def _head(text: str) -> str:
-    return text if len(text) <= _CODE_CHARACTERS else f"{text[:_CODE_CHARACTERS]}\n…"
+def _is_picture(piece: answer_contents.Piece) -> bool:
+    return isinstance(piece, answer_contents.Picture)

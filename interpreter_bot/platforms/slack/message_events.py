@@ -24,7 +24,6 @@ from interpreter_bot.platforms.slack import (
     command_views,
     handler_dependencies,
     installations,
-    live_answers,
     message_order,
     message_parsing,
     message_posting,
@@ -32,6 +31,7 @@ from interpreter_bot.platforms.slack import (
     permissions,
     requests_in_flight,
     thread_history,
+    turn_drawing,
 )
 from interpreter_bot.sessions import event_claims, requests
 from interpreter_bot.text import quantities
@@ -345,7 +345,7 @@ class MessageEvents:
             return None
         if entry is None:
             # Now rather than when it is taken: what is said next waits its turn behind it.
-            heading = live_answers.heading(profile.name, request.text)
+            heading = turn_drawing.heading(profile.name, request.text)
             entry = await self._in_flight.open(
                 request.key, place, message.id, heading=heading, is_again=is_again
             )

@@ -19,6 +19,7 @@ from interpreter_bot.platforms.slack import (
     message_posting,
     replies,
     thread_history,
+    turn_drawing,
     unfinished_answers,
 )
 from interpreter_bot.sessions import event_claims, requests
@@ -176,7 +177,7 @@ class RequestsInFlight:
         is_again: bool = False,
     ) -> Callable[[], Awaitable[None]]:
         """See `open`: the same for a request of code; return what has it answered."""
-        heading = live_answers.heading(request.person.name, request.text)
+        heading = turn_drawing.heading(request.person.name, request.text)
         entry = await self.open(request.key, place, request.id, heading=heading, is_again=is_again)
         return functools.partial(self.answer, entry, request)
 
@@ -214,7 +215,7 @@ class RequestsInFlight:
         heading = ""
         if request.is_code:
             profile = await self._services.permissions.profile(workspace, user)
-            heading = live_answers.heading(profile.name, request.text)
+            heading = turn_drawing.heading(profile.name, request.text)
         entry = await self.open(key, place, request.id, heading=heading, is_again=True)
         with contextlib.suppress(event_claims.LeftToNextBotError):
             # Its turn is found by the next bot.

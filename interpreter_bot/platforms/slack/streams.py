@@ -58,21 +58,62 @@ class Stream:
         self._body = ""
         self._held_back = ""
         self._tasks: set[str] = set()
+        self._status = ""
+        self._shown: list[answer_contents.Piece] = []
+        # Where among them the last words are.
+        self._words = -1
 
-    async def append(self, pieces: Iterable[answer_contents.Piece]) -> None:
-        """Show more; pictures cannot be streamed.
+    @property
+    def has_begun(self) -> bool:
+        """Whether anything is shown."""
+        return bool(self.ts)
+
+    async def show(self, pieces: Sequence[answer_contents.Piece], status: str) -> None:
+        """Show pieces: those before, of which the last words may have grown, and more.
+
+        Args:
+            pieces: texts and tasks.
+            status: what is waited for; empty for nothing.
 
         Raises:
-            BrokenStreamError: the stream is over, full, or cannot begin.
+            BrokenStreamError: the stream is over, full, or cannot begin; or what it shows is not
+                how the pieces begin.
             SlackError: Slack refused it, and would refuse a message as well.
         """
         chunks: list[dict[str, Any]] = []
-        for piece in pieces:
+        if status != self._status:
+            self._status = status
+            state: answer_contents.State = "in_progress" if status else "complete"
+            chunks.append(self._task(answer_contents.Task("waiting", status or "Waited", state)))
+        for number, piece in enumerate(pieces):
+            shown = self._shown[number] if number < len(self._shown) else None
             if isinstance(piece, answer_contents.Text):
-                self._held_back += piece.text
-            elif isinstance(piece, answer_contents.Task):
-                chunks += [*self._text(is_all=True), self._task(piece)]
+                self._held_back += self._growth(piece, shown, is_last=number >= self._words)
+                self._words = max(self._words, number)
+            elif isinstance(piece, answer_contents.Task) and piece != shown:
+                chunks += [*self._text(is_all=shown is None), self._task(piece)]
+        if len(pieces) < len(self._shown):
+            raise BrokenStreamError("its end was taken back")
+        self._shown = list(pieces)
         await self._send([*chunks, *self._text(is_all=False)])
+
+    def _growth(
+        self,
+        piece: answer_contents.Text,
+        shown: answer_contents.Piece | None,
+        *,
+        is_last: bool,
+    ) -> str:
+        """Return what is new of words."""
+        if piece == shown:
+            return ""
+        if shown is None:
+            has_words = bool(self._body or self._held_back)
+            return f"\n\n{piece.text}" if has_words else piece.text
+        before = shown.text if isinstance(shown, answer_contents.Text) else ""
+        if not (is_last and before and piece.text.startswith(before)):
+            raise BrokenStreamError("its words were written anew")
+        return piece.text[len(before) :]
 
     async def stop(self, below: Sequence[blocks.Block], payload: dict[str, Any]) -> None:
         """End it, with blocks under its message.

@@ -106,8 +106,8 @@ class AnswerMessages:
         """Stream from now on."""
         self.stream = streams.Stream(self._api, self._place, max_characters=self._max_characters)
 
-    async def append(self, pieces: Sequence[answer_contents.Piece]) -> bool:
-        """Append to the stream; False if there is none that can go on.
+    async def grow(self, pieces: Sequence[answer_contents.Piece], status: str) -> bool:
+        """Show pieces in the stream; False if there is none that can go on.
 
         Raises:
             SlackError: Slack refuses it.
@@ -115,7 +115,7 @@ class AnswerMessages:
         if self.stream is None:
             return False
         try:
-            await self.stream.append(pieces)
+            await self.stream.show(pieces, status)
         except streams.BrokenStreamError as error:
             await self.end_stream(error)
             return False

@@ -52,7 +52,7 @@ _BURST: Final = 3
 # Of the pause between two messages, how long one waits that has others before it.
 _LANE_CHECK: Final = 0.02
 # Slack was away for longer now and then; a call that is waited for is not given up sooner.
-_LONGEST_OUTAGE_SECONDS: Final = 120.0
+LONGEST_OUTAGE_SECONDS: Final = 120.0
 _FIRST_PAUSE_SECONDS: Final = 0.1
 _LONGEST_PAUSE_SECONDS: Final = 5.0
 # How often a call that can wait is repeated because of Slack's rates.
@@ -137,7 +137,7 @@ class WebApi:
         method: str,
         *,
         find: Find | None = None,
-        max_seconds: float = _LONGEST_OUTAGE_SECONDS,
+        max_seconds: float = LONGEST_OUTAGE_SECONDS,
         is_first_sign: bool = False,
         **arguments: Any,
     ) -> Answer:
@@ -244,7 +244,7 @@ class WebApi:
             raise api_errors.GoneError(method, "token_revoked")
         if self.lacks(workspace.team, method):
             raise api_errors.RefusedError(method, "feature_not_enabled")
-        client = self._client(workspace, can_wait=max_seconds >= _LONGEST_OUTAGE_SECONDS)
+        client = self._client(workspace, can_wait=max_seconds >= LONGEST_OUTAGE_SECONDS)
         is_json = method.startswith(_READS_JSON)
         try:
             if is_json:

