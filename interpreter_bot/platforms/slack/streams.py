@@ -1,7 +1,8 @@
 """One message that is streamed.
 
 Only in direct messages: elsewhere a stream is live for one person, and all others see its first
-words until it ends.
+words until it ends. The helper of slack_sdk (`AsyncChatStream`) cannot go on in a message that
+began though the response was lost, nor leave the last word for later.
 """
 
 from __future__ import annotations
