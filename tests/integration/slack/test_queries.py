@@ -25,8 +25,9 @@ async def answered(slack, service):
 
 
 def button(answer):
-    rows = [block for block in answer["blocks"] if block["type"] == "actions"]
-    return rows[0]["elements"][0]
+    [row] = [block for block in answer["blocks"] if block["type"] == "actions"]
+    [found] = [element for element in row["elements"] if element["action_id"] == "queries"]
+    return found
 
 
 async def test_queries_are_a_button_away_for_who_presses_it(slack, service, app):
