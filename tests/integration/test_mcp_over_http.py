@@ -157,7 +157,7 @@ async def test_hostile_arguments_are_refused_in_a_sentence(served):
             ("get_file", {"name": "../../../etc/passwd"}, "no such file"),
             ("get_file", {"name": "/etc/passwd"}, "no such file"),
             ("put_file", {"name": "x"}, "either as text or as base64"),
-            ("put_file", {"name": "x", "base64": "§"}, "no Base64"),
+            ("put_file", {"name": "x", "base64": "§"}, "not valid Base64"),
             ("put_file", {"name": "x", "text": "x" * 1_000_001}, "too large: the limit is"),
         ):
             given = arguments if "code" in arguments else arguments | {"session": session}

@@ -8,10 +8,9 @@ from interpreter_bot import errors, events
 from interpreter_bot.platforms.rendering import turn_log
 from interpreter_bot.sessions import ports
 from interpreter_bot.text import quantities, safe_text
+from interpreter_bot.wording import mcp_words
 
 _LINE_CHARACTERS: Final = 200
-_NOBODY: Final = "Nobody is there to answer input(): put the value into the code."
-_QUEUED: Final = "Waiting behind {count}."
 
 
 class RunReply(ports.Reply):
@@ -29,7 +28,7 @@ class RunReply(ports.Reply):
         """What it does now, in a line: what it printed last, or what it waits for."""
         log = self.log
         if log.ahead is not None:
-            return _QUEUED.format(count=quantities.count(log.ahead, "request"))
+            return mcp_words.queued(quantities.count(log.ahead, "request"))
         if log.progress is not None:
             return log.progress.text
         line = log.cells[-1].last_line if log.cells else ""
@@ -41,7 +40,7 @@ class RunReply(ports.Reply):
     async def ask(self, question: events.Question) -> str | None:
         """Decline: no person is there."""
         if isinstance(question, events.InputQuestion):
-            raise errors.BotError(_NOBODY)
+            raise errors.BotError(mcp_words.NO_INPUT)
         return None
 
     def save(self, name: str) -> ports.FileWriter | None:

@@ -20,18 +20,14 @@ from interpreter_bot import errors, events, values
 from interpreter_bot.platforms.mcp import replies, tool_definitions, tool_results
 from interpreter_bot.platforms.rendering import turn_log
 from interpreter_bot.sessions import requests, session_service
+from interpreter_bot.wording import mcp_words
 
 PLATFORM: Final = "mcp"
 Report: TypeAlias = Callable[[float, float | None, str | None], Awaitable[None]]
 """Reports progress to a client: how far, of how much, with which words."""
 
 _REPORT_SECONDS: Final = 1.0
-_UNKNOWN: Final = "There is no such session. Leave the handle out to begin a new one."
 _NO_CODE: Final = "pass"
-_ONE_CONTENT: Final = "Give the content of the file either as text or as base64."
-_NOT_BASE64: Final = "The content is no Base64."
-_STORED: Final = "Stored as /mnt/data/{name}.\n[session: {handle}]"
-_RESET: Final = "Reset. Variables are cleared, files are {files}."
 
 
 class ToolCalls:
@@ -69,7 +65,7 @@ class ToolCalls:
         """
         key = values.SessionKey(PLATFORM, channel=client, thread=handle)
         if not (handle.isascii() and await self._service.queries.exists(key)):
-            raise errors.BotError(_UNKNOWN)
+            raise errors.BotError(mcp_words.NO_SESSION)
         return key
 
     async def _key_or_new(self, client: str, handle: str) -> values.SessionKey:
@@ -134,12 +130,12 @@ class ToolCalls:
         self, client: str, wanted: tool_definitions.PutFile
     ) -> mcp_types.CallToolResult:
         if (wanted.text is None) is (wanted.base64 is None):
-            raise errors.BotError(_ONE_CONTENT)
+            raise errors.BotError(mcp_words.TEXT_OR_BASE64)
         if wanted.base64 is not None:
             try:
                 data = base64.b64decode(wanted.base64, validate=True)
             except (binascii.Error, ValueError) as error:
-                raise errors.BotError(_NOT_BASE64) from error
+                raise errors.BotError(mcp_words.NOT_BASE64) from error
         else:
             data = (wanted.text or "").encode("utf-8", "replace")
 
@@ -156,12 +152,12 @@ class ToolCalls:
         name = await self._service.put(key, attachment)
         if not wanted.session:
             await self._service.rename(key, name)
-        return tool_results.sentence(_STORED.format(name=name, handle=key.thread))
+        return tool_results.sentence(mcp_words.stored(name, key.thread))
 
     async def _reset(self, client: str, wanted: tool_definitions.Reset) -> mcp_types.CallToolResult:
         key = await self._key(client, wanted.session)
         await self._service.reset(key, files=wanted.files)
-        return tool_results.sentence(_RESET.format(files="deleted" if wanted.files else "kept"))
+        return tool_results.sentence(mcp_words.was_reset(files=wanted.files))
 
 
 async def _report_until_done(

@@ -8,15 +8,10 @@ import pydantic
 
 from interpreter_bot import code_activity, errors, settings
 from interpreter_bot.text import quantities
+from interpreter_bot.wording import mcp_words
 
 _NEW: Final = "Handle of a session, as an earlier call gave it. Leave it out to begin a new one."
 _OLD: Final = "Handle of a session, as an earlier call gave it."
-_INSTRUCTIONS: Final = (
-    "A sandboxed Python (IPython){network}. Variables and the files in /mnt/data, the "
-    "working directory, stay from call to call of one session: pass its handle on. One call of "
-    "run_code has {seconds}, a session {memory} of memory. Show plots and tables as in a notebook; "
-    "files that code writes to /mnt/data can be read with get_file."
-)
 
 
 class _Arguments(pydantic.BaseModel):
@@ -101,12 +96,10 @@ def tools() -> list[dict[str, object]]:
 
 def instructions(limits: settings.Limits, reach: code_activity.Reach) -> str:
     """Return what clients are told of all tools together."""
-    hosts = ", ".join(sorted({one.host for one in reach.hosts}))
-    network = f" that reaches {hosts} by HTTP, and nothing else" if hosts else " without a network"
-    return _INSTRUCTIONS.format(
-        network=network,
-        seconds=quantities.duration(limits.execution_seconds),
-        memory=quantities.size(limits.memory_bytes),
+    return mcp_words.instructions(
+        sorted({host.host for host in reach.hosts}),
+        quantities.duration(limits.execution_seconds),
+        quantities.size(limits.memory_bytes),
     )
 
 
@@ -118,14 +111,14 @@ def parsed(name: str, arguments: dict[str, object] | None) -> ToolRequest:
     """
     kind = _TOOLS.get(name)
     if kind is None:
-        raise errors.BotError(f"There is no such tool; there are {', '.join(_TOOLS)}.")
+        raise errors.BotError(mcp_words.no_tool(_TOOLS))
     try:
         return kind.model_validate(arguments or {})
     except pydantic.ValidationError as error:
         # What was given is not repeated: it may be anything, of any length.
         faults = error.errors(include_url=False, include_input=False, include_context=False)
-        wrong = "; ".join(
+        lines = (
             f"{quantities.one_line('.'.join(map(str, fault['loc'])), 60)}: {fault['msg']}"
             for fault in faults[:5]
         )
-        raise errors.BotError(f"The arguments of {name} are wrong. {wrong}.") from error
+        raise errors.BotError(mcp_words.wrong_arguments(name, lines)) from error

@@ -17,6 +17,7 @@ import mcp_types
 from interpreter_bot import events, values
 from interpreter_bot.platforms.rendering import display_items, output_selection, turn_log
 from interpreter_bot.text import quantities
+from interpreter_bot.wording import mcp_words
 
 # A character may take six bytes as it is sent.
 _CAPABILITIES: Final = display_items.Capabilities(
@@ -29,7 +30,6 @@ _TEXT_BYTES: Final = 128 * 1024
 _MAX_FILES: Final = 500
 _MAX_MADE: Final = 50
 _MAX_NOTES: Final = 20
-_LEFT_OUT: Final = "{name} ({size}) is not sent: {about}. Save it to /mnt/data and use get_file."
 _SIGNATURES: Final = {
     b"\x89PNG\r\n\x1a\n": "image/png",
     b"\xff\xd8\xff": "image/jpeg",
@@ -64,11 +64,10 @@ def of_run(log: turn_log.TurnLog, handle: str) -> mcp_types.CallToolResult:
     if log.files:
         artifacts = [event.artifact for event in log.files.values()]
         made = [_file(artifact.name, artifact.size_bytes) for artifact in artifacts[:_MAX_MADE]]
-        more = len(artifacts) - len(made)
-        lines.append(_note(f"Files made or changed: {', '.join(made)}{f', …{more}' * (more > 0)}"))
+        lines.append(_note(mcp_words.files_made(made, len(artifacts) - len(made))))
     if not content and not lines:
-        lines.append("[The code ran to its end and showed nothing.]")
-    lines.append(_note(f"session: {handle}"))
+        lines.append(_note(mcp_words.NO_OUTPUT))
+    lines.append(_note(mcp_words.session(handle)))
     return mcp_types.CallToolResult(content=[*content, *_joined(lines)], is_error=not is_ok)
 
 
@@ -76,8 +75,8 @@ def of_files(infos: Sequence[values.FileInfo]) -> mcp_types.CallToolResult:
     """Return a list of files."""
     lines = [_file(info.name, info.size_bytes) for info in infos[:_MAX_FILES]]
     if len(infos) > _MAX_FILES:
-        lines.append(_note(f"and {len(infos) - _MAX_FILES:,} more; list them in code"))
-    return sentence("\n".join(lines) or "[There are no files in /mnt/data.]")
+        lines.append(_note(mcp_words.more_files(len(infos) - _MAX_FILES)))
+    return sentence("\n".join(lines) or _note(mcp_words.NO_FILES))
 
 
 def of_file(info: values.FileInfo, data: bytes, start: int) -> mcp_types.CallToolResult:
@@ -98,12 +97,9 @@ def of_file(info: values.FileInfo, data: bytes, start: int) -> mcp_types.CallToo
         content, end = _text(text), start + count
     else:
         content, end = _bytes(info.name, data), start + len(data)
-    told = [] if end >= info.size_bytes else [_text(_note(_go_on(info, end)))]
-    return mcp_types.CallToolResult(content=[content, *told])
-
-
-def _go_on(info: values.FileInfo, end: int) -> str:
-    return f"{info.size_bytes:,} bytes in all; go on with start={end}"
+    hint = _note(mcp_words.how_to_continue(info.size_bytes, end))
+    rest = [] if end >= info.size_bytes else [_text(hint)]
+    return mcp_types.CallToolResult(content=[content, *rest])
 
 
 def _decoded(data: bytes, *, is_last: bool) -> tuple[str | None, int]:
@@ -124,9 +120,9 @@ def _endings(finished: values.Finished | None, end: events.TurnEnded | None) -> 
     """Say how it ended, if the output does not."""
     if finished is not None:
         if finished.ending not in (values.Ending.OK, values.Ending.ERROR):
-            yield finished.reason or f"The code ended: {finished.ending.value}."
+            yield finished.reason or mcp_words.ended(finished.ending.value)
         if finished.kernel_lost:
-            yield "All variables are gone; files are kept."
+            yield mcp_words.VARIABLES_GONE
     if end is not None and end.sentence and (finished is None or not finished.reason):
         yield end.sentence
 
@@ -146,7 +142,7 @@ def _in_words(item: display_items.Item) -> str:
 
 
 def _left_out(name: str, data: bytes, about: str) -> str:
-    return _note(_LEFT_OUT.format(name=name, size=quantities.size(len(data)), about=about))
+    return _note(mcp_words.not_sent(name, quantities.size(len(data)), about))
 
 
 def _note(text: str) -> str:

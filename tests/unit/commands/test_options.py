@@ -22,7 +22,7 @@ def test_help_says_where_to_start(capsys):
     with pytest.raises(SystemExit):
         options.read(["--help"])
     told = capsys.readouterr().out
-    assert "Start here:\n  interpreter-bot run " in told
+    assert "Start here:\n  interpreter-bot setup " in told
 
 
 def test_words_of_a_command_are_no_commands():

@@ -25,9 +25,6 @@ FOR_MODELS = {
     *test_audiences.OF_MODELS,
     "agent.llms.small_model_remedies",
     "mcp_servers.definitions",
-    "platforms.mcp.replies",
-    "platforms.mcp.tool_calls",
-    "platforms.mcp.tool_results",
     "skills.skill_catalogue",
 }
 SENTENCE = re.compile(r"(?:[A-Z][a-z' ]|\{).*\s.*\s.*[.?!…]\s*", re.DOTALL)
