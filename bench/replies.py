@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 
-from interpreter_bot import errors, events, values
+from interpreter_bot import events, values
 from interpreter_bot.sessions import ports
 
 
@@ -47,11 +47,6 @@ class Reply(ports.Reply):
                 self.end = event
             case _:
                 self._sign()
-
-    async def ask(self, question: events.Question) -> str | None:
-        if isinstance(question, events.InputQuestion):
-            raise errors.BotError("Nobody answers.")
-        return question.code
 
     def save(self, name: str) -> ports.FileWriter | None:
         return None

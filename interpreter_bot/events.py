@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable
-from typing import Final, TypeAlias
+from typing import Final, Literal, TypeAlias
 
 from interpreter_bot import code_activity, values
 
@@ -156,6 +156,125 @@ class TurnEnded:
     goes_on: bool = False
 
 
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class InputQuestion:
+    """Running code called `input()` or `getpass`, or the bot asks what it may do for it.
+
+    Attributes:
+        id: digits. The next bot asks under the same id, so buttons that were shown still fit.
+        session: in which it is asked.
+        person: who may answer.
+        is_password: the answer is not to be shown, and is stored nowhere.
+        choices: the answers that there are; none means any.
+    """
+
+    id: str
+    session: values.SessionKey
+    person: str
+    cell: int
+    prompt: str
+    is_password: bool = False
+    choices: tuple[str, ...] = ()
+
+
+Subject: TypeAlias = Literal["code", "plan", "tool", "statement"]
+"""What is to be approved; a plan is what the model said, which begins with the code."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class ApprovalQuestion:
+    """A person is asked whether this may run.
+
+    Attributes:
+        id: see `InputQuestion`.
+        session: in which it is asked.
+        person: who asked for what it would be part of.
+        cell: that it would be, or belongs to.
+        code: all that would run.
+        choices: scopes of an approval beside this once, such as `FOR_SESSION`.
+        is_personal: it acts with an account of the person, so nobody else may answer.
+    """
+
+    id: str
+    session: values.SessionKey
+    person: str
+    cell: int
+    subject: Subject = "code"
+    code: str
+    choices: tuple[str, ...] = ()
+    is_personal: bool = False
+
+
+Question: TypeAlias = InputQuestion | ApprovalQuestion
+
+FOR_SESSION: Final = "session"
+"""The scope that allows something again and again, as long as the session's Python lives."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class TextAnswer:
+    """What a person answers to an `InputQuestion`; empty in the event about a password."""
+
+    text: str
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Approved:
+    """It may run.
+
+    Attributes:
+        scope: one of the question's choices; empty for this once.
+        edited: what may run instead; None for what was asked.
+    """
+
+    scope: str = ""
+    edited: str | None = None
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Declined:
+    """It may not run."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Unanswered:
+    """Nobody can be asked; the code is stopped, for this reason."""
+
+    reason: str
+
+
+Answer: TypeAlias = TextAnswer | Approved | Declined | Unanswered
+
+
+def answer_of(question: Question, text: str | None) -> Answer:
+    """Return the answer of a person who wrote this; None refuses.
+
+    To an approval, a scope or what may run.
+    """
+    if isinstance(question, InputQuestion):
+        return TextAnswer(text or "")
+    if text is None:
+        return Declined()
+    if text in question.choices:
+        return Approved(scope=text)
+    return Approved(edited=None if text == question.code else text)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class QuestionAsked:
+    """The turn waits for an answer, which goes down by `SessionService.answer`."""
+
+    question: Question
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class QuestionClosed:
+    """A question is answered, perhaps before this bot could ask it; or, by None, withdrawn."""
+
+    question: Question
+    answer: Answer | None
+
+
 TurnEvent: TypeAlias = (
     Queued
     | Started
@@ -169,6 +288,8 @@ TurnEvent: TypeAlias = (
     | FileMade
     | NoticeShown
     | PrivateNotice
+    | QuestionAsked
+    | QuestionClosed
     | UsageChanged
     | TurnEnded
 )
@@ -182,41 +303,3 @@ Emit: TypeAlias = Callable[[TurnEvent], None]
 
 def discard(event: TurnEvent) -> None:
     """Receive an event that nobody is shown."""
-
-
-@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class InputQuestion:
-    """Running code called `input()` or `getpass`, or the bot asks whether to install packages.
-
-    Attributes:
-        is_password: the answer is not to be shown.
-        choices: the answers that there are; none means any.
-    """
-
-    cell: int
-    prompt: str
-    is_password: bool = False
-    choices: tuple[str, ...] = ()
-
-
-@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class ApprovalQuestion:
-    """A person is asked whether this may run. The answer is what may run, perhaps edited.
-
-    Attributes:
-        cell: that it would be.
-        code: all that would run.
-        choices: what can be answered beside yes and no, such as `FOR_SESSION`.
-        is_personal: it acts with an account of the person who asked, so nobody else may answer.
-    """
-
-    cell: int
-    code: str
-    choices: tuple[str, ...] = ()
-    is_personal: bool = False
-
-
-Question: TypeAlias = InputQuestion | ApprovalQuestion
-
-FOR_SESSION: Final = "session"
-"""The answer that allows something again and again, as long as the session's Python lives."""

@@ -336,6 +336,7 @@ class InputRequested:
         is_installation: not the code asks but we: whether packages may be installed, yes or no.
         tool_request: not a person is asked but the bot, for tools: JSON, hostile.
         choices: the answers that there are; none means any.
+        number: within the execution, from 1; every bot that follows it gets the same.
     """
 
     prompt: str
@@ -343,6 +344,7 @@ class InputRequested:
     is_installation: bool = False
     tool_request: str = ""
     choices: tuple[str, ...] = ()
+    number: int = 0
 
 
 YES: Final = "yes"

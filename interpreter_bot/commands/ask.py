@@ -16,6 +16,7 @@ from interpreter_bot.app import bot_startup
 from interpreter_bot.commands import console_runs
 from interpreter_bot.platforms.console import (
     json_replies,
+    question_tasks,
     saved_files,
     terminal_input,
     terminal_pictures,
@@ -54,12 +55,17 @@ def run(config: settings.Settings, options: argparse.Namespace) -> int:
     )
     numbers = itertools.count()
 
-    def new_reply() -> json_replies.TurnJsonLines | terminal_replies.TurnPrinter:
+    def new_reply(
+        take_answer: question_tasks.TakesAnswer,
+    ) -> json_replies.TurnJsonLines | terminal_replies.TurnPrinter:
         if options.json:
-            return json_replies.TurnJsonLines(keeper, json_answers, out=out, turn=next(numbers))
+            return json_replies.TurnJsonLines(
+                keeper, json_answers, take_answer, out=out, turn=next(numbers)
+            )
         printer = terminal_replies.TurnPrinter(
             keeper,
             answers,
+            take_answer,
             out=out,
             err=err,
             pictures=pictures,
@@ -75,7 +81,8 @@ def run(config: settings.Settings, options: argparse.Namespace) -> int:
             # Imported here, as that took a while: what it needs was imported beside the opening.
             from interpreter_bot.commands import ask_turns
 
-            turns = ask_turns.Turns(service, options, writer, interrupter, new_reply)
+            new = functools.partial(new_reply, service.answer)
+            turns = ask_turns.Turns(service, options, writer, interrupter, new)
             is_answered = await turns.take(prompts, question, attachments)
         # In a chat, the person saw an unanswered question, and could ask again.
         return 0 if is_answered or not prompts else console_runs.FAILED

@@ -24,7 +24,7 @@ from interpreter_bot.platforms.console import (
     terminal_replies,
     threaded_stdout,
 )
-from interpreter_bot.sessions import unrecorded_code_runs
+from interpreter_bot.sessions import questions, unrecorded_code_runs
 from interpreter_bot.wording import operator_words
 
 _log = logging.getLogger(__name__)
@@ -56,14 +56,16 @@ def run(config: settings.Settings, options: argparse.Namespace) -> int:
     answers = terminal_input.StdinAnswers(is_script=options.source == "-" or piped is not None)
     writer = threaded_stdout.StdoutWriter()
     out = writer.file(sys.stdout)
+    asking = questions.Questions()
     reply: json_replies.ExecutionJsonLines | terminal_replies.ExecutionPrinter
     if options.json:
         json_answers = json_replies.JsonAnswers(answers)
-        reply = json_replies.ExecutionJsonLines(keeper, json_answers, out=out)
+        reply = json_replies.ExecutionJsonLines(keeper, json_answers, asking.answer, out=out)
     else:
         reply = terminal_replies.ExecutionPrinter(
             keeper,
             answers,
+            asking.answer,
             out=out,
             err=writer.file(sys.stderr),
             pictures=terminal_pictures.protocol(options.pictures, os.environ, sys.stdout),
@@ -82,6 +84,7 @@ def run(config: settings.Settings, options: argparse.Namespace) -> int:
                 *(hosts, key),
                 limits=config.limits,
                 reply=reply,
+                asking=asking,
                 on_installation=record.take,
             )
             try:

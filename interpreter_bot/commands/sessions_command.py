@@ -19,7 +19,7 @@ import rich.console
 import rich.table
 import rich.text
 
-from interpreter_bot import errors, settings, values
+from interpreter_bot import errors, events, settings
 from interpreter_bot.app import execution_startup
 from interpreter_bot.commands import session_listings
 from interpreter_bot.hosts import remote_host, session_moves
@@ -108,7 +108,7 @@ async def _ask_first(chosen: Sequence[session_listings.Entry]) -> None:
     sys.stdout.write(operator_words.confirm_forgetting(len(chosen)))
     sys.stdout.flush()
     answers = terminal_input.StdinAnswers(is_script=False)
-    if await answers.approval(values.YES, ()) is None:
+    if isinstance(await answers.approval(()), events.Declined):
         raise errors.BotError(operator_words.NOT_FORGOTTEN)
 
 

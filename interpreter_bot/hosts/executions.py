@@ -74,7 +74,7 @@ class Questions:
             BotError: no answer came in time, or the first one was a refusal.
         """
         self._number += 1
-        self._request = request
+        request = self._request = dataclasses.replace(request, number=self._number)
         self._answer = asyncio.get_running_loop().create_future()
         try:
             for questioner in tuple(self._questioners):

@@ -11,19 +11,21 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 import functools
+import hashlib
 import json
 import logging
 import secrets
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
 
 import pydantic
 
-from interpreter_bot import cancellation, errors, events, settings
+from interpreter_bot import cancellation, errors, events, settings, values
 from interpreter_bot.sessions import (
+    approvals,
     requests,
-    tool_approvals,
+    tool_listings,
     tool_logins,
     turn_streams,
     variable_losses,
@@ -71,7 +73,7 @@ class ToolRequests:
         request: requests.Request,
         stream: turn_streams.TurnStream,
         *,
-        approvals: tool_approvals.ToolApprovals,
+        approved_by: approvals.Approvals,
         others: Callable[[], Awaitable[frozenset[str]]],
     ) -> None:
         """Answer nothing yet.
@@ -80,8 +82,8 @@ class ToolRequests:
             broker: has the tools.
             audit: records calls.
             request: what the code runs for.
-            stream: asks a person whether a call may be made, and shows how far one is.
-            approvals: of people, for as long as a kernel lives.
+            stream: shows how far a call is.
+            approved_by: asks a person whether a call may be made.
             others: returns who else ran code in the conversation, of which something may run yet.
         """
         self._broker = broker
@@ -89,7 +91,7 @@ class ToolRequests:
         self._key = request.key
         self._person = request.person
         self._stream = stream
-        self._approvals = approvals
+        self._approvals = approved_by
         self._others = others
         self._calls = 0
         self._told: dict[str, str] = {}
@@ -108,15 +110,15 @@ class ToolRequests:
         found = model_tool_listings.ToolIndex(self._broker.offered(self._key))
         return found if found.has_more else None
 
-    async def answer(self, told: str, kernel_id: str) -> str:
+    async def answer(self, request: values.InputRequested, kernel_id: str) -> str:
         """Answer a request, as JSON.
 
         Args:
-            told: what is asked, hostile.
+            request: what is asked, hostile.
             kernel_id: of the kernel whose code asks.
         """
         try:
-            wish = _WISHES.validate_json(told)
+            wish = _WISHES.validate_json(request.tool_request)
         except pydantic.ValidationError:
             return json.dumps({"error": tool_words.MALFORMED})
         self._calls += 1
@@ -127,7 +129,7 @@ class ToolRequests:
                 # Beside the event loop: there may be many.
                 answer = await asyncio.to_thread(self._listed)
             else:
-                answer = await self._called(wish, kernel_id)
+                answer = await self._called(wish, request.number, kernel_id)
         except errors.LoginNeededError:
             server = wish.server if isinstance(wish, _Call) else ""
             answer = {"error": await self._told_to_log_in(server)}
@@ -160,7 +162,7 @@ class ToolRequests:
                 self._told[server] = str(error)
         return self._told[server]
 
-    async def _called(self, wish: _Call, kernel_id: str) -> dict[str, Any]:
+    async def _called(self, wish: _Call, number: int, kernel_id: str) -> dict[str, Any]:
         """Call a tool, if it may be called, and record that.
 
         Raises:
@@ -177,7 +179,7 @@ class ToolRequests:
             sent_bytes=len(arguments),
         )
         try:
-            server, definition, was_asked = await self._allowed(wish, kernel_id)
+            server, definition, was_asked = await self._allowed(wish, number, kernel_id)
         except errors.StoreError:
             raise
         except errors.BotError as error:
@@ -193,7 +195,7 @@ class ToolRequests:
         return await self._made(wish, call, server=server, definition=definition)
 
     async def _allowed(
-        self, wish: _Call, kernel_id: str
+        self, wish: _Call, number: int, kernel_id: str
     ) -> tuple[settings.McpServer, Definition, bool]:
         """Find a tool, and ask a person where one is to be asked; returns also whether one was.
 
@@ -208,23 +210,21 @@ class ToolRequests:
         is_lent = server.authorization == "person" and bool(others)
         if wanted == "never" and not is_lent:
             return server, definition, False
-        lasting = tool_approvals.ToolApproval(
-            *(self._person.id, server.name, definition.function, definition.digest), others
-        )
-        if lasting in self._approvals.of(self._key, kernel_id):
-            return server, definition, True
         shown = _shown(server, definition, wish.arguments, beside_others=bool(others))
-        answer = await self._stream.approve(
-            shown, choices=(events.FOR_SESSION,), is_personal=server.authorization == "person"
+        approved = await self._approvals.require(
+            "tool",
+            shown,
+            number=number,
+            kernel_id=kernel_id,
+            name=tool_listings.grant_name(server.name, definition.function),
+            digest=_digest(definition.digest, others),
+            is_personal=server.authorization == "person",
         )
-        if answer == events.FOR_SESSION:
-            self._approvals.add(self._key, kernel_id, lasting)
-            return server, definition, True
-        if answer is None:
+        if approved is None:
             told = tool_words.not_approved(server.name, definition.name)
             raise errors.BotError(told)
-        if answer != shown:
-            raise errors.BotError(tool_words.edited(code=answer))
+        if approved != shown:
+            raise errors.BotError(tool_words.edited(code=approved))
         return server, definition, True
 
     async def _made(
@@ -279,6 +279,7 @@ def of_turn(
     request: requests.Request,
     stream: turn_streams.TurnStream,
     held: variable_losses.Variables,
+    approved_by: approvals.Approvals,
 ) -> ToolRequests | None:
     """Return what answers the code of a turn; None where there are no tools."""
     if services.tools is None:
@@ -296,9 +297,18 @@ def of_turn(
         services.database.tool_audit,
         request,
         stream,
-        approvals=services.tool_approvals,
+        approved_by=approved_by,
         others=others,
     )
+
+
+def _digest(definition: str, others: Iterable[str]) -> str:
+    """Return the digest of a tool as it is granted: another definition was not.
+
+    Nor was it while somebody else's code might have made such a call, too.
+    """
+    granted = json.dumps([definition, *sorted(others)])
+    return hashlib.sha256(granted.encode()).hexdigest()
 
 
 def _shown(

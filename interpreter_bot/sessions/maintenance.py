@@ -91,6 +91,7 @@ class Maintenance:
             if session.id not in told:
                 told.add(session.id)
                 await self._service.notify(session.key, session_words.ANSWER_INTERRUPTED)
+        await self._services.questions.load()
 
     async def tidy(self) -> None:
         """Delete stored content that nothing refers to any more."""

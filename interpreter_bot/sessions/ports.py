@@ -49,17 +49,6 @@ class Reply(abc.ABC):
         """Show an event, or note it to be shown; must not block."""
 
     @abc.abstractmethod
-    async def ask(self, question: events.Question) -> str | None:
-        """Ask the person. Cancelled when the answer is no longer waited for.
-
-        Returns:
-            The answer, or the code that may run; None declines.
-
-        Raises:
-            BotError: there is no answer; the code is stopped, for this reason.
-        """
-
-    @abc.abstractmethod
     def save(self, name: str) -> FileWriter | None:
         """Return the writer for a changed file, whose `FileMade` follows; None if it is not wanted.
 

@@ -86,6 +86,7 @@ class Request:
             of the former bot can be gone on with.
         approval: whether a person is asked before code runs, by the platform's settings; what
             people chose is added to it, see `approval_policy`.
+        is_attended: somebody can be asked; else a question is declined at once.
     """
 
     key: values.SessionKey
@@ -103,6 +104,7 @@ class Request:
     elapsed_seconds: float = 0.0
     is_shown_again: bool = False
     approval: Approval = "never"
+    is_attended: bool = True
 
     @property
     def scope(self) -> values.Scope:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from interpreter_bot import settings
 from interpreter_bot.agent.llms import catalogues
 from interpreter_bot.hosts import ports as host_ports
-from interpreter_bot.sessions import model_setup, quotas, tool_approvals
+from interpreter_bot.sessions import model_setup, questions, quotas
 from interpreter_bot.sessions import write_retries as retries
 from interpreter_bot.skills import accepted_skills
 from interpreter_bot.store import databases, records
@@ -27,7 +27,7 @@ class SessionDependencies:
 
     Attributes:
         tools: of MCP servers; None if there are none.
-        tool_approvals: tools that people let code call again and again.
+        questions: that turns ask people.
         connections: to data; None if there are none.
         model_setup: lets whoever runs the bot choose a model; None if nobody can.
         on_installation: takes what was installed.
@@ -44,9 +44,7 @@ class SessionDependencies:
     tools: ToolBroker | None = None
     connections: ConnectionService | None = None
     model_setup: model_setup.ModelSetup | None = None
-    tool_approvals: tool_approvals.ToolApprovals = dataclasses.field(
-        default_factory=tool_approvals.ToolApprovals
-    )
+    questions: questions.Questions
     on_installation: Callable[[records.Installation], None] = lambda _: None
     id: str = dataclasses.field(default_factory=lambda: uuid.uuid4().hex)
     daily_usage: quotas.DailyUsage = dataclasses.field(default_factory=quotas.DailyUsage)

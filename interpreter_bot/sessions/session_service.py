@@ -55,6 +55,7 @@ class SessionService:
 
     Attributes:
         queries: the reading side.
+        questions: that turns ask people.
         files: those of sessions, outside of turns.
         branches: copies, and ways back.
         visits: how people of other platforms read one on the page.
@@ -67,6 +68,7 @@ class SessionService:
         self, services: session_dependencies.SessionDependencies, *, model_notice: str = ""
     ) -> None:
         self.queries = session_reads.SessionReads(services)
+        self.questions = services.questions
         self._services = services
         config = services.config
         self._lanes = lanes.Lanes(
@@ -136,6 +138,12 @@ class SessionService:
                 reply.emit(self._withdrawn())
                 raise
             return await turns.run_turn(self._services, request, reply, stop=stop)
+
+    async def answer(
+        self, question_id: str, answer: events.Answer, *, person: str, is_admin: bool = False
+    ) -> None:
+        """Answer what a turn asks; see `questions.Questions.answer`."""
+        await self.questions.answer(question_id, answer, person=person, is_admin=is_admin)
 
     def is_busy(self, key: values.SessionKey) -> bool:
         """Whether a turn runs or waits in a session."""

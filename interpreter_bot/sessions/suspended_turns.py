@@ -49,6 +49,7 @@ class Progress:
         kernel_id: of the kernel that ran its code; empty if none did.
         approval: whether a person is asked before its code runs.
         step: number of the model call that was made last.
+        is_asking: its next code waits for approval.
     """
 
     is_code: bool
@@ -58,6 +59,7 @@ class Progress:
     kernel_id: str = ""
     approval: requests.Approval = "never"
     step: int = 0
+    is_asking: bool = False
 
     def document(self) -> dict[str, Any]:
         """Return it as it is stored."""
@@ -106,7 +108,8 @@ class Progress:
         is_asked_again = memory is not None and not memory.transcript.unanswered
         await recorder.go_on(self.step, is_asked_again=is_asked_again)
         executions = list(await database.executions.of_turn(recorder.turn_id))
-        if not is_asked_again:
+        environment.is_asking = self.is_asking
+        if not (is_asked_again or self.is_asking):
             # The progress was written with the execution, in one transaction.
             environment.resumed = executions.pop()
         stream.cell = len(executions) - 1
@@ -204,6 +207,7 @@ def record_progress(
             kernel_id=environment.kernel_id,
             approval=environment.approval,
             step=recorder.step_number,
+            is_asking=environment.is_asking,
         ).document()
 
     if hosts.outlives_bot:
@@ -266,7 +270,7 @@ class Resumptions:
 
     async def _go_on_unseen(self, request: requests.Request) -> None:
         reply = LateReply(functools.partial(self._notify, request.key))
-        await self._handle(request, reply)
+        await self._handle(dataclasses.replace(request, is_attended=False), reply)
         await reply.send()
 
     async def _logged(self, go_on: GoOn, request: requests.Request) -> None:
@@ -333,12 +337,6 @@ class LateReply(ports.Reply):
                 self._names.append(artifact.name)
             case events.TurnEnded():
                 self._end = event
-
-    async def ask(self, question: events.Question) -> str | None:
-        """Decline: nobody can be asked."""
-        if isinstance(question, events.InputQuestion):
-            raise errors.BotError(session_words.no_place_for_input(question.prompt))
-        return None
 
     def save(self, name: str) -> ports.FileWriter | None:
         """Return no writer: files stay where they are."""

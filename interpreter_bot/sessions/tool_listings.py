@@ -33,13 +33,24 @@ class ServerTools:
     is_logged_in: bool | None = None
 
 
+def grant_name(server: str, function: str) -> str:
+    """Return the name of a grant for a tool."""
+    return f"{server}.{function}"
+
+
 async def listed(
     services: session_dependencies.SessionDependencies, key: values.SessionKey, person: str
 ) -> tuple[ServerTools, ...]:
     """Return the tools that code of a session may call, as one person sees them."""
     address = values.text(key)
     status = (await services.hosts.statuses({address})).get(address)
-    lasting = services.tool_approvals.of(key, status.kernel_id if status else "")
+    session = await services.database.sessions.find(key)
+    grants = (
+        await services.database.grants.of(session.id, status.kernel_id)
+        if session is not None and status is not None
+        else ()
+    )
+    granted = {grant.name for grant in grants if grant.person == person}
     found = []
     for one in services.tools.offered(key) if services.tools is not None else ():
         free = {
@@ -48,8 +59,9 @@ async def listed(
             if one.server.approval_of(tool.name, is_read_only=tool.is_read_only) == "never"
         }
         asked = {tool.function for tool in one.tools} - free
-        own = {tool for tool in lasting if (tool.server, tool.person) == (one.server.name, person)}
-        allowed = {tool.function for tool in own} & asked
+        allowed = {
+            function for function in asked if grant_name(one.server.name, function) in granted
+        }
         found.append(
             ServerTools(
                 one.server.name,

@@ -20,11 +20,12 @@ from interpreter_bot.agent import ports as agent_ports
 from interpreter_bot.hosts import cancellable_executions
 from interpreter_bot.hosts import ports as host_ports
 from interpreter_bot.sessions import (
+    approvals,
     artifact_collection,
     code_tool_calls,
     ports,
     requests,
-    statement_approvals,
+    statement_requests,
     turn_stops,
     turn_streams,
     variable_losses,
@@ -73,6 +74,7 @@ class SessionEnvironment:
         kernel_id: of the kernel that ran code last; empty if none did.
         mark: of the files before code ran first; None if none did.
         resumed: an execution that another bot began, which the next code is.
+        is_asking: the next code waits for approval.
     """
 
     def __init__(
@@ -85,15 +87,17 @@ class SessionEnvironment:
         held: variable_losses.Variables,
         skills: accepted_skills.AcceptedSkills,
         approval: requests.Approval,
+        approved_by: approvals.Approvals,
         stop: turn_stops.StopSignal,
         tools: code_tool_calls.ToolRequests | None,
-        statements: statement_approvals.StatementApprovals | None,
+        statements: statement_requests.StatementRequests | None,
         checkpoint: tuple[str, str],
         on_installation: Callable[[str, code_activity.InstalledLayer], None],
     ) -> None:
         """Open nothing yet.
 
         Args:
+            approved_by: asks people.
             checkpoint: the session's key, and what it is called before the first code.
             on_installation: takes the kernel's id, and what was installed into it.
         """
@@ -104,7 +108,9 @@ class SessionEnvironment:
         self._stream = stream
         self._held = held
         self.approval = approval
+        self._approvals = approved_by
         self._was_asked_for_plan = False
+        self.is_asking = False
         self._stop = stop
         self.tools = tools
         self._statements = statements
@@ -129,11 +135,17 @@ class SessionEnvironment:
             return self.resumed.code
         if self.approval == "never" or (self.approval == "plan" and self._stream.cell >= 0):
             return code
-        if self.approval == "plan" and not (self._stream.has_words or self._was_asked_for_plan):
+        is_again, self.is_asking = self.is_asking, True
+        is_plan = self.approval == "plan" and (self._stream.has_words or is_again)
+        if self.approval == "plan" and not (is_plan or self._was_asked_for_plan):
             # Asked for once: code is a plan of its own if the model finds no words.
-            self._was_asked_for_plan = True
+            self._was_asked_for_plan, self.is_asking = True, False
             raise agent_ports.NotApprovedError(session_words.PLAN_FIRST, remark=_PLAN_WANTED)
-        approved = await self._stream.approve(code)
+        try:
+            await self._stream.keep_progress()
+            approved = await self._approvals.require("plan" if is_plan else "code", code)
+        finally:
+            self.is_asking = False
         if approved is None:
             raise agent_ports.NotApprovedError(session_words.DECLINED, remark=_ASK_THEM)
         return approved
@@ -175,12 +187,12 @@ class SessionEnvironment:
         """
         if request.tool_request:
             if self._statements is not None:
-                answer = await self._statements.answer(request.tool_request)
+                answer = await self._statements.answer(request)
                 if answer is not None:
                     return answer
             if self.tools is None:
                 return ports.NO_TOOLS
-            return await self.tools.answer(request.tool_request, self.kernel_id)
+            return await self.tools.answer(request, self.kernel_id)
         if request.is_installation and self.approval == "never":
             return values.YES
         return await self._stream.ask(request)

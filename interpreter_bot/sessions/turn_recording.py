@@ -138,7 +138,7 @@ class Recorder:
         Raises:
             StoreError: it cannot be.
         """
-        self._steps_before = step
+        self._steps_before = self.step_number = step
         if is_asked_again and step:
             self._steps_before -= 1
             await self._database.parts.remove_text(self.turn_id, since_step=step)
@@ -173,7 +173,7 @@ class Recorder:
         match event:
             case events.StepStarted(number=number):
                 self.step_number = self._steps_before + number
-                self._note_progress()
+                self.note_progress()
             case events.TextAdded(text=text):
                 self._add_text(text)
             case events.NoticeShown(text=text):
@@ -367,7 +367,7 @@ class Recorder:
             if self._progress is due.progress:
                 self._progress = None
 
-    def _note_progress(self) -> None:
+    def note_progress(self) -> None:
         """Let what is now known of the turn be written; with it, its host may forget the rest."""
         if self.progress is not None:
             self._progress = self.progress()

@@ -6,9 +6,10 @@ import dataclasses
 import hashlib
 from typing import Final
 
-from interpreter_bot import events, values
-from interpreter_bot.sessions import ports, turn_recording
+from interpreter_bot import errors, events, values
+from interpreter_bot.sessions import ports, questions, requests, turn_recording, turn_stops
 from interpreter_bot.store import records
+from interpreter_bot.wording import session_words
 
 
 class TurnStream:
@@ -22,14 +23,25 @@ class TurnStream:
         reply: shows what happens.
     """
 
-    def __init__(self, reply: ports.Reply, recorder: turn_recording.Recorder) -> None:
+    def __init__(
+        self,
+        request: requests.Request,
+        reply: ports.Reply,
+        recorder: turn_recording.Recorder,
+        *,
+        asking: questions.Questions,
+        stop: turn_stops.StopSignal,
+    ) -> None:
         self.cell = -1
         self.last: values.Finished | None = None
         self.has_words = False
         self.is_code_shown = False
         self._pictures: set[str] = set()
         self.reply: Final = reply
+        self._request = request
         self._recorder = recorder
+        self._questions = asking
+        self._stop = stop
 
     def emit(self, event: events.TurnEvent) -> None:
         """Record an event and show it; an output that is recorded already is not shown again."""
@@ -40,6 +52,7 @@ class TurnStream:
                 self._pictures.add(hashlib.sha256(data).hexdigest())
             case events.CodeFinished(finished=finished):
                 self.last = finished
+                self._questions.withdraw(self._recorder.turn_id)
             case events.NoticeShown(cell=None, text=text):
                 event = events.NoticeShown(text, max(self.cell, 0))
             case events.FileMade(cell=cell, artifact=artifact):
@@ -75,24 +88,83 @@ class TurnStream:
         self.is_code_shown = False
 
     async def ask(self, request: values.InputRequested) -> str:
-        """Ask the person what running code asks."""
+        """Ask the person what running code asks.
+
+        Raises:
+            BotError: there is no answer.
+        """
+        prompt = request.prompt
         question = events.InputQuestion(
+            id=self._question_id(self.cell, f"question {request.number}", prompt),
+            session=self._request.key,
+            person=self._request.person.id,
             cell=self.cell,
-            prompt=request.prompt,
+            prompt=prompt,
             is_password=request.is_password,
             choices=request.choices,
         )
-        return await self.reply.ask(question) or ""
+        unattended = events.Unanswered(session_words.nobody_for_input(prompt))
+        answer = await self._answer(question, unattended)
+        if isinstance(answer, events.Unanswered):
+            raise errors.BotError(answer.reason)
+        return answer.text if isinstance(answer, events.TextAnswer) else ""
 
-    async def approve(
-        self, code: str, *, choices: tuple[str, ...] = (), is_personal: bool = False
-    ) -> str | None:
-        """Ask a person whether code may run; see `events.ApprovalQuestion`."""
-        return await self.reply.ask(
-            events.ApprovalQuestion(
-                cell=self.cell + 1, code=code, choices=choices, is_personal=is_personal
-            )
+    async def ask_approval(
+        self,
+        subject: events.Subject,
+        text: str,
+        *,
+        number: int,
+        choices: tuple[str, ...] = (),
+        is_personal: bool = False,
+    ) -> events.Approved | events.Declined:
+        """Ask a person whether something may run.
+
+        Args:
+            subject: what it is.
+            text: all of it.
+            number: of what running code asked for; 0 if it is the next code.
+            choices: see `events.ApprovalQuestion`.
+            is_personal: see `events.ApprovalQuestion`.
+
+        Raises:
+            BotError: nobody could be asked.
+        """
+        cell = self.cell if number else self.cell + 1
+        # The same code may be proposed again after it was declined.
+        origin = f"{number}" if number else f"step {self._recorder.step_number}"
+        question = events.ApprovalQuestion(
+            id=self._question_id(cell, origin, text),
+            session=self._request.key,
+            person=self._request.person.id,
+            cell=cell,
+            subject=subject,
+            code=text,
+            choices=choices,
+            is_personal=is_personal,
         )
+        answer = await self._answer(question, events.Declined())
+        if isinstance(answer, events.Unanswered):
+            raise errors.BotError(answer.reason)
+        return answer if isinstance(answer, events.Approved) else events.Declined()
+
+    def _question_id(self, cell: int, origin: str, text: str) -> str:
+        return questions.question_id(self._recorder.turn_id, cell, origin, text)
+
+    async def _answer(self, question: events.Question, unattended: events.Answer) -> events.Answer:
+        if not self._request.is_attended:
+            return unattended
+        return await self._questions.ask(
+            question,
+            emit=self.emit,
+            turn_id=self._recorder.turn_id,
+            is_suspended=lambda: self._stop.is_suspended,
+        )
+
+    async def keep_progress(self) -> None:
+        """Record what another bot needs to go on from here."""
+        self._recorder.note_progress()
+        await self._recorder.flush()
 
     def note_cpu(self, cpu_seconds: float) -> None:
         """Record the processor time of the turn's code until now."""

@@ -25,12 +25,13 @@ from interpreter_bot.agent import (
 )
 from interpreter_bot.sessions import (
     approval_policy,
+    approvals,
     code_tool_calls,
     ports,
     quotas,
     requests,
     session_dependencies,
-    statement_approvals,
+    statement_requests,
     stored_transcripts,
     suspended_turns,
     turn_environments,
@@ -70,7 +71,8 @@ async def run_turn(
     """
     started = time.monotonic() - request.elapsed_seconds
     recorder = turn_recording.Recorder(services.database, services.hosts.acknowledge)
-    work = _Work(services, request, turn_streams.TurnStream(reply, recorder), recorder)
+    stream = turn_streams.TurnStream(request, reply, recorder, asking=services.questions, stop=stop)
+    work = _Work(services, request, stream, recorder)
     try:
         end = await _catch_all(work.run(stop))
         if end.status is values.TurnStatus.STOPPED:
@@ -119,6 +121,7 @@ async def _record_end(
         await recorder.flush()
         services.daily_usage.close(recorder.turn_id)
     elif recorder.turn_id:
+        services.questions.forget(recorder.turn_id)
         status = values.TurnStatus(end.status.value)
         answer = end.sentence if end.status is values.TurnStatus.FAILED else end.text
         write = functools.partial(recorder.end, status, answer=answer)
@@ -183,6 +186,9 @@ class _Work:
         async with services.hosts.lease(key, person=self._person) as lease:
             if not self._request.is_code:
                 self._chosen = await services.database.choices.around(self._request.scope)
+            asked = approvals.Approvals(
+                self._request, self.stream, services.database.grants, session.id
+            )
             environment = turn_environments.SessionEnvironment(
                 services.hosts,
                 lease,
@@ -193,9 +199,10 @@ class _Work:
                 approval=approval_policy.of_request(
                     self._request, self._chosen, services.config.sessions.approval
                 ),
+                approved_by=asked,
                 stop=stop,
-                tools=code_tool_calls.of_turn(services, self._request, self.stream, held),
-                statements=statement_approvals.of_turn(services, key, self.stream),
+                tools=code_tool_calls.of_turn(services, self._request, self.stream, held, asked),
+                statements=statement_requests.of_turn(services, key, asked),
                 checkpoint=(key, f"{self._recorder.turn_id}"),
                 on_installation=lambda kernel, layer: services.on_installation(
                     records.Installation(key, kernel, person, layer.name, layer.packages)

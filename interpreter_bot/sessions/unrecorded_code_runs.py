@@ -10,7 +10,7 @@ from collections.abc import AsyncIterable, Callable, Iterable, Sequence
 from interpreter_bot import code_activity, errors, events, settings, values
 from interpreter_bot.hosts import cancellable_executions
 from interpreter_bot.hosts import ports as host_ports
-from interpreter_bot.sessions import artifact_collection, ports
+from interpreter_bot.sessions import artifact_collection, ports, questions
 from interpreter_bot.wording import file_words, run_words, session_words
 
 _log = logging.getLogger(__name__)
@@ -26,13 +26,24 @@ class UnrecordedCodeRun:
         *,
         limits: settings.Limits,
         reply: ports.Reply,
+        asking: questions.Questions,
         on_installation: Callable[[str, code_activity.InstalledLayer], None],
     ) -> None:
-        """Run nothing yet; `on_installation` takes a kernel's id, and what was installed there."""
+        """Run nothing yet.
+
+        Args:
+            hosts: where the session is.
+            key: of the session.
+            limits: of attachments, code and files.
+            reply: gets all events.
+            asking: waits for answers to questions.
+            on_installation: takes a kernel's id, and what was installed there.
+        """
         self._hosts = hosts
         self._key = key
         self._limits = limits
         self._reply = reply
+        self._questions = asking
         self._on_installation = on_installation
         self._running = ""
         self._announced = ""
@@ -73,6 +84,7 @@ class UnrecordedCodeRun:
                 # Every cell gets its end, however the run ends.
                 self._give_up(range(number, len(cells)))
                 raise
+            self._questions.withdraw(0)
             self._reply.emit(events.CodeFinished(number, finished))
             is_all_ok = is_all_ok and finished.ending is values.Ending.OK
         return is_all_ok
@@ -128,17 +140,23 @@ class UnrecordedCodeRun:
                 return values.YES  # Who wrote the code wants it.
             try:
                 question = events.InputQuestion(
+                    id=questions.question_id(0, number, f"{request.number}", request.prompt),
+                    session=values.key(self._key),
+                    person="",
                     cell=number,
                     prompt=request.prompt,
                     is_password=request.is_password,
                     choices=request.choices,
                 )
-                return await self._reply.ask(question) or ""
+                answer = await self._questions.ask(question, emit=self._reply.emit)
             except errors.BotError:
                 raise
             except Exception as error:
                 self._lose_reader(error)
                 raise errors.BotError(session_words.UNWATCHED) from error
+            if isinstance(answer, events.Unanswered):
+                raise errors.BotError(answer.reason)
+            return answer.text if isinstance(answer, events.TextAnswer) else ""
 
         self._running = cancellable_executions.new_id()
         running = cancellable_executions.run(

@@ -33,6 +33,7 @@ from interpreter_bot.store import (
     sessions,
     transactions,
     turn_parts,
+    turn_questions,
     turns,
     usage,
 )
@@ -178,6 +179,8 @@ class Database:
         self.session_copies = session_copies.SessionCopies(begin, owner)
         self.turns = turns.Turns(begin, owner)
         self.parts = turn_parts.TurnParts(begin, files)
+        self.questions = turn_questions.TurnQuestions(begin)
+        self.grants = turn_questions.Grants(begin)
         self.executions = executions.Executions(begin)
         self.artifacts = executions.Artifacts(begin)
         self.usage = usage.Usage(begin)

@@ -267,6 +267,23 @@ class ToolCall:
     seconds: float = 0.0
 
 
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Grant:
+    """What a person lets code of a session do again and again, as long as its kernel lives.
+
+    Attributes:
+        person: who allowed it, and for whose code alone it holds.
+        subject: its kind; see `events.Subject`.
+        name: for lists.
+        digest: of all that it was granted for; anything else was not.
+    """
+
+    person: str
+    subject: str
+    name: str
+    digest: str
+
+
 @dataclasses.dataclass(frozen=True, slots=True)
 class Account:
     """An account at an MCP server that a person let the bot use, or is about to.

@@ -132,6 +132,29 @@ ARTIFACTS = _table(
     _moment("created"),
 )
 
+# What a turn asked its people last, until it has ended.
+QUESTIONS = _table(
+    "questions",
+    sa.Column(
+        "turn_id",
+        sa.BigInteger,
+        sa.ForeignKey("turns.id", ondelete="CASCADE"),
+        nullable=False,
+        unique=True,
+    ),
+    _name("name"),
+    sa.Column("question", columns.Document, nullable=False),
+    sa.Column("answer", columns.Document),
+)
+
+# What people let code do again and again, as long as its kernel lives.
+GRANTS = _table(
+    "grants",
+    _of("sessions"),
+    *_names("kernel_id", "person", "subject", "name"),
+    sa.Column("digest", sa.String(64), nullable=False),
+)
+
 USAGE = _table(
     "usage",
     # Money stays spent when the conversation is deleted.

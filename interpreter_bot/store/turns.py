@@ -197,7 +197,9 @@ class Turns:
             .where(_T.c.id == turn_id, is_open)
             .values(status=status.value, answer=answer, ended=columns.now(), progress=None)
         )
+        questions = sa.delete(schema.QUESTIONS).where(schema.QUESTIONS.c.turn_id == turn_id)
         async with self._begin.writing() as transaction:
+            await transaction.execute(questions)
             return (await transaction.execute(end)).rowcount == 1
 
     async def delete(self, turn_id: int) -> None:

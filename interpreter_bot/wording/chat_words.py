@@ -11,7 +11,6 @@ PART_REFUSED: Final = "⚠️ This part of the answer was refused here."
 CODE_PARTLY_HIDDEN: Final = (
     "You cannot see all of the code here: press Edit to see it, or refuse it."
 )
-NOT_SHOWN: Final = "I can no longer show anything there."
 FILE_REFUSED: Final = "it was refused"
 NOT_PACKED: Final = "it could not be compressed"
 

@@ -8,7 +8,6 @@ from typing import Final
 NO_SESSION: Final = "There is no such session. Leave the handle out to begin a new one."
 TEXT_OR_BASE64: Final = "Give the content of the file either as text or as base64."
 NOT_BASE64: Final = "The content is not valid Base64."
-NO_INPUT: Final = "Nobody is there to answer input(): put the value into the code."
 NO_FILES: Final = "There are no files in /mnt/data."
 NO_OUTPUT: Final = "The code ran to its end and showed nothing."
 VARIABLES_GONE: Final = "All variables are gone; files are kept."

@@ -148,8 +148,9 @@ def branch_left_out(pieces: int, limit: int) -> str:
     )
 
 
-def no_place_for_input(prompt: str) -> str:
-    return f"The code is waiting for input, but nobody can give it any more: {prompt}"
+def nobody_for_input(prompt: str) -> str:
+    sentence = "Nobody is there to answer input(), so put the value into the code."
+    return f"{sentence} It asked: {prompt}" if prompt else sentence
 
 
 def idle_warning(since: str, left: str, *, keeps_variables: bool) -> str:

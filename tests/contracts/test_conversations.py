@@ -34,6 +34,7 @@ class Conversation:
 
     async def ask(self, text, reply, **fields):
         request = requests.Request(key=self.key, person=ANNA, text=text, **fields)
+        reply.answer = self.service.answer
         end = await self.service.handle(request, reply)
         assert reply.end == end, "who waits for the end and who shows it hear the same"
         return end

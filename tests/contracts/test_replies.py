@@ -16,16 +16,16 @@ from interpreter_bot import events, settings, values
 from interpreter_bot.platforms.console import json_replies, terminal_input, terminal_replies
 from interpreter_bot.platforms.discord import startup
 from interpreter_bot.platforms.web import access, server
-from interpreter_bot.sessions import ports
+from interpreter_bot.sessions import ports, questions
 from tests import futures
-from tests.fakes import conversations, replies
+from tests.fakes import asking, conversations, replies
 from tests.fakes.discord_server import rules
 from tests.fakes.discord_server import servers as discord_servers
 from tests.fakes.slack_server import servers as slack_servers
 from tests.integration.slack import worlds
 
 CODE = "look()"
-QUESTION = events.InputQuestion(cell=0, prompt="Your name?", is_password=False)
+QUESTION = "Your name?"
 DONE = values.Finished(values.Ending.OK, 0.1)
 HOSTILE = (
     *("\x00\x1b[2J\x1b]0;x\x07", "\udc80", "\u202egnp.exe", "<!channel> @everyone <@1>"),
@@ -38,6 +38,7 @@ class Opened:
     """A reply, and all that people see of it."""
 
     reply: ports.Reply
+    asker: asking.Asker
     shown: Callable[[], str]
     answer: Callable[[str], Awaitable[object]]
     """Answers what `input()` asks, once that is seen."""
@@ -63,7 +64,10 @@ async def _handed_over(tmp_path):
     async with conversations.opened(tmp_path) as service:
 
         async def handle(request, reply):
-            handed.set_result(reply)
+            asker = asking.Asker(
+                reply, service.questions, session=request.key, person=request.person.id
+            )
+            handed.set_result((reply, asker))
             await over.wait()
             return events.TurnEnded(status=values.TurnStatus.DONE)
 
@@ -94,7 +98,7 @@ async def _slack(tmp_path):
             async def decide(is_approved):
                 await pressed("approval_run" if is_approved else "approval_cancel")
 
-            yield Opened(await handed, lambda: str(list(messages.values())), answer, decide, leave)
+            yield Opened(*await handed, lambda: str(list(messages.values())), answer, decide, leave)
         # Nothing of what code shows reaches anybody.
         assert slack.pings == []
 
@@ -112,22 +116,22 @@ async def _discord(tmp_path):
             alice = direct.recipients[0]
             discord.say(alice, direct, "go")
 
-            async def asking(button):
+            async def seen(button):
                 await rules.wait_until(
                     lambda: direct.of_bots and button in direct.of_bots[-1].buttons
                 )
                 return direct.of_bots[-1]
 
             async def answer(text):
-                await asking("Answer")
+                await seen("Answer")
                 discord.say(alice, direct, text)
 
             async def decide(is_approved):
                 button = "Run" if is_approved else "Refuse"
-                await discord.click(alice, await asking(button), button)
+                await discord.click(alice, await seen(button), button)
 
             yield Opened(
-                await handed,
+                *await handed,
                 lambda: str([one.content for one in direct.of_bots]),
                 answer,
                 decide,
@@ -176,14 +180,14 @@ async def _web(tmp_path):
                     return [one for one, last in open_ones.items() if last == kind]
 
                 [question] = await rules.wait_until(asked)
-                answer = {"do": "answer", "turn": fields["id"], "question": question, "text": text}
+                answer = {"do": "answer", "question": question, "text": text}
                 await socket.send_json({"thread": fields["thread"]} | answer)
 
             async def decide(is_approved):
                 await answered("approving", CODE if is_approved else None)
 
             yield Opened(
-                await handed,
+                *await handed,
                 lambda: "\n".join(heard),
                 functools.partial(answered, "asking"),
                 decide,
@@ -213,9 +217,12 @@ def _typed():
 @contextlib.asynccontextmanager
 async def _terminal(tmp_path):
     out, err = io.StringIO(), io.StringIO()
+    registry = questions.Questions()
     with _typed() as (answers, *typed):
-        reply = terminal_replies.TurnPrinter(None, answers, out=out, err=err)
-        yield Opened(reply, lambda: out.getvalue() + err.getvalue(), *typed)
+        reply = terminal_replies.TurnPrinter(None, answers, registry.answer, out=out, err=err)
+        yield Opened(
+            reply, asking.Asker(reply, registry), lambda: out.getvalue() + err.getvalue(), *typed
+        )
 
 
 @contextlib.asynccontextmanager
@@ -224,27 +231,31 @@ async def _lines(tmp_path):
     with _typed() as (lines, type_line, _):
 
         async def answer(text):
-            questions = [
-                line for line in map(json.loads, out.getvalue().splitlines()) if "id" in line
-            ]
-            await type_line(json.dumps({"id": questions[-1]["id"], "answer": text}))
+            asked = [line for line in map(json.loads, out.getvalue().splitlines()) if "id" in line]
+            await type_line(json.dumps({"id": asked[-1]["id"], "answer": text}))
 
         async def decide(is_approved):
             await answer("yes" if is_approved else None)
 
-        reply = json_replies.TurnJsonLines(None, json_replies.JsonAnswers(lines), out=out)
-        yield Opened(reply, out.getvalue, answer, decide)
+        registry = questions.Questions()
+        json_answers = json_replies.JsonAnswers(lines)
+        reply = json_replies.TurnJsonLines(None, json_answers, registry.answer, out=out)
+        yield Opened(reply, asking.Asker(reply, registry), out.getvalue, answer, decide)
     assert all(json.loads(line) for line in out.getvalue().splitlines())
 
 
 @contextlib.asynccontextmanager
 async def _remembering(tmp_path):
+    registry = questions.Questions()
     reply = replies.Reply(answers=["Ada"], approvals=[CODE, None])
+    reply.answer = registry.answer
 
     async def known_before(_):
         pass
 
-    yield Opened(reply, lambda: str(reply.heard), known_before, known_before)
+    yield Opened(
+        reply, asking.Asker(reply, registry), lambda: str(reply.heard), known_before, known_before
+    )
 
 
 KINDS = [_slack, _discord, _web, _terminal, _lines, _remembering]
@@ -350,17 +361,17 @@ async def test_nothing_that_code_or_model_may_say_stops_it(opened):
 async def test_code_runs_if_a_person_lets_it_and_gets_what_they_answer(opened):
     reply = opened.reply
     _begin(reply)
-    allowed = asyncio.create_task(reply.ask(events.ApprovalQuestion(cell=0, code=CODE)))
+    allowed = asyncio.create_task(opened.asker.approval(CODE))
     await opened.shows(CODE)
     await opened.decide(True)
     assert await allowed == CODE
     reply.emit(events.CodeStarted(0, CODE))
-    answered = asyncio.create_task(reply.ask(QUESTION))
+    answered = asyncio.create_task(opened.asker.input(QUESTION))
     await opened.shows("Your name?")
     await opened.answer("Ada")
     assert await answered == "Ada"
     reply.emit(events.CodeFinished(0, DONE))
-    refused = asyncio.create_task(reply.ask(events.ApprovalQuestion(cell=1, code="remove()")))
+    refused = asyncio.create_task(opened.asker.approval("remove()", cell=1))
     await opened.shows("remove()")
     await opened.decide(False)
     assert await refused is None
@@ -373,11 +384,11 @@ async def test_a_question_that_is_not_asked_any_more_holds_nothing_up(opened):
     reply = opened.reply
     _begin(reply)
     reply.emit(events.CodeStarted(0, CODE))
-    asking = asyncio.create_task(reply.ask(QUESTION))
+    waiting = asyncio.create_task(opened.asker.input(QUESTION))
     await opened.shows("Your name?")
-    asking.cancel()
+    waiting.cancel()
     with contextlib.suppress(asyncio.CancelledError):
-        await asking
+        await waiting
     reply.emit(events.CodeFinished(0, values.Finished(values.Ending.STOPPED, 0.1)))
     reply.emit(events.TurnEnded(status=values.TurnStatus.STOPPED, sentence="It was stopped."))
     await opened.shows("It was stopped.")

@@ -1,9 +1,10 @@
 """A reply to runs of code that remembers, and insists on the order of events."""
 
+import asyncio
 import io
 
-from interpreter_bot import errors, events
-from interpreter_bot.sessions import ports
+from interpreter_bot import events
+from interpreter_bot.sessions import ports, questions
 from tests.fakes import replies
 
 
@@ -33,6 +34,8 @@ class Audience(ports.Reply):
         self.files = {}
         self.open_files = set()
         self._ended = -1
+        self.questions = questions.Questions()
+        self._tasks = []
 
     def _hear(self, cell, method, what):
         assert cell == self._ended + 1, "cells end in order, and are silent after"
@@ -41,6 +44,12 @@ class Audience(ports.Reply):
         self.heard.append((cell, method, what))
 
     def _show(self, event):
+        match event:
+            case events.QuestionAsked(question=question):
+                self._take_question(question)
+                return
+            case events.QuestionClosed():
+                return
         name, content = replies.described(event)
         if name == "artifact":
             assert not self.open_files
@@ -50,12 +59,13 @@ class Audience(ports.Reply):
         if name == "finished":
             self._ended = event.cell
 
-    async def ask(self, question):
-        assert isinstance(question, events.InputQuestion)
+    def _take_question(self, question):
         self._hear(question.cell, "ask", question)
-        if not self._answers:
-            raise errors.BotError("Nobody answers.")
-        return self._answers.pop(0)
+        answer = events.Unanswered("Nobody answers.")
+        if self._answers:
+            answer = events.TextAnswer(self._answers.pop(0))
+        answering = self.questions.answer(question.id, answer, person=question.person)
+        self._tasks.append(asyncio.create_task(answering))
 
     def save(self, name):
         self._hear(self._ended + 1, "save", name)

@@ -30,6 +30,7 @@ from interpreter_bot.agent.llms import catalogues
 from interpreter_bot.hosts import local_host
 from interpreter_bot.kernels.files import workspaces
 from interpreter_bot.sessions import (
+    questions,
     session_dependencies,
     session_service,
     suspended_turns,
@@ -65,6 +66,7 @@ class Events:
         self._stream = stream
         self._is_running = False
         self._steps = 0
+        self._questions = 0
         self.said = ""
 
     def step(self, number):
@@ -99,13 +101,24 @@ class Events:
 
     async def ask(self, cell, request):
         self._check(cell)
-        return await self._stream.ask(request)
+        self._questions += 1
+        return await self._stream.ask(dataclasses.replace(request, number=self._questions))
 
-    async def approve(self, cell, code, *, choices=(), is_personal=False):
+    async def approve(self, cell, code, *, subject="code", choices=(), is_personal=False):
         assert cell == self._stream.cell + 1
         # Running code asks for what it calls outside, with choices.
         assert self._is_running == bool(choices)
-        return await self._stream.approve(code, choices=choices, is_personal=is_personal)
+        self._questions += self._is_running
+        number = self._questions if self._is_running else 0
+        subject = "tool" if self._is_running else subject
+        answer = await self._stream.ask_approval(
+            subject, code, number=number, choices=choices, is_personal=is_personal
+        )
+        match answer:
+            case events.Declined():
+                return None
+            case events.Approved(scope=scope, edited=edited):
+                return scope or (code if edited is None else edited)
 
     def finished(self, cell, finished):
         self._check(cell)
@@ -475,6 +488,7 @@ async def opened(
             config=config,
             hosts=local_host.LocalHost(pool, doorkeeper=doorkeeper),
             database=database,
+            questions=questions.Questions(database.questions),
             catalogue=catalogue,
             tools=tools,
         )

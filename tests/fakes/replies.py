@@ -3,7 +3,7 @@
 import asyncio
 import io
 
-from interpreter_bot import errors, events
+from interpreter_bot import events
 from interpreter_bot.sessions import ports
 
 NAMES = {
@@ -48,9 +48,19 @@ class _Saving(io.BytesIO):
 
 
 class Reply(ports.Reply):
-    """Answers and approves from lists; `faults` are raised by short name of event."""
+    """Answers and approves from lists; `faults` are raised by short name of event.
 
-    def __init__(self, *, answers=(), approvals=(), faults=None, is_keeping=True):
+    Attributes:
+        answer: takes answers, as `SessionService.answer` does.
+    """
+
+    answer = None
+
+    def __init__(
+        self, *, answers=(), approvals=(), faults=None, is_keeping=True, is_answering=True
+    ):
+        self.is_answering = is_answering
+        self._tasks = []
         self._answers = list(answers)
         self._approvals = list(approvals)
         self._faults = dict(faults or {})
@@ -74,6 +84,12 @@ class Reply(ports.Reply):
         self._show(event)
 
     def _show(self, event):
+        match event:
+            case events.QuestionAsked(question=question):
+                self._take_question(question)
+                return
+            case events.QuestionClosed():
+                return
         self._check(event)
         self._hear(*described(event))
         if isinstance(event, events.TurnEnded):
@@ -106,17 +122,23 @@ class Reply(ports.Reply):
             case events.FileMade(cell=cell):
                 assert cell == self._cells - 1
 
-    async def ask(self, question):
+    def _take_question(self, question):
         if isinstance(question, events.InputQuestion):
             assert question.cell == self._running
             self._hear("ask", question)
-            if not self._answers:
-                raise errors.BotError("Nobody answers.")
-            return self._answers.pop(0)
-        assert question.cell == self._cells
-        self._hear("approve", question.code)
-        self.was_personal = question.is_personal
-        return self._approvals.pop(0)
+            answer = events.Unanswered("Nobody answers.")
+            if self._answers:
+                answer = events.TextAnswer(self._answers.pop(0))
+        else:
+            assert question.cell == (
+                self._cells if question.subject in ("code", "plan") else self._running
+            )
+            self._hear("approve", question.code)
+            self.was_personal = question.is_personal
+            answer = events.answer_of(question, self._approvals.pop(0))
+        if self.is_answering:
+            answering = self.answer(question.id, answer, person=question.person)
+            self._tasks.append(asyncio.create_task(answering))
 
     def save(self, name):
         assert self._running is None

@@ -5,10 +5,10 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import dataclasses
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Final, TypeAlias
 
-from interpreter_bot import errors, events, values
+from interpreter_bot import events
 from interpreter_bot.platforms.chat import (
     buttons,
     drafts,
@@ -19,8 +19,8 @@ from interpreter_bot.platforms.chat import (
     uploads,
 )
 from interpreter_bot.platforms.rendering import turn_log
-from interpreter_bot.sessions import pending_questions, ports
-from interpreter_bot.wording import chat_words, file_words, question_words, session_words
+from interpreter_bot.sessions import ports
+from interpreter_bot.wording import chat_words, file_words, session_words
 
 _MAX_TABLES: Final = 5
 
@@ -60,12 +60,10 @@ class Answer(ports.Reply):
         network: transport.Transport,
         marks: markup.Markup,
         plan: AnswerPlan,
-        pending: pending_questions.PendingQuestions,
         tasks: asyncio.TaskGroup,
     ) -> None:
         self._network = network
         self._plan = plan
-        self._pending = pending
         self._tasks = tasks
         self._takes = network.capabilities(plan.at)
         self._log = turn_log.TurnLog()
@@ -73,8 +71,6 @@ class Answer(ports.Reply):
         self._drawing = drafts.TurnDrawing(
             self._log, plan.style, marks, self._takes, self.spool.make
         )
-        self._buttons: tuple[transport.Button, ...] = ()
-        self._is_closed = False
         self._has_begun = asyncio.Event()
         if not plan.is_replayed:
             self._has_begun.set()
@@ -101,7 +97,6 @@ class Answer(ports.Reply):
         try:
             await self._sync.run()
         except transport.ClosedError as error:
-            self._is_closed = True
             await cancel()
             if str(error) and not self._sync.has_posted:
                 await self._network.whisper(self._plan.at, self._plan.style.owner, str(error))
@@ -121,11 +116,17 @@ class Answer(ports.Reply):
         """Return the buttons for the current state."""
         end, owner = self._log.end, self._plan.style.owner
         if end is None:
-            asking = self._buttons
+            stop = buttons.make("stop", self._plan.request_id, owner)
+            question = self._log.open_question
+            if question is None:
+                return (stop,)
+            verbs = [*question.choices] or ["answer"]
+            if isinstance(question, events.ApprovalQuestion):
+                verbs = ["run", *question.choices, "change", "refuse"]
             if self._drawing.hides_code:
                 # The button that is left shows the code whole, or refuses it.
-                asking = tuple(button for button in asking if button.verb not in buttons.RUNNING)
-            return (*asking, buttons.make("stop", self._plan.request_id, owner))
+                verbs = [verb for verb in verbs if verb not in buttons.RUNNING]
+            return (*(buttons.make(verb, question.id, owner) for verb in verbs), stop)
         verbs = [*self._drawing.verbs(is_visitable=self._plan.is_visitable)]
         offered = [buttons.make(verb, str(end.turn_id), owner) for verb in verbs]
         tables = self._drawing.tables[:_MAX_TABLES] if verbs else []
@@ -150,51 +151,12 @@ class Answer(ports.Reply):
             case events.TurnEnded():
                 self._finish()
         self._log.apply(event)
-        self._sync.change()
+        is_urgent = isinstance(event, events.QuestionAsked | events.QuestionClosed)
+        self._sync.change(is_urgent=is_urgent)
 
     def _finish(self) -> None:
         self._has_begun.set()
         self._sync.finish()
-
-    async def ask(self, question: events.Question) -> str | None:
-        """Ask where the request came from."""
-        if self._is_closed and isinstance(question, events.InputQuestion):
-            raise errors.BotError(chat_words.NOT_SHOWN)
-        asked = drafts.Asked(question, len(self._log.parts))
-        with self._asking(asked) as pending:
-            answer = await pending.answer
-            if isinstance(question, events.InputQuestion):
-                answer = answer or ""
-                # Question and answer stand among what was printed, as on a terminal.
-                self._drawing.questions.remove(asked)
-                shown = "•••" if question.is_password else answer
-                line = values.Text("stdout", f"{question.prompt}{shown}\n")
-                self._log.apply(events.OutputShown(question.cell, line))
-            else:
-                asked.verdict = _verdict(question, answer)
-            return answer
-
-    @contextlib.contextmanager
-    def _asking(self, asked: drafts.Asked) -> Iterator[pending_questions.Question]:
-        question, owner = asked.question, self._plan.style.owner
-        place: str | None = None
-        code, is_personal = "", False
-        if isinstance(question, events.ApprovalQuestion):
-            verbs: tuple[str, ...] = ("run", *question.choices, "change", "refuse")
-            code, is_personal = question.code, question.is_personal
-        else:
-            verbs = question.choices or ("answer",)
-            place = None if question.is_password else self._plan.at.channel
-        self._drawing.questions.append(asked)
-        with self._pending.open(owner, place, code=code, is_personal=is_personal) as pending:
-            self._buttons = tuple(buttons.make(verb, pending.id, owner) for verb in verbs)
-            self._sync.change(is_urgent=True)
-            try:
-                yield pending
-            finally:
-                asked.verdict = asked.verdict or question_words.EXPIRED
-                self._buttons = ()
-                self._sync.change(is_urgent=True)
 
     def save(self, name: str) -> ports.FileWriter | None:
         """Return the writer of an artifact, which is sent in the end."""
@@ -206,7 +168,6 @@ async def open_answer(
     network: transport.Transport,
     marks: markup.Markup,
     plan: AnswerPlan,
-    pending: pending_questions.PendingQuestions,
     *,
     cancel: Callable[[], Awaitable[object]],
 ) -> AsyncIterator[Answer]:
@@ -216,23 +177,13 @@ async def open_answer(
         network: shows it.
         marks: the network's Markdown.
         plan: what is shown where.
-        pending: registry of its questions.
         cancel: ends the turn, when nothing can be shown there any more.
     """
     async with asyncio.TaskGroup() as tasks:
-        answer = Answer(network, marks, plan, pending, tasks)
+        answer = Answer(network, marks, plan, tasks)
         try:
             showing = tasks.create_task(answer.show(cancel), name="show an answer")
             yield answer
             await showing
         finally:
             answer.spool.close()
-
-
-def _verdict(question: events.ApprovalQuestion, answer: str | None) -> str:
-    if answer is None:
-        return f"🚫 {question_words.DECLINED}"
-    if answer in question.choices:
-        return f"✔️ {question_words.APPROVED_FOR_SESSION}"
-    is_edited = answer != question.code
-    return f"✔️ {question_words.APPROVED_AS_EDITED if is_edited else question_words.APPROVED}"

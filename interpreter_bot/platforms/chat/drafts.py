@@ -49,24 +49,6 @@ _MARKS: Final = {
 }
 
 
-@dataclasses.dataclass(eq=False, slots=True)
-class Asked:
-    """A question to a person.
-
-    Attributes:
-        question: what is asked.
-        place: how many parts of the log come before it.
-        verdict: how it ended, once it has.
-    """
-
-    question: events.Question
-    place: int
-    verdict: str = ""
-
-
-_Entry: TypeAlias = turn_log.Part | Asked
-
-
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class AnswerStyle:
     """How an answer is shown.
@@ -88,7 +70,6 @@ class TurnDrawing:
     """Draws the log of one turn, each time it changes.
 
     Attributes:
-        questions: that were asked during the turn.
         hides_code: not all of the code that is to be approved can be seen.
     """
 
@@ -107,7 +88,6 @@ class TurnDrawing:
         self._attach = attach
         self._selector = output_selection.OutputSelector(_OF_CODE if style.is_code else _OF_MODEL)
         self._selected: dict[int, tuple[display_items.Item, ...]] = {}
-        self.questions: list[Asked] = []
         self.hides_code = False
 
     def parts(self, *, in_order: bool = False) -> Iterator[layout.Part]:
@@ -120,13 +100,13 @@ class TurnDrawing:
         self.hides_code = False
         last = None if in_order else self._last_words
         if log.end is None or last is None:
-            for entry in self._entries():
+            for entry in self._log.parts:
                 yield from self._entry(entry)
             yield from self._now() if log.end is None else self._end(log.end)
             return
         yield from self._words(last)
         yield from self._sentence(log.end)
-        others = [e for e in self._entries() if e is not last and not self._is_out(e)]
+        others = [e for e in self._log.parts if e is not last and not self._is_out(e)]
         parts = [part for entry in others for part in self._entry(entry)]
         # Files are shown below the words of a message.
         yield from (part for part in parts if not isinstance(part, transport.Upload))
@@ -192,14 +172,7 @@ class TurnDrawing:
     def _outputs(self) -> Iterator[output_screens.Standing]:
         return (item.output for cell in self._log.cells for item in cell.screen.items)
 
-    def _entries(self) -> Iterator[_Entry]:
-        """Iterate over parts and questions in the order in which they came."""
-        for place, part in enumerate([*self._log.parts, None]):
-            yield from (asked for asked in self.questions if asked.place == place)
-            if part is not None:
-                yield part
-
-    def _entry(self, entry: _Entry) -> Iterator[layout.Part]:
+    def _entry(self, entry: turn_log.Part) -> Iterator[layout.Part]:
         match entry:
             case turn_log.Words() if entry.text.strip():
                 yield from self._words(entry)
@@ -208,24 +181,20 @@ class TurnDrawing:
             case events.NoticeShown():
                 note = self._marks.local_times(self._marks.plain(entry.text))
                 yield self._marks.small(f"🔹 {note}")
-            case Asked():
+            case turn_log.AskedQuestion():
                 yield from self._question(entry)
 
-    def _is_out(self, entry: _Entry) -> bool:
+    def _is_out(self, entry: turn_log.Part) -> bool:
         """Say whether the final words stand without an entry."""
         end = self._log.end
         if not (self._leaves_out or (self.is_brief and end and end.turn_id)):
             return False
         return isinstance(entry, turn_log.Words) and past_code.is_narration(entry.text)
 
-    @property
-    def _open_question(self) -> Asked | None:
-        return next((asked for asked in self.questions if not asked.verdict), None)
-
     def _words(self, entry: turn_log.Words) -> Iterator[layout.Part]:
         """Draw the model's words; of very many the beginning and, in the end, the end."""
         log, characters = self._log, self._takes.characters
-        is_growing = entry is log.last_words and self._open_question is None
+        is_growing = entry is log.last_words and log.open_question is None
         is_whole = log.end is not None or not is_growing
         parts: list[_Words] = []
         is_held_back = False
@@ -256,9 +225,10 @@ class TurnDrawing:
     def _now(self) -> Iterator[layout.Part]:
         """Draw what is going on."""
         log, marks = self._log, self._marks
-        last = log.parts[-1] if log.parts else None
-        if self._open_question is not None:
+        if log.open_question is not None:
             return
+        parts = [part for part in log.parts if not isinstance(part, turn_log.AskedQuestion)]
+        last = parts[-1] if parts else None
         if log.ahead is not None:
             yield self._status(f"⏳ {run_words.queued(log.ahead) or chat_words.ONE_MOMENT}")
         elif log.progress is not None:
@@ -339,13 +309,13 @@ class TurnDrawing:
         elif sentence:
             yield f"{_MARKS[finished.ending]} {self._marks.plain(sentence)}"
 
-    def _question(self, asked: Asked) -> Iterator[layout.Part]:
+    def _question(self, asked: turn_log.AskedQuestion) -> Iterator[layout.Part]:
         question, marks = asked.question, self._marks
-        if asked.verdict:
+        if not asked.is_open:
             prompt = ""
             if isinstance(question, events.InputQuestion):
                 prompt = marks.line(question.prompt)
-            yield marks.small(f"{prompt} {asked.verdict}".strip())
+            yield marks.small(f"{prompt} {_verdict(asked.answer)}".strip())
             return
         yield layout.Break(self._style.owner)
         owner = marks.mention(self._style.owner)
@@ -457,3 +427,16 @@ def _head(text: str, lines: int, characters: int) -> str:
     text = text.strip("\n")
     cut = "\n".join(text.split("\n")[:lines])[:characters]
     return cut if len(cut) == len(text) else f"{cut}\n…"
+
+
+def _verdict(answer: events.Answer | None) -> str:
+    match answer:
+        case events.Declined():
+            return f"🚫 {question_words.DECLINED}"
+        case events.Approved(scope=events.FOR_SESSION):
+            return f"✔️ {question_words.APPROVED_FOR_SESSION}"
+        case events.Approved(edited=None):
+            return f"✔️ {question_words.APPROVED}"
+        case events.Approved():
+            return f"✔️ {question_words.APPROVED_AS_EDITED}"
+    return question_words.EXPIRED

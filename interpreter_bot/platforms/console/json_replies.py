@@ -9,8 +9,8 @@ import json
 from collections.abc import Callable
 from typing import Final, TextIO
 
-from interpreter_bot import errors, events, values
-from interpreter_bot.platforms.console import saved_files, terminal_input
+from interpreter_bot import events, values
+from interpreter_bot.platforms.console import question_tasks, saved_files, terminal_input
 from interpreter_bot.sessions import ports
 from interpreter_bot.text import quantities, safe_text
 from interpreter_bot.wording import terminal_words
@@ -67,12 +67,14 @@ class ExecutionJsonLines(ports.Reply):
         self,
         keeper: saved_files.SavedFiles | None,
         answers: JsonAnswers,
+        take_answer: question_tasks.TakesAnswer,
         *,
         out: TextIO,
     ) -> None:
         """Write to `out`; see `terminal_replies.ExecutionPrinter` for the rest."""
         self._keeper = keeper
         self._answers = answers
+        self._questions = question_tasks.QuestionTasks(take_answer)
         self._out = out
 
     def _write(self, kind: str, cell: int | None, fields: dict[str, object]) -> None:
@@ -99,6 +101,10 @@ class ExecutionJsonLines(ports.Reply):
                 if self._keeper is not None:
                     fields["path"] = str(self._keeper.path_of(artifact.name))
                 self._write("artifact", cell, fields)
+            case events.QuestionAsked(question=question):
+                self._ask(question)
+            case events.QuestionClosed():
+                self._questions.end()
             case events.CodeFinished(cell=cell, finished=finished):
                 fields = {
                     "status": finished.ending.value,
@@ -122,47 +128,39 @@ class ExecutionJsonLines(ports.Reply):
             fields |= {"display_id": output.display_id, "update": output.is_update}
         self._write(kind, cell, fields)
 
-    async def ask(self, question: events.Question) -> str | None:
-        """Write the question, and wait for its answer."""
+    def _ask(self, question: events.Question) -> None:
+        """Write a question, and wait for the line that answers it."""
+        number = self._answers.new_id()
+        fields: dict[str, object] = {"id": number}
         if isinstance(question, events.ApprovalQuestion):
-            return await self._approve(question)
-        fields: dict[str, object] = {"text": question.prompt}
-        if question.is_password:
-            fields["password"] = True
+            fields |= {"text": question.code}
+        else:
+            fields |= {"text": question.prompt}
+            if question.is_password:
+                fields["password"] = True
         if question.choices:
             fields["choices"] = [*question.choices]
+        is_approval = isinstance(question, events.ApprovalQuestion)
+        self._write("approve" if is_approval else "input", question.cell, fields)
+        self._questions.begin(question, lambda: self._read(question, number))
+
+    async def _read(self, question: events.Question, number: int) -> events.Answer:
         try:
-            answer = await self._answer("input", question.cell, fields)
+            answer = await self._answers.next(
+                number, lambda sentence: self._write("ignored", None, {"text": sentence})
+            )
         except terminal_input.NoAnswerError:
+            if isinstance(question, events.ApprovalQuestion):
+                self._show(events.NoticeShown(terminal_words.NOBODY_TO_ASK, question.cell))
+                return events.Declined()
             if question.choices:
                 raise
-            return values.END_OF_INPUT
+            return events.TextAnswer(values.END_OF_INPUT)
+        if isinstance(question, events.ApprovalQuestion):
+            return terminal_input.approval_of(answer or "", question.choices)
         if answer is None:
-            raise errors.BotError(terminal_words.INPUT_DECLINED)
-        return answer
-
-    async def _approve(self, question: events.ApprovalQuestion) -> str | None:
-        """Write the question, and wait for its answer: yes, no or a choice."""
-        code, choices = question.code, question.choices
-        fields: dict[str, object] = {"text": code} | ({"choices": [*choices]} if choices else {})
-        try:
-            answer = await self._answer("approve", question.cell, fields)
-        except terminal_input.NoAnswerError:
-            self._show(events.NoticeShown(terminal_words.NOBODY_TO_ASK, question.cell))
-            return None
-        return terminal_input.approved((answer or "").strip().lower(), code, choices)
-
-    async def _answer(self, kind: str, cell: int, fields: dict[str, object]) -> str | None:
-        """Ask; None declines.
-
-        Raises:
-            NoAnswerError: standard input has ended.
-        """
-        question = self._answers.new_id()
-        self._write(kind, cell, {"id": question} | fields)
-        return await self._answers.next(
-            question, lambda sentence: self._write("ignored", None, {"text": sentence})
-        )
+            return events.Unanswered(terminal_words.INPUT_DECLINED)
+        return events.TextAnswer(answer)
 
     def save(self, name: str) -> ports.FileWriter | None:
         """Save files if a directory was given."""
@@ -176,12 +174,13 @@ class TurnJsonLines(ExecutionJsonLines):
         self,
         keeper: saved_files.SavedFiles | None,
         answers: JsonAnswers,
+        take_answer: question_tasks.TakesAnswer,
         *,
         out: TextIO,
         turn: int = 0,
     ) -> None:
         """Write to `out`; see `terminal_replies.ExecutionPrinter` for the rest."""
-        super().__init__(keeper, answers, out=out)
+        super().__init__(keeper, answers, take_answer, out=out)
         self._turn = turn
 
     def _write(self, kind: str, cell: int | None, fields: dict[str, object]) -> None:

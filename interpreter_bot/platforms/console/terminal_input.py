@@ -13,7 +13,7 @@ import termios
 from collections.abc import AsyncIterator, Iterator, Sequence
 from typing import Final
 
-from interpreter_bot import errors
+from interpreter_bot import errors, events
 from interpreter_bot.wording import terminal_words
 
 _ANSWER_BYTES = 4096
@@ -68,17 +68,12 @@ class StdinAnswers:
             raise NoAnswerError(terminal_words.NO_INPUT)
         return line.decode("utf-8", "replace").removesuffix("\r")
 
-    async def approval(self, code: str, choices: Sequence[str]) -> str | None:
-        """Wait for a yes, or a choice or its first letter; all else, and the end of it, is a no.
-
-        Returns:
-            The code, the choice, or None.
-        """
+    async def approval(self, choices: Sequence[str]) -> events.Approved | events.Declined:
+        """Wait for a yes, or a choice or its first letter; all else, and the end of it, is a no."""
         try:
-            answer = (await self.next()).strip().lower()
+            return approval_of(await self.next(), choices)
         except NoAnswerError:
-            return None
-        return approved(answer, code, choices)
+            return events.Declined()
 
     @property
     def has_ended(self) -> bool:
@@ -165,11 +160,13 @@ def quiet() -> Iterator[None]:
         termios.tcsetattr(descriptor, termios.TCSADRAIN, before)
 
 
-def approved(answer: str, code: str, choices: Sequence[str]) -> str | None:
-    """Return the code for a yes, a choice for itself or its first letter, else None."""
-    if answer in ("y", "yes"):
-        return code
-    return next((choice for choice in choices if answer in (choice, choice[0])), None)
+def approval_of(line: str, choices: Sequence[str]) -> events.Approved | events.Declined:
+    """Return what a line says: a yes, a choice or its first letter, else a no."""
+    word = line.strip().lower()
+    if word in ("y", "yes"):
+        return events.Approved()
+    scope = next((choice for choice in choices if word in (choice, choice[0])), None)
+    return events.Declined() if scope is None else events.Approved(scope=scope)
 
 
 def is_interactive() -> bool:

@@ -9,6 +9,7 @@ from typing import Final, TextIO
 from interpreter_bot import events, values
 from interpreter_bot.platforms.console import (
     file_links,
+    question_tasks,
     saved_files,
     terminal_input,
     terminal_output,
@@ -43,6 +44,7 @@ class ExecutionPrinter(ports.Reply):
         self,
         keeper: saved_files.SavedFiles | None,
         answers: terminal_input.StdinAnswers,
+        take_answer: question_tasks.TakesAnswer,
         *,
         out: TextIO,
         err: TextIO,
@@ -54,7 +56,8 @@ class ExecutionPrinter(ports.Reply):
 
         Args:
             keeper: saves displays and files, if they are to be.
-            answers: those to `input()`.
+            answers: to questions.
+            take_answer: gets them.
             out: standard output.
             err: standard error.
             pictures: how standard output shows them; empty if it does not.
@@ -63,6 +66,7 @@ class ExecutionPrinter(ports.Reply):
         """
         self._keeper = keeper
         self._answers = answers
+        self._questions = question_tasks.QuestionTasks(take_answer)
         self._stdout = terminal_output.Stream(out)
         self._err = terminal_output.Stream(err)
         self._pictures = pictures
@@ -103,6 +107,15 @@ class ExecutionPrinter(ports.Reply):
                 self._print_output(cell, output)
             case events.FileMade(artifact=artifact):
                 self._print_file(artifact)
+            case events.QuestionAsked(question=question):
+                self._ask(question)
+            case events.QuestionClosed(question=question, answer=answer):
+                self._questions.end()
+                if isinstance(answer, events.Approved) and isinstance(
+                    question, events.ApprovalQuestion
+                ):
+                    self._approved_code = question.code
+                self._await("Running", has_limit=True)
             case events.CodeFinished(finished=finished):
                 # Outputs show the other ends.
                 self._out.flush()
@@ -169,20 +182,23 @@ class ExecutionPrinter(ports.Reply):
             self._out.flush()
         self._err.line(text, style=style)
 
-    async def ask(self, question: events.Question) -> str | None:
-        """Print the question and read a line."""
-        if isinstance(question, events.ApprovalQuestion):
-            return await self._approve(question)
-        self._out.prompt(question.prompt)
+    def _ask(self, question: events.Question) -> None:
+        """Print a question, and read a line."""
         self._await("")
+        if isinstance(question, events.ApprovalQuestion):
+            self._print_approval(question)
+            self._questions.begin(question, lambda: self._read_approval(question))
+        else:
+            self._out.prompt(question.prompt)
+            self._questions.begin(question, lambda: self._read_input(question))
+
+    async def _read_input(self, question: events.InputQuestion) -> events.Answer:
         try:
-            return await self._answers.next(is_password=question.is_password)
+            return events.TextAnswer(await self._answers.next(is_password=question.is_password))
         except terminal_input.NoAnswerError:
             if question.choices:
                 raise
-            return values.END_OF_INPUT
-        finally:
-            self._await("Running", has_limit=True)
+            return events.TextAnswer(values.END_OF_INPUT)
 
     def save(self, name: str) -> ports.FileWriter | None:
         """Save files if a directory was given."""
@@ -196,23 +212,20 @@ class ExecutionPrinter(ports.Reply):
         if self._keeper is None:
             self._tell_keep()
 
-    async def _approve(self, question: events.ApprovalQuestion) -> str | None:
-        """Show the code and ask; if no answer is possible it does not run."""
-        code, choices = question.code, question.choices
+    def _print_approval(self, question: events.ApprovalQuestion) -> None:
         self._out.close_line()
-        revealed = safe_text.revealed(code)
+        revealed = safe_text.revealed(question.code)
         self._print_code(revealed.text)
         if revealed.warning:
             self._say(revealed.warning, style=_BOLD_RED)
-        self._await("")
         self._answers.forget_typed()
-        self._err.prompt(f"Run this? [{'/'.join(['y', *choices, 'N'])}] ")
-        answer = await self._answers.approval(code, choices)
-        if answer is not None:
-            self._approved_code = code
-        elif self._answers.has_ended:
+        self._err.prompt(f"Run this? [{'/'.join(['y', *question.choices, 'N'])}] ")
+
+    async def _read_approval(self, question: events.ApprovalQuestion) -> events.Answer:
+        """Read an answer; if none is possible it does not run."""
+        answer = await self._answers.approval(question.choices)
+        if isinstance(answer, events.Declined) and self._answers.has_ended:
             self._say(terminal_words.NOBODY_TO_ASK, style=_BOLD_RED)
-        self._await("Running", has_limit=True)
         return answer
 
     def _print_code(self, code: str) -> None:

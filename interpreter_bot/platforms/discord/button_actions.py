@@ -6,7 +6,7 @@ from typing import Any, Final
 
 import discord
 
-from interpreter_bot import errors
+from interpreter_bot import errors, events
 from interpreter_bot.platforms.chat import buttons, commands, transport
 from interpreter_bot.platforms.discord import (
     channels_and_threads,
@@ -18,7 +18,6 @@ from interpreter_bot.platforms.discord import (
 )
 from interpreter_bot.platforms.discord import transport as discord_transport
 from interpreter_bot.platforms.rendering import past_code, query_listings
-from interpreter_bot.sessions import pending_questions
 from interpreter_bot.text import code_reading, safe_text
 from interpreter_bot.wording import command_words, discord_words, question_words, run_words
 
@@ -137,37 +136,40 @@ class ButtonActions:
             if await self._handler.admits(interaction):
                 await self._open_window(interaction, verb, number)
         elif verb in _CHOICES:
-            await modals.resolve(self._handler, interaction, number, lambda _: verb)
-        else:
             await modals.resolve(
-                self._handler, interaction, number, lambda one: one.code if verb == "run" else None
+                self._handler, interaction, number, lambda one: events.answer_of(one, verb)
             )
+        else:
+            answer = events.Approved() if verb == "run" else events.Declined()
+            await modals.resolve(self._handler, interaction, number, lambda _: answer)
 
     async def _open_window(
         self, interaction: discord.Interaction[Any], verb: str, number: str
     ) -> None:
         """Open a window for an answer, which must be the first sign that Discord waits for."""
-        question = self._handler.in_flight.questions.find(number)
-        if question is None:
-            await self._handler.tell(interaction, question_words.EXPIRED)
-        elif not modals.may_answer(interaction, question):
-            await self._handler.tell(interaction, question_words.NOT_YOURS)
-        elif verb == "answer":
+        person, is_admin = str(interaction.user.id), modals.is_admin(interaction)
+        questions = self._service.questions
+        try:
+            question = questions.require(number, person, is_admin=is_admin)
+        except errors.BotError as error:
+            await self._handler.tell(interaction, str(error))
+            return
+        if isinstance(question, events.InputQuestion):
             await interaction.response.send_modal(self._answering(question))
         else:
             await self._change(interaction, question)
 
-    def _resolving(self, question: pending_questions.Question) -> modals.Submitted:
+    def _resolving(self, question: events.Question) -> modals.Submitted:
         async def submitted(
             interaction: discord.Interaction[Any], text: str, _: tuple[discord.Attachment, ...]
         ) -> None:
-            answer = code_reading.mended(text) if question.code else text
-            number = question.id
-            await modals.resolve(self._handler, interaction, number, lambda _: answer, edits=True)
+            is_code = isinstance(question, events.ApprovalQuestion)
+            answer = events.answer_of(question, code_reading.mended(text) if is_code else text)
+            await modals.resolve(self._handler, interaction, question.id, lambda _: answer)
 
         return submitted
 
-    def _answering(self, question: pending_questions.Question) -> modals.CodeModal:
+    def _answering(self, question: events.InputQuestion) -> modals.CodeModal:
         return modals.CodeModal(
             "Answer",
             discord_words.INPUT_TITLE,
@@ -180,10 +182,10 @@ class ButtonActions:
         )
 
     async def _change(
-        self, interaction: discord.Interaction[Any], question: pending_questions.Question
+        self, interaction: discord.Interaction[Any], question: events.ApprovalQuestion
     ) -> None:
         code = question.code
-        if not modals.may_answer(interaction, question, edits=True):
+        if str(interaction.user.id) != question.person:
             await self._show_to_approve(interaction, question, question_words.EDITED_BY_ASKER)
             return
         if len(code) > modals.MAX_CHARACTERS:
@@ -204,7 +206,7 @@ class ButtonActions:
     async def _show_to_approve(
         self,
         interaction: discord.Interaction[Any],
-        question: pending_questions.Question,
+        question: events.ApprovalQuestion,
         reason: str,
     ) -> None:
         """Send all of the code as a file, to be run or refused once it was seen; say why.

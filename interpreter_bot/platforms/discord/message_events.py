@@ -13,7 +13,7 @@ from typing import Final
 import cachetools
 import discord
 
-from interpreter_bot import settings
+from interpreter_bot import errors, events, settings
 from interpreter_bot.platforms import command_table, preferences
 from interpreter_bot.platforms.chat import commands
 from interpreter_bot.platforms.discord import (
@@ -31,7 +31,6 @@ from interpreter_bot.platforms.discord import (
 from interpreter_bot.platforms.discord import transport as discord_transport
 from interpreter_bot.sessions import (
     event_claims,
-    pending_questions,
     requests,
     session_service,
 )
@@ -98,42 +97,44 @@ class MessageEvents:
             if question is None and not await self._is_for_us(message, channel):
                 return False
             claimed = channels_and_threads.PLATFORM, f"message {message.id}"
-            key, events = channels_and_threads.of_channel(channel, message.guild).key, self._events
+            key = channels_and_threads.of_channel(channel, message.guild).key
             # An answer to Python is no request, and a command may have been carried out, should
             # this bot die now.
             is_request = question is None and message_parsing.command(message, self._me) is None
             content = {"channel": channel.id, "message": message.id} if is_request else None
-            if not await events.claim(
+            if not await self._events.claim(
                 *claimed, key=key, request_id=str(message.id), content=content
             ):
                 return True
             async with contextlib.AsyncExitStack() as stack:
-                await stack.enter_async_context(events.settled(*claimed))
+                await stack.enter_async_context(self._events.settled(*claimed))
                 if question is not None:
-                    if question.place is None:
+                    if question.is_password:
                         await self._say(channel, question_words.NO_PASSWORDS)
                         return False
-                    text = message_parsing.words(message.content, message.mentions, self._me)
-                    if text and question.resolve(text):
+                    if await self._answer(question, message):
                         return False
                 await self._take_or_say_why_not(message, channel, stack)
         return False
 
     async def _question_of(
         self, message: discord.Message, channel: discord.abc.MessageableChannel
-    ) -> pending_questions.Question | None:
+    ) -> events.InputQuestion | None:
         """Return the question of running code that a message answers: by a reply to it; where one
         person is alone with the bot, by any message that is nothing else."""
-        person, questions = str(message.author.id), self._in_flight.questions
+        key = channels_and_threads.of_channel(channel, message.guild).key
+        asked = [
+            question
+            for question in self._service.questions.open_in(key, str(message.author.id))
+            if isinstance(question, events.InputQuestion)
+        ]
         original = message_parsing.referred(message)
         if original is not None and original.author.id == self._me:
-            for number in persistent_buttons.ids(original, _ANSWERS):
-                question = questions.find(number)
-                if question is not None and question.person == person and not question.code:
-                    return question
+            ids = {*persistent_buttons.ids(original, _ANSWERS)}
+            return next((question for question in asked if question.id in ids), None)
         if original is not None or message_parsing.mentions_bot(message, self._me):
             return None
-        question = questions.for_message(person, str(channel.id))
+        question = next((question for question in asked if not question.is_password), None)
         if question is None or message_parsing.is_of_others(message, self._me):
             return None
         is_alone = message.guild is None or (
@@ -141,6 +142,18 @@ class MessageEvents:
             and await self._threads.is_of_one_person(channel, message.author.id)
         )
         return question if is_alone else None
+
+    async def _answer(self, question: events.InputQuestion, message: discord.Message) -> bool:
+        """Answer a question by a message; says whether it is one that was still asked."""
+        text = message_parsing.words(message.content, message.mentions, self._me)
+        if not text:
+            return False
+        person = str(message.author.id)
+        try:
+            await self._service.answer(question.id, events.TextAnswer(text), person=person)
+        except errors.BotError:
+            return False
+        return True
 
     async def take_again(self, event: event_claims.LostEvent) -> None:
         """Take a message that a bot had claimed which is gone, as it stands there now."""

@@ -15,7 +15,7 @@ from typing import Any, Final, TypeAlias, cast
 
 import discord
 
-from interpreter_bot import errors
+from interpreter_bot import errors, events
 from interpreter_bot.platforms.discord import (
     api_errors,
     channels_and_threads,
@@ -23,9 +23,8 @@ from interpreter_bot.platforms.discord import (
     interactions,
     message_parsing,
 )
-from interpreter_bot.sessions import pending_questions
 from interpreter_bot.text import code_reading
-from interpreter_bot.wording import command_words, file_words, question_words
+from interpreter_bot.wording import command_words, file_words
 
 Submitted: TypeAlias = Callable[
     [discord.Interaction[Any], str, tuple[discord.Attachment, ...]], Awaitable[None]
@@ -181,7 +180,8 @@ async def _take(
         )
     else:
         answer = code_reading.mended(sent.text) if sent.kind == CHANGE else sent.text
-        await resolve(handler, interaction, str(sent.number), lambda _: answer, edits=True)
+        number = str(sent.number)
+        await resolve(handler, interaction, number, lambda one: events.answer_of(one, answer))
 
 
 def is_admin(interaction: discord.Interaction[Any]) -> bool:
@@ -190,24 +190,11 @@ def is_admin(interaction: discord.Interaction[Any]) -> bool:
     return is_on_server and interaction.permissions.administrator
 
 
-def may_answer(
-    interaction: discord.Interaction[Any],
-    question: pending_questions.Question,
-    *,
-    edits: bool = False,
-) -> bool:
-    """Say whether a person may answer a question; see `pending_questions.Question.may_answer`."""
-    person = str(interaction.user.id)
-    return question.may_answer(person, is_admin=is_admin(interaction), edits=edits)
-
-
 async def resolve(
     handler: interactions.InteractionHandler,
     interaction: discord.Interaction[Any],
     number: str,
-    answer: Callable[[pending_questions.Question], str | None],
-    *,
-    edits: bool = False,
+    answer: Callable[[events.Question], events.Answer],
 ) -> None:
     """Answer a question that this person may answer.
 
@@ -215,16 +202,17 @@ async def resolve(
         handler: acknowledges first.
         interaction: what the person did.
         number: of the question.
-        answer: what the person says to it; None refuses.
-        edits: they wrote that.
+        answer: what the person says to it.
     """
     if not await handler.begins(interaction, is_silent=True):
         return
-    question = handler.in_flight.questions.find(number)
-    if question is not None and not may_answer(interaction, question, edits=edits):
-        await handler.tell(interaction, question_words.NOT_YOURS)
-    elif question is None or not question.resolve(answer(question)):
-        await handler.tell(interaction, question_words.EXPIRED)
+    person, may_all = str(interaction.user.id), is_admin(interaction)
+    service = handler.service
+    try:
+        question = service.questions.require(number, person, is_admin=may_all)
+        await service.answer(number, answer(question), person=person, is_admin=may_all)
+    except errors.BotError as error:
+        await handler.tell(interaction, str(error))
 
 
 async def _message(interaction: discord.Interaction[Any], number: int) -> discord.Message | None:

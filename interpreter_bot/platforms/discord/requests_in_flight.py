@@ -23,11 +23,7 @@ from interpreter_bot.platforms.discord import (
     rate_limits,
 )
 from interpreter_bot.platforms.discord import transport as discord_transport
-from interpreter_bot.sessions import (
-    pending_questions,
-    requests,
-    session_service,
-)
+from interpreter_bot.sessions import requests, session_service
 from interpreter_bot.wording import question_words, run_words
 
 _MAX: Final = 1000
@@ -98,7 +94,6 @@ class RequestsInFlight:
     """Runs requests.
 
     Attributes:
-        questions: pending questions of running code.
         limits: of the client.
         settings: those that people can choose, and what the operator chose for each.
     """
@@ -123,7 +118,6 @@ class RequestsInFlight:
         self.limits = rate_limits.RateLimits()
         self._running: set[asyncio.Task[None]] = set()
         self._runs: dict[str, InFlight] = {}
-        self.questions = pending_questions.PendingQuestions()
 
     def connect(self, client: discord.Client) -> None:
         """Show answers through a client from now on."""
@@ -222,9 +216,7 @@ class RequestsInFlight:
         )
         cancel = functools.partial(self._service.cancel, run.place.key, request.id)
         try:
-            async with answer.open_answer(
-                network, markdown, plan, self.questions, cancel=cancel
-            ) as reply:
+            async with answer.open_answer(network, markdown, plan, cancel=cancel) as reply:
                 run.answer = reply
                 self._runs[request.id] = run
                 try:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from interpreter_bot import errors, events
+from interpreter_bot import events
 from interpreter_bot.platforms.rendering import turn_log
 from interpreter_bot.sessions import ports
 from interpreter_bot.text import quantities, safe_text
@@ -36,12 +36,6 @@ class RunReply(ports.Reply):
 
     def _show(self, event: events.TurnEvent) -> None:
         self.log.apply(event)
-
-    async def ask(self, question: events.Question) -> str | None:
-        """Decline: no person is there."""
-        if isinstance(question, events.InputQuestion):
-            raise errors.BotError(mcp_words.NO_INPUT)
-        return None
 
     def save(self, name: str) -> ports.FileWriter | None:
         """Return no writer: the client reads files from the workspace when it wants them."""

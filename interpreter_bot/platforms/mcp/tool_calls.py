@@ -91,6 +91,7 @@ class ToolCalls:
             text=code,
             is_code=True,
             id=secrets.token_hex(8),
+            is_attended=False,
         )
         reply = replies.RunReply()
         # A task of its own: what the SDK cancels, it cancels again at every await.

@@ -89,7 +89,27 @@ class Cell:
             yield events.CodeFinished(self.number, self.finished)
 
 
-Part: TypeAlias = Words | Cell | events.NoticeShown
+@dataclasses.dataclass(eq=False, slots=True)
+class AskedQuestion:
+    """A question to a person.
+
+    Attributes:
+        is_open: it can be answered.
+        answer: None while it is open, and if it was withdrawn.
+    """
+
+    question: events.Question
+    is_open: bool = True
+    answer: events.Answer | None = None
+
+    def events(self) -> Iterator[events.RecordedEvent]:
+        """Return the events of the question until now."""
+        yield events.QuestionAsked(self.question)
+        if not self.is_open:
+            yield events.QuestionClosed(self.question, self.answer)
+
+
+Part: TypeAlias = Words | Cell | AskedQuestion | events.NoticeShown
 """One thing of an answer, in the order in which they came."""
 
 
@@ -152,6 +172,14 @@ class TurnLog:
         """The model's words if they are the last that it did; None if it ended otherwise."""
         return self._words if self._words is not None and self._words.text.strip() else None
 
+    @property
+    def open_question(self) -> events.Question | None:
+        """The question that can be answered now."""
+        for part in self.parts:
+            if isinstance(part, AskedQuestion) and part.is_open:
+                return part.question
+        return None
+
     def apply(self, event: events.RecordedEvent) -> None:
         """Take in the next event."""
         match event:
@@ -192,10 +220,33 @@ class TurnLog:
                 self.parts.append(event)
             case events.PrivateNotice(text=text):
                 self.private_notices.append(text)
+            case events.QuestionAsked(question=question):
+                self._draft.clear()
+                self.parts.append(AskedQuestion(question))
+            case events.QuestionClosed(question=question, answer=answer):
+                self.since = self._clock()
+                asked = [
+                    part
+                    for part in self.parts
+                    if isinstance(part, AskedQuestion) and part.question == question
+                ]
+                if isinstance(question, events.InputQuestion) and isinstance(
+                    answer, events.TextAnswer
+                ):
+                    # Both stand among what was printed, as on a terminal.
+                    self.parts = [part for part in self.parts if part not in asked]
+                    shown = "•••" if question.is_password else answer.text
+                    line = values.Text("stdout", f"{question.prompt}{shown}\n")
+                    self._show(question.cell, line)
+                for part in asked:
+                    part.is_open, part.answer = False, answer
             case events.UsageChanged(usage=usage):
                 self.usage = usage
             case events.TurnEnded(text=text):
                 self.end = event
+                for other in self.parts:
+                    if isinstance(other, AskedQuestion) and not event.goes_on:
+                        other.is_open = False
                 self.ahead = self.progress = None
                 self._draft.clear()
                 if text:
@@ -215,7 +266,7 @@ class TurnLog:
                         step = part.step
                         yield events.StepStarted(step)
                     yield events.TextAdded(part.text)
-                case Cell():
+                case Cell() | AskedQuestion():
                     yield from part.events()
                 case events.NoticeShown():
                     yield part

@@ -11,7 +11,7 @@ from typing import Any, Final, TypeAlias
 from slack_bolt.async_app import AsyncRespond
 from slack_bolt.kwargs_injection.async_args import AsyncArgs
 
-from interpreter_bot import errors, values
+from interpreter_bot import errors, events, values
 from interpreter_bot.platforms import command_table
 from interpreter_bot.platforms.chat import commands
 from interpreter_bot.platforms.rendering import past_code, query_listings
@@ -26,13 +26,14 @@ from interpreter_bot.platforms.slack import (
     message_posting,
     requests_in_flight,
 )
-from interpreter_bot.sessions import past_turns, pending_questions
-from interpreter_bot.text import fences
-from interpreter_bot.wording import command_words, file_words, question_words, run_words
+from interpreter_bot.sessions import past_turns
+from interpreter_bot.text import fences, quantities
+from interpreter_bot.wording import command_words, file_words, run_words
 
 _log = logging.getLogger(__name__)
 
 _FORM_SECONDS: Final = 1.0
+_LABEL_CHARACTERS: Final = 200
 
 
 def teller(respond: AsyncRespond) -> command_views.Tell:
@@ -109,7 +110,6 @@ class ButtonActions:
         self._api = shared.api
         self._uploads = shared.uploads
         self._permissions = shared.permissions
-        self._questions = shared.questions
         self._in_flight = in_flight
         self._commands = slack_commands
         self._feedback = feedback
@@ -128,8 +128,8 @@ class ButtonActions:
             blocks.DISMISS: self.confirm,
             blocks.RUN: self.approve,
             blocks.CANCEL: self.decline,
-            blocks.EDIT: self.edit,
-            blocks.ANSWER: self.answer,
+            blocks.EDIT: self.open_question,
+            blocks.ANSWER: self.open_question,
             re.compile(f"^{blocks.CHOICE}"): self.choose,
         }
 
@@ -254,31 +254,34 @@ class ButtonActions:
 
     async def approve(self, press: Press) -> None:
         """Let code run as it is."""
-        question = await self._question(press.place, press.value)
-        _resolve(question, question.code)
+        await self._resolve(press.place, press.value, lambda _: events.Approved())
 
     async def decline(self, press: Press) -> None:
         """Decline code."""
-        _resolve(await self._question(press.place, press.value), None)
+        await self._resolve(press.place, press.value, lambda _: events.Declined())
 
     async def choose(self, press: Press) -> None:
         """Answer a question with one of its choices."""
-        question = await self._question(press.place, press.value)
-        _resolve(question, press.action.removeprefix(blocks.CHOICE))
+        await self.resolve(press.place, press.value, press.action.removeprefix(blocks.CHOICE))
 
-    async def edit(self, press: Press) -> None:
-        """Open code that waits for approval."""
-        question = await self._question(press.place, press.value, edits=True)
-        facts = {"channel": press.place.channel, "question": question.id}
-        view = home_and_modal_views.edit_form(facts, question.code)
-        await self.open_form(press.place, press.trigger, view)
+    async def open_question(self, press: Press) -> None:
+        """Open the answer to an `input()`, or code that waits for approval.
 
-    async def answer(self, press: Press) -> None:
-        """Open the answer to an `input()`."""
-        question = await self._question(press.place, press.value)
-        facts = {"channel": press.place.channel, "question": question.id}
-        view = home_and_modal_views.answer_form(facts, question.prompt)
-        await self.open_form(press.place, press.trigger, view)
+        Raises:
+            BotError: it is not theirs to answer, or too late.
+        """
+        place, question_id = press.place, press.value
+        is_admin = await self._is_admin(place, question_id)
+        question = self._service.questions.require(
+            question_id, place.user, is_admin=is_admin, edits=press.action == blocks.EDIT
+        )
+        facts = {"channel": place.channel, "question": question.id}
+        if isinstance(question, events.ApprovalQuestion):
+            view = home_and_modal_views.edit_form(facts, question.code)
+        else:
+            label = quantities.one_line(question.prompt, _LABEL_CHARACTERS)
+            view = home_and_modal_views.answer_form(facts, label)
+        await self.open_form(place, press.trigger, view)
 
     async def open_form(
         self, place: message_posting.Place, trigger: str, view: home_and_modal_views.View
@@ -292,41 +295,35 @@ class ButtonActions:
             view=view,
         )
 
-    async def resolve(self, place: message_posting.Place, question_id: str, answer: str) -> None:
-        """Answer a question with what a person wrote in a form.
+    async def resolve(self, place: message_posting.Place, question_id: str, text: str) -> None:
+        """Answer a question with what a person wrote in a form, or chose.
 
         Raises:
             BotError: it is not theirs to answer, or too late.
         """
-        _resolve(await self._question(place, question_id, edits=True), answer)
+        await self._resolve(place, question_id, lambda one: events.answer_of(one, text))
 
-    async def _question(
-        self, place: message_posting.Place, question_id: str, *, edits: bool = False
-    ) -> pending_questions.Question:
-        """Return a question that the person may answer: who started it, or for approval also an
-        admin.
+    async def _resolve(
+        self,
+        place: message_posting.Place,
+        question_id: str,
+        answer: Callable[[events.Question], events.Answer],
+    ) -> None:
+        is_admin = await self._is_admin(place, question_id)
+        question = self._service.questions.require(question_id, place.user, is_admin=is_admin)
+        await self._service.answer(
+            question_id, answer(question), person=place.user, is_admin=is_admin
+        )
 
-        Raises:
-            BotError: it is not theirs to answer, or too late.
-        """
-        question = self._questions.require(question_id)
-        if place.user != question.person:
-            profile = await self._permissions.require(place.workspace, place.user, place.channel)
-            if not question.may_answer(place.user, is_admin=profile.is_admin, edits=edits):
-                raise errors.BotError(question_words.NOT_YOURS)
-        return question
+    async def _is_admin(self, place: message_posting.Place, question_id: str) -> bool:
+        """Say whether somebody who was not asked may answer as an admin; asks Slack only then."""
+        question = self._service.questions.find(question_id)
+        if question is None or question.person == place.user:
+            return False
+        profile = await self._permissions.require(place.workspace, place.user, place.channel)
+        return profile.is_admin
 
 
 def _is_there(key: values.SessionKey, place: message_posting.Place) -> bool:
     """Say whether a session is one of the channel where a button was pressed."""
     return (key.workspace, key.channel) == (place.workspace.team, place.channel)
-
-
-def _resolve(question: pending_questions.Question, answer: str | None) -> None:
-    """Answer a question.
-
-    Raises:
-        BotError: it is too late.
-    """
-    if not question.resolve(answer):
-        raise errors.BotError(question_words.EXPIRED)

@@ -14,7 +14,6 @@ from interpreter_bot.platforms.slack import (
     thread_history,
     web_api,
 )
-from interpreter_bot.sessions import pending_questions
 
 if TYPE_CHECKING:
     import aiohttp
@@ -35,7 +34,6 @@ class HandlerDependencies:
         threads: knows what was said in a thread.
         downloads: fetches files that people send.
         uploads: sends files.
-        questions: those that wait for a person's answer.
     """
 
     config: settings.Slack
@@ -46,7 +44,6 @@ class HandlerDependencies:
     threads: thread_history.ThreadHistory
     downloads: file_downloads.FileDownloads
     uploads: file_uploads.FileUploads
-    questions: pending_questions.PendingQuestions
 
 
 def build(
@@ -68,5 +65,4 @@ def build(
             api, config, max_bytes=service.queries.limits.upload_bytes
         ),
         uploads=file_uploads.FileUploads(api),
-        questions=pending_questions.PendingQuestions(),
     )

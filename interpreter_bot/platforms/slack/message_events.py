@@ -15,7 +15,7 @@ import time
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Final, TypeAlias
 
-from interpreter_bot import errors, values
+from interpreter_bot import errors, events, values
 from interpreter_bot.platforms import command_table
 from interpreter_bot.platforms.chat import commands
 from interpreter_bot.platforms.slack import (
@@ -57,7 +57,7 @@ class MessageEvents:
         self._services = shared
         self._service = shared.service
         self._threads = shared.threads
-        self._questions = shared.questions
+        self._questions = shared.service.questions
         self._in_flight = in_flight
         self._commands = slack_commands
         self._answers: collections.deque[tuple[str, str, str]]
@@ -138,8 +138,8 @@ class MessageEvents:
         message, is_edit = incoming.message, content["is_edit"]
         thread = (workspace.team, message.channel, message.root)
         async with contextlib.AsyncExitStack() as stack, self._orders.at(thread):
-            waits = not incoming.is_mention and self._questions.for_message(message.user, thread)
-            is_answer = bool(waits) and not is_edit
+            question = None if is_edit else self._question_of(workspace, incoming)
+            is_answer = question is not None
             if not is_answer and not await self._is_ours(workspace, incoming):
                 return
             # An answer to Python is no request, should this bot die now.
@@ -150,7 +150,7 @@ class MessageEvents:
             await stack.enter_async_context(self._service.events.settled(PLATFORM, name))
             if is_edit:
                 await self._in_flight.cancel_message(workspace.team, message.channel, message.ts)
-            if is_answer and self._answer(thread, incoming):
+            if question is not None and await self._answer(question, incoming):
                 self._answers.append((workspace.team, message.channel, message.ts))
                 return
             start = await self._accept_or_refuse(workspace, incoming)
@@ -159,12 +159,32 @@ class MessageEvents:
             if start is not None:
                 await start()
 
-    def _answer(
-        self, thread: tuple[str, str, str], incoming: message_parsing.IncomingMessage
+    def _question_of(
+        self,
+        workspace: installations.InstalledWorkspace,
+        incoming: message_parsing.IncomingMessage,
+    ) -> events.InputQuestion | None:
+        """Return what Python asks its author in the thread of a message that is no mention."""
+        message = incoming.message
+        if incoming.is_mention or not message.thread:
+            return None
+        is_known = self._threads.is_channels(workspace.team, message.channel, message.thread)
+        key = message_requests.session_key(workspace, message, is_channels=bool(is_known))
+        for question in self._questions.open_in(key, message.user):
+            if isinstance(question, events.InputQuestion) and not question.is_password:
+                return question
+        return None
+
+    async def _answer(
+        self, question: events.InputQuestion, incoming: message_parsing.IncomingMessage
     ) -> bool:
-        """Answer what Python asks in a thread; says whether it asked still."""
-        question = self._questions.for_message(incoming.message.user, thread)
-        return question is not None and question.resolve(incoming.text)
+        """Answer what Python asks; says whether it asked still."""
+        answer = events.TextAnswer(incoming.text)
+        try:
+            await self._questions.answer(question.id, answer, person=incoming.message.user)
+        except errors.BotError:
+            return False
+        return True
 
     async def _is_ours(
         self,

@@ -1,11 +1,12 @@
-"""Questions to people during a turn: for input, and for approval of code.
+"""Questions to people during a turn: for input, and for approval of code, as messages.
 
-They wait for the next message in a thread, or for a button.
+The next message in the thread answers, or a button.
 """
 
 from __future__ import annotations
 
 import logging
+from collections.abc import Awaitable
 from typing import Any, Final
 
 from interpreter_bot import events
@@ -18,7 +19,6 @@ from interpreter_bot.platforms.slack import (
     unfinished_answers,
     web_api,
 )
-from interpreter_bot.sessions import pending_questions
 from interpreter_bot.text import fences, quantities, safe_text
 from interpreter_bot.wording import question_words
 
@@ -35,54 +35,53 @@ _PROMPT_CHARACTERS: Final = 1_500
 
 async def ask(
     api: web_api.WebApi,
-    pending: pending_questions.PendingQuestions,
     place: message_posting.Place,
     thread: str,
     asked: events.InputQuestion,
+    closed: Awaitable[events.Answer | None],
     *,
     request_id: str,
-) -> str:
+) -> None:
     """Ask the person who started the turn, in the thread; for a password in a modal.
+
+    Returns when the question is closed, and its message says so.
 
     Raises:
         SlackError: the question could not be asked.
     """
     prompt = quantities.one_line(asked.prompt, _PROMPT_CHARACTERS)
     shown = fences.inline(prompt) if prompt else ""
-    where = None if asked.is_password else (place.workspace.team, place.channel, thread)
     how = question_words.ANSWER_BY_BUTTON if asked.is_password else question_words.ANSWER_IN_THREAD
     text = f"⌨️ {question_words.asks(shown)}\n\n_{how}_"
-    with pending.open(place.user, where, prompt=prompt) as question:
-        chosen = [
-            blocks.button(choice.capitalize(), f"{blocks.CHOICE}{choice}", question.id)
-            for choice in asked.choices
-        ]
-        answering = chosen or [blocks.button("Answer", blocks.ANSWER, question.id)]
-        under = [blocks.actions(*answering)]
-        content = {"text": question_words.asks(""), "blocks": [*blocks.written(text), *under]}
-        payload: dict[str, Any] = {ASKS: place.user, QUESTION: question.id} if where else {}
-        payload |= _facts(request_id)
-        ts = await message_posting.post(api, place, content, thread, payload)
-        said = question_words.EXPIRED
-        try:
-            answer = await question.answer
-            said = question_words.ANSWERED
-        finally:
-            done = f"⌨️ {question_words.asked(shown)}\n\n_{said}_"
-            await _settle(api, place, ts, done)
-    return answer or ""
+    chosen = [
+        blocks.button(choice.capitalize(), f"{blocks.CHOICE}{choice}", asked.id)
+        for choice in asked.choices
+    ]
+    answering = chosen or [blocks.button("Answer", blocks.ANSWER, asked.id)]
+    under = [blocks.actions(*answering)]
+    content = {"text": question_words.asks(""), "blocks": [*blocks.written(text), *under]}
+    payload: dict[str, Any] = {}
+    if not asked.is_password:
+        payload = {ASKS: place.user, QUESTION: asked.id}
+    payload |= _facts(request_id)
+    ts = await message_posting.post(api, place, content, thread, payload)
+    answer = await closed
+    said = question_words.EXPIRED if answer is None else question_words.ANSWERED
+    await _settle(api, place, ts, f"⌨️ {question_words.asked(shown)}\n\n_{said}_")
 
 
 async def approve(
     api: web_api.WebApi,
-    pending: pending_questions.PendingQuestions,
     place: message_posting.Place,
     thread: str,
     asked: events.ApprovalQuestion,
+    closed: Awaitable[events.Answer | None],
     *,
     request_id: str,
-) -> str | None:
-    """Ask for approval of exactly this code; returns what may run, or None.
+) -> None:
+    """Ask for approval of exactly this code.
+
+    Returns when the question is closed, and its message says so.
 
     Raises:
         SlackError: the question could not be asked.
@@ -96,25 +95,24 @@ async def approve(
         head = f"{head[:_SHOWN_CHARACTERS]}\n# … all of it is in plan.py"
     shown = markdown.python(head, readable.warning)
     may_edit = len(code) <= _EDITED_CHARACTERS
-    with pending.open(place.user, code=code, is_personal=asked.is_personal) as question:
-        under = blocks.approval(
-            f"{question_words.RUN_THIS}\n{shown}", question.id, may_edit=may_edit, choices=choices
-        )
-        content: dict[str, Any] = {"text": question_words.RUN_THIS, "blocks": list(under)}
-        ts = await message_posting.post(api, place, content, thread, _facts(request_id))
-        said = question_words.EXPIRED
-        try:
-            answer = await question.answer
-            said = question_words.DECLINED if answer is None else question_words.APPROVED
-            if answer in choices:
-                said = question_words.APPROVED_FOR_SESSION
-            elif answer not in (None, code):
-                edited = safe_text.revealed(answer or "")
-                shown = markdown.python(edited.text, edited.warning)
-                said = question_words.APPROVED_AS_EDITED
-        finally:
-            await _settle(api, place, ts, f"{shown}\n_{said}_")
-    return answer
+    under = blocks.approval(
+        f"{question_words.RUN_THIS}\n{shown}", asked.id, may_edit=may_edit, choices=choices
+    )
+    content: dict[str, Any] = {"text": question_words.RUN_THIS, "blocks": list(under)}
+    ts = await message_posting.post(api, place, content, thread, _facts(request_id))
+    said = question_words.EXPIRED
+    match await closed:
+        case events.Declined():
+            said = question_words.DECLINED
+        case events.Approved(scope=events.FOR_SESSION):
+            said = question_words.APPROVED_FOR_SESSION
+        case events.Approved(edited=None):
+            said = question_words.APPROVED
+        case events.Approved(edited=str(edited)):
+            readable = safe_text.revealed(edited)
+            shown = markdown.python(readable.text, readable.warning)
+            said = question_words.APPROVED_AS_EDITED
+    await _settle(api, place, ts, f"{shown}\n_{said}_")
 
 
 def _facts(request_id: str) -> dict[str, Any]:

@@ -61,7 +61,10 @@ class SlackReply(ports.Reply):
         self._message = live
         self._session = session
         self._cancel = cancel
-        self._questions = shared.questions
+        self._service = shared.service
+        self._threads = shared.threads
+        self._open_questions: dict[str, asyncio.Future[events.Answer | None]] = {}
+        self._asking: set[asyncio.Task[None]] = set()
         self._is_visitable = shared.service.visits.is_on
         self._is_code = is_code
         self._log = turn_log.TurnLog()
@@ -81,6 +84,13 @@ class SlackReply(ports.Reply):
         match event:
             case events.FileMade(artifact=artifact):
                 self._take_file(artifact)
+            case events.QuestionAsked(question=question):
+                # Messages of their own show questions.
+                self._ask(question)
+                return
+            case events.QuestionClosed(question=question, answer=answer):
+                self._close_question(question, answer)
+                return
             case events.TurnEnded():
                 self.is_left = event.sentence == session_words.CLOSING
                 self._is_suspended = self.is_left or event.goes_on
@@ -90,32 +100,53 @@ class SlackReply(ports.Reply):
         self._log.apply(event)
         self._changed.set()
 
-    async def ask(self, question: events.Question) -> str | None:
-        """Ask in the thread; code that waits for approval suspends the session's status."""
+    def _ask(self, question: events.Question) -> None:
+        closed: asyncio.Future[events.Answer | None] = asyncio.get_running_loop().create_future()
+        self._open_questions[question.id] = closed
+        task = asyncio.create_task(self._show_question(question, closed), name="slack question")
+        self._asking.add(task)
+        task.add_done_callback(self._asking.discard)
+
+    async def _show_question(
+        self, question: events.Question, closed: asyncio.Future[events.Answer | None]
+    ) -> None:
+        """Ask in the thread, until the question is closed."""
+        try:
+            await self._put_question(question, closed)
+        except Exception as error:
+            # The turn would wait for ever.
+            _log.exception("a question could not be asked")
+            unanswered = events.Unanswered(run_words.error_sentence(error))
+            with contextlib.suppress(errors.BotError):
+                await self._service.answer(question.id, unanswered, person=question.person)
+
+    async def _put_question(
+        self, question: events.Question, closed: asyncio.Future[events.Answer | None]
+    ) -> None:
+        """Ask; code that waits for approval suspends the session's status."""
         message = self._message
+        place = message.place
         await message.progress(self._drawing)
         thread = message.thread
+        if not question.session.thread:
+            # The answer may be a message there.
+            self._threads.remember(place.workspace.team, place.channel, thread, is_channels=True)
+        where = message.api, place, thread
         if isinstance(question, events.InputQuestion):
-            return await questions_to_people.ask(
-                message.api,
-                self._questions,
-                message.place,
-                thread,
-                question,
-                request_id=message.request_id,
-            )
+            await questions_to_people.ask(*where, question, closed, request_id=message.request_id)
+            return
         await message.status("suspended")
         try:
-            return await questions_to_people.approve(
-                message.api,
-                self._questions,
-                message.place,
-                thread,
-                question,
-                request_id=message.request_id,
+            await questions_to_people.approve(
+                *where, question, closed, request_id=message.request_id
             )
         finally:
             await message.status("processing")
+
+    def _close_question(self, question: events.Question, answer: events.Answer | None) -> None:
+        closed = self._open_questions.pop(question.id, None)
+        if closed is not None:
+            closed.set_result(answer)
 
     def save(self, name: str) -> ports.FileWriter | None:
         """Return a writer to disk, from where the file is uploaded in the end."""
@@ -148,10 +179,17 @@ class SlackReply(ports.Reply):
             if self._log.end is None:
                 await self._message.suspend(self._drawing)
             else:
+                for closed in self._open_questions.values():
+                    closed.set_result(None)
                 await self._finish(self._log.end)
+                if self._asking:
+                    await asyncio.wait(self._asking)
         except api_errors.GoneError:
             _log.warning("an answer is not shown: the bot is no longer installed there")
         finally:
+            # A question of a turn that goes on stays open.
+            for task in self._asking:
+                task.cancel()
             for outgoing in self._made:
                 outgoing.file.close()
             for spool in self._spools.values():

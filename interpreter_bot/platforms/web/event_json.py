@@ -69,6 +69,10 @@ def to_json(event: events.RecordedEvent) -> Event:
                 "size_bytes": artifact.size_bytes,
                 "sha256": artifact.sha256,
             }
+        case events.QuestionAsked(question=question):
+            return _asking(question)
+        case events.QuestionClosed(question=question, answer=answer):
+            return _settled(question, answer)
         case events.UsageChanged(usage=usage):
             return {
                 "kind": "usage",
@@ -92,37 +96,37 @@ def to_json(event: events.RecordedEvent) -> Event:
             } | queries(event.queries)
 
 
-def asking(number: int, question: events.InputQuestion) -> Event:
-    """Event: running code waits for an answer."""
-    return {
-        "kind": "asking",
-        "cell": question.cell,
-        "question": number,
-        "prompt": question.prompt,
-        "is_password": question.is_password,
-        "choices": list(question.choices),
-    }
-
-
-def approving(number: int, question: events.ApprovalQuestion, *, is_planned: bool = False) -> Event:
-    """Event: approval is asked for code, or for the plan above that begins with it."""
+def _asking(question: events.Question) -> Event:
+    if isinstance(question, events.InputQuestion):
+        return {
+            "kind": "asking",
+            "cell": question.cell,
+            "question": question.id,
+            "prompt": question.prompt,
+            "is_password": question.is_password,
+            "choices": list(question.choices),
+        }
     revealed = safe_text.revealed(question.code)
     return {
         "kind": "approving",
         "cell": question.cell,
-        "question": number,
+        "question": question.id,
         "code": question.code,
         "shown": revealed.text,
         "warning": revealed.warning,
-        "is_planned": is_planned,
+        "is_planned": question.subject == "plan",
         "choices": list(question.choices),
     }
 
 
-def settled(question: int, answer: str | None = None) -> Event:
-    """Event: a question is answered, or no longer asked: then, and for secrets, without the
-    answer."""
-    return {"kind": "settled", "question": question, "answer": answer}
+def _settled(question: events.Question, answer: events.Answer | None) -> Event:
+    """Return the event of a closed question; nothing goes on after one without an answer."""
+    text = None
+    if isinstance(answer, events.TextAnswer):
+        text = answer.text
+    elif isinstance(answer, events.Approved):
+        text = answer.scope or "once"
+    return {"kind": "settled", "question": question.id, "answer": text}
 
 
 def withdrawn() -> Event:

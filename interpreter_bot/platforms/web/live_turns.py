@@ -1,16 +1,14 @@
-"""A live turn: the events it has shown so far, and its pending questions."""
+"""A live turn: the events it has shown so far."""
 
 from __future__ import annotations
 
 import dataclasses
-import itertools
 import json
 from collections.abc import Callable
 from typing import Final
 
 from interpreter_bot import events
 from interpreter_bot.platforms.web import event_json
-from interpreter_bot.sessions import pending_questions
 from interpreter_bot.wording import page_words
 
 _MAX_LOG_BYTES: Final = 4 * 1024 * 1024
@@ -109,8 +107,6 @@ class LiveTurn:
         self._head = head
         self._tell = tell
         self._log = EventLog()
-        ids = map(str, itertools.count(1))
-        self._questions = pending_questions.PendingQuestions(next_id=ids.__next__)
 
     def say(self, event: event_json.Event) -> None:
         """Record an event, and send it to the tabs that watch."""
@@ -122,27 +118,6 @@ class LiveTurn:
         if kind != "waiting":
             self._log.append(event)
         self._tell(self, event)
-
-    async def ask(self, asked: Callable[[int], event_json.Event]) -> str | None:
-        """Ask in the tabs that watch, now or later; return the first answer."""
-        with self._questions.open("") as question:
-            event = asked(int(question.id))
-            self.say(event)
-            said: str | None = None
-            try:
-                said = await question.answer
-                return said
-            finally:
-                shown = None if event.get("is_password") else said
-                self.say(event_json.settled(int(question.id), shown))
-
-    def answer(self, question: int, text: str | None) -> None:
-        """Answer a question.
-
-        Raises:
-            BotError: it is no longer asked.
-        """
-        self._questions.require(str(question)).resolve(text)
 
     def with_events(self) -> event_json.Event:
         """Return the turn and all its events so far."""

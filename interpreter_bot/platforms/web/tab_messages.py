@@ -96,8 +96,7 @@ class Answer(Message):
     """Answer a question of a turn; no text declines."""
 
     do: Literal["answer"] = "answer"
-    turn: _Id
-    question: _Number
+    question: _Title
     text: Annotated[_Storable, _text(_MAX_ANSWER_CHARACTERS)] | None = None
 
 

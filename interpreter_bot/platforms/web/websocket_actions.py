@@ -14,7 +14,7 @@ from typing import Final
 import aiohttp
 from aiohttp import web
 
-from interpreter_bot import errors, values
+from interpreter_bot import errors, events, values
 from interpreter_bot.platforms import command_table, preferences
 from interpreter_bot.platforms.web import (
     command_panels,
@@ -116,7 +116,7 @@ class TabConnection:
             case tab_messages.Withdraw() as message:
                 await self._withdraw(message)
             case tab_messages.Answer() as message:
-                self._answer(message)
+                await self._answer(message)
             case tab_messages.Approve() as message:
                 argument = f"{preferences.APPROVAL} {message.approval}"
                 await self._choose_setting(tab, message.key, argument)
@@ -152,7 +152,6 @@ class TabConnection:
             is_code = True
             text = await command_table.code_of(invocation, self._place(key))
         self._check(text, message.files, is_code=is_code)
-        is_planned = await self._service.queries.approval(validation.HERE, self._approval) == "plan"
         request = self._request(key, message.id, text, message.files, is_code=is_code)
         if await self._is_new_request(request):
             # Checked here, where messages of a tab come one by one: after an await the next may be
@@ -161,7 +160,7 @@ class TabConnection:
             head = tab_contents.heading(text, request.files, is_code=is_code, started=time.time())
             turn = self._hub.begin(key.thread, request.id, head)
             title = tab_contents.title(text or ", ".join(request.files)) if is_first else ""
-            work = self._carry_out(request, turn, is_planned=is_planned, title=title)
+            work = self._carry_out(request, turn, title=title)
             settled = functools.partial(self._settled, request.id, work)
             self.start(settled, f"web: turn {request.id}")
             if title:
@@ -258,7 +257,7 @@ class TabConnection:
             request.text, request.files, is_code=request.is_code, started=time.time()
         )
         turn = self._hub.begin(request.key.thread, request.id, head, is_new=False)
-        await self._carry_out(request, turn, is_planned=request.approval == "plan")
+        await self._carry_out(request, turn)
 
     def start(self, work: Callable[[], Awaitable[None]], name: str) -> None:
         """Do some work beside all tabs, until it is done or the page ends."""
@@ -271,11 +270,10 @@ class TabConnection:
         request: requests.Request,
         turn: live_turns.LiveTurn,
         *,
-        is_planned: bool,
         title: str = "",
     ) -> None:
         # Nothing is awaited before it has its place in the lane, or a burst would lose its order.
-        reply = replies.TabReply(self._hub, turn, is_planned=is_planned)
+        reply = replies.TabReply(self._hub, turn)
         try:
             end = await self._service.handle(request, reply)
         finally:
@@ -313,10 +311,11 @@ class TabConnection:
         if (turn := self._hub.turn(message.thread, message.id)) is not None:
             turn.say(event_json.withdrawn())
 
-    def _answer(self, message: tab_messages.Answer) -> None:
-        if (turn := self._hub.turn(message.thread, message.turn)) is None:
-            raise errors.BotError(question_words.EXPIRED)
-        turn.answer(message.question, message.text)
+    async def _answer(self, message: tab_messages.Answer) -> None:
+        person = validation.PERSON.id
+        question = self._service.questions.require(message.question, person)
+        answer = events.answer_of(question, message.text)
+        await self._service.answer(question.id, answer, person=person)
 
     async def _choose_setting(
         self, tab: tab_hub.Tab, key: values.SessionKey, argument: str

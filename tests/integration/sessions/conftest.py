@@ -49,6 +49,7 @@ class House:
 
     async def handle(self, request, reply=None):
         reply = reply or replies.Reply()
+        reply.answer = self.service.answer
         end = await self.service.handle(request, reply)
         assert reply.end == end
         return reply

@@ -149,7 +149,7 @@ async def test_input_is_answered_by_the_next_message_of_who_started(slack, servi
 async def test_input_can_be_answered_with_a_form_and_a_password_only_so(slack, service, app):
     async def script(turn):
         await turn.reply.code(0, "getpass()")
-        service.answer = await turn.reply.ask(
+        service.given = await turn.reply.ask(
             0, values.InputRequested("Password: ", is_password=True)
         )
         turn.reply.finished(0, fake.done())
@@ -166,7 +166,7 @@ async def test_input_can_be_answered_with_a_form_and_a_password_only_so(slack, s
     [view] = await slack.until(lambda: slack.world.modals)
     slack.submit("U1", view, field="hunter2")
     await slack.until(lambda: service.ends)
-    assert service.answer == "hunter2"
+    assert service.given == "hunter2"
     assert "hunter2" not in str(slack.world.messages)
 
 
@@ -174,7 +174,7 @@ async def test_a_choice_is_made_by_the_button_of_who_started(slack, service, app
     async def script(turn):
         await turn.reply.code(0, "reach()")
         asked = values.InputRequested("Allow it? ", False, choices=("once", "session", "no"))
-        service.answer = await turn.reply.ask(0, asked)
+        service.given = await turn.reply.ask(0, asked)
         turn.reply.finished(0, fake.done())
 
     service.script = script
@@ -186,7 +186,7 @@ async def test_a_choice_is_made_by_the_button_of_who_started(slack, service, app
     await slack.until(lambda: slack.world.responses)
     slack.click("U1", "C1", question["ts"], "input_choice_session")
     await slack.until(lambda: service.ends)
-    assert service.answer == "session"
+    assert service.given == "session"
 
 
 async def test_question_is_taken_back_when_the_turn_is_stopped(slack, service, app):
@@ -241,7 +241,7 @@ async def test_code_waits_for_leave(slack, service, button, ran, said):
 async def test_a_tool_that_running_code_calls_is_allowed_for_the_session(slack, service, app):
     async def script(turn):
         await turn.reply.code(0, "jira.delete()")
-        service.answer = await turn.reply.approve(1, "tools.jira.delete()", choices=("session",))
+        service.given = await turn.reply.approve(1, "tools.jira.delete()", choices=("session",))
         turn.reply.output(0, values.Text("stdout", "deleted\n"))
         turn.reply.finished(0, fake.done())
 
@@ -253,7 +253,7 @@ async def test_a_tool_that_running_code_calls_is_allowed_for_the_session(slack, 
     await slack.until(lambda: slack.world.responses)
     slack.click("U1", "C1", question["ts"], "input_choice_session")
     await slack.until(lambda: "deleted" in str(slack.answers("C1", ts)))
-    assert service.answer == "session"
+    assert service.given == "session"
     assert "Approved for this session." in question["blocks"][0]["text"]
 
 
@@ -263,7 +263,7 @@ async def test_an_admin_approves_nothing_that_acts_with_an_account_of_another(
 ):
     async def script(turn):
         await turn.reply.code(0, "jira.delete()")
-        service.answer = await turn.reply.approve(
+        service.given = await turn.reply.approve(
             1, "tools.jira.delete()", choices=("session", "no"), is_personal=is_personal
         )
         turn.reply.output(0, values.Text("stdout", "over\n"))
@@ -277,7 +277,7 @@ async def test_an_admin_approves_nothing_that_acts_with_an_account_of_another(
         await slack.until(lambda: "Only the person who asked" in str(slack.world.responses))
         slack.click("U1", "C1", question["ts"], "input_choice_no")
     await slack.until(lambda: "over" in str(slack.answers("C1", ts)))
-    assert service.answer == answer
+    assert service.given == answer
 
 
 async def test_code_can_be_edited_before_it_runs(slack, service):

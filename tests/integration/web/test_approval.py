@@ -11,7 +11,8 @@ def _asking(code, seen, *, words=""):
         turn.reply.step(1)
         if words:
             turn.reply.text(words)
-        seen.append((turn.request.approval, await turn.reply.approve(0, code)))
+        subject = "plan" if words else "code"
+        seen.append((turn.request.approval, await turn.reply.approve(0, code, subject=subject)))
         return "Done."
 
     return {"go": play}

@@ -334,10 +334,10 @@ async def test_code_asks_and_any_tab_answers_once(serving_fake):
     ):
         await one.say("say", id=ONE, text="input()", is_code=True)
         question = (await two.event("asking"))["question"]
-        await two.say("answer", turn=ONE, question=question, text="Ada")
+        await two.say("answer", question=question, text="Ada")
         await one.event("settled")
         assert (await one.event("printed"))["delta"] == "Hi Ada\n"
-        await one.say("answer", turn=ONE, question=question, text="Bob")
+        await one.say("answer", question=question, text="Bob")
         assert "has expired" in (await one.next("refused"))["sentence"]
 
 
@@ -351,7 +351,7 @@ async def test_code_is_approved_or_not(serving_fake):
         for turn, text in ((ONE, "x = 2"), (TWO, None)):
             await tab.say("say", id=turn, text="go")
             question = (await tab.event("approving"))["question"]
-            await tab.say("answer", turn=turn, question=question, text=text)
+            await tab.say("answer", question=question, text=text)
             await tab.event("over")
     assert approved == ["x = 2", None]
 

@@ -2,7 +2,7 @@ import json
 
 from interpreter_bot import values
 from interpreter_bot.mcp_servers import tool_broker
-from interpreter_bot.sessions import code_tool_calls, requests, tool_approvals
+from interpreter_bot.sessions import code_tool_calls, requests
 
 
 async def test_lists_of_tools_are_counted_as_calls_are(tmp_path, monkeypatch):
@@ -12,9 +12,10 @@ async def test_lists_of_tools_are_counted_as_calls_are(tmp_path, monkeypatch):
     broker = tool_broker.ToolBroker((), {}, tmp_path)
     asked = code_tool_calls.ToolRequests(
         *(broker, None, request, None),
-        approvals=tool_approvals.ToolApprovals(),
+        approved_by=None,
         others=None,
     )
-    answers = [json.loads(await asked.answer('{"do": "list"}', "k")) for _ in range(3)]
+    wish = values.InputRequested("", False, tool_request='{"do": "list"}')
+    answers = [json.loads(await asked.answer(wish, "k")) for _ in range(3)]
     assert answers[:2] == [{"servers": {}}] * 2
     assert "more than" in answers[2]["error"]

@@ -208,7 +208,7 @@ export class Turn {
   }
 
   answer(question, text) {
-    this.around.say({ do: "answer", turn: this.id, question, text });
+    this.around.say({ do: "answer", question, text });
   }
 
   on_settled({ question, answer }) {

@@ -10,6 +10,8 @@ import pytest
 
 from interpreter_bot import errors, events, values
 from interpreter_bot.platforms.console import json_replies, saved_files, terminal_input
+from interpreter_bot.sessions import questions
+from tests.fakes import asking
 
 
 @pytest.fixture
@@ -21,6 +23,7 @@ def told(capsys):
             json_replies.ExecutionJsonLines(
                 keeper,
                 json_replies.JsonAnswers(terminal_input.StdinAnswers(is_script=True)),
+                None,
                 out=sys.stdout,
             )
         )
@@ -133,7 +136,7 @@ def test_announcements_are_lines_too(told):
 
 @pytest.fixture
 def driven(tmp_path):
-    """Answer the questions of a turn as a program does; returns what is written, and a question."""
+    """Answer the questions of a turn as a program does; returns what is written, and who asks."""
 
     @contextlib.contextmanager
     def driven(*lines):
@@ -144,8 +147,10 @@ def driven(tmp_path):
         os.close(writing)
         out = io.StringIO()
         answers = terminal_input.StdinAnswers(is_script=False, descriptor=reading)
+        registry, json_answers = questions.Questions(), json_replies.JsonAnswers(answers)
+        reply = json_replies.TurnJsonLines(None, json_answers, registry.answer, out=out)
         try:
-            yield out, json_replies.TurnJsonLines(None, json_replies.JsonAnswers(answers), out=out)
+            yield out, asking.Asker(reply, registry)
         finally:
             os.close(reading)
 
@@ -156,19 +161,16 @@ def lines_of(out):
     return [json.loads(line) for line in out.getvalue().splitlines()]
 
 
-ASKED = events.InputQuestion(cell=0, prompt="who? ", is_password=False)
+ASKED = "who? "
 
 
 async def test_a_program_answers_each_question_by_its_id(driven):
     given = ({"id": 1, "answer": "Ada\nL."}, {"id": 2, "answer": "yes"}, {"id": 3, "answer": "no"})
-    with driven(*given, {"id": 4, "answer": "session"}) as (out, reply):
-        assert await reply.ask(ASKED) == "Ada\nL."
-        assert await reply.ask(events.ApprovalQuestion(cell=0, code="x = 1")) == "x = 1"
-        assert await reply.ask(events.ApprovalQuestion(cell=0, code="x = 1")) is None
-        assert (
-            await reply.ask(events.ApprovalQuestion(cell=0, code="x", choices=("session",)))
-            == "session"
-        )
+    with driven(*given, {"id": 4, "answer": "session"}) as (out, asker):
+        assert await asker.input(ASKED) == "Ada\nL."
+        assert await asker.approval("x = 1") == "x = 1"
+        assert await asker.approval("x = 1") is None
+        assert await asker.approval("x", choices=("session",)) == "session"
     told = [(line["type"], line["id"], line["text"]) for line in lines_of(out)]
     assert told == [
         ("input", 1, "who? "),
@@ -186,19 +188,19 @@ async def test_what_is_no_answer_is_said_and_the_question_stays_open(driven):
         {"id": 1},
         {"id": 1, "answer": 3},
     )
-    with driven(*junk, {"id": 1, "answer": ""}) as (out, reply):
-        assert await reply.ask(ASKED) == ""
+    with driven(*junk, {"id": 1, "answer": ""}) as (out, asker):
+        assert await asker.input(ASKED) == ""
     ignored = [line["text"] for line in lines_of(out) if line["type"] == "ignored"]
     assert len(ignored) == len(junk)
     assert all(text.startswith("An answer is a line such as") for text in ignored)
 
 
 async def test_the_end_of_standard_input_and_null_decline(driven):
-    with driven({"id": 1, "answer": None}) as (out, reply):
+    with driven({"id": 1, "answer": None}) as (out, asker):
         with pytest.raises(errors.BotError, match="declined"):
-            await reply.ask(ASKED)
-        assert await reply.ask(events.ApprovalQuestion(cell=0, code="x = 1")) is None
-        assert await reply.ask(ASKED) == values.END_OF_INPUT
+            await asker.input(ASKED)
+        assert await asker.approval("x = 1") is None
+        assert await asker.input(ASKED) == values.END_OF_INPUT
     assert [line["text"] for line in lines_of(out) if line["type"] == "announcement"] == [
         "Declined: standard input has ended, so nobody can answer."
     ]

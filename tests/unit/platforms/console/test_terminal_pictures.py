@@ -80,7 +80,7 @@ async def test_a_picture_is_drawn_in_its_place_among_the_words(terminal):
     ours, standard = terminal
     writer = threaded_stdout.StdoutWriter()
     printer = terminal_replies.ExecutionPrinter(
-        *(None, terminal_input.StdinAnswers(is_script=True)),
+        *(None, terminal_input.StdinAnswers(is_script=True), None),
         out=writer.file(standard),
         err=writer.file(standard),
         pictures="kitty",

@@ -14,7 +14,11 @@ def shown(capsys):
 
     def show(*outputs, keeper=None, finished=None):
         printer = terminal_replies.ExecutionPrinter(
-            keeper, terminal_input.StdinAnswers(is_script=True), out=sys.stdout, err=sys.stderr
+            keeper,
+            terminal_input.StdinAnswers(is_script=True),
+            None,
+            out=sys.stdout,
+            err=sys.stderr,
         )
         for output in outputs:
             printer.emit(events.OutputShown(0, output))
@@ -86,6 +90,7 @@ def test_artifacts_and_announcements_are_told_beside_the_output(capsys, tmp_path
     printer = terminal_replies.ExecutionPrinter(
         saved_files.SavedFiles(tmp_path),
         terminal_input.StdinAnswers(is_script=True),
+        None,
         out=sys.stdout,
         err=sys.stderr,
     )

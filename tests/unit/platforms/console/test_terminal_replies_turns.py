@@ -19,7 +19,7 @@ def no_answers():
 
 def printed(*, out, err):
     printer = terminal_replies.TurnPrinter(
-        None, terminal_input.StdinAnswers(is_script=True), out=out, err=err
+        None, terminal_input.StdinAnswers(is_script=True), None, out=out, err=err
     )
     for text, share in WAITS:
         printer.emit(events.ProgressChanged(text, share))
@@ -59,7 +59,7 @@ def test_links_to_files_become_their_names_however_the_text_arrives(size):
 
 def test_json_has_every_step_of_it():
     out = io.StringIO()
-    lines = json_replies.TurnJsonLines(None, no_answers(), out=out)
+    lines = json_replies.TurnJsonLines(None, no_answers(), None, out=out)
     for text, share in WAITS:
         lines.emit(events.ProgressChanged(text, share))
     told = [json.loads(line) for line in out.getvalue().splitlines()]
@@ -77,7 +77,7 @@ def test_queries_are_printed_below_an_answer_where_that_is_wanted():
     for is_wanted, shown in ((True, "-- sales: 1 row in 0.5 s\nselect 1\n"), (False, "")):
         err = io.StringIO()
         answers = terminal_input.StdinAnswers(is_script=True)
-        printer = terminal_replies.TurnPrinter(None, answers, out=io.StringIO(), err=err)
+        printer = terminal_replies.TurnPrinter(None, answers, None, out=io.StringIO(), err=err)
         printer.shows_queries = is_wanted
         printer.emit(ended())
         assert err.getvalue() == shown
@@ -85,7 +85,7 @@ def test_queries_are_printed_below_an_answer_where_that_is_wanted():
 
 def test_json_always_has_the_queries_of_a_turn():
     out = io.StringIO()
-    lines = json_replies.TurnJsonLines(None, no_answers(), out=out)
+    lines = json_replies.TurnJsonLines(None, no_answers(), None, out=out)
     lines.emit(ended())
     [asked] = json.loads(out.getvalue())["queries"]
     assert asked == {
@@ -104,7 +104,7 @@ def test_who_waits_at_a_terminal_sees_for_how_long_and_how_long_it_may_take(monk
     terminal = Terminal()
     answers = terminal_input.StdinAnswers(is_script=True)
     printer = terminal_replies.TurnPrinter(
-        None, answers, out=terminal, err=terminal, limit_seconds=120.0
+        None, answers, None, out=terminal, err=terminal, limit_seconds=120.0
     )
 
     def wait(seconds):

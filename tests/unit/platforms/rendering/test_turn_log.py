@@ -143,3 +143,41 @@ def test_a_long_turn_keeps_its_code_and_its_latest_outputs():
     texts = [event.output.text for event in made if isinstance(event, events.OutputShown)]
     assert texts[-1].endswith("199" * 5)
     assert 500 < sum(map(len, texts)) <= 1000
+
+
+INPUT = events.InputQuestion(
+    id="1", session=values.SessionKey("web"), person="anna", cell=0, prompt="Name? "
+)
+SECRET = dataclasses.replace(INPUT, id="2", is_password=True)
+APPROVAL = events.ApprovalQuestion(
+    id="3", session=values.SessionKey("web"), person="anna", cell=1, code="x = 1"
+)
+
+
+def test_a_question_is_a_part_and_its_answer_stands_as_on_a_terminal():
+    log = log_of(*WHOLE[:7], events.QuestionAsked(INPUT))
+    assert log.open_question == INPUT
+    assert [*log.events()][-1] == events.QuestionAsked(INPUT)
+    log.apply(events.QuestionClosed(INPUT, events.TextAnswer("Ada")))
+    # It was answered before this bot could ask it.
+    log.apply(events.QuestionClosed(SECRET, events.TextAnswer("")))
+    assert log.open_question is None
+    assert "".join(output.plain for output in log.cells[0].screen.outputs) == (
+        "Name? Ada\nName? •••\n"
+    )
+
+
+@pytest.mark.parametrize("answer", [None, events.Declined(), events.Approved()])
+def test_what_was_decided_is_known_to_who_comes_late(answer):
+    closed = events.QuestionClosed(APPROVAL, answer)
+    log = log_of(*WHOLE[:3], events.QuestionAsked(APPROVAL), closed)
+    late = log_of(*log.events())
+    assert (late.parts[-1].is_open, late.parts[-1].answer) == (False, answer)
+    assert [*late.events()] == [*log.events()]
+
+
+@pytest.mark.parametrize("goes_on", [True, False])
+def test_a_question_is_open_until_the_turn_ends_for_good(goes_on):
+    end = dataclasses.replace(END, text="", goes_on=goes_on)
+    log = log_of(*WHOLE[:3], events.QuestionAsked(APPROVAL), end)
+    assert (log.open_question == APPROVAL) is goes_on

@@ -1,14 +1,5 @@
-import asyncio
-
-import pytest
-
-from interpreter_bot import errors, events, values
+from interpreter_bot import events, values
 from interpreter_bot.platforms.web import event_json, live_turns
-
-
-def _turn(told):
-    head = {"request": "x", "files": [], "is_code": False, "started": 0.0}
-    return live_turns.LiveTurn("id", head, lambda _, event: told.append(event))
 
 
 def test_pieces_that_continue_each_other_become_one():
@@ -55,31 +46,3 @@ def test_a_long_turn_keeps_its_end_and_its_code():
     assert told[1] == event_json.to_json(events.CodeStarted(0, "flood()"))
     assert told[-1]["delta"] == "199" * 5
     assert sum(len(event.get("delta", "")) for event in told) <= 1000
-
-
-async def test_the_first_answer_counts():
-    told = []
-    turn = _turn(told)
-    asking = asyncio.create_task(
-        turn.ask(lambda n: event_json.approving(n, events.ApprovalQuestion(cell=0, code="x = 1")))
-    )
-    await asyncio.sleep(0)
-    turn.answer(1, "x = 2")
-    with pytest.raises(errors.BotError):
-        turn.answer(1, None)
-    assert await asking == "x = 2"
-    assert [event["kind"] for event in told] == ["approving", "settled"]
-
-
-async def test_a_question_that_is_given_up_is_settled():
-    told = []
-    turn = _turn(told)
-    asking = asyncio.create_task(
-        turn.ask(lambda n: event_json.approving(n, events.ApprovalQuestion(cell=0, code="")))
-    )
-    await asyncio.sleep(0)
-    asking.cancel()
-    await asyncio.wait({asking})
-    assert told[-1] == event_json.settled(1)
-    with pytest.raises(errors.BotError):
-        turn.answer(1, "late")

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 
 import pydantic
 
-from interpreter_bot import errors
-from interpreter_bot.sessions import turn_streams
+from interpreter_bot import errors, values
+from interpreter_bot.sessions import approvals
 from interpreter_bot.wording import tool_words
 
 if TYPE_CHECKING:
@@ -32,40 +32,36 @@ class _Wish(pydantic.BaseModel):
     parameters: dict[str, Any]
 
 
-class StatementApprovals:
-    """Asks whoever the code of one turn runs for."""
+class StatementRequests:
+    """Answers the code of one turn."""
 
     def __init__(
-        self, connections: ConnectionService, key: str, stream: turn_streams.TurnStream
+        self, connections: ConnectionService, key: str, approved_by: approvals.Approvals
     ) -> None:
         """Ask nothing yet.
 
         Args:
             connections: run what is allowed.
             key: of the session.
-            stream: asks the person.
+            approved_by: asks the person.
         """
         self._connections = connections
         self._key = key
-        self._stream = stream
+        self._approvals = approved_by
 
-    async def answer(self, told: str) -> str | None:
-        """Answer what code asks, as JSON; None if it asks for something else.
-
-        Args:
-            told: what it asks, hostile.
-        """
+    async def answer(self, request: values.InputRequested) -> str | None:
+        """Answer what code asks, as JSON; None if it asks for something else."""
         try:
-            wish = _Wish.model_validate_json(told)
+            wish = _Wish.model_validate_json(request.tool_request)
         except pydantic.ValidationError:
             return None
         try:
-            await self._allow(wish)
+            await self._allow(wish, request.number)
         except errors.BotError as error:
             return json.dumps({"error": str(error)})
         return "{}"
 
-    async def _allow(self, wish: _Wish) -> None:
+    async def _allow(self, wish: _Wish, number: int) -> None:
         """Let a statement run once, if the person says so.
 
         Raises:
@@ -77,7 +73,7 @@ class StatementApprovals:
         if len(shown) > _CHARACTERS:
             raise errors.BotError(tool_words.STATEMENT_TOO_LONG)
         # One that was edited is another statement, which nobody has asked for.
-        if await self._stream.approve(shown) != shown:
+        if await self._approvals.require("statement", shown, number=number) != shown:
             refusal = tool_words.statement_refused(wish.connection)
             self._connections.note_refusal(self._key, wish.connection, wish.sql, refusal)
             raise errors.BotError(refusal)
@@ -85,9 +81,9 @@ class StatementApprovals:
 
 
 def of_turn(
-    services: session_dependencies.SessionDependencies, key: str, stream: turn_streams.TurnStream
-) -> StatementApprovals | None:
+    services: session_dependencies.SessionDependencies, key: str, approved_by: approvals.Approvals
+) -> StatementRequests | None:
     """Return what answers the code of a turn; None where there is no data."""
     if services.connections is None:
         return None
-    return StatementApprovals(services.connections, key, stream)
+    return StatementRequests(services.connections, key, approved_by)

@@ -1,0 +1,238 @@
+"""Questions to people that turns wait for, and whose answer to them counts.
+
+A turn asks one question at a time. It is kept, as is its answer, until the turn asks another or
+ends: a bot that takes the turn over asks under the same id, and gets an answer that came meanwhile.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import collections
+import dataclasses
+import hashlib
+import logging
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Final
+
+from interpreter_bot import errors, events, values
+from interpreter_bot.wording import question_words
+
+if TYPE_CHECKING:
+    # Code without a turn has no database.
+    from interpreter_bot.store import turn_questions
+
+_log = logging.getLogger(__name__)
+
+_MAX_KNOWN: Final = 1_000
+_ID_BITS: Final = 60
+_QUESTIONS: Final[dict[str, Callable[..., events.Question]]] = {
+    kind.__name__: kind for kind in (events.InputQuestion, events.ApprovalQuestion)
+}
+_ANSWERS: Final[dict[str, Callable[..., events.Answer]]] = {
+    kind.__name__: kind
+    for kind in (events.TextAnswer, events.Approved, events.Declined, events.Unanswered)
+}
+
+
+def question_id(turn_id: int, cell: int, origin: str, text: str) -> str:
+    """Return the id of a question: whoever asks the same in the same place has the same.
+
+    Args:
+        turn_id: of its turn.
+        cell: that it is about.
+        origin: what tells it from others about the cell.
+        text: what people are asked, so that no answer ever counts for another text.
+    """
+    whole = "\0".join((str(turn_id), str(cell), origin, text))
+    digest = hashlib.sha256(whole.encode("utf-8", "surrogatepass")).digest()
+    return str(int.from_bytes(digest) >> (len(digest) * 8 - _ID_BITS))
+
+
+@dataclasses.dataclass(eq=False, slots=True)
+class _Entry:
+    """A question of a turn; without a waiter before this bot asks it, by `emit`."""
+
+    turn_id: int
+    question: events.Question
+    answer: events.Answer | None = None
+    is_stored: bool = False
+    waiter: asyncio.Future[events.Answer] | None = None
+    emit: events.Emit = events.discard
+
+    @property
+    def is_secret(self) -> bool:
+        question = self.question
+        return isinstance(question, events.InputQuestion) and question.is_password
+
+
+class Questions:
+    """The latest question of each turn that runs."""
+
+    def __init__(self, table: turn_questions.TurnQuestions | None = None) -> None:
+        """Begin with none; without a table they end with this process."""
+        self._table = table
+        self._by_turn: dict[int, _Entry] = {}
+        self._by_id: dict[str, _Entry] = {}
+        self._asked: Final[collections.deque[str]] = collections.deque(maxlen=_MAX_KNOWN)
+
+    async def load(self) -> None:
+        """Load the questions of turns that other bots began, so that people can answer them.
+
+        Raises:
+            StoreError: they cannot be read.
+        """
+        for turn_id, question, answer in await self._table.load() if self._table else ():
+            entry = _Entry(turn_id, _read_question(question), is_stored=True)
+            entry.answer = _read_answer(answer) if answer is not None else None
+            self._by_turn[turn_id] = self._by_id[entry.question.id] = entry
+
+    def find(self, question_id: str) -> events.Question | None:
+        """Return a question that can be answered."""
+        entry = self._by_id.get(question_id)
+        return entry.question if entry is not None and entry.answer is None else None
+
+    def open_in(self, session: values.SessionKey, person: str) -> tuple[events.Question, ...]:
+        """Return the questions to a person in a session that can be answered, the oldest first."""
+        return tuple(
+            entry.question
+            for entry in self._by_id.values()
+            if entry.answer is None
+            and (entry.question.session, entry.question.person) == (session, person)
+        )
+
+    def has_asked(self, question_id: str) -> bool:
+        """Say whether a question is known: it can be answered, or this process asked it."""
+        return question_id in self._by_id or question_id in self._asked
+
+    def require(
+        self, question_id: str, person: str, *, is_admin: bool = False, edits: bool = False
+    ) -> events.Question:
+        """Return a question that a person may answer: who asked, and of an approval an
+        administrator, unless it acts with an account of who asked, or other code is to run.
+
+        Raises:
+            BotError: they may not, or it is too late.
+        """
+        question = self.find(question_id)
+        if question is None:
+            raise errors.BotError(question_words.EXPIRED)
+        is_open_to_admins = isinstance(question, events.ApprovalQuestion) and not (
+            question.is_personal or edits
+        )
+        if person != question.person and not (is_admin and is_open_to_admins):
+            raise errors.BotError(question_words.NOT_YOURS)
+        return question
+
+    async def answer(
+        self, question_id: str, answer: events.Answer, *, person: str, is_admin: bool = False
+    ) -> None:
+        """Answer a question, also one that waits for the bot that takes its turn over.
+
+        Raises:
+            BotError: it is not theirs to answer, or too late; nothing was answered.
+        """
+        edits = isinstance(answer, events.Approved) and answer.edited is not None
+        self.require(question_id, person, is_admin=is_admin, edits=edits)
+        entry = self._by_id[question_id]
+        if entry.is_secret and entry.waiter is None:
+            # It could only wait in the database.
+            raise errors.BotError(question_words.EXPIRED)
+        entry.answer = answer
+        if self._table is not None and entry.is_stored and not entry.is_secret:
+            try:
+                is_first = await self._table.answer(question_id, _written(answer))
+            except errors.StoreError:
+                entry.answer = None
+                raise
+            if not is_first:
+                raise errors.BotError(question_words.EXPIRED)
+        if entry.waiter is not None and not entry.waiter.done():
+            entry.waiter.set_result(answer)
+
+    async def ask(
+        self,
+        question: events.Question,
+        *,
+        emit: events.Emit,
+        turn_id: int = 0,
+        is_suspended: Callable[[], bool] = lambda: False,
+    ) -> events.Answer:
+        """Ask, and wait for the answer. Withdrawn if this is cancelled.
+
+        Args:
+            question: what is asked.
+            emit: is told; not of a question that was answered before it could be asked.
+            turn_id: of the turn that waits.
+            is_suspended: says whether the next bot will ask again, so it stays open meanwhile.
+        """
+        entry = self._by_id.get(question.id)
+        if entry is None:
+            entry = _Entry(turn_id, question)
+            await self._replace(turn_id, entry)
+        answer = shown = entry.answer
+        if answer is None:
+            entry.waiter, entry.emit = asyncio.get_running_loop().create_future(), emit
+            emit(events.QuestionAsked(question))
+            try:
+                answer = shown = await entry.waiter
+            except asyncio.CancelledError:
+                if not is_suspended():
+                    self._withdraw(entry)
+                raise
+        if entry.is_secret:
+            # Kept nowhere: a host that lost the answer on its way asks again.
+            self._drop(entry)
+            shown = events.TextAnswer("") if isinstance(answer, events.TextAnswer) else answer
+        emit(events.QuestionClosed(question, shown))
+        return answer
+
+    def withdraw(self, turn_id: int) -> None:
+        """Close the question of a turn at once, if one is open: what asked it has ended."""
+        if (entry := self._by_turn.get(turn_id)) is not None:
+            self._withdraw(entry)
+
+    def _withdraw(self, entry: _Entry) -> None:
+        is_open = self._by_id.get(entry.question.id) is entry and entry.answer is None
+        if is_open and entry.waiter is not None:
+            self._drop(entry)
+            entry.waiter.cancel()
+            entry.emit(events.QuestionClosed(entry.question, None))
+
+    def forget(self, turn_id: int) -> None:
+        """Forget the question of a turn that has ended."""
+        if (entry := self._by_turn.get(turn_id)) is not None:
+            self._drop(entry)
+
+    async def _replace(self, turn_id: int, entry: _Entry) -> None:
+        """Let a question take the place of what the turn asked before, which it has heard."""
+        self.forget(turn_id)
+        self._by_turn[turn_id] = self._by_id[entry.question.id] = entry
+        self._asked.append(entry.question.id)
+        if self._table is None:
+            return
+        try:
+            await self._table.put(turn_id, entry.question.id, _written(entry.question))
+            entry.is_stored = True
+        except errors.StoreError:
+            _log.exception("a question of turn %d would not survive this bot", turn_id)
+
+    def _drop(self, entry: _Entry) -> None:
+        # Its row goes with the next question of the turn, or with the turn.
+        self._by_id.pop(entry.question.id, None)
+        self._by_turn.pop(entry.turn_id, None)
+
+
+def _written(message: events.Question | events.Answer) -> dict[str, Any]:
+    return {"kind": type(message).__name__, **dataclasses.asdict(message)}
+
+
+def _read_question(document: dict[str, Any]) -> events.Question:
+    fields = dict(document)
+    fields |= {"choices": tuple(fields["choices"])}
+    fields |= {"session": values.SessionKey(**fields["session"])}
+    return _QUESTIONS[fields.pop("kind")](**fields)
+
+
+def _read_answer(document: dict[str, Any]) -> events.Answer:
+    fields = dict(document)
+    return _ANSWERS[fields.pop("kind")](**fields)

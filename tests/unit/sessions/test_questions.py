@@ -1,0 +1,213 @@
+"""Questions to people: whose answer counts, for how long, and across bots."""
+
+import asyncio
+import contextlib
+import dataclasses
+
+import pytest
+
+from interpreter_bot import errors, events, values
+from interpreter_bot.sessions import questions
+from interpreter_bot.store import databases
+
+LATE = "This question has expired."
+KEY = values.SessionKey("web", thread="t")
+INPUT = events.InputQuestion(id="1", session=KEY, person="anna", cell=0, prompt="Name?")
+SECRET = dataclasses.replace(INPUT, is_password=True)
+APPROVAL = events.ApprovalQuestion(id="2", session=KEY, person="anna", cell=0, code="x = 1")
+PERSONAL = dataclasses.replace(APPROVAL, is_personal=True)
+TEXT, RUN, NO = events.TextAnswer("Ada"), events.Approved(), events.Declined()
+
+
+@contextlib.asynccontextmanager
+async def asked(registry, question, **options):
+    """Ask, and give what waits for the answer, and the events."""
+    told = []
+    waiting = asyncio.create_task(registry.ask(question, emit=told.append, **options))
+    async with asyncio.timeout(20):
+        while not told:  # noqa: ASYNC110 - it is told by the next tick, or after a write.
+            await asyncio.sleep(0.001)
+    try:
+        yield waiting, told
+    finally:
+        waiting.cancel()
+        await asyncio.wait({waiting})
+
+
+async def test_the_first_answer_counts():
+    registry = questions.Questions()
+    async with asked(registry, APPROVAL) as (waiting, told):
+        assert registry.find("2") is APPROVAL
+        await registry.answer("2", NO, person="anna")
+        assert registry.find("2") is None
+        with pytest.raises(errors.BotError, match=LATE):
+            await registry.answer("2", RUN, person="anna")
+        assert await waiting == NO
+    assert told == [events.QuestionAsked(APPROVAL), events.QuestionClosed(APPROVAL, NO)]
+
+
+@pytest.mark.parametrize(
+    ("question", "answer", "is_theirs"),
+    [
+        (APPROVAL, RUN, True),
+        (APPROVAL, events.Approved(edited=""), False),
+        (APPROVAL, events.Approved(edited="x = 2"), False),
+        (PERSONAL, RUN, False),
+        (PERSONAL, NO, False),
+        (INPUT, TEXT, False),
+    ],
+)
+async def test_an_admin_approves_for_others_but_writes_nothing_and_uses_no_account(
+    question, answer, is_theirs
+):
+    registry = questions.Questions()
+    async with asked(registry, question) as (waiting, _):
+        with pytest.raises(errors.BotError, match="Only the person who asked"):
+            await registry.answer(question.id, answer, person="ben")
+        if is_theirs:
+            await registry.answer(question.id, answer, person="ben", is_admin=True)
+        else:
+            with pytest.raises(errors.BotError, match="Only the person who asked"):
+                await registry.answer(question.id, answer, person="ben", is_admin=True)
+            await registry.answer(question.id, answer, person="anna")
+        assert await waiting == answer
+
+
+@pytest.mark.parametrize("is_cancelled", [True, False])
+async def test_a_question_that_is_withdrawn_is_closed_once_and_known_as_ours(is_cancelled):
+    registry = questions.Questions()
+    async with asked(registry, INPUT, turn_id=7) as (waiting, told):
+        if is_cancelled:
+            waiting.cancel()
+            await asyncio.wait({waiting})
+        else:
+            registry.withdraw(7)
+        assert told == [events.QuestionAsked(INPUT), events.QuestionClosed(INPUT, None)]
+        with pytest.raises(errors.BotError, match=LATE):
+            await registry.answer("1", TEXT, person="anna")
+    assert len(told) == 2
+    assert registry.has_asked("1")
+    assert not questions.Questions().has_asked("1")
+
+
+async def test_a_message_answers_what_its_author_was_asked_in_its_session():
+    registry = questions.Questions()
+    async with asked(registry, INPUT, turn_id=1), asked(registry, APPROVAL, turn_id=2):
+        assert registry.open_in(KEY, "anna") == (INPUT, APPROVAL)
+        assert registry.open_in(KEY, "ben") == ()
+        assert registry.open_in(values.SessionKey("web", thread="u"), "anna") == ()
+        await registry.answer("1", TEXT, person="anna")
+        assert registry.open_in(KEY, "anna") == (APPROVAL,)
+
+
+async def test_a_secret_is_told_to_nobody_else():
+    registry = questions.Questions()
+    async with asked(registry, SECRET) as (waiting, told):
+        await registry.answer("1", events.TextAnswer("hunter2"), person="anna")
+        assert await waiting == events.TextAnswer("hunter2")
+    assert told[-1] == events.QuestionClosed(SECRET, events.TextAnswer(""))
+    # Asked again under the same id, as by a host to which the answer did not come.
+    async with asked(registry, SECRET) as (waiting, _):
+        assert not waiting.done()
+
+
+def test_a_question_about_another_text_is_another():
+    ids = {
+        questions.question_id(*about)
+        for about in ((1, 0, "1", "a"), (2, 0, "1", "a"), (1, 1, "1", "a"), (1, 0, "2", "a"))
+    } | {questions.question_id(1, 0, "1", "b"), questions.question_id(1, 0, "1\0a", "")}
+    assert len(ids) == 6
+    assert all(one.isdigit() and len(one) <= 19 for one in ids)
+
+
+@pytest.fixture
+async def database(tmp_path):
+    url = f"sqlite:///{tmp_path}/bot.db"
+    async with databases.Database.open(url, files=tmp_path / "files") as opened:
+        yield opened
+
+
+async def begun(database):
+    session = await database.sessions.open(KEY)
+    return (await database.turns.start(session.id, person="anna", text="x")).id
+
+
+async def registry_of(database):
+    registry = questions.Questions(database.questions)
+    await registry.load()
+    return registry
+
+
+@pytest.mark.parametrize(
+    ("question", "answer"),
+    [
+        (INPUT, TEXT),
+        (APPROVAL, NO),
+        (APPROVAL, RUN),
+        (PERSONAL, events.Approved(scope="session")),
+        (APPROVAL, events.Approved(edited="\x00\ud800")),
+    ],
+)
+@pytest.mark.parametrize("when", ["before", "between", "after"])
+async def test_a_turn_that_goes_on_in_the_next_bot_gets_the_answer(
+    database, question, answer, when
+):
+    turn = await begun(database)
+    former = await registry_of(database)
+    async with asked(former, question, turn_id=turn, is_suspended=lambda: True) as (_, told):
+        if when == "before":
+            await former.answer(question.id, answer, person="anna")
+    assert events.QuestionClosed(question, None) not in told
+    registry = await registry_of(database)
+    if when == "between":
+        with pytest.raises(errors.BotError, match="Only the person who asked"):
+            await registry.answer(question.id, answer, person="ben")
+        assert registry.open_in(KEY, "anna") == (question,)
+        await registry.answer(question.id, answer, person="anna")
+        with pytest.raises(errors.BotError, match=LATE):
+            await registry.answer(question.id, answer, person="anna")
+        registry = await registry_of(database)
+    async with asked(registry, question, turn_id=turn) as (waiting, told):
+        if when == "after":
+            await registry.answer(question.id, answer, person="anna")
+        assert await waiting == answer
+    closed = events.QuestionClosed(question, answer)
+    assert told == ([events.QuestionAsked(question), closed] if when == "after" else [closed])
+
+
+async def test_an_answer_that_only_one_of_two_bots_may_take_counts_once(database):
+    turn = await begun(database)
+    former = await registry_of(database)
+    async with asked(former, APPROVAL, turn_id=turn):
+        registry = await registry_of(database)
+        await registry.answer("2", NO, person="anna")
+        with pytest.raises(errors.BotError, match=LATE):
+            await former.answer("2", RUN, person="anna")
+
+
+async def test_a_secret_is_not_stored_and_is_asked_for_again(database, tmp_path):
+    turn = await begun(database)
+    former = await registry_of(database)
+    async with asked(former, SECRET, turn_id=turn) as (waiting, _):
+        registry = await registry_of(database)
+        with pytest.raises(errors.BotError, match=LATE):
+            await registry.answer("1", events.TextAnswer("hunter2"), person="anna")
+        await former.answer("1", events.TextAnswer("hunter2"), person="anna")
+        assert await waiting == events.TextAnswer("hunter2")
+    async with asked(await registry_of(database), SECRET, turn_id=turn) as (waiting, _):
+        assert not waiting.done()
+    assert not any(b"hunter2" in file.read_bytes() for file in tmp_path.iterdir() if file.is_file())
+
+
+async def test_questions_end_with_their_turn_and_with_the_next_question(database):
+    turn = await begun(database)
+    registry = await registry_of(database)
+    async with asked(registry, INPUT, turn_id=turn) as (waiting, _):
+        await registry.answer("1", TEXT, person="anna")
+        await waiting
+    async with asked(registry, APPROVAL, turn_id=turn, is_suspended=lambda: True):
+        pass
+    assert [question["id"] for _, question, _ in await database.questions.load()] == ["2"]
+    assert (await registry_of(database)).open_in(KEY, "anna") == (APPROVAL,)
+    await database.turns.finish(turn, values.TurnStatus.DONE)
+    assert await database.questions.load() == ()
