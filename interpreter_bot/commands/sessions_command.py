@@ -131,7 +131,7 @@ def _verbs(
         host = _host(entry)
         if entry.status is None:
             return operator_words.NO_PYTHON
-        await host.end(entry.key, operator_words.PYTHON_ENDED)
+        await host.end_session(entry.key, operator_words.PYTHON_ENDED)
         is_saved = (await host.variables(entry.key)).saved is not None
         return operator_words.ended(is_saved=is_saved)
 
@@ -151,7 +151,7 @@ def _verbs(
                 # Where it was in earlier epochs, files may still be.
                 await remote_host.ask_all(others, lambda other: other.forget(entry.key))
             else:
-                await _remove(await session_listings.stored_workspaces(config).of(entry.key))
+                await _remove(await session_listings.stored_workspaces(config).ensure(entry.key))
         except errors.BotError:
             if session is not None:
                 await database.sessions.note_files(session.id, session.files, instead_of=row)

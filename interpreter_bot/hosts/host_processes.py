@@ -144,7 +144,7 @@ async def _forget(keys: Collection[str], config: settings.Settings) -> None:
     files = workspaces.Workspaces(config.paths.data / "workspaces", config.limits)
     for key in keys:
         try:
-            workspace = await files.of(key)
+            workspace = await files.ensure(key)
             async with session_locks.SessionLocks().unused(workspace) as is_unused:
                 if is_unused:
                     await workspace.remove()

@@ -358,7 +358,7 @@ class LocalHost:
         state = launched.kernel.id, launched.kernel.runs
         return saved is not None and (saved.kernel, saved.runs) == state
 
-    async def end(self, key: str, reason: str) -> None:
+    async def end_session(self, key: str, reason: str) -> None:
         """Save a session's variables if nobody uses them, and end its kernel."""
         await self.save(key)
         launched = self.pool.live.get(key)
@@ -369,7 +369,7 @@ class LocalHost:
     async def offer(self, key: str) -> placement_offers.Offer:
         """Return what this host offers a session."""
         stored = workspaces.Workspaces(self.data / "workspaces", self.pool.settings.limits)
-        has_files = await asyncio.to_thread(stored.named(key).directory.exists)
+        has_files = await asyncio.to_thread(stored.get(key).directory.exists)
         return placement_offers.Offer(has_files, machine_exhaustion.free_bytes())
 
     async def snapshot_sizes(self, keys: Collection[str]) -> session_variables.SnapshotSizes:

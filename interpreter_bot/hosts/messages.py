@@ -27,7 +27,7 @@ from interpreter_bot.wording import host_words
 Event: TypeAlias = ports.Event | ports.ExecutionEnd
 """Events of an execution: outputs, installed layers, and at last its end."""
 
-PROTOCOL: Final = 13
+PROTOCOL: Final = 14
 """Version of the protocol; a bot and a host need the same."""
 
 

@@ -248,7 +248,7 @@ class PlacedHosts(session_router.SessionRouter):
                     host = host.at(placement.epoch)
                     is_alone = len(self._connected_hosts()) < 2
                     if is_alone or not await self._moves.evacuate(key, host):
-                        await self._moves.arrive(key, host, placement.epoch)
+                        await self._moves.fetch_session(key, host, placement.epoch)
                         return host, placement
                 _log.warning(
                     "session is placed anew: its host %s ends, or is lost", placement.data_id

@@ -176,7 +176,7 @@ class Workspace(Protocol):
         """
 
     @requests.request_method()
-    async def kept(self, name: str) -> Mapping[str, int]:
+    async def checkpoint_copies(self, name: str) -> Mapping[str, int]:
         """Return the checkpoints that have a copy of a file, with its size in bytes."""
 
     @requests.request_method()
@@ -193,7 +193,7 @@ class Workspace(Protocol):
         """Delete a file; a FileMissingError if there is none."""
 
     @requests.request_method()
-    async def mark(self) -> str:
+    async def mark_files(self) -> str:
         """Remember the present files for `changes_since`, and return the name of that mark.
 
         The host keeps the latest marks in memory.
@@ -417,7 +417,7 @@ class HostProcess(Hosts, Protocol):
         """Save a session's variables now; return whether all are saved."""
 
     @requests.request_method(is_long=True)
-    async def end(self, key: str, reason: str) -> None:
+    async def end_session(self, key: str, reason: str) -> None:
         """Save a session's variables if nobody uses them, and end its kernel."""
 
     @requests.request_method()
@@ -429,7 +429,7 @@ class HostProcess(Hosts, Protocol):
         """Return what it offers a session."""
 
     @requests.request_method(is_long=True)
-    async def arrive(self, key: str, epoch: int) -> bool:
+    async def fetch_session(self, key: str, epoch: int) -> bool:
         """Fetch a session from the store; return whether the store had it."""
 
     @requests.request_method(is_long=True)

@@ -21,7 +21,7 @@ class SessionMoves:
         # By session: the epoch in which it arrived, and whether its state was restored.
         self._arrivals: dict[str, tuple[int, bool]] = {}
 
-    async def arrive(self, key: str, host: remote_host.RemoteHost, epoch: int) -> None:
+    async def fetch_session(self, key: str, host: remote_host.RemoteHost, epoch: int) -> None:
         """Let a host restore a session from the store, once per epoch and before other requests.
 
         Raises:
@@ -29,7 +29,7 @@ class SessionMoves:
         """
         if epoch == 1 or self._arrivals.get(key, (0, False))[0] == epoch:
             return
-        self._arrivals[key] = epoch, await host.arrive(key, epoch)
+        self._arrivals[key] = epoch, await host.fetch_session(key, epoch)
         while len(self._arrivals) > _MAX_ARRIVALS:
             self._arrivals.pop(next(iter(self._arrivals)))
 
@@ -61,5 +61,5 @@ class SessionMoves:
             raise errors.KernelError(host_words.NOT_ARCHIVED)
 
     async def _end_and_archive(self, key: str, host: remote_host.RemoteHost) -> bool:
-        await host.end(key, host_words.MOVED)
+        await host.end_session(key, host_words.MOVED)
         return await host.archive(key)

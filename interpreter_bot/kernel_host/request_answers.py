@@ -115,9 +115,9 @@ class RequestAnswers:
         if self._archives is not None:
             await self._archives.forget(key)
 
-    async def arrive(self, key: str, epoch: int) -> bool:
+    async def fetch_session(self, key: str, epoch: int) -> bool:
         """Restore a session from the store, if there is one."""
-        return self._archives is not None and await self._archives.arrive(key, epoch)
+        return self._archives is not None and await self._archives.fetch_session(key, epoch)
 
     async def archive(self, key: str) -> bool:
         """Archive a session, if there is a store."""

@@ -152,7 +152,7 @@ class Pool:
         """Return a session's files, which outlive its kernels; wait until no file work runs."""
         while (task := self._file_work.get(key)) is not None:
             await asyncio.wait({task})
-        return await self._workspaces.of(key)
+        return await self._workspaces.ensure(key)
 
     async def stored_workspaces(self) -> tuple[workspaces.Workspace, ...]:
         """List all workspaces, also of sessions without a kernel."""
@@ -271,7 +271,7 @@ class Pool:
                 async with self._admissions.place(key, person):
                     launched = await self._launch()
             try:
-                workspace = self._workspaces.named(key)
+                workspace = self._workspaces.get(key)
                 await self.locks.acquire(workspace)
                 await self._host.attach(launched, workspace, key)
             except BaseException:
@@ -365,7 +365,7 @@ class Pool:
 
     async def saved_variables(self, key: str) -> session_variables.SavedVariables | None:
         """Return which variables a session's next kernel will restore; None if there are none."""
-        saved = await self.snapshots.find(await self._workspaces.of(key))
+        saved = await self.snapshots.find(await self._workspaces.ensure(key))
         return saved.summary if saved is not None else None
 
     async def release(self, key: str) -> None:
@@ -393,7 +393,7 @@ class Pool:
         """Wait for the session's earlier tasks, end its kernel, and run the work."""
         if under_way := set(filter(None, earlier)):
             await asyncio.wait(under_way)
-        workspace = self._workspaces.named(key)
+        workspace = self._workspaces.get(key)
         # Another process may have a kernel of this session.
         await self.locks.acquire(workspace)
         await self.end_kernel(key)

@@ -236,7 +236,7 @@ class SessionArchives:
         pointer = "" if snapshot is None else snapshot_generations.read_pointer(workspace)
         return _SessionState(files, variables, pointer, _read_text(workspace.packages_file))
 
-    async def arrive(self, key: str, epoch: int) -> bool:
+    async def fetch_session(self, key: str, epoch: int) -> bool:
         """Fetch a session from the store, once in each epoch, if another machine had it.
 
         Returns:

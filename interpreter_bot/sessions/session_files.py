@@ -100,7 +100,7 @@ class SessionFiles:
             turns = await database.turns.of_session(session.id, limit=_MAX_TURNS)
             made = await database.artifacts.of_turns([turn.id for turn in turns])
         workspace = await self._services.hosts.workspace(values.text(key))
-        kept = await workspace.kept(name)
+        kept = await workspace.checkpoint_copies(name)
         sizes = {one.turn_id: one.size_bytes for one in made if one.name == name}
         # Where among the turns, and whether as of before the code of that one.
         changes = [

@@ -166,7 +166,7 @@ class SessionEnvironment:
         if self.mark is None:
             # Not earlier: taking a kernel changes the files' owner, which is no change by the code.
             await self._hosts.note_checkpoint(*self._checkpoint)
-            self.mark = await self.workspace.mark()
+            self.mark = await self.workspace.mark_files()
         self.kernel_id = kernel.id
         hosted_id = cancellable_executions.new_id()
         # No await from here until the code runs: an execution shown as begun must end.

@@ -116,7 +116,7 @@ class UnrecordedCodeRun:
             self._announced = kernel.id
             self._reply.emit(events.NoticeShown(kernel.announcement, number))
         # After taking the kernel, which changes the files' owner; that is no change by the code.
-        mark = await workspace.mark()
+        mark = await workspace.mark_files()
         finished = await self._execute(kernel, number, code)
         collector = artifact_collection.ArtifactCollector(
             workspace, emit=self._reply.emit, save=self._reply.save, limits=self._limits

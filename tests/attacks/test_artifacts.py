@@ -40,7 +40,7 @@ async def test_what_is_no_plain_file_is_not_read(bot, run, files, what):
         host=str(bot.canaries.public), create="os.O_WRONLY | os.O_CREAT", size=2 * MAX_BYTES
     )
     workspace = await files()
-    mark = await workspace.mark()
+    mark = await workspace.mark_files()
     made = await run(boxes.code(expression))
     if what == "a socket" and not machine.offers_namespaces():
         assert "PermissionError" in str(made.errors)
@@ -170,7 +170,7 @@ async def test_more_files_than_allowed_are_listed_in_part(bot, run, files):
     )
     workspace = await files()
 
-    changes = await workspace.changes_since(await workspace.mark())
+    changes = await workspace.changes_since(await workspace.mark_files())
 
     assert len(await workspace.list()) <= bot.limits.workspace_files
     assert changes.is_truncated

@@ -529,7 +529,7 @@ async def test_a_session_is_saved_ended_for_a_reason_and_measured(hosts, key):
         assert await hosts.save(key)
         assert (await hosts.variables(key)).saved.names == ("kept",)
         await run(kernel, "later = 2")
-    await hosts.end(key, "An operator ended it.")
+    await hosts.end_session(key, "An operator ended it.")
     assert await hosts.statuses({key}) == {}
     [(found, size)] = (await hosts.snapshot_sizes({key, "nobody"})).items()
     assert (found, size.bytes > 100_000, abs(size.at - time.time()) < 60) == (key, True, True)
@@ -629,7 +629,7 @@ async def test_error_of_whoever_reads_or_sends_a_file_stays_what_it_is(hosts, ke
 async def test_name_that_no_file_can_have_is_missing(hosts, key, name):
     workspace = await hosts.workspace(key)
     await workspace.put("first", chunks(b"12"))
-    for work in (workspace.delete, workspace.kept, lambda name: workspace.rename(name, "z")):
+    for work in (workspace.delete, workspace.checkpoint_copies, lambda name: workspace.rename(name, "z")):
         with pytest.raises(errors.FileMissingError):
             await work(name)
     with pytest.raises(errors.FileMissingError):
@@ -652,7 +652,7 @@ async def test_changes_are_what_came_since_a_mark(hosts, key):
     await workspace.put("before", chunks(b"x"))
     async with hosts.lease(key) as lease:
         kernel = await lease.kernel()
-        mark = await workspace.mark()
+        mark = await workspace.mark_files()
         await run(kernel, "import os\nopen('made', 'w').write('x'); os.symlink('/x', 'link')")
     changes = await (await hosts.workspace(key)).changes_since(mark)
     assert [info.name for info in changes.files] == ["made"]
@@ -720,13 +720,13 @@ async def test_a_session_goes_back_to_what_it_was_and_is_copied(hosts, key):
 
 async def test_a_file_is_read_as_it_was_at_a_checkpoint(hosts, key):
     workspace = await hosts.workspace(key)
-    assert await workspace.kept("f") == {}
+    assert await workspace.checkpoint_copies("f") == {}
     async with hosts.lease(key) as lease:
         kernel = await lease.kernel()
         await run(kernel, "x = 1\nopen('f', 'w').write('old')")
         for _ in range(3000):
             await hosts.note_checkpoint(key, "0")
-            if kept := await workspace.kept("f"):
+            if kept := await workspace.checkpoint_copies("f"):
                 break
             # It is not copied yet.
             await asyncio.sleep(0.02)

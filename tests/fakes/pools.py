@@ -183,7 +183,7 @@ class Pool:
         return None
 
     async def workspace(self, key):
-        return await self._workspaces.of(key)
+        return await self._workspaces.ensure(key)
 
     @contextlib.asynccontextmanager
     async def lease(self, key, *, person=""):

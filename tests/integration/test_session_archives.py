@@ -42,7 +42,7 @@ class Machine:
     async def take(self, epoch):
         """Have the session from now on; return what is in its file."""
         self.archives.note_epoch(KEY, epoch)
-        await self.archives.arrive(KEY, epoch)
+        await self.archives.fetch_session(KEY, epoch)
         path = await self.path()
         return path.read_text() if path.exists() else ""
 

@@ -197,7 +197,7 @@ class Workspace:
         finally:
             await cancellation.in_thread(content.close)
 
-    async def kept(self, name: str) -> Mapping[str, int]:
+    async def checkpoint_copies(self, name: str) -> Mapping[str, int]:
         """Return the checkpoints with a copy of a file, and the size of each copy in bytes."""
         path = directory_contents.fs_name(name)
         return await workspace_io.file_work(checkpoints.copies_of, self.checkpoints, path)
@@ -215,7 +215,7 @@ class Workspace:
         """Delete a file; a FileMissingError if there is none."""
         await workspace_io.file_work(self._delete, name)
 
-    async def mark(self) -> str:
+    async def mark_files(self) -> str:
         """Remember the present files for `changes_since`, and return the snapshot's name."""
         scan = await workspace_io.file_work(self._scan)
         identities = {entry.path: entry.identity for entry in scan.entries}
@@ -352,13 +352,13 @@ class Workspaces:
         """Return the name of a session's workspace: 32 hex digits of a hash, for any key."""
         return hashlib.sha256(session_key.encode("utf-8", "surrogatepass")).hexdigest()[:32]
 
-    async def of(self, session_key: str) -> Workspace:
+    async def ensure(self, session_key: str) -> Workspace:
         """Return a session's workspace, created if missing, readable only by the bot."""
-        workspace = self.named(session_key)
+        workspace = self.get(session_key)
         await workspace_io.file_work(make, workspace)
         return workspace
 
-    def named(self, session_key: str) -> Workspace:
+    def get(self, session_key: str) -> Workspace:
         """Return a session's workspace, which may not exist on disk; see `make`."""
         return self._workspace(self.name_of(session_key))
 

@@ -166,12 +166,12 @@ display(large[0])
         reply = await house.run(code)
         tables = [one for one in reply.of("output") if isinstance(one, values.Table)]
         address, hosts = values.text(KEY), house.service._services.hosts
-        await hosts.end(address, "It was let go.")
+        await hosts.end_session(address, "It was let go.")
         assert not await hosts.statuses({address})
         named, unnamed, _ = tables
         assert (await looked(house, named, search="17")).found == 1
         assert (await looked(house, unnamed)).row_count == 30
-        await hosts.end(address, "It was let go.")
+        await hosts.end_session(address, "It was let go.")
         for table in (named, unnamed):
             name = await house.service.save_table(KEY, table.handle, ANNA)
             async with house.service.queries.reading(KEY, name) as (info, _):
@@ -194,7 +194,7 @@ async def test_who_looks_into_old_tables_has_no_more_kernels_than_others(
         reply = await house.run("import pandas\nframe = pandas.DataFrame({'n': range(40)})\nframe")
         (table,) = (one for one in reply.of("output") if isinstance(one, values.Table))
         address, hosts = values.text(KEY), house.service._services.hosts
-        await hosts.end(address, "It was let go.")
+        await hosts.end_session(address, "It was let go.")
         busy = replies.Reply()
         running = asyncio.create_task(house.run("print(1)\nwhile True: pass", busy, key=other))
         await busy.until("output")

@@ -47,7 +47,7 @@ def generations():
 
 @pytest.fixture
 async def workspace(tmp_path):
-    return await workspaces.Workspaces(tmp_path, settings.Limits()).of("a")
+    return await workspaces.Workspaces(tmp_path, settings.Limits()).ensure("a")
 
 
 def _write(workspace, number, manifest=MANIFEST):
@@ -135,27 +135,27 @@ async def _expired(saved, everyone, locks):
 async def test_what_no_pointer_counts_goes_and_what_is_in_use_stays(tmp_path, opened):
     files = workspaces.Workspaces(tmp_path / "workspaces", settings.Limits())
     for key in "abcd":
-        ((await files.of(key)).variables / "7").mkdir()
+        ((await files.ensure(key)).variables / "7").mkdir()
     everyone = [
         *await files.existing(),
         workspaces.Workspace(tmp_path / "gone" / "data", None, None),
     ]
     locks = session_locks.SessionLocks()
-    await locks.acquire(await files.of("b"))
-    with _used_elsewhere(await files.of("d")):
+    await locks.acquire(await files.ensure("b"))
+    with _used_elsewhere(await files.ensure("d")):
         assert await _expired(await opened(), everyone, locks) == 0
     locks.close()
-    assert [_left(await files.of(key)) for key in "abcd"] == [[], ["7"], [], ["7"]]
+    assert [_left(await files.ensure(key)) for key in "abcd"] == [[], ["7"], [], ["7"]]
 
 
 async def test_what_a_dead_process_staged_goes_unless_somebody_may_be_staging(tmp_path, opened):
     files = workspaces.Workspaces(tmp_path / "workspaces", settings.Limits())
-    dead, new, used = [(await files.of(key)).staging for key in "abc"]
+    dead, new, used = [(await files.ensure(key)).staging for key in "abc"]
     for staging in (dead, new, used):
         (staging / "d").mkdir(parents=True)
     for staging in (dead, used):
         os.utime(staging, (0, 0))
-    with _used_elsewhere(await files.of("c")):
+    with _used_elsewhere(await files.ensure("c")):
         await _expired(await opened(), await files.existing(), session_locks.SessionLocks())
     assert [staging.exists() for staging in (dead, new, used)] == [False, True, True]
 
@@ -173,10 +173,10 @@ async def test_who_begins_while_others_are_deleted_keeps_what_is_saved(tmp_path,
     files = workspaces.Workspaces(tmp_path / "workspaces", settings.Limits())
     saved = await opened()
     for key in "ab":
-        _write(own := await files.of(key), 5)
+        _write(own := await files.ensure(key), 5)
         _activate(saved.generations, own, 5, {0})
         os.utime(own.variables.parent / "snapshot", (0, 0))
-    own = await files.of("a")
+    own = await files.ensure("a")
 
     class Late(list):
         def __iter__(self):
@@ -186,13 +186,13 @@ async def test_who_begins_while_others_are_deleted_keeps_what_is_saved(tmp_path,
     with contextlib.ExitStack() as elsewhere:
         everyone = Late(await files.existing())
         assert await _expired(saved, everyone, session_locks.SessionLocks()) == 1
-    assert (await saved.find(await files.of("a"))).number == 5
-    assert await saved.find(await files.of("b")) is None
+    assert (await saved.find(await files.ensure("a"))).number == 5
+    assert await saved.find(await files.ensure("b")) is None
 
 
 async def test_what_was_saved_goes_where_none_are_taken_any_more(tmp_path, opened):
     files = workspaces.Workspaces(tmp_path / "workspaces", settings.Limits())
-    own = await files.of("a")
+    own = await files.ensure("a")
     _write(own, 5)
     _activate((await opened()).generations, own, 5, {0})
     locks = session_locks.SessionLocks()
@@ -247,7 +247,7 @@ async def test_a_copy_is_signed_for_its_own_session_and_holds_only_what_was_sign
     generations, tmp_path
 ):
     files = workspaces.Workspaces(tmp_path / "more", settings.Limits())
-    source, copy, late = [await files.of(name) for name in ("source", "copy", "late")]
+    source, copy, late = [await files.ensure(name) for name in ("source", "copy", "late")]
     digest = "0" * 64
     for name in (digest, "1" * 64):
         (source.variables / "blobs").mkdir(exist_ok=True)

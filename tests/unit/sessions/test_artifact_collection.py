@@ -18,8 +18,8 @@ class Spool(io.BytesIO):
 @pytest.mark.parametrize("spool", [Spool, lambda: None], ids=["copied", "left"])
 async def test_a_disk_that_is_nearly_full_gets_no_copies(tmp_path, reserve_bytes, spool):
     limits = settings.Limits(disk_reserve_bytes=reserve_bytes)
-    workspace = await workspaces.Workspaces(tmp_path, limits).of("web:t")
-    mark = await workspace.mark()
+    workspace = await workspaces.Workspaces(tmp_path, limits).ensure("web:t")
+    mark = await workspace.mark_files()
     (workspace.directory / "made.csv").write_bytes(b"1,2")
     shown = []
     # A platform that copies files, or one that leaves them where they are.

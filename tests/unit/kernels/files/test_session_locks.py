@@ -11,7 +11,7 @@ from interpreter_bot.kernels.files import session_locks, workspaces
 
 @pytest.fixture
 async def workspace(tmp_path):
-    return await workspaces.Workspaces(tmp_path, settings.Limits()).of("a")
+    return await workspaces.Workspaces(tmp_path, settings.Limits()).ensure("a")
 
 
 async def test_an_unused_session_is_kept_from_others_for_a_while(workspace):

@@ -42,7 +42,7 @@ async def all_of_them(tmp_path):
 
 @pytest.fixture
 async def workspace(all_of_them):
-    return await all_of_them.of("slack:T1:C1:1.1")
+    return await all_of_them.ensure("slack:T1:C1:1.1")
 
 
 def _left_behind(workspace):
@@ -213,7 +213,7 @@ async def test_upload_whose_source_fails_leaves_nothing_and_passes_the_failure_o
 
 
 async def test_large_files_stream_through_little_memory(tmp_path):
-    workspace = await workspaces.Workspaces(tmp_path, settings.Limits()).of("k")
+    workspace = await workspaces.Workspaces(tmp_path, settings.Limits()).ensure("k")
     chunk = os.urandom(64 * KIB)
     await workspace.put("warm", _chunks(chunk))
     tracemalloc.start()
@@ -363,12 +363,12 @@ async def test_a_mark_is_known_to_whoever_opens_the_workspace_until_there_are_to
 ):
     monkeypatch.setattr(workspaces, "_MAX_SNAPSHOT_ENTRIES", 4)
     all_of_them = workspaces.Workspaces(tmp_path, LIMITS)
-    mark = await (await all_of_them.of("a")).mark()
-    workspace = await all_of_them.of("a")
+    mark = await (await all_of_them.ensure("a")).mark_files()
+    workspace = await all_of_them.ensure("a")
     await workspace.put("new", _chunks(b"x"))
     assert [info.name for info in (await workspace.changes_since(mark)).files] == ["new"]
     for _ in range(2):
-        await workspace.mark()
+        await workspace.mark_files()
     with pytest.raises(errors.WorkspaceError, match="no longer knows"):
         await workspace.changes_since(mark)
 
@@ -377,7 +377,7 @@ async def test_changes_since_a_mark(workspace):
     for name in ("same", "grown", "rewritten", "gone"):
         (workspace.directory / name).write_bytes(b"1")
     (workspace.directory / "old link").symlink_to("x")
-    mark = await workspace.mark()
+    mark = await workspace.mark_files()
     assert await workspace.changes_since(mark) == values.FileChanges((), (), is_truncated=False)
     await asyncio.sleep(0.02)  # the clock of a file system is coarse
     (workspace.directory / "grown").write_bytes(b"12")
@@ -396,8 +396,8 @@ async def test_changes_since_a_mark(workspace):
 
 
 async def test_changes_are_bounded(tmp_path):
-    workspace = await workspaces.Workspaces(tmp_path, settings.Limits()).of("k")
-    mark = await workspace.mark()
+    workspace = await workspaces.Workspaces(tmp_path, settings.Limits()).ensure("k")
+    mark = await workspace.mark_files()
     for number in range(12_000):
         os.symlink("x", workspace.directory / f"{number}")
     changes = await workspace.changes_since(mark)
@@ -419,20 +419,20 @@ async def test_usage_counts_hard_links_once_and_every_kind_of_entry(workspace):
 
 async def test_session_keys_are_text_and_nothing_else(all_of_them, tmp_path):
     keys = ["../../etc", "a/b", "", "x" * 10_000, "\0", "\ud800", "ä", "a\u0308", "A", "a"]
-    found = [await all_of_them.of(key) for key in keys]
+    found = [await all_of_them.ensure(key) for key in keys]
     assert len({one.name for one in found}) == len(keys)
     assert all(re.fullmatch("[0-9a-f]{32}", one.name) for one in found)
     for one in found:
         assert one.directory.parent.parent == tmp_path / "workspaces"
         assert stat.S_IMODE(one.directory.stat().st_mode) == 0o700
-    again = await all_of_them.of("../../etc")
+    again = await all_of_them.ensure("../../etc")
     assert again.directory == found[0].directory
     assert {one.name for one in await all_of_them.existing()} == {one.name for one in found}
 
 
 async def test_removed_workspace_is_gone_and_can_come_back(all_of_them, workspace):
     await workspace.put("a", _chunks(b"x"))
-    other = await all_of_them.of("other")
+    other = await all_of_them.ensure("other")
     await workspace.remove()
     await workspace.remove()
     assert [one.name for one in await all_of_them.existing()] == [other.name]
@@ -440,7 +440,7 @@ async def test_removed_workspace_is_gone_and_can_come_back(all_of_them, workspac
         await workspace.list()
     with pytest.raises(errors.WorkspaceError):
         await workspace.put("a", _chunks(b"x"))
-    assert await (await all_of_them.of("slack:T1:C1:1.1")).list() == ()
+    assert await (await all_of_them.ensure("slack:T1:C1:1.1")).list() == ()
 
 
 async def test_sweeping_takes_what_the_dead_left_and_spares_the_living(all_of_them, workspace):
@@ -462,10 +462,10 @@ async def test_sweeping_takes_what_the_dead_left_and_spares_the_living(all_of_th
 
 
 async def test_nothing_blocks_the_loop_while_much_is_looked_at(tmp_path):
-    workspace = await workspaces.Workspaces(tmp_path, settings.Limits()).of("k")
+    workspace = await workspaces.Workspaces(tmp_path, settings.Limits()).ensure("k")
     for number in range(10_000):
         os.mknod(workspace.directory / f"{number}")
-    for look in (workspace.list, workspace.mark, workspace.usage):
+    for look in (workspace.list, workspace.mark_files, workspace.usage):
         # Processor time, of the loop's thread and of all: a busy machine changes neither.
         all_began, own_began = time.process_time(), time.thread_time()
         await look()
@@ -477,7 +477,7 @@ async def test_nothing_blocks_the_loop_while_much_is_looked_at(tmp_path):
 
 async def test_a_disk_that_is_nearly_full_takes_no_file(tmp_path):
     limits = LIMITS.model_copy(update={"disk_reserve_bytes": 2**60})
-    workspace = await workspaces.Workspaces(tmp_path, limits).of("web:t")
+    workspace = await workspaces.Workspaces(tmp_path, limits).ensure("web:t")
     with pytest.raises(errors.WorkspaceFullError, match="machine's disk is nearly full"):
         await workspace.put("x.csv", _chunks(b"1"))
     assert _left_behind(workspace) == ([], [])
