@@ -41,7 +41,7 @@ def _describe_variables(shell: Any) -> list[dict[str, Any]]:
 
 
 def _look_at_table(shell: Any, handle: str, question: str) -> str | None:
-    return dataframe_displays.look(handle, question, shell.execution_count)
+    return dataframe_displays.view(handle, question, shell.execution_count)
 
 
 def _open_doors(shell: Any, proxy: int, services: int, authority: str, offered: list[str]) -> None:

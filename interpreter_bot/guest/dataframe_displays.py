@@ -31,7 +31,7 @@ _MAX_SAVED_BYTES = 4_000_000
 _MAX_FETCHED_ROWS = 1_000_000
 _MAX_FETCHED_CELLS = 8_000_000
 
-_frames: collections.OrderedDict[str, weakref.ref[Any]] = collections.OrderedDict()
+_tables: collections.OrderedDict[str, weakref.ref[Any]] = collections.OrderedDict()
 _kept_tables: collections.deque[Any] = collections.deque(maxlen=_MAX_KEPT_TABLES)
 _fetched_tables: weakref.WeakKeyDictionary[Any, Any] = weakref.WeakKeyDictionary()
 # The variables that are saved, and displayed tables that were restored with others.
@@ -92,7 +92,7 @@ def _describe_frame(frame: Any, source: Any = None) -> dict[str, Any]:
         "row_count": int(frame.shape[0]),
         "column_count": int(frame.shape[1]),
         "index_count": len(names),
-        "handle": _handle(frame if source is None else source),
+        "handle": _register(frame if source is None else source),
     }
 
 
@@ -109,7 +109,7 @@ def _describe_table(table: Any) -> dict[str, Any]:
         "row_count": source.row_count,
         "column_count": source.column_count,
         "index_count": 0,
-        "handle": _handle(table),
+        "handle": _register(table),
     }
 
 
@@ -160,7 +160,7 @@ def _write(table: Any, file: Any, *, is_parquet: bool) -> None:
         table.to_csv(file, mode="wb", encoding="utf-8")
 
 
-def look(handle: str, request: str, state: int) -> str | None:
+def view(handle: str, request: str, state: int) -> str | None:
     """Answer a request about a displayed table, see `table_views`; None if it was freed."""
     table = _table(handle)
     return None if table is None else table_views.answer(table, request, (handle, state))
@@ -168,7 +168,7 @@ def look(handle: str, request: str, state: int) -> str | None:
 
 def handle_of(table: Any) -> str:
     """Return the handle of a table that others keep alive: its present one, or a new one."""
-    handles = (handle for handle, reference in _frames.items() if reference() is table)
+    handles = (handle for handle, reference in _tables.items() if reference() is table)
     return next(handles, "") or _new_handle(table)
 
 
@@ -183,7 +183,7 @@ def _collect_handles() -> dict[str, Any]:
     names = {id(value): name for name, value in _variables.items() if not name.startswith("_")}
     kept_ids = {id(table) for table in _kept_tables}
     saved: dict[str, Any] = {}
-    for handle, reference in _frames.items():
+    for handle, reference in _tables.items():
         if (table := reference()) is None:
             continue
         if id(table) in names:
@@ -199,17 +199,18 @@ def restore_handles(variables: dict[str, Any]) -> None:
         table = variables.get(saved) if isinstance(saved, str) else saved
         if table is None:
             continue
-        _frames[handle] = weakref.ref(table)
+        _tables[handle] = weakref.ref(table)
         if table is saved:
             _kept_tables.append(table)
     _restored.clear()
 
 
 def _table(handle: str) -> Any:
-    return _frames[handle]() if handle in _frames else None
+    return _tables[handle]() if handle in _tables else None
 
 
-def _handle(frame: Any) -> str:
+def _register(frame: Any) -> str:
+    """Return a new handle of a displayed table, which is kept alive if it is small."""
     handle = _new_handle(frame)
     if size_bytes(frame) <= _MAX_KEPT_BYTES:
         _kept_tables.append(frame)
@@ -219,9 +220,9 @@ def _handle(frame: Any) -> str:
 def _new_handle(frame: Any) -> str:
     # Random, not a counter: a button made for an earlier kernel must not find another table.
     handle = f"t{secrets.randbelow(10**12)}"
-    _frames[handle] = weakref.ref(frame)
-    while len(_frames) > _MAX_HANDLES:
-        _frames.popitem(last=False)
+    _tables[handle] = weakref.ref(frame)
+    while len(_tables) > _MAX_HANDLES:
+        _tables.popitem(last=False)
     return handle
 
 

@@ -28,8 +28,8 @@ _HTML = (".html", ".htm")
 _MAX_PICTURE_BYTES = 4 * 1024 * 1024
 _PNG_MODES = ("1", "L", "LA", "P", "RGB", "RGBA", "I", "I;16")
 
-
-_saved: weakref.WeakKeyDictionary[Any, tuple[str, int]] = weakref.WeakKeyDictionary()
+_saved_files: weakref.WeakKeyDictionary[Any, tuple[str, int]] = weakref.WeakKeyDictionary()
+"""By figure: the file it was saved to, and when."""
 _print_figure = pylabtools.print_figure
 
 
@@ -38,24 +38,24 @@ def install() -> None:
     pylabtools.print_figure = _picture_of_figure
     preloads.after_import(
         {
-            "PIL.ImageShow": _pillow,
-            "altair": _altair,
-            "bokeh.io.output": _bokeh_output,
-            "bokeh.io.showing": _bokeh,
-            "cv2": _opencv,
-            "folium.folium": _folium,
-            "matplotlib.figure": _figure,
-            "matplotlib.pyplot": _pyplot,
-            "matplotlib.text": _text,
-            "plotly.io._renderers": _plotly,
-            "plotly.offline.offline": _plotly_offline,
-            "tqdm.notebook": _tqdm_notebook,
-            "webbrowser": _web_browser,
+            "PIL.ImageShow": _hook_pillow,
+            "altair": _hook_altair,
+            "bokeh.io.output": _hook_bokeh_output,
+            "bokeh.io.showing": _hook_bokeh,
+            "cv2": _hook_opencv,
+            "folium.folium": _hook_folium,
+            "matplotlib.figure": _hook_figure,
+            "matplotlib.pyplot": _hook_pyplot,
+            "matplotlib.text": _hook_text,
+            "plotly.io._renderers": _hook_plotly,
+            "plotly.offline.offline": _hook_plotly_offline,
+            "tqdm.notebook": _hook_tqdm_notebook,
+            "webbrowser": _hook_web_browser,
         }
     )
 
 
-def _pyplot(module: Any) -> None:
+def _hook_pyplot(module: Any) -> None:
     """Keep the backend that shows figures in the answer, even if code chooses another.
 
     `Agg`, which scripts choose for machines without a screen, would show nothing.
@@ -71,7 +71,7 @@ def _pyplot(module: Any) -> None:
         shell.enable_matplotlib("inline")
 
 
-def _figure(module: Any) -> None:
+def _hook_figure(module: Any) -> None:
     """Remember which file a figure was saved to, until it is changed."""
     savefig = module.Figure.savefig
 
@@ -80,7 +80,7 @@ def _figure(module: Any) -> None:
         result = savefig(figure, fname, **options)
         if isinstance(fname, str | os.PathLike) and os.fspath(fname).endswith(".png"):
             path = os.path.abspath(fname)
-            _saved[figure] = path, os.stat(path).st_mtime_ns
+            _saved_files[figure] = path, os.stat(path).st_mtime_ns
             # Each change of the figure marks it as stale again.
             figure.stale = False
         return result
@@ -89,11 +89,11 @@ def _figure(module: Any) -> None:
 
 
 def _picture_of_figure(figure: Any, fmt: str = "png", *args: Any, **options: Any) -> Any:
-    """Draw a figure; one that was saved as it is is shown as its file has it.
+    """Draw a figure; if it was saved and has not changed since, return its file.
 
-    So the bot sees that both are the same, and shows people one of them.
+    The bot then recognizes the file as the same picture, and shows it once.
     """
-    path, time_ns = _saved.get(figure, ("", 0))
+    path, time_ns = _saved_files.get(figure, ("", 0))
     with contextlib.suppress(OSError):
         if fmt == "png" and path and not figure.stale and os.stat(path).st_mtime_ns == time_ns:
             with open(path, "rb") as file:
@@ -103,8 +103,8 @@ def _picture_of_figure(figure: Any, fmt: str = "png", *args: Any, **options: Any
     return _print_figure(figure, fmt, *args, **options)
 
 
-def _text(module: Any) -> None:
-    """Draw a substitute for half a character, of which the whole figure would be lost."""
+def _hook_text(module: Any) -> None:
+    """Replace lone surrogates in texts: matplotlib would draw nothing of the figure."""
     set_text = module.Text.set_text
 
     @functools.wraps(set_text)
@@ -116,7 +116,7 @@ def _text(module: Any) -> None:
     module.Text.set_text = set_valid_text
 
 
-def _pillow(module: Any) -> None:
+def _hook_pillow(module: Any) -> None:
     def show(image: Any, title: str | None = None, **_: Any) -> bool:
         display.display(image if image.mode in _PNG_MODES else image.convert("RGB"))
         return True
@@ -124,7 +124,7 @@ def _pillow(module: Any) -> None:
     module.show = show
 
 
-def _opencv(module: Any) -> None:
+def _hook_opencv(module: Any) -> None:
     def imshow(winname: str, mat: Any) -> None:
         is_encoded, png = module.imencode(".png", mat)
         if is_encoded:
@@ -142,7 +142,7 @@ def _opencv(module: Any) -> None:
         setattr(module, name, do_nothing)
 
 
-def _bokeh(module: Any) -> None:
+def _hook_bokeh(module: Any) -> None:
     """Make `show` display the figure: the original writes a file and looks for a browser."""
 
     def show(obj: Any, *_: Any, **__: Any) -> None:
@@ -151,8 +151,8 @@ def _bokeh(module: Any) -> None:
     module.show = show
 
 
-def _bokeh_output(module: Any) -> None:
-    """Make `output_notebook` do nothing: each page carries all it needs."""
+def _hook_bokeh_output(module: Any) -> None:
+    """Make `output_notebook` do nothing, because each page has the library in it."""
 
     def output_notebook(*_: Any, **__: Any) -> None:
         return
@@ -160,7 +160,7 @@ def _bokeh_output(module: Any) -> None:
     module.output_notebook = output_notebook
 
 
-def _altair(module: Any) -> None:
+def _hook_altair(module: Any) -> None:
     """Make charts display their Vega specification, which `html_displays` draws."""
     enable = module.renderers.enable
 
@@ -171,12 +171,12 @@ def _altair(module: Any) -> None:
     module.renderers.enable()
 
 
-def _folium(module: Any) -> None:
+def _hook_folium(module: Any) -> None:
     """Display the map: the original waits for ever for somebody to close the browser."""
     module.Map.show_in_browser = display.display
 
 
-def _plotly(module: Any) -> None:
+def _hook_plotly(module: Any) -> None:
     """Display figures by their own MIME type: a renderer such as `browser` waits for ever."""
     show = module.show
 
@@ -186,15 +186,15 @@ def _plotly(module: Any) -> None:
     module.show = show_here
 
 
-def _plotly_offline(module: Any) -> None:
+def _hook_plotly_offline(module: Any) -> None:
     def init_notebook_mode(*_: Any, **__: Any) -> None:
         return
 
     module.init_notebook_mode = init_notebook_mode
 
 
-def _tqdm_notebook(module: Any) -> None:
-    """Draw bars as text: there are no widgets."""
+def _hook_tqdm_notebook(module: Any) -> None:
+    """Draw progress bars as text, because there are no widgets."""
     standard: Any = importlib.import_module("tqdm.std")
     module.IProgress = module.tqdm = module.tqdm_notebook = standard.tqdm
     module.trange = module.tnrange = standard.trange
@@ -202,7 +202,7 @@ def _tqdm_notebook(module: Any) -> None:
     warnings.filterwarnings("ignore", category=standard.TqdmExperimentalWarning)
 
 
-def _web_browser(module: Any) -> None:
+def _hook_web_browser(module: Any) -> None:
     def open_here(url: str, new: int = 0, autoraise: bool = True) -> bool:
         return _open(str(url))
 

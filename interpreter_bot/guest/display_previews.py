@@ -45,7 +45,7 @@ _MARKUP = re.compile(r"<[^<>]{0,200}>")
 
 def title_of_plotly(figure: dict[str, Any]) -> str:
     """Return the title of a figure without its markup; may be empty."""
-    return text(figure.get("layout", {}).get("title"))
+    return title_text(figure.get("layout", {}).get("title"))
 
 
 def describe_plotly(figure: dict[str, Any]) -> str:
@@ -59,12 +59,7 @@ def describe_plotly(figure: dict[str, Any]) -> str:
     return f"plotly figure{f' {title!r}' if title else ''}: {', '.join(kinds) or 'no traces'}"
 
 
-def of_plotly(figure: dict[str, Any]) -> bytes | None:
-    """Draw a preview as PNG; None if a trace is of no common kind."""
-    return draw(figure)
-
-
-def of_latex(latex: str) -> bytes | None:
+def draw_latex(latex: str) -> bytes | None:
     """Draw a formula as PNG; None if matplotlib cannot set it."""
     match = _DELIMITED.fullmatch(latex)
     if match is None or len(latex) > _MAX_LATEX:
@@ -77,7 +72,7 @@ def of_latex(latex: str) -> bytes | None:
     return buffer.getvalue()
 
 
-def of_svg(svg: str) -> bytes | None:
+def draw_svg(svg: str) -> bytes | None:
     """Draw an SVG as PNG; None without the library for it."""
     if len(svg) > _MAX_SVG or importlib.util.find_spec("resvg_py") is None:
         return None
@@ -96,19 +91,15 @@ def _fonts() -> list[str]:
     return [fonts[name] for name in names if os.path.exists(fonts[name])]
 
 
-def text(title: Any) -> str:
+def title_text(title: Any) -> str:
     """Return the text of a title, which is a string or an object that has one."""
     if isinstance(title, dict):
         title = title.get("text")
     return " ".join(_MARKUP.sub(" ", title).split()) if isinstance(title, str) else ""
 
 
-def draw(figure: dict[str, Any]) -> bytes | None:
-    """Draw a figure.
-
-    Returns:
-        A PNG; None if a trace is not of a common kind.
-    """
+def draw_plotly(figure: dict[str, Any]) -> bytes | None:
+    """Draw a preview as PNG; None if a trace is of no common kind."""
     traces = [trace for trace in figure.get("data") or [] if trace.get("visible", True) is True]
     kinds = {trace.setdefault("type", "scatter") for trace in traces}
     if not 0 < len(traces) <= _MAX_TRACES or not kinds <= {_PIE, *_KINDS}:
@@ -120,7 +111,7 @@ def draw(figure: dict[str, Any]) -> bytes | None:
     backend_agg.FigureCanvasAgg(canvas)
     layout = figure.get("layout") or {}
     _draw_on(canvas, traces, layout)
-    if title := text(layout.get("title")):
+    if title := title_text(layout.get("title")):
         canvas.suptitle(title, size=12)
     canvas.text(0.995, 0.005, "preview", ha="right", va="bottom", size=7, color="#999999")
     buffer = io.BytesIO()
@@ -129,7 +120,7 @@ def draw(figure: dict[str, Any]) -> bytes | None:
 
 
 def _draw_on(canvas: Any, traces: list[dict[str, Any]], layout: dict[str, Any]) -> None:
-    """Draw all traces, with traces of one kind on the same axes together."""
+    """Draw all traces; those of one kind on the same axes are drawn together."""
     groups: dict[tuple[str, str, str], plotly_drawing.Traces] = {}
     for number, trace in enumerate(traces):
         colour = plotly_drawing.colour(trace) or _COLOURS[number % len(_COLOURS)]
@@ -148,7 +139,7 @@ def _draw_on(canvas: Any, traces: list[dict[str, Any]], layout: dict[str, Any]) 
         _KINDS[kind](axes, group_traces, layout.get("barmode") or "")
     _annotate(canvas, layout)
     for names, axes in axes_by_name.items():
-        _turn(axes, names, layout)
+        _reverse_axes(axes, names, layout)
         handles, _ = axes.get_legend_handles_labels()
         if layout.get("showlegend", len(handles) > 1) and handles:
             axes.legend(fontsize=8)
@@ -161,7 +152,7 @@ def _axes(
     layout: dict[str, Any],
 ) -> Any:
     """Create axes at the layout's position; a second scale shares the axes that it overlays."""
-    x, y = (layout.get(_full(name)) or {} for name in names)
+    x, y = (layout.get(_layout_key(name)) or {} for name in names)
     base_axes = axes_by_name.get((names[0], str(y.get("overlaying", ""))))
     if base_axes is not None:
         axes = base_axes.twinx()
@@ -172,7 +163,7 @@ def _axes(
         axes.grid(visible=True, color="#e8e8e8")
         axes.set_axisbelow(True)
     for side, options in (("x", x), ("y", y)):
-        getattr(axes, f"set_{side}label")(text(options.get("title")))
+        getattr(axes, f"set_{side}label")(title_text(options.get("title")))
         if options.get("type") == "log":
             getattr(axes, f"set_{side}scale")("log")
         if options.get("showticklabels") is False:
@@ -180,25 +171,25 @@ def _axes(
     return axes
 
 
-def _turn(axes: Any, names: tuple[str, str], layout: dict[str, Any]) -> None:
+def _reverse_axes(axes: Any, names: tuple[str, str], layout: dict[str, Any]) -> None:
     """Reverse the axes that the layout reverses."""
     for side, name in zip("xy", names, strict=True):
-        if (layout.get(_full(name)) or {}).get("autorange") == "reversed":
+        if (layout.get(_layout_key(name)) or {}).get("autorange") == "reversed":
             getattr(axes, f"invert_{side}axis")()
 
 
 def _annotate(canvas: Any, layout: dict[str, Any]) -> None:
-    """Write the annotations above the parts of a figure."""
+    """Write the figure's own annotations, such as titles of its parts."""
     for note in layout.get("annotations") or []:
         if note.get("xref") == note.get("yref") == "paper" and not note.get("textangle"):
             place = (
                 _LEFT_MARGIN + _WIDTH * note.get("x", 0.5),
                 _BOTTOM_MARGIN + _HEIGHT * note.get("y", 1.0),
             )
-            canvas.text(*place, text(note), ha="center", va="bottom", size=9)
+            canvas.text(*place, title_text(note), ha="center", va="bottom", size=9)
 
 
-def _full(name: str) -> str:
+def _layout_key(name: str) -> str:
     return f"{name[0]}axis{name[1:]}"
 
 

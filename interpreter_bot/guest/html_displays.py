@@ -91,13 +91,13 @@ def install(display_formatter: Any) -> None:
     if display_formatter.active_types:
         display_formatter.active_types = [*display_formatter.active_types, TITLE]
     html = display_formatter.formatters[_HTML_TYPE]
-    html.for_type_by_name("bokeh.model.model", "Model", of_bokeh)
-    html.for_type_by_name("folium.folium", "Map", of_folium)
+    html.for_type_by_name("bokeh.model.model", "Model", bokeh_page)
+    html.for_type_by_name("folium.folium", "Map", folium_page)
     display_hooks.install()
 
 
 def _title_of_figure(figure: Any) -> str | None:
-    """Return what a figure of matplotlib says it is about: its title, or the first of its axes."""
+    """Return the title of a matplotlib figure, or the first title of its axes."""
     try:
         titles = [figure.get_suptitle()]
         titles += [
@@ -106,14 +106,11 @@ def _title_of_figure(figure: Any) -> str | None:
     except Exception:
         # User code can change any of this; then it has no title.
         return None
-    return next(filter(None, (display_previews.text(title) for title in titles)), None)
+    return next(filter(None, (display_previews.title_text(title) for title in titles)), None)
 
 
-def drop_blank() -> None:
-    """Close matplotlib figures that have only empty axes, before they are shown.
-
-    Code that failed leaves them behind: an empty frame tells people nothing.
-    """
+def close_blank_figures() -> None:
+    """Close matplotlib figures without content, as failed code leaves them behind."""
     plots: Any = sys.modules.get("matplotlib.pyplot")
     if plots is None:
         return
@@ -128,11 +125,11 @@ def drop_blank() -> None:
         return
 
 
-def _has_content(drawn: Any) -> bool:
+def _has_content(part: Any) -> bool:
     """Return whether a figure or axes have any content; a title alone does not count."""
     kinds = ("images", "texts", "lines", "patches", "artists", "legends", "tables")
-    return any(getattr(drawn, kind, ()) for kind in kinds) or (
-        hasattr(drawn, "has_data") and drawn.has_data()
+    return any(getattr(part, kind, ()) for kind in kinds) or (
+        hasattr(part, "has_data") and part.has_data()
     )
 
 
@@ -162,9 +159,9 @@ def _add_forms(data: dict[str, Any]) -> None:
         if mime in data and _HTML not in data:
             _print_once(sentence)
     if isinstance(svg := data.get(_SVG), str):
-        _add_preview(data, display_previews.of_svg(svg))
+        _add_preview(data, display_previews.draw_svg(svg))
     elif isinstance(latex := data.get(_LATEX), str) and _HTML not in data:
-        _add_preview(data, display_previews.of_latex(latex))
+        _add_preview(data, display_previews.draw_latex(latex))
 
 
 def _add_preview(data: dict[str, Any], png: bytes | None) -> None:
@@ -187,7 +184,7 @@ def _add_plotly(data: dict[str, Any], figure: dict[str, Any]) -> None:
     data[TITLE] = title
     data.setdefault(_PLAIN, display_previews.describe_plotly(figure))
     del data[_PLOTLY]
-    _add_preview(data, display_previews.of_plotly(figure))
+    _add_preview(data, display_previews.draw_plotly(figure))
 
 
 @functools.cache
@@ -238,7 +235,7 @@ def _vega_page(spec: dict[str, Any], *, is_lite: bool) -> str:
     return page
 
 
-def of_bokeh(model: Any) -> str:
+def bokeh_page(model: Any) -> str:
     """Return the HTML page of a bokeh plot or layout."""
     title = getattr(getattr(model, "title", None), "text", "") or "Figure"
     inline = importlib.import_module("bokeh.resources").INLINE
@@ -246,11 +243,8 @@ def of_bokeh(model: Any) -> str:
     return page
 
 
-def of_folium(chart: Any) -> str:
-    """Return the HTML page of a folium map, with scripts inlined if a package has them.
-
-    The background of a map always comes from the network, and so do the fonts of its icons.
-    """
+def folium_page(chart: Any) -> str:
+    """Return the HTML page of a folium map, with scripts inlined if a package has them."""
     page: str = chart.get_root().render()
     try:
         library = importlib.import_module("offlinefolium.elements")._res
@@ -258,8 +252,8 @@ def of_folium(chart: Any) -> str:
         _print_once("The page of a map can be opened only with a network connection.")
         return page
     _print_once(
-        "The background of a map and the fonts of its icons come from the network: the page here"
-        " is shown without; downloaded and opened in a browser that is connected, it has them."
+        "The background of a map and the fonts of its icons come from the network, so they are "
+        "missing here. They appear if you download the page and open it in a connected browser."
     )
     return _LINK.sub(functools.partial(_inline_link, library), page)
 

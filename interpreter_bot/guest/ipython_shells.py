@@ -169,12 +169,12 @@ class GuestShell(package_requests.InstallingShell):
     def init_events(self) -> None:
         """Drop blank figures before all other callbacks after a cell."""
         super().init_events()
-        self.events.register("post_execute", self._drop_blank)
+        self.events.register("post_execute", self._close_blank_figures)
 
-    def _drop_blank(self) -> None:
+    def _close_blank_figures(self) -> None:
         if self._has_failed:
             self._has_failed = False
-            html_displays.drop_blank()
+            html_displays.close_blank_figures()
 
     def showtraceback(
         self,

@@ -29,13 +29,17 @@ def scatter(axes: Any, traces: Traces, _: str) -> None:
             style = _DASHES.get(line.get("dash", ""), "-")
             axes.plot(x, y, color=colour, linestyle=style, label=name)
         if "markers" in mode:
-            shades, sizes = numbers(marker.get("color")), numbers(marker.get("size"))
+            colour_values, sizes = numbers(marker.get("color")), numbers(marker.get("size"))
             largest = max(sizes, default=0.0) or 1.0
             axes.scatter(
                 x,
                 y,
                 s=[16 + 300 * size / largest for size in sizes] if len(sizes) == len(y) else 18,
-                **({"c": shades, "cmap": "plasma"} if len(shades) == len(y) else {"color": colour}),
+                **(
+                    {"c": colour_values, "cmap": "plasma"}
+                    if len(colour_values) == len(y)
+                    else {"color": colour}
+                ),
                 alpha=0.8,
                 label=None if "lines" in mode else name,
             )
@@ -43,20 +47,20 @@ def scatter(axes: Any, traces: Traces, _: str) -> None:
 
 def bars(axes: Any, traces: Traces, mode: str) -> None:
     """Draw bars side by side, or stacked."""
-    is_flat = traces[0][0].get("orientation") == "h"
-    is_piled = mode in ("stack", "relative")
-    columns = [points(trace, *("yx" if is_flat else "xy")) for trace, _ in traces]
+    is_horizontal = traces[0][0].get("orientation") == "h"
+    is_stacked = mode in ("stack", "relative")
+    columns = [points(trace, *("yx" if is_horizontal else "xy")) for trace, _ in traces]
     keys = list(dict.fromkeys(key for positions, _ in columns for key in positions))
     places = {key: place for place, key in enumerate(keys)}
-    width = 0.8 if is_piled or mode == "overlay" else 0.8 / len(traces)
+    width = 0.8 if is_stacked or mode == "overlay" else 0.8 / len(traces)
     tops = [0.0] * len(keys)
-    draw = axes.barh if is_flat else axes.bar
+    draw = axes.barh if is_horizontal else axes.bar
     for number, ((trace, colour), (positions, heights)) in enumerate(
         zip(traces, columns, strict=True)
     ):
         shift = 0.0 if width == 0.8 else (number + 0.5) * width - 0.4
         bar_positions = [places[key] for key in positions]
-        bottoms = [tops[place] if is_piled else 0.0 for place in bar_positions]
+        bottoms = [tops[place] if is_stacked else 0.0 for place in bar_positions]
         draw(
             [place + shift for place in bar_positions],
             heights,
@@ -66,10 +70,10 @@ def bars(axes: Any, traces: Traces, mode: str) -> None:
             label=_name(trace),
         )
         for place, height in zip(bar_positions, heights, strict=True):
-            tops[place] += float(height or 0) if is_piled else 0.0
+            tops[place] += float(height or 0) if is_stacked else 0.0
     step = -(-len(keys) // _MAX_LABELS) or 1
     labels = [_label(key) for key in keys[::step]]
-    if is_flat:
+    if is_horizontal:
         axes.set_yticks(range(0, len(keys), step), labels)
         return
     is_long = sum(map(len, labels)) > 90
@@ -79,9 +83,10 @@ def bars(axes: Any, traces: Traces, mode: str) -> None:
 
 def histograms(axes: Any, traces: Traces, mode: str) -> None:
     """Draw histograms."""
-    is_flat = traces[0][0].get("x") is None
+    is_horizontal = traces[0][0].get("x") is None
     columns = [
-        (value, colour, values(value.get("y" if is_flat else "x"))) for value, colour in traces
+        (value, colour, values(value.get("y" if is_horizontal else "x")))
+        for value, colour in traces
     ]
     if any(isinstance(value, str) for *_, column in columns for value in column):
         counted_traces = []
@@ -91,7 +96,7 @@ def histograms(axes: Any, traces: Traces, mode: str) -> None:
                 "x": list(kinds),
                 "y": [column.count(value) for value in kinds],
             }
-            if is_flat:
+            if is_horizontal:
                 counts = {"x": counts["y"], "y": counts["x"], "orientation": "h"}
             counted_traces.append(({"name": trace.get("name")} | counts, colour))
         bars(axes, counted_traces, mode or "stack")
@@ -104,7 +109,7 @@ def histograms(axes: Any, traces: Traces, mode: str) -> None:
         bins=min(int(bin_count), 500) if bin_count else min(max(int(largest**0.5), 8), 60),
         color=[colour for _, colour, _ in columns],
         label=[_name(trace) for trace, *_ in columns],
-        orientation="horizontal" if is_flat else "vertical",
+        orientation="horizontal" if is_horizontal else "vertical",
         stacked=mode != "group",
         edgecolor="white",
     )
@@ -129,8 +134,8 @@ def heatmaps(axes: Any, traces: Traces, _: str) -> None:
 def boxes(axes: Any, traces: Traces, _: str) -> None:
     """Draw box plots, group by group."""
     groups: dict[str, tuple[list[float], Any]] = {}
-    is_flat = traces[0][0].get("y") is None
-    value_side, key_side = "xy" if is_flat else "yx"
+    is_horizontal = traces[0][0].get("y") is None
+    value_side, key_side = "xy" if is_horizontal else "yx"
     for trace, colour in traces:
         data, keys = values(trace.get(value_side)), values(trace.get(key_side))
         for number, value in enumerate(data):
@@ -140,7 +145,7 @@ def boxes(axes: Any, traces: Traces, _: str) -> None:
     drawn = axes.boxplot(
         [data for data, _ in groups.values()],
         tick_labels=list(groups),
-        orientation="horizontal" if is_flat else "vertical",
+        orientation="horizontal" if is_horizontal else "vertical",
         patch_artist=True,
         medianprops={"color": "black"},
     )
@@ -169,20 +174,22 @@ def numbers(field: Any) -> list[float]:
     return [float("nan") if item is None else float(item) for item in items]
 
 
-def points(trace: dict[str, Any], keys: str, heights: str) -> tuple[list[Any], list[Any]]:
-    """Return x and y values of equal number, dates as such; very many are thinned out."""
+def points(
+    trace: dict[str, Any], position_key: str, height_key: str
+) -> tuple[list[Any], list[Any]]:
+    """Return equally many x and y values, with dates parsed; too many points are thinned out."""
     import numpy as np
 
-    up = [float("nan") if value is None else value for value in values(trace.get(heights))]
-    along = values(trace.get(keys)) or list(range(len(up)))
-    count = min(len(up), len(along))
+    heights = [float("nan") if value is None else value for value in values(trace.get(height_key))]
+    positions = values(trace.get(position_key)) or list(range(len(heights)))
+    count = min(len(heights), len(positions))
     step = -(-count // _MAX_POINTS) or 1
-    along, up = along[:count:step], up[:count:step]
-    if along and all(isinstance(value, str) and _DATE.fullmatch(value) for value in along):
-        along = list(np.array(along, dtype="datetime64[ms]").tolist())
-    elif not all(isinstance(value, int | float) for value in along):
-        along = [_label(value) for value in along]
-    return along, up
+    positions, heights = positions[:count:step], heights[:count:step]
+    if positions and all(isinstance(value, str) and _DATE.fullmatch(value) for value in positions):
+        positions = list(np.array(positions, dtype="datetime64[ms]").tolist())
+    elif not all(isinstance(value, int | float) for value in positions):
+        positions = [_label(value) for value in positions]
+    return positions, heights
 
 
 def colour(trace: dict[str, Any]) -> Any:

@@ -37,7 +37,7 @@ _MAX_NAMES = 20_000
 _MAX_DEPTH = 3
 _MAX_NESTED = 20
 
-_homes: dict[type, str] = {}
+_libraries: dict[type, str] = {}
 """By class: the library that defines it, cached because each value of a column is checked."""
 
 
@@ -53,7 +53,7 @@ def name_of(kind: type) -> str:
 
 def is_from(kind: type, library: str) -> bool:
     """Return whether a module of the library really has this class under its name."""
-    if type(kind) is type and _homes.get(kind) == library:
+    if type(kind) is type and _libraries.get(kind) == library:
         return True
     name = _module_of(kind)
     if type(name) is not str or name.partition(".")[0] != library:
@@ -61,10 +61,10 @@ def is_from(kind: type, library: str) -> bool:
     module = sys.modules.get(name)
     if not is_among(type(module), _MODULES):
         return False
-    is_held = plain_names(vars(module)).get(str(_name_of(kind))) is kind
-    if is_held and type(kind) is type:
-        _homes[kind] = library
-    return is_held
+    is_defined = plain_names(vars(module)).get(str(_name_of(kind))) is kind
+    if is_defined and type(kind) is type:
+        _libraries[kind] = library
+    return is_defined
 
 
 def plain_names(variables: Mapping[Any, Any]) -> dict[str, Any]:

@@ -42,7 +42,7 @@ class Column:
         array: returns all values as a numpy array, and a mask of the missing ones (None if none is
             missing, or floats are NaN). Times are integers; texts are objects that may be of a
             hostile class.
-        moment: parses a time into the integers of `array`.
+        parse_time: turns a text into an integer of `array`.
         ranks: returns an array to sort by instead of `array`.
     """
 
@@ -50,7 +50,7 @@ class Column:
     kind: Kind
     cells: Callable[[Rows], list[Any]]
     array: Callable[[], tuple[Any, Any]] | None = None
-    moment: Callable[[str], int] | None = None
+    parse_time: Callable[[str], int] | None = None
     ranks: Callable[[], tuple[Any, Any]] | None = None
 
 
@@ -205,12 +205,12 @@ def _pandas_time_column(array: Any, name: str, cells: Callable[[Rows], list[Any]
     if not safe_reprs.is_known_zone(array.tz):
         return _opaque_column(name)
 
-    def moment(text: str) -> int:
+    def parse_time(text: str) -> int:
         stamp = pandas.Timestamp(text)
         stamp = stamp.tz_localize(array.tz) if stamp.tz is None else stamp
         return int(stamp.as_unit(array.unit).to_datetime64().astype("int64"))
 
-    return Column(f"{array.dtype}", "time", cells, stamps, moment)
+    return Column(f"{array.dtype}", "time", cells, stamps, parse_time)
 
 
 def _categorical_column(array: Any, cells: Callable[[Rows], list[Any]]) -> Column:

@@ -22,7 +22,7 @@ _MIN_CELL_CHARACTERS = 20
 _MAX_SORTED = 10_000_000
 _MAX_TEXTS = 3_000_000
 _MAX_SEARCHED = 12_000_000
-# Beginning with a column takes about as long as searching so many rows.
+# Opening a column takes about as long as searching this many rows.
 _COLUMN_COST_ROWS = 500
 _SAMPLE_ROWS = 200_000
 _BINS = 24
@@ -250,8 +250,8 @@ def _parse_operand(column: table_columns.Column, text: str) -> float:
             return float(text) if "." in text or "e" in text.lower() else int(text)
         if column.kind == "truth":
             return _TRUTHS[text.lower()]
-        if column.kind == "time" and column.moment is not None:
-            return column.moment(text)
+        if column.kind == "time" and column.parse_time is not None:
+            return column.parse_time(text)
     except (ValueError, KeyError, OverflowError):
         examples = {"number": "12.5", "truth": "true", "time": "2026-01-31"}
         kind = {"number": "number", "truth": "truth value", "time": "date"}[column.kind]

@@ -90,7 +90,7 @@ def test_other_traces_have_a_page_and_no_preview(kind):
 def test_a_preview_leaves_the_figures_of_user_code_alone():
     plots = importlib.import_module("matplotlib.pyplot")
     before = plots.get_fignums()
-    display_previews.draw(figure({"y": [1, 2]}))
+    display_previews.draw_plotly(figure({"y": [1, 2]}))
     assert plots.get_fignums() == before
 
 
