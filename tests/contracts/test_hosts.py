@@ -629,7 +629,11 @@ async def test_error_of_whoever_reads_or_sends_a_file_stays_what_it_is(hosts, ke
 async def test_name_that_no_file_can_have_is_missing(hosts, key, name):
     workspace = await hosts.workspace(key)
     await workspace.put("first", chunks(b"12"))
-    for work in (workspace.delete, workspace.checkpoint_copies, lambda name: workspace.rename(name, "z")):
+    for work in (
+        workspace.delete,
+        workspace.checkpoint_copies,
+        lambda name: workspace.rename(name, "z"),
+    ):
         with pytest.raises(errors.FileMissingError):
             await work(name)
     with pytest.raises(errors.FileMissingError):
