@@ -4,8 +4,9 @@ It is a deny list, because an allow list would break packages that people instal
 with EPERM, which code sees as an exception, or with ENOSYS if libraries then use an older call.
 Calls newer than this list fail with ENOSYS, too. Calls of another architecture kill the process.
 
-The filter is a BPF program, concatenated from rules. A rule runs with the call's number loaded; it
-either ends the program (allow, fail, supervise), or leaves the number loaded for the next rule.
+The filter is a BPF program, concatenated from rules. A rule begins with the call's number loaded,
+and may load an argument instead. It ends with the verdict on the call (allow, fail, supervise), or
+with `_CONTINUE`, which loads the number again for the next rule.
 """
 
 from __future__ import annotations
@@ -240,7 +241,7 @@ _FILE_ATTRIBUTES = (
 )
 # Requests about interfaces, bridges, drivers and namespaces. No socket here belongs to the host's
 # network; this is a second wall before that code of Linux.
-_SIOC_FIRST, _SIOC_BEYOND = 0x890B, 0x8A00
+_SIOC_FIRST, _SIOC_LAST = 0x890B, 0x89FF
 # psutil first asks for the MTU of each interface, and skips missing ones.
 _SIOCGIFMTU = 0x8921
 _PR_SET_SECCOMP, _PR_FUTEX_HASH = 22, 78
@@ -283,12 +284,14 @@ def _load(offset: int) -> bytes:
 
 
 def _fail(error: int) -> bytes:
-    """End the rule: the call fails with this error; with 0, it reports success and does nothing."""
+    """Let the call fail with this error; with 0, it reports success and does nothing."""
     return _instruction(_RETURN, _ERRNO | error)
 
 
 _ALLOW = _instruction(_RETURN, _RETURN_ALLOW)
+_DENY = _fail(errno.EPERM)
 _IGNORE = _fail(0)
+_CONTINUE = _load(_NUMBER)
 
 
 def _if_equal(value: int | None, body: bytes) -> bytes:
@@ -315,13 +318,18 @@ def _if_between(first: int, last: int, body: bytes) -> bytes:
     return above + _instruction(_JUMP_GREATER_EQUAL, first, 0, skip) + body
 
 
+def _skip_if_at_least(value: int, body: bytes) -> bytes:
+    """Run `body`, which need not end the rule, if the loaded value is below this one."""
+    return _instruction(_JUMP_GREATER_EQUAL, value, len(body) // 8, 0) + body
+
+
 def _unless_zero(body: bytes) -> bytes:
     """Run `body`, which ends the rule, if the loaded value is not 0."""
     return _instruction(_JUMP_EQUAL, 0, len(body) // 8, 0) + body
 
 
 def _fail_if_in(values: tuple[int, ...], error: int = errno.EPERM) -> bytes:
-    """End the rule: the call fails for these loaded values, and is allowed for all others."""
+    """Let the call fail for these loaded values, and allow it for all others."""
     return b"".join(_if_equal(value, _fail(error)) for value in values) + _ALLOW
 
 
@@ -332,8 +340,8 @@ def _dispatch(rules: Mapping[_Numbers, bytes], column: int) -> bytes:
 
 def _common_rules(column: int) -> bytes:
     """Build the rules that check arguments in every session."""
-    fcntl = _load(_SECOND_ARGUMENT) + _if_equal(_F_NOTIFY, _fail(errno.EPERM))
-    close_range = _load(_THIRD_ARGUMENT) + _if_any_bit(_CLOSE_RANGE_UNSHARE, _fail(errno.EPERM))
+    fcntl = _load(_SECOND_ARGUMENT) + _if_equal(_F_NOTIFY, _DENY)
+    close_range = _load(_THIRD_ARGUMENT) + _if_any_bit(_CLOSE_RANGE_UNSHARE, _DENY)
     rules: dict[_Numbers, bytes] = {
         _CLONE: _clone_rule(),
         _IOCTL: _ioctl_rule(),
@@ -351,58 +359,75 @@ def _common_rules(column: int) -> bytes:
 
 def _clone_rule() -> bytes:
     """Deny new namespaces, and threads that do not share their descriptors."""
-    rule = _load(_FIRST_ARGUMENT) + _if_any_bit(_NAMESPACES, _fail(errno.EPERM))
+    rule = _load(_FIRST_ARGUMENT) + _if_any_bit(_NAMESPACES, _DENY)
     rule += _instruction(_AND, _THREAD | _SHARED_FILES)
-    return rule + _if_equal(_THREAD, _fail(errno.EPERM)) + _ALLOW
+    return rule + _if_equal(_THREAD, _DENY) + _ALLOW
 
 
 def _ioctl_rule() -> bytes:
     """Deny terminal injection, attributes of files, and requests about network interfaces."""
     rule = _load(_SECOND_ARGUMENT) + _if_equal(_SIOCGIFMTU, _fail(errno.ENODEV))
-    # Two instructions follow that refuse the range of network requests.
-    rule += _instruction(_JUMP_GREATER_EQUAL, _SIOC_BEYOND, 2, 0)
-    rule += _if_at_least(_SIOC_FIRST, _fail(errno.EPERM))
+    rule += _if_between(_SIOC_FIRST, _SIOC_LAST, _DENY)
     return rule + _fail_if_in((_TIOCSTI, _TIOCLINUX, *_FILE_ATTRIBUTES))
 
 
 def _rules_without_namespaces(column: int, *, has_doors: bool, has_network: bool) -> bytes:
-    """Build the rules that stand in for namespaces; without a refusal, common rules follow.
+    """Build the rules that stand in for namespaces."""
+    network_rules = (
+        _rules_with_network() if has_network else _rules_without_network(has_doors=has_doors)
+    )
+    return _dispatch(_rules_of_pinned() | _rules_of_priorities() | network_rules, column)
 
-    `PINNED` descriptors cannot be closed or replaced, because paths of the session lead through
-    them. With doors, code may create TCP sockets, but its keeper makes all connections.
-    """
-    deny, number = _fail(errno.EPERM), _load(_NUMBER)
+
+def _rules_of_pinned() -> dict[_Numbers, bytes]:
+    """Keep `PINNED` descriptors open and in place: paths of the session lead through them."""
     first, second = _load(_FIRST_ARGUMENT), _load(_SECOND_ARGUMENT)
     lowest, highest = PINNED[0], PINNED[-1]
     keep_inheritable = second + _if_equal(_F_SETFD, _IGNORE) + _ALLOW
     keep_number = second + _if_between(lowest, highest, _fail(errno.EBADF)) + _ALLOW
     # Before another program starts, libraries close all descriptors, including pinned ones. All
-    # others close on exec anyway, so such a call may do nothing.
+    # others close on exec anyway, so a call whose range has pinned ones may do nothing.
     keep_range = second + _if_at_least(lowest, _IGNORE)
-    skip_range = _instruction(_JUMP_GREATER_EQUAL, highest + 1, len(keep_range) // 8, 0)
-    # At level IP, a socket could join a multicast group, which the container's network would see.
-    setsockopt = second + _if_equal(_SOL_IP, _fail(errno.ENOPROTOOPT))
-    setsockopt += _if_equal(_SOL_TCP, _load(_THIRD_ARGUMENT) + _fail_if_in((_TCP_ULP,)))
-    rules: dict[_Numbers, bytes] = {
+    return {
         _CLOSE: first + _if_between(lowest, highest, _IGNORE) + _ALLOW,
-        _FCNTL: first + _if_between(lowest, highest, keep_inheritable) + number,
-        _CLOSE_RANGE: first + skip_range + keep_range + number,
-        _PRLIMIT: first + _unless_zero(deny) + _ALLOW,
-        _SETPRIORITY: first + _unless_zero(deny) + second + _unless_zero(deny) + _ALLOW,
+        _FCNTL: first + _if_between(lowest, highest, keep_inheritable) + _CONTINUE,
+        _CLOSE_RANGE: first + _skip_if_at_least(highest + 1, keep_range) + _CONTINUE,
         **dict.fromkeys(_DUPLICATES, keep_number),
+    }
+
+
+def _rules_of_priorities() -> dict[_Numbers, bytes]:
+    """Let a process change limits and priorities of itself only."""
+    first, second = _load(_FIRST_ARGUMENT), _load(_SECOND_ARGUMENT)
+    return {
+        _PRLIMIT: first + _unless_zero(_DENY) + _ALLOW,
+        _SETPRIORITY: first + _unless_zero(_DENY) + second + _unless_zero(_DENY) + _ALLOW,
         # libzmq calls these with the id of its own thread, and aborts if they fail.
         **dict.fromkeys(_SET_SCHEDULERS, first + _unless_zero(_IGNORE) + _ALLOW),
-        **dict.fromkeys(_SOCKETS, _socket_rule_without_namespaces(has_doors=has_doors)),
     }
-    if has_network:
-        # By its path, a Unix socket could connect to the bot. A pair of sockets cannot reconnect.
-        no_unix = _if_equal(_UNIX, _fail(errno.EAFNOSUPPORT))
-        rules[_SOCKETS[0]] = first + no_unix + number
-    else:
-        connect = _instruction(_RETURN, _RETURN_SUPERVISE) if has_doors else deny
-        rules |= {_SETSOCKOPT: setsockopt + number, _CONNECT: connect}
-        rules |= dict.fromkeys(_SERVERS, deny)
-    return _dispatch(rules, column)
+
+
+def _rules_with_network() -> dict[_Numbers, bytes]:
+    """Deny Unix sockets: by its path, one could connect to the bot. Pairs cannot reconnect."""
+    socket, socketpair = _SOCKETS
+    no_unix = _if_equal(_UNIX, _fail(errno.EAFNOSUPPORT))
+    return {
+        socket: _load(_FIRST_ARGUMENT) + no_unix + _CONTINUE,
+        socketpair: _socket_rule_without_namespaces(has_doors=False),
+    }
+
+
+def _rules_without_network(*, has_doors: bool) -> dict[_Numbers, bytes]:
+    """Deny connections; with doors, code may create TCP sockets, and its keeper connects them."""
+    # At level IP, a socket could join a multicast group, which the container's network would see.
+    setsockopt = _load(_SECOND_ARGUMENT) + _if_equal(_SOL_IP, _fail(errno.ENOPROTOOPT))
+    setsockopt += _if_equal(_SOL_TCP, _load(_THIRD_ARGUMENT) + _fail_if_in((_TCP_ULP,)))
+    return {
+        _SETSOCKOPT: setsockopt + _CONTINUE,
+        _CONNECT: _instruction(_RETURN, _RETURN_SUPERVISE) if has_doors else _DENY,
+        **dict.fromkeys(_SOCKETS, _socket_rule_without_namespaces(has_doors=has_doors)),
+        **dict.fromkeys(_SERVERS, _DENY),
+    }
 
 
 def _socket_rule_without_namespaces(*, has_doors: bool) -> bytes:
@@ -422,17 +447,16 @@ def _socket_rule_without_namespaces(*, has_doors: bool) -> bytes:
 
 def _rules_with_shared_id(column: int) -> bytes:
     """Build the rules against changes of the bot's files that need no right to write to them."""
-    # utimensat without a path, whose address has two halves, changes an open file.
-    utimensat = _load(_SECOND_ARGUMENT) + _instruction(_JUMP_EQUAL, 0, 0, 3)
-    utimensat += _load(_SECOND_ARGUMENT + _HIGH_HALF) + _instruction(_JUMP_EQUAL, 0, 0, 1)
-    utimensat += _ALLOW + _IGNORE
+    # utimensat without a path, whose address has two halves, changes an open file, as is allowed.
+    high_half = _load(_SECOND_ARGUMENT + _HIGH_HALF) + _if_equal(0, _ALLOW) + _IGNORE
+    utimensat = _load(_SECOND_ARGUMENT) + _if_equal(0, high_half) + _IGNORE
     no_lease = _load(_SECOND_ARGUMENT) + _if_equal(_F_SETLEASE, _fail(errno.EINVAL))
     rules: list[tuple[_Numbers, bytes]] = [
         *((numbers, _IGNORE) for numbers in _IGNORED_WITH_SHARED_ID.values()),
         *((numbers, _fail(errno.EOPNOTSUPP)) for numbers in _UNSUPPORTED_WITH_SHARED_ID.values()),
         *((numbers, _fail(errno.ENOSYS)) for numbers in _ABSENT_WITH_SHARED_ID.values()),
         (_UTIMENSAT, utimensat),
-        (_FCNTL, no_lease + _load(_NUMBER)),
+        (_FCNTL, no_lease + _CONTINUE),
     ]
     return _dispatch(dict(rules), column)
 
@@ -469,6 +493,7 @@ def _socket_level_rule(rule: bytes) -> bytes:
 
 
 def _allow_unless(value: int) -> bytes:
+    """Allow the call unless the loaded value is this one."""
     return _instruction(_JUMP_EQUAL, value, 1, 0) + _ALLOW
 
 
@@ -517,9 +542,9 @@ def build(
     # This includes the numbers of x86-64's x32 table, which are far larger.
     program += _if_at_least(_NEWEST + 1, _fail(errno.ENOSYS))
     program += _dispatch(dict.fromkeys(_ABSENT.values(), _fail(errno.ENOSYS)), column)
-    program += _dispatch(dict.fromkeys(_DENIED.values(), _fail(errno.EPERM)), column)
+    program += _dispatch(dict.fromkeys(_DENIED.values(), _DENY), column)
     if not has_namespaces:
-        denied = dict.fromkeys(_DENIED_WITHOUT_NAMESPACES.values(), _fail(errno.EPERM))
+        denied = dict.fromkeys(_DENIED_WITHOUT_NAMESPACES.values(), _DENY)
         program += _dispatch(denied, column)
         program += _rules_without_namespaces(column, has_doors=has_doors, has_network=has_network)
     if has_shared_id:
