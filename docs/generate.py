@@ -61,7 +61,6 @@ _MEASURES = (
 )
 # What depends on the machine.
 _DEFAULTS = {
-    "kernels.python": "the bot's Python",
     "limits.memory_reserve_bytes": "512 MiB, or 1/16 of the memory if that is less",
     "paths.data": "`/var/lib/interpreter-bot` for root, else `~/.local/state/interpreter-bot`",
     "paths.runtime": "`/run/interpreter-bot` for root, else in `$XDG_RUNTIME_DIR` or `/tmp`",

@@ -14,7 +14,7 @@ class Connection(fields.Group):
     """Data that code may query: a database, or a bucket of files."""
 
     name: Annotated[str, pydantic.Field(pattern=r"^[a-z][a-z0-9_]{0,39}$")]
-    """Its name in code and in lists."""
+    """Name of the connection, in code and in lists."""
     kind: Literal["postgresql", "sqlite", "duckdb", "snowflake", "flightsql", "sqlalchemy", "files"]
     """The protocol. `sqlalchemy` covers every database that SQLAlchemy has a dialect for."""
     address: str = pydantic.Field(default="", repr=False)

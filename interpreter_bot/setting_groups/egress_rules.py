@@ -15,9 +15,9 @@ class Egress(fields.Group):
     """A host outside that code may reach, and how."""
 
     host: Annotated[str, pydantic.Field(min_length=1)]
-    """Its name or address. `*.example.org` matches every name below that one."""
+    """Name or address of the host. `*.example.org` matches every name below that one."""
     ports: tuple[Port, ...] = (443,)
-    """Its ports."""
+    """Ports of the host."""
     places: tuple[str, ...] = ()
     """Where it may be used: `slack`, `slack/T024BE7LD`, `discord/GUILD/CHANNEL`, `web`, `console`,
     … Empty means everywhere."""

@@ -34,9 +34,9 @@ class Model(fields.Group):
     """One model that people can choose."""
 
     name: Annotated[str, pydantic.Field(min_length=1)]
-    """What its server calls it."""
+    """Name of the model, as its server calls it."""
     label: str = ""
-    """What people call it. Empty means `name`."""
+    """Name that people see. Empty means `name`."""
     base_url: header_values.Address = "https://api.openai.com/v1"
     """Address of a server that speaks OpenAI's protocols or Anthropic's. For `anthropic` the
     default is Anthropic's own."""
@@ -150,7 +150,7 @@ class EmbeddedModel(fields.Group):
     `[local]`."""
 
     enabled: bool = True
-    """Use it if no other model is configured."""
+    """Use the demo model if no other model is configured."""
     model_path: pathlib.Path | None = None
     """A GGUF file to use. Unset means that the demo model is downloaded once (1.04 GiB). A file
     with the name of the official one is checked against its hash.

@@ -199,7 +199,7 @@ class Mcp(fields.Group):
     """
 
     enabled: bool = False
-    """Serve it."""
+    """Serve MCP over HTTP."""
     host: str = "127.0.0.1"
     """Address to listen on. Tokens are sent in the clear: put a proxy with TLS in front of anything
     but loopback."""

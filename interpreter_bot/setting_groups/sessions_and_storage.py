@@ -81,8 +81,8 @@ class Snapshots(fields.Group):
     checkpoints: Annotated[int, pydantic.Field(ge=0, le=100)] = 5
     """Earlier states of a conversation that `undo` can return to. 0 means none."""
     checkpoint_bytes: fields.Positive = 512 * fields.MIB
-    """Size of the variables in these states, and of the files. Sessions with more memory are saved
-    only when they are idle; of larger workspaces `undo` restores only the variables."""
+    """Size of the variables in such a state, and of the files in it. Sessions that use more memory
+    are saved only when they are idle. If the files are larger, `undo` restores only variables."""
     end_seconds: fields.Seconds = 30.0
     """Time to save everything unsaved when the bot stops."""
     days: Annotated[float, pydantic.Field(gt=0)] = 30.0

@@ -73,9 +73,9 @@ class McpServer(fields.Group):
     """An MCP server whose tools are Python functions: `from tools.NAME import …`."""
 
     name: Annotated[str, pydantic.Field(pattern=r"^[a-z][a-z0-9_]{0,30}$")]
-    """Its module name in Python."""
+    """Name of the server, and in Python of the module with its tools."""
     url: Address | None = None
-    """Its address, such as `https://mcp.example.com/mcp`. Unset for a program."""
+    """Address of the server, such as `https://mcp.example.com/mcp`. Unset for a program."""
     command: tuple[str, ...] = ()
     """A program with its arguments, instead of `url`. The bot starts it in a sandbox when it is
     used, and ends it when it is not."""
