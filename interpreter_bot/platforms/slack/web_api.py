@@ -265,8 +265,11 @@ class WebApi:
         status = int(getattr(response, "status_code", 0) or getattr(response, "status", 200))
         data = getattr(response, "data", None)
         code = str(data.get("error", "")) if isinstance(data, dict) else ""
-        if status == 429 or code in api_errors.LIMITED:
+        if status == 429:
             return WaitError(slack_words.RATE_LIMITED)
+        if code in api_errors.LIMITED:
+            # Without how long, so slack_sdk does not repeat it.
+            return _BrokenError(may_be_done=False)
         if status >= 500 or code in api_errors.PASSING or not code:
             return _BrokenError(may_be_done=True)
         refused = api_errors.refused(method, code)

@@ -79,6 +79,17 @@ async def test_what_begins_a_thread_is_posted_once_whatever_breaks(slack, servic
     assert len(begun) == 1
 
 
+@pytest.mark.parametrize("method", ["chat.postMessage", "chat.update"])
+async def test_limit_of_which_slack_does_not_say_how_long_it_lasts_is_waited_for(
+    slack, service, app, method
+):
+    slack.fail(method, *[Fault("error", error="rate_limited")] * 3)
+    ts = slack.say("U1", "C1", "<@UBOT> one")
+    await slack.until(lambda: slack.status("C1", ts) == "active")
+    [answer] = slack.answers("C1", ts)
+    assert answer["blocks"][0]["text"] == "echo: one"
+
+
 async def test_stream_that_would_wait_long_is_posted_instead(slack, service, app):
     slack.fail("chat.startStream", Fault("ratelimited", seconds=60))
     ts = slack.say("U1", "DU1", "<@UBOT> one")
