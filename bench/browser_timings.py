@@ -137,9 +137,9 @@ async def _looked(visitor: page_visitors.Visitor) -> list[float]:
     handles: list[str] = []
 
     def heard(event: dict[str, Any]) -> None:
-        if event["kind"] == "output" and event.get("handle"):
+        if event.get("handle"):
             handles.append(event["handle"])
-        if event["kind"] == "over":
+        if event["type"] == "over":
             over.set()
 
     visitor.on_event, visitor.on_look = heard, looked.set

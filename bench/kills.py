@@ -120,7 +120,7 @@ class Conversation:
         self._database = sa_asyncio.create_async_engine(url)
         self._signs: dict[str, asyncio.Event] = collections.defaultdict(asyncio.Event)
         self._visitor = page_visitors.Visitor("conversation-of-kills", _answer)
-        self._visitor.on_event = lambda event: self._signs[event["kind"]].set()
+        self._visitor.on_event = lambda event: self._signs[event["type"]].set()
         self._asked: list[list[dict[str, Any]]] = []
         # None where an unfinished turn may have said what became of variables.
         self._count: int | None = 0
@@ -209,7 +209,7 @@ class Conversation:
     async def _is_over(self, name: str) -> bool:
         record = await self._record(name)
         shown = self._visitor.shown.get(name, ())
-        ends = [event["status"] for event in shown if event["kind"] == "over"]
+        ends = [event["status"] for event in shown if event["type"] == "over"]
         if not record:
             return ends == ["lost"]
         return bool(ends) and record["status"] != "running"

@@ -13,7 +13,7 @@ import aiohttp
 _PATIENCE_SECONDS = 0.05
 _THINKING_SECONDS = 0.3
 _MAX_TURNS = 500
-LOST: Final = {"kind": "over", "status": "lost", "sentence": "The bot was restarted before this."}
+LOST: Final = {"type": "over", "status": "lost", "reason": "The bot was restarted before this."}
 
 
 class Visitor:
@@ -134,16 +134,16 @@ class Visitor:
         events = self.shown.setdefault(name, [])
         events.append(event)
         self.on_event(event)
-        if event["kind"] == "settled":
-            events[:] = [one for one in events if one.get("question") != event["question"]]
-        elif event["kind"] == "asking":
+        if event["type"] == "settled":
+            events[:] = [other for other in events if other.get("id") != event["id"]]
+        elif event["type"] == "input":
             asyncio.get_running_loop().call_later(_THINKING_SECONDS, self._tell, name, event)
 
     def _tell(self, name: str, asked: dict[str, Any]) -> None:
         """Answer what is still asked."""
         if asked in self.shown.get(name, ()):
-            answer = {"do": "answer", "thread": self._thread, "turn": name}
-            answer |= {"question": asked["question"], "text": self._answer(asked["prompt"])}
+            answer = {"do": "answer", "thread": self._thread}
+            answer |= {"question": asked["id"], "text": self._answer(asked["text"])}
             telling = asyncio.create_task(self._send(answer), name="an answer to code")
             self._telling.add(telling)
             telling.add_done_callback(self._telling.discard)
@@ -151,5 +151,5 @@ class Visitor:
 
 def printed(events: list[dict[str, Any]]) -> list[str]:
     """Return the lines that code printed, as a turn shows them."""
-    deltas = (one["delta"] for one in events if one["kind"] == "printed")
-    return "".join(deltas).splitlines()
+    texts = (event["text"] for event in events if event["type"] == "stdout")
+    return "".join(texts).splitlines()

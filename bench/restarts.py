@@ -122,7 +122,7 @@ class Restarts:
         return page_visitors.printed(self._visitor.shown.get(name, []))
 
     def _has(self, name: str, kind: str) -> bool:
-        return any(event["kind"] == kind for event in self._visitor.shown.get(name, ()))
+        return any(event["type"] == kind for event in self._visitor.shown.get(name, ()))
 
     def _recorded(self, name: str) -> list[str]:
         file = engines.file(engines.parse(engines.default(self._bot.paths.data)))

@@ -57,9 +57,9 @@ def run(config: settings.Settings, options: argparse.Namespace) -> int:
 
     def new_reply(
         take_answer: question_tasks.TakesAnswer,
-    ) -> json_replies.TurnJsonLines | terminal_replies.TurnPrinter:
+    ) -> json_replies.JsonLines | terminal_replies.TurnPrinter:
         if options.json:
-            return json_replies.TurnJsonLines(
+            return json_replies.JsonLines(
                 keeper, json_answers, take_answer, out=out, turn=next(numbers)
             )
         printer = terminal_replies.TurnPrinter(

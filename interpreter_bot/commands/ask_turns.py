@@ -17,7 +17,7 @@ from interpreter_bot.platforms.console import json_replies, terminal_replies, th
 from interpreter_bot.sessions import requests, session_service
 from interpreter_bot.wording import command_words
 
-Reply: TypeAlias = json_replies.TurnJsonLines | terminal_replies.TurnPrinter
+Reply: TypeAlias = json_replies.JsonLines | terminal_replies.TurnPrinter
 
 _PERSON: Final = requests.Person("you")
 _CODE: Final = "/py "

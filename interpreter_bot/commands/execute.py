@@ -57,10 +57,10 @@ def run(config: settings.Settings, options: argparse.Namespace) -> int:
     writer = threaded_stdout.StdoutWriter()
     out = writer.file(sys.stdout)
     asking = questions.Questions()
-    reply: json_replies.ExecutionJsonLines | terminal_replies.ExecutionPrinter
+    reply: json_replies.JsonLines | terminal_replies.ExecutionPrinter
     if options.json:
         json_answers = json_replies.JsonAnswers(answers)
-        reply = json_replies.ExecutionJsonLines(keeper, json_answers, asking.answer, out=out)
+        reply = json_replies.JsonLines(keeper, json_answers, asking.answer, out=out)
     else:
         reply = terminal_replies.ExecutionPrinter(
             keeper,

@@ -21,6 +21,10 @@ class LaneError(errors.BotError):
     """The request could not wait for its turn."""
 
 
+class WithdrawnError(LaneError):
+    """A person withdrew the request."""
+
+
 @dataclasses.dataclass(eq=False, slots=True)
 class _Ticket:
     key: values.SessionKey
@@ -107,7 +111,7 @@ class Lanes:
         """Withdraw a request that still waits; return whether it did."""
         for ticket in self._lanes.get(key, ()):
             if ticket.request_id == request_id and not ticket.granted.done():
-                ticket.granted.set_exception(LaneError(session_words.WITHDRAWN))
+                ticket.granted.set_exception(WithdrawnError(session_words.WITHDRAWN))
                 return True
         return False
 

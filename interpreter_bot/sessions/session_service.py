@@ -131,7 +131,9 @@ class SessionService:
                 stop = await stack.enter_async_context(self._lane(request, reply))
                 await self.branches.take_back_edited(request)
             except errors.BotError as error:
-                end = events.TurnEnded(status=values.TurnStatus.FAILED, sentence=str(error))
+                is_withdrawn = isinstance(error, lanes.WithdrawnError)
+                status = values.TurnStatus.STOPPED if is_withdrawn else values.TurnStatus.FAILED
+                end = events.TurnEnded(status=status, sentence=str(error))
                 reply.emit(end)
                 return end
             except asyncio.CancelledError:

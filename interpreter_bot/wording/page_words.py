@@ -56,10 +56,6 @@ def let_bot_use(server: str) -> str:
     return f"Let the bot use {server}?"
 
 
-def no_display(mime: str) -> str:
-    return f"A display of type {mime} cannot be shown here."
-
-
 def too_large(limit_bytes: int) -> str:
     return f"The file is too large: the limit is {quantities.size(limit_bytes)}."
 

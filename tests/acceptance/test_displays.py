@@ -87,10 +87,10 @@ def test_a_plotly_figure_is_one_page_that_opens_offline(shown):
     for outputs in found:
         (page,) = outputs
         assert page["type"] == "html"
-        assert "Plotly.newPlot" in page["text"]
-        assert not re.findall(r"""(?:src|href)\s*=\s*["']?https?:""", page["text"])
-        assert len(page["text"]) < 3_000_000
-    assert "<title>Lines</title>" in found[0][0]["text"]
+        assert "Plotly.newPlot" in page["html"]
+        assert not re.findall(r"""(?:src|href)\s*=\s*["']?https?:""", page["html"])
+        assert len(page["html"]) < 3_000_000
+    assert "<title>Lines</title>" in found[0][0]["html"]
 
 
 def test_a_formula_and_a_drawing_arrive_as_what_they_are(shown):
@@ -98,7 +98,7 @@ def test_a_formula_and_a_drawing_arrive_as_what_they_are(shown):
         "import sympy; sympy.sqrt(sympy.Symbol('x'))",
         "from IPython.display import SVG; SVG('<svg xmlns=\"http://www.w3.org/2000/svg\"/>')",
     )
-    assert [(one["kind"], one["text"]) for one in formula] == [
+    assert [(one["type"], one["latex"]) for one in formula] == [
         ("latex", "$\\displaystyle \\sqrt{x}$")
     ]
     assert [one["mime"] for one in drawing] == ["image/svg+xml"]

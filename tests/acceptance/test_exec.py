@@ -84,7 +84,8 @@ def test_every_kind_of_output_has_its_line(interpreter_bot, tmp_path):
         "--cell=int('x')",
     )
     assert ran.status == 1
-    assert [line["text"] for line in ran.of("stdout", 0)] == ["out\n", "42"]
+    assert [line["text"] for line in ran.of("stdout", 0)] == ["out\n"]
+    assert [line["text"] for line in ran.of("result", 0)] == ["42"]
     assert [line["text"] for line in ran.of("stderr", 0)] == ["err\n"]
     (table,) = ran.of("table", 1)
     assert (table["row_count"], table["column_count"]) == (50, 2)
@@ -96,14 +97,14 @@ def test_every_kind_of_output_has_its_line(interpreter_bot, tmp_path):
     for image in images:
         data = pathlib.Path(image["path"]).read_bytes()
         assert data.startswith(b"\x89PNG")
-        assert len(data) == image["size"]
+        assert len(data) == image["size_bytes"]
     (html,) = ran.of("html", 3)
-    assert html["text"] == "<b>x</b>"
+    assert html["html"] == "<b>x</b>"
     assert pathlib.Path(html["path"]).read_text() == "<b>x</b>"
     (artifact,) = ran.of("artifact", 4)
     content = pathlib.Path(artifact["path"]).read_bytes()
     assert content == bytes(range(256))
-    assert artifact["size"] == 256
+    assert artifact["size_bytes"] == 256
     assert artifact["sha256"] == hashlib.sha256(content).hexdigest()
     (error,) = ran.of("error", 5)
     assert error["name"] == "ValueError"
@@ -158,7 +159,7 @@ def test_a_notebook_runs_its_code_cells(interpreter_bot, tmp_path):
     nbformat.write(notebook, path)
     ran = interpreter_bot("exec", "--json", str(path))
     assert ran.status == 0
-    assert ran.of("stdout", 1)[0]["text"] == "1024"
+    assert ran.of("result", 1)[0]["text"] == "1024"
 
 
 def test_a_script_comes_from_standard_input(interpreter_bot):
@@ -217,10 +218,10 @@ def test_printing_is_cut_in_the_middle_and_says_where_and_how_much(interpreter_b
     ran = interpreter_bot(
         "exec", "--json", "--cell=for _ in range(9999): print('é' * 50)", output_bytes="10000"
     )
-    printed = [line for line in ran.of("stdout") if line.get("kind") != "notice"]
+    printed = ran.of("stdout")
     assert 7_000 < sum(len(line["text"].encode()) for line in printed) <= 10_000
     assert printed[-1]["text"].endswith("é\n")
-    notices = [line["text"] for line in ran.of("stdout") if line.get("kind") == "notice"]
+    notices = [line["text"] for line in ran.of("notice")]
     assert (
         notices[0] == "This is too much output to show all of it. Its end comes when the code ends."
     )
@@ -489,7 +490,7 @@ def test_people_see_progress_as_it_ended_and_values_on_lines_of_their_own(interp
 def test_a_value_of_many_megabytes_is_shown_in_part(interpreter_bot):
     ran = interpreter_bot("exec", "--json", "--cell='x' * 30_000_000", "--cell=1 + 1")
     assert ran.status == 0
-    shown = ran.of("stdout", 0)[0]["text"]
+    shown = ran.of("result", 0)[0]["text"]
     assert shown.startswith("'xxx")
     assert len(shown) < 300_000
-    assert ran.of("stdout", 1)[0]["text"] == "2"
+    assert ran.of("result", 1)[0]["text"] == "2"

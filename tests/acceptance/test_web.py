@@ -176,7 +176,7 @@ async def test_from_a_file_to_a_chart_and_a_notebook(running, browsing, tmp_path
         await _say(page, "plot petal length by species")
         lengths = await _watched_stream(page)
         assert len(lengths) > 10, "the words came all at once"
-        await page.until("document.querySelector('.output.picture img').naturalWidth > 100")
+        await page.until("document.querySelector('.output.image img').naturalWidth > 100")
         assert "(150, 3)" in await page.text(".printed.stdout")
         assert "3 rows" in await page.text(".output.table")
         assert "sandbox:" not in await page.text(".turn")
@@ -186,7 +186,7 @@ async def test_from_a_file_to_a_chart_and_a_notebook(running, browsing, tmp_path
         shown = await page.text("#turns")
         await page.reload()
         await page.until(f"{ENDED} === 1")
-        await page.until("document.querySelector('.output.picture img')?.naturalWidth > 100")
+        await page.until("document.querySelector('.output.image img')?.naturalWidth > 100")
         await page.drawn()
         again = await page.text("#turns")
         assert _settled(again) == _settled(shown)

@@ -181,7 +181,7 @@ async def test_what_waits_can_be_taken_back_and_what_runs_cannot(conversation):
         assert await conversation.service.withdraw(conversation.key, "second")
         end = await task
         assert not await conversation.service.withdraw(conversation.key, "second")
-    assert (end.status, end.turn_id, reply.of("begun")) == (values.TurnStatus.FAILED, 0, [])
+    assert (end.status, end.turn_id, reply.of("begun")) == (values.TurnStatus.STOPPED, 0, [])
 
 
 async def test_the_request_that_is_named_is_cancelled_and_no_other(conversation):
@@ -194,7 +194,7 @@ async def test_the_request_that_is_named_is_cancelled_and_no_other(conversation)
             await reply.until("waiting" if tasks.keys() - {"first"} else "text")
         assert not await service.cancel(key, "another")
         assert await service.cancel(key, "second")
-        assert (await tasks["second"]).status is values.TurnStatus.FAILED
+        assert (await tasks["second"]).status is values.TurnStatus.STOPPED
         assert await service.cancel(key, "first")
         assert (await tasks["first"]).status is values.TurnStatus.STOPPED
         await shown["third"].until("text")

@@ -176,7 +176,7 @@ async def _web(tmp_path):
             async def answered(kind, text):
                 def asked():
                     events = [one.get("event", {}) for batch in heard for one in json.loads(batch)]
-                    open_ones = {e["question"]: e["kind"] for e in events if "question" in e}
+                    open_ones = {e["id"]: e["type"] for e in events if "id" in e}
                     return [one for one, last in open_ones.items() if last == kind]
 
                 [question] = await rules.wait_until(asked)
@@ -184,12 +184,12 @@ async def _web(tmp_path):
                 await socket.send_json({"thread": fields["thread"]} | answer)
 
             async def decide(is_approved):
-                await answered("approving", CODE if is_approved else None)
+                await answered("approve", CODE if is_approved else None)
 
             yield Opened(
                 *await handed,
                 lambda: "\n".join(heard),
-                functools.partial(answered, "asking"),
+                functools.partial(answered, "input"),
                 decide,
                 leave,
             )
@@ -239,7 +239,7 @@ async def _lines(tmp_path):
 
         registry = questions.Questions()
         json_answers = json_replies.JsonAnswers(lines)
-        reply = json_replies.TurnJsonLines(None, json_answers, registry.answer, out=out)
+        reply = json_replies.JsonLines(None, json_answers, registry.answer, out=out)
         yield Opened(reply, asking.Asker(reply, registry), out.getvalue, answer, decide)
     assert all(json.loads(line) for line in out.getvalue().splitlines())
 

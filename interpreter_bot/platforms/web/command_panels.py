@@ -5,10 +5,11 @@ from __future__ import annotations
 import dataclasses
 import datetime
 import logging
+from typing import Any
 
 from interpreter_bot import errors, values
 from interpreter_bot.platforms import command_table
-from interpreter_bot.platforms.web import event_json
+from interpreter_bot.platforms.web import tab_contents
 from interpreter_bot.sessions import approval_policy, session_service
 from interpreter_bot.wording import page_words
 
@@ -20,7 +21,7 @@ def moment(seconds: float) -> str:
     return f"{datetime.datetime.fromtimestamp(seconds, datetime.UTC):%Y-%m-%dT%H:%M:%SZ}"
 
 
-async def panel(place: command_table.Place, name: str, argument: str = "") -> event_json.Event:
+async def panel(place: command_table.Place, name: str, argument: str = "") -> dict[str, Any]:
     """Return the content of a panel, named as the command that shows it.
 
     Raises:
@@ -45,7 +46,7 @@ async def panel(place: command_table.Place, name: str, argument: str = "") -> ev
     if command is None:
         raise errors.BotError(page_words.NO_PANEL)
     result = await command_table.run(command_table.Invocation(command, argument), place)
-    content: event_json.Event
+    content: dict[str, Any]
     match result:
         case command_table.Said(text) | command_table.Private(text):
             content = {"text": text}
@@ -63,12 +64,12 @@ async def panel(place: command_table.Place, name: str, argument: str = "") -> ev
 
 async def _described(
     service: session_service.SessionService, key: values.SessionKey
-) -> event_json.Event:
+) -> dict[str, Any]:
     """Describe the variables one by one, or say why that is not possible now."""
     try:
         variables = await service.queries.described_variables(key)
     except errors.BotError as error:
-        return {"variables": []} | event_json.problem(error)
+        return {"variables": []} | tab_contents.problem(error)
     uses = await service.queries.variable_uses(key, {variable.name for variable in variables})
     described = [
         variable.model_dump(mode="json")
@@ -89,7 +90,7 @@ async def _lost_cells(service: session_service.SessionService, key: values.Sessi
 
 async def files(
     service: session_service.SessionService, key: values.SessionKey
-) -> list[event_json.Event]:
+) -> list[dict[str, Any]]:
     """List the files of a session, the newest first."""
     newest = sorted(
         await service.queries.files(key), key=lambda info: info.modified_ns, reverse=True

@@ -11,7 +11,7 @@ from typing import Final
 from aiohttp import web
 
 from interpreter_bot import errors, values
-from interpreter_bot.platforms.web import access, event_json, session_slots, validation
+from interpreter_bot.platforms.web import access, session_slots, tab_contents, validation
 from interpreter_bot.sessions import live_data_views, requests, session_service
 from interpreter_bot.wording import page_words
 
@@ -143,7 +143,7 @@ class Files:
         try:
             opened = await self._service.files.open_table(key, name, validation.PERSON, sheet=sheet)
         except live_data_views.PythonBusyError as error:
-            return web.json_response(event_json.problem(error))
+            return web.json_response(tab_contents.problem(error))
         return web.json_response(opened.model_dump(mode="json"))
 
     async def table(self, request: web.Request) -> web.StreamResponse:

@@ -21,7 +21,7 @@ from typing import Final
 from aiohttp import web
 
 from interpreter_bot import errors, values
-from interpreter_bot.platforms.web import access, event_json, files, tab_hub, validation
+from interpreter_bot.platforms.web import access, files, tab_hub, validation
 from interpreter_bot.sessions import session_service
 from interpreter_bot.wording import page_words
 
@@ -47,8 +47,13 @@ _PICTURE_POLICY: Final = (
 _MAX_TITLE_CHARACTERS: Final = 400
 _MAX_PAGE_BYTES: Final = 64 * 1024 * 1024
 _SHA256: Final = re.compile(r"[0-9a-f]{64}")
-_MIMES: Final = {suffix: mime for mime, suffix in event_json.PICTURES.items()} | {
-    "jpeg": "image/jpeg"
+_MIMES: Final = {
+    "png": "image/png",
+    "jpg": "image/jpeg",
+    "jpeg": "image/jpeg",
+    "gif": "image/gif",
+    "webp": "image/webp",
+    "svg": "image/svg+xml",
 }
 _WHOLE: Final = re.compile(rb"\s*(?:<!--.*?-->\s*)*<(!doctype|html)\b", re.IGNORECASE | re.DOTALL)
 _DOCTYPE: Final = b"<!doctype html>"

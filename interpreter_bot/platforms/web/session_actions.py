@@ -10,7 +10,6 @@ import pydantic
 
 from interpreter_bot import errors, values
 from interpreter_bot.platforms.web import (
-    event_json,
     notebook_progress,
     tab_contents,
     tab_hub,
@@ -122,9 +121,8 @@ def look(
     view = live_data_views.read_question(message.wanted) if message.code is None else None
 
     async def answer() -> None:
-        content = event_json.problem(
-            errors.BotError(page_words.NO_TABLE)
-        )  # If the net catches more.
+        # If the net catches more.
+        content = tab_contents.problem(errors.BotError(page_words.NO_TABLE))
         try:
             result: pydantic.BaseModel
             if view is None:
@@ -135,7 +133,7 @@ def look(
                 )
             content = result.model_dump(mode="json")
         except errors.BotError as error:
-            content = event_json.problem(error)
+            content = tab_contents.problem(error)
         finally:
             tab.send(tab_hub.encoded_message("looked", content | {"question": message.question}))
 

@@ -6,7 +6,7 @@ Whoever has the page's token as well goes on in a copy, which is a conversation 
 from __future__ import annotations
 
 import re
-from typing import Final
+from typing import Any, Final
 
 from aiohttp import web
 
@@ -15,7 +15,6 @@ from interpreter_bot.platforms import http_runners
 from interpreter_bot.platforms.web import (
     access,
     command_panels,
-    event_json,
     tab_contents,
     tab_hub,
     validation,
@@ -84,6 +83,6 @@ def _title(past: tuple[past_turns.PastTurn, ...]) -> str:
     return next((tab_contents.title(one.request) for one in past if one.request), "Conversation")
 
 
-def _still(turn: event_json.Event) -> event_json.Event:
+def _still(turn: dict[str, Any]) -> dict[str, Any]:
     """Leave out that by which a live kernel would be asked."""
     return turn | {"events": [event | {"handle": ""} for event in turn["events"]]}

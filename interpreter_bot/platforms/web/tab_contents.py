@@ -6,11 +6,12 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Iterable
-from typing import Final
+from typing import Any, Final
 
 from interpreter_bot import errors, values
-from interpreter_bot.platforms.web import event_json, notebook_progress, tab_hub, validation
-from interpreter_bot.sessions import past_turns, session_service
+from interpreter_bot.platforms.rendering import event_json
+from interpreter_bot.platforms.web import notebook_progress, tab_hub, validation
+from interpreter_bot.sessions import live_data_views, past_turns, session_service
 from interpreter_bot.wording import session_words
 
 _log = logging.getLogger(__name__)
@@ -20,7 +21,7 @@ _TITLE_CHARACTERS: Final = 60
 _BREATH_SECONDS: Final = 0.1
 
 
-def events_of(turn: past_turns.PastTurn) -> event_json.Event:
+def events_of(turn: past_turns.PastTurn) -> dict[str, Any]:
     """Convert a past turn to what `live_turns.LiveTurn.with_events` returns."""
     head = heading(
         turn.request, turn.attachments, is_code=turn.is_code, started=turn.started.timestamp()
@@ -34,11 +35,18 @@ def events_of(turn: past_turns.PastTurn) -> event_json.Event:
     }
 
 
-def heading(
-    request: str, files: Iterable[str], *, is_code: bool, started: float
-) -> event_json.Event:
+def heading(request: str, files: Iterable[str], *, is_code: bool, started: float) -> dict[str, Any]:
     """Convert a request to its heading; `started` in seconds since the epoch."""
     return {"request": request, "files": list(files), "is_code": is_code, "started": started}
+
+
+def problem(error: errors.BotError) -> dict[str, Any]:
+    """Say why a live table cannot be looked at, and whether it can be later, or never more."""
+    return {
+        "problem": str(error),
+        "is_busy": isinstance(error, live_data_views.PythonBusyError),
+        "is_gone": isinstance(error, live_data_views.TableGoneError),
+    }
 
 
 def title(request: str) -> str:
@@ -68,7 +76,7 @@ def greeting(service: session_service.SessionService) -> str:
     return tab_hub.encoded_message("hello", about)
 
 
-async def listing(service: session_service.SessionService) -> event_json.Event:
+async def listing(service: session_service.SessionService) -> dict[str, Any]:
     """List the sessions, the one used last first; pinned ones however old they are."""
     pinned = await service.recent("web", mark="pinned", limit=_MAX_LISTED)
     recent = await service.recent("web", limit=_MAX_LISTED)
@@ -87,7 +95,7 @@ async def listing(service: session_service.SessionService) -> event_json.Event:
     return {"conversations": listed}
 
 
-async def search(service: session_service.SessionService, text: str) -> event_json.Event:
+async def search(service: session_service.SessionService, text: str) -> dict[str, Any]:
     """List the sessions in which something was said."""
     listed = [
         {"thread": one.key.thread, "title": one.title, "excerpt": one.excerpt}
@@ -112,7 +120,7 @@ async def keep_listed(service: session_service.SessionService, hub: tab_hub.Hub)
 
 def _rest(
     progress: notebook_progress.NotebookProgress | None, *, is_running: bool
-) -> event_json.Event | None:
+) -> dict[str, Any] | None:
     """Say what is left of a notebook; None of one whose cells run just now."""
     if progress is None or is_running or progress.begun >= progress.count:
         return None

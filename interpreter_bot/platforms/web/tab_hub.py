@@ -8,11 +8,13 @@ from __future__ import annotations
 import asyncio
 import collections
 import json
-from typing import Final
+from typing import Any, Final
 
 import cachetools
 
-from interpreter_bot.platforms.web import event_json, live_turns
+from interpreter_bot import events
+from interpreter_bot.platforms.rendering import event_json
+from interpreter_bot.platforms.web import live_turns
 
 _MAX_UNSENT_CHARACTERS: Final = 16 * 1024 * 1024
 _MAX_BLOB_BYTES: Final = 32 * 1024 * 1024
@@ -83,7 +85,7 @@ class Hub:
         """Remove a tab."""
         self._tabs.discard(tab)
 
-    def tell(self, kind: str, fields: event_json.Event, *, thread: str = "") -> None:
+    def tell(self, kind: str, fields: dict[str, Any], *, thread: str = "") -> None:
         """Send a message to every tab, or to those that show one session."""
         message = encoded_message(kind, fields, thread=thread)
         for tab in self._tabs:
@@ -94,7 +96,7 @@ class Hub:
         self,
         thread: str,
         turn_id: str,
-        head: event_json.Event,
+        head: dict[str, Any],
         *,
         is_new: bool = True,
     ) -> live_turns.LiveTurn:
@@ -103,14 +105,15 @@ class Hub:
         What was said about the session stands where its people have not just made the request.
         """
 
-        def tell(turn: live_turns.LiveTurn, event: event_json.Event) -> None:
-            self.tell("event", {"turn": turn.id, "event": event}, thread=thread)
-            if event["kind"] in ("begun", "over"):
+        def send(turn: live_turns.LiveTurn, event: events.RecordedEvent) -> None:
+            fields = {"turn": turn.id, "event": event_json.to_json(event)}
+            self.tell("event", fields, thread=thread)
+            if isinstance(event, events.Started | events.TurnEnded):
                 self.is_changed.set()
 
         if is_new:
             self._notices.pop(thread, None)
-        turn = live_turns.LiveTurn(turn_id, head, tell)
+        turn = live_turns.LiveTurn(turn_id, head, send=send, keep=self.keep)
         self._turns[thread] = [*self.of(thread), turn]
         self.tell("turn", turn.with_events(), thread=thread)
         return turn
@@ -121,8 +124,8 @@ class Hub:
         self._ended[thread] = self._count
         # It may have been forgotten by now.
         mine = self.of(thread)
-        if turn.end is not None and not turn.end["turn"]:
-            ended = [one for one in mine if one.end is not None]
+        if turn.log.end is not None and not turn.log.end.turn_id:
+            ended = [other for other in mine if other.log.end is not None]
             unwanted = ended[:-_MAX_ENDED]
         else:
             unwanted = [turn]
@@ -146,7 +149,7 @@ class Hub:
     def forget(self, thread: str) -> None:
         """Forget the finished turns of a session."""
         self._notices.pop(thread, None)
-        self._keep_turns(thread, [one for one in self.of(thread) if one.end is None])
+        self._keep_turns(thread, [turn for turn in self.of(thread) if turn.log.end is None])
 
     def _keep_turns(self, thread: str, kept: list[live_turns.LiveTurn]) -> None:
         if kept:
@@ -176,7 +179,7 @@ class Hub:
         return self._blobs.get(sha256)
 
 
-def encoded_message(kind: str, fields: event_json.Event, *, thread: str = "") -> str:
+def encoded_message(kind: str, fields: dict[str, Any], *, thread: str = "") -> str:
     """Encode a message for tabs."""
     about = {"kind": kind, "thread": thread} if thread else {"kind": kind}
     # A lone surrogate has no UTF-8, which websockets demand; as an escape it passes.

@@ -18,9 +18,7 @@ from interpreter_bot import errors, events, values
 from interpreter_bot.platforms import command_table, preferences
 from interpreter_bot.platforms.web import (
     command_panels,
-    event_json,
     live_turns,
-    replies,
     session_actions,
     tab_contents,
     tab_hub,
@@ -273,9 +271,8 @@ class TabConnection:
         title: str = "",
     ) -> None:
         # Nothing is awaited before it has its place in the lane, or a burst would lose its order.
-        reply = replies.TabReply(self._hub, turn)
         try:
-            end = await self._service.handle(request, reply)
+            end = await self._service.handle(request, turn)
         finally:
             self._hub.end(request.key.thread, turn)
         if title and await self._service.improve_title(request, end, title=title):
@@ -308,14 +305,12 @@ class TabConnection:
     async def _withdraw(self, message: tab_messages.Withdraw) -> None:
         if not await self._service.withdraw(message.key, message.id):
             raise errors.BotError(question_words.EXPIRED)
-        if (turn := self._hub.turn(message.thread, message.id)) is not None:
-            turn.say(event_json.withdrawn())
 
     async def _answer(self, message: tab_messages.Answer) -> None:
         person = validation.PERSON.id
         question = self._service.questions.require(message.question, person)
         answer = events.answer_of(question, message.text)
-        await self._service.answer(question.id, answer, person=person)
+        await self._service.answer(message.question, answer, person=person)
 
     async def _choose_setting(
         self, tab: tab_hub.Tab, key: values.SessionKey, argument: str

@@ -11,9 +11,9 @@ pytestmark = [pytest.mark.kernel, pytest.mark.timeout(240)]
 @pytest.mark.slow
 async def test_nothing_is_lost_unsaid_or_done_twice_whoever_is_killed():
     moments = [
-        kills.Moment(0, "bot", "asking"),
-        kills.Moment(1, "kernel", "printed"),
-        kills.Moment(4, "host", "printed"),
+        kills.Moment(0, "bot", "input"),
+        kills.Moment(1, "kernel", "stdout"),
+        kills.Moment(4, "host", "stdout"),
     ]
     async with kills.Conversation.opened() as conversation:
         assert await _faults(conversation, moments) == []
@@ -23,7 +23,7 @@ async def test_nothing_is_lost_unsaid_or_done_twice_whoever_is_killed():
 @pytest.mark.slow
 @pytest.mark.skipif(servers.programs() is None, reason="no PostgreSQL here")
 async def test_nothing_is_lost_unsaid_or_done_twice_in_a_database_that_bots_share():
-    moments = [kills.Moment(2, "bot", "model"), kills.Moment(3, "bot", "asking")]
+    moments = [kills.Moment(2, "bot", "model"), kills.Moment(3, "bot", "input")]
     with servers.Server.run() as server, server.database() as url:
         async with kills.Conversation.opened(url) as conversation:
             assert await _faults(conversation, moments) == []

@@ -131,7 +131,7 @@ async def pair(start, visitor):
 async def over(visitor, name):
     """Wait until a turn is over; return what it printed."""
     async with asyncio.timeout(60):
-        while not any(one["kind"] == "over" for one in visitor.shown.get(name, ())):  # noqa: ASYNC110
+        while not any(one["type"] == "over" for one in visitor.shown.get(name, ())):  # noqa: ASYNC110
             await asyncio.sleep(0.01)
     return page_visitors.printed(visitor.shown[name])
 

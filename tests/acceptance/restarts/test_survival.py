@@ -54,10 +54,10 @@ class Person:
         return await self.ended(await self.begin(code))
 
     async def ended(self, name):
-        await self.until(lambda: any(one["kind"] == "over" for one in self.shown(name)))
+        await self.until(lambda: any(one["type"] == "over" for one in self.shown(name)))
         events = self.shown(name)
-        said = [one["text"] for one in events if one["kind"] == "announcement"]
-        said += [one.get("plain", one.get("text", "")) for one in events if one["kind"] == "output"]
+        said = [one["text"] for one in events if one["type"] == "announcement"]
+        said += [one["text"] for one in events if one["type"] in ("result", "notice", "error")]
         return "\n".join(page_visitors.printed(events)), " ".join(said)
 
     def shown(self, name):

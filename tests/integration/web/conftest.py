@@ -75,7 +75,7 @@ class Tab:
         """The next event of a kind, of one turn or of any."""
         while True:
             message = await self.next("event")
-            if message["event"]["kind"] == kind and turn in (None, message["turn"]):
+            if message["event"]["type"] == kind and turn in (None, message["turn"]):
                 return message["event"]
 
 

@@ -156,8 +156,8 @@ async def test_what_code_shows_as_markdown_or_latex_is_drawn(serving_fake, brows
             await page.until(f"{SETTLED} && {MATHS} === 3")
             assert await page.text(".output.markdown strong") == "bold"
             assert await page.text(".output.markdown :is(h3, h4)") == "Title"
-            assert "The area is" in await page.text(".output.formula")
+            assert "The area is" in await page.text(".output.latex")
             assert "Integral(" not in await page.text(".outputs")
-            assert await page.text(".output.text") == "**plain**"
+            assert await page.text(".output.result") == "**plain**"
             await page.reload()
             await visits.answered(page)

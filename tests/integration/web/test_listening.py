@@ -42,7 +42,7 @@ async def _text(asking):
 
 
 def _kinds(tab):
-    return [one["event"]["kind"] for one in tab.heard if one["kind"] == "event"]
+    return [one["event"]["type"] for one in tab.heard if one["kind"] == "event"]
 
 
 async def test_a_turn_is_shown_as_it_happens(serving_fake):
@@ -50,10 +50,10 @@ async def test_a_turn_is_shown_as_it_happens(serving_fake):
         await tab.say("say", id=ONE, text="hello you", files=["a.csv"])
         end = await tab.event("over")
         assert _kinds(tab) == [
-            *("begun", "step", "text", "text", "code", "output", "finished"),
+            *("begun", "step", "text", "text", "code", "result", "finished"),
             *("step", "text", "usage", "over"),
         ]
-        assert (end["status"], end["text"], end["turn"]) == ("done", "Two.", 1)
+        assert (end["status"], end["text"], end["turn_id"]) == ("done", "Two.", 1)
         assert bot.requests == [
             requests.Request(
                 key=KEY,
@@ -83,7 +83,7 @@ async def test_two_tabs_see_the_same_and_a_late_one_all_of_it(serving_fake):
             assert whole["past"] == []
             (turn,) = whole["live"]
             assert (turn["id"], turn["request"]) == (ONE, "wait")
-            assert [event["kind"] for event in turn["events"]] == ["begun", "step", "text"]
+            assert [event["type"] for event in turn["events"]] == ["begun", "step", "text"]
             gate.set()
             for tab in (one, two, late):
                 assert (await tab.event("over", ONE))["text"] == "so far, so good"
@@ -136,7 +136,7 @@ async def test_requests_wait_in_order_and_can_be_withdrawn(serving_fake):
             await tab.say("say", id=turn, text=text)
         assert (await tab.event("waiting", THREE))["ahead"] == 2
         await tab.say("withdraw", id=TWO)
-        assert "withdrawn" in (await tab.event("over", TWO))["sentence"]
+        assert "withdrawn" in (await tab.event("over", TWO))["reason"]
         gate.set()
         await tab.event("over", THREE)
         assert [turn.request for turn in await bot.queries.history(KEY)] == ["wait", "hello three"]
@@ -182,7 +182,7 @@ async def test_what_a_restart_leaves_of_a_notebook_is_run_when_it_is_wanted(serv
             assert response.status == 200
         async with client.post(f"/run-notebook{where}&to={THREAD}") as response:
             assert await response.json() == {"cells": 4}
-        while (await tab.event("text"))["delta"] != "begun":
+        while (await tab.event("text"))["text"] != "begun":
             pass
         for path in (f"/run-notebook{where}&to={THREAD}", rest):
             async with client.post(path) as response:
@@ -333,10 +333,10 @@ async def test_code_asks_and_any_tab_answers_once(serving_fake):
         client.tab(THREAD) as two,
     ):
         await one.say("say", id=ONE, text="input()", is_code=True)
-        question = (await two.event("asking"))["question"]
+        question = (await two.event("input"))["id"]
         await two.say("answer", question=question, text="Ada")
         await one.event("settled")
-        assert (await one.event("printed"))["delta"] == "Hi Ada\n"
+        assert (await one.event("stdout"))["text"] == "Hi Ada\n"
         await one.say("answer", question=question, text="Bob")
         assert "has expired" in (await one.next("refused"))["sentence"]
 
@@ -350,7 +350,7 @@ async def test_code_is_approved_or_not(serving_fake):
     async with serving_fake({"go": approve}) as (_, client), client.tab(THREAD) as tab:
         for turn, text in ((ONE, "x = 2"), (TWO, None)):
             await tab.say("say", id=turn, text="go")
-            question = (await tab.event("approving"))["question"]
+            question = (await tab.event("approve"))["id"]
             await tab.say("answer", question=question, text=text)
             await tab.event("over")
     assert approved == ["x = 2", None]
@@ -513,7 +513,7 @@ async def test_a_branch_without_variables_runs_the_code_until_there_before_it_as
         long = [f"x = {number}  #{'-' * 60_000}" for number in (0, 1)]
         for turn_id, text in (("a" * 20, long[0]), (ONE, long[1]), (TWO, "x = 2")):
             await tab.say("say", id=turn_id, text=text, is_code=True)
-            turn = (await tab.event("over", turn=turn_id))["turn"]
+            turn = (await tab.event("over", turn=turn_id))["turn_id"]
         await bot.idle()
         for refused in ({"text": " ", "turn": turn}, {"text": "hello", "turn": 10**6}):
             await tab.say("branch", id=TWO, **refused)
@@ -571,10 +571,10 @@ async def test_a_turn_of_a_bot_that_is_gone_goes_on_before_everybody(serving_fak
         end = await tab.event("over")
         shown = [one["event"] for one in tab.heard if one["kind"] == "event"]
     # What was shown before comes first.
-    kinds = [(event["kind"], event.get("code", event.get("delta"))) for event in shown[:4]]
-    assert kinds[:3] == [("begun", None), ("code", "go on"), ("printed", "before\n")]
-    assert (shown[3]["kind"], shown[3]["text"]) == ("announcement", session_words.KEPT_RUNNING)
-    assert (end["status"], end["text"], end["turn"]) == ("done", "Two.", 1)
+    kinds = [(event["type"], event.get("text")) for event in shown[:4]]
+    assert kinds[:3] == [("begun", None), ("code", "go on"), ("stdout", "before\n")]
+    assert (shown[3]["type"], shown[3]["text"]) == ("announcement", session_words.KEPT_RUNNING)
+    assert (end["status"], end["text"], end["turn_id"]) == ("done", "Two.", 1)
 
 
 async def test_a_request_with_which_a_bot_had_not_begun_that_is_gone_is_carried_out(serving_fake):

@@ -179,8 +179,8 @@ async def test_words_that_grow_are_not_drawn_anew(serving_fake, browsing):
             " const shown = {find: () => turn, changed() {}, follow: () => looks++};"
             " const tell = (event) => Conversation.prototype.tell.call(shown, 'x', event);"
             " document.getElementById('turns').append(turn.element);"
-            " tell({kind: 'text', delta: 'a '}); const seen = new MutationObserver(() => {});"
+            " tell({type: 'text', text: 'a '}); const seen = new MutationObserver(() => {});"
             " seen.observe(turn.state, {attributes: true, childList: true, subtree: true});"
-            " tell({kind: 'text', delta: 'b '}); return [seen.takeRecords().length, looks]; })()"
+            " tell({type: 'text', text: 'b '}); return [seen.takeRecords().length, looks]; })()"
         )
         assert (changes, looks) == (0, 0)

@@ -99,7 +99,7 @@ async def test_outputs_are_shown_in_order(serving_fake, browsing):
         await page.until("document.querySelector('.output img').naturalWidth === 3")
         classes = "[...document.querySelector('.outputs').children].map(e => e.className)"
         expected = [
-            *("printed-box", "output picture", "printed-box", "output table"),
+            *("printed-box", "output image", "printed-box", "output table"),
             *("output error", "output json", "output notice"),
         ]
         assert await page.value(classes) == expected
@@ -157,7 +157,7 @@ async def test_progress_is_one_line_and_displays_are_redrawn(serving_fake, brows
         await visits.answered(page)
         await page.until("document.querySelector('.stderr').textContent")
         assert await page.text(".stderr") == "100% done\naXc\n"
-        assert await page.text(".output.text") == "second"
+        assert await page.text(".output.result") == "second"
         assert await page.text(".stdout") == "frame 2\n"
 
 

@@ -109,8 +109,8 @@ export class Conversation {
 
   tell(id, event) {
     this.find(id)?.apply(event);
-    if (event.kind === "begun" || event.kind === "over") this.changed();
-    if (event.kind === "over") this.goBack();
+    if (event.type === "begun" || event.type === "over") this.changed();
+    if (event.type === "over") this.goBack();
     // It is followed once it has grown: each look at how tall it is lays all of it out.
   }
 
@@ -183,6 +183,6 @@ export class Conversation {
 }
 
 const NEVER_BEGUN = {
-  kind: "over", status: "lost", text: "", seconds: 0, turn: 0,
-  sentence: conversationWords.restarted,
+  type: "over", status: "lost", text: "", seconds: 0,
+  reason: conversationWords.restarted,
 };

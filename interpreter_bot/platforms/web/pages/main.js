@@ -184,7 +184,7 @@ const hear = {
   },
   event({ turn, event }) {
     conversation.tell(turn, event);
-    if (["artifact", "finished", "over"].includes(event.kind)) renewPane();
+    if (["artifact", "finished", "over"].includes(event.type)) renewPane();
   },
   notice({ text }) {
     conversation.notice(text);

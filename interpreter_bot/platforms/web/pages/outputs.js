@@ -68,9 +68,9 @@ export class Outputs {
     const place = el("div", {});
     this.draw(event, place);
     this.element.append(place);
-    if (event.display) {
-      if (!this.displays.has(event.display)) this.displays.set(event.display, new Set());
-      this.displays.get(event.display).add(place);
+    if (event.display_id) {
+      if (!this.displays.has(event.display_id)) this.displays.set(event.display_id, new Set());
+      this.displays.get(event.display_id).add(place);
     }
   }
 
@@ -89,7 +89,7 @@ export class Outputs {
   }
 
   replace(event) {
-    const places = [...(this.displays.get(event.display) ?? [])].filter((place) => place.isConnected);
+    const places = [...(this.displays.get(event.display_id) ?? [])].filter((place) => place.isConnected);
     for (const place of places) this.draw(event, place);
     return places.length > 0;
   }
@@ -115,18 +115,18 @@ function drawn(event) {
   switch (event.type) {
     case "error":
       return failure(event);
-    case "picture":
+    case "image":
       return picture(event);
-    case "page":
+    case "html":
       return page(event);
-    case "formula":
+    case "latex":
       return el("figure", {}, typeset(event.latex), tools(copier(() => event.latex, outputWords.copyLatex)));
     case "markdown":
       return words(event.text);
     case "notice":
       return el("p", { class: "notice" }, event.text);
     default:
-      return scrollable(el("pre", { class: `value ${event.type}`, dir: "auto" }, event.text));
+      return scrollable(el("pre", { class: `value ${event.type}`, dir: "auto" }, event.json ?? event.text));
   }
 }
 
@@ -174,10 +174,10 @@ function titleOf(text) {
 }
 
 function picture(event) {
-  const query = { sha256: event.sha256, suffix: event.suffix };
-  const where = address("/picture", query), title = titleOf(event.plain);
+  const query = { sha256: event.sha256, suffix: event.mime.slice(6).replace("jpeg", "jpg").replace("+xml", "") };
+  const where = address("/picture", query), title = titleOf(event.text);
   const save = address("/output", { ...query, title: title || "picture" });
-  const image = el("img", { src: where, alt: event.plain || outputWords.picture, loading: "lazy", onerror: gone });
+  const image = el("img", { src: where, alt: event.text || outputWords.picture, loading: "lazy", onerror: gone });
   function gone() {
     image.replaceWith(el("p", { class: "notice" }, outputWords.pictureDeleted));
   }
@@ -199,9 +199,9 @@ export function framed(query, title) {
 function page(event) {
   const query = { sha256: event.sha256 };
   return el("figure", {},
-    framed(query, event.plain || outputWords.interactive),
+    framed(query, event.text || outputWords.interactive),
     tools(
       link(buttonWords.open, "open", address("/view", query), { target: "_blank", rel: "noopener" }),
-      link(buttonWords.download, "down", address("/output", { ...query, suffix: "html", title: titleOf(event.plain) || "page" })),
+      link(buttonWords.download, "down", address("/output", { ...query, suffix: "html", title: titleOf(event.text) || "page" })),
     ));
 }

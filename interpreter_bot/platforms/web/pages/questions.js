@@ -10,7 +10,7 @@ await styled("/forms.css");
 
 const CHOICES = { session: questionWords.forSession };
 
-export function questionForm({ prompt, is_password: isSecret, choices }, answer) {
+export function questionForm({ text: prompt, is_password: isSecret, choices }, answer) {
   const field = el("input", { type: isSecret ? "password" : "text", "aria-label": prompt || questionWords.inputForCode, autocomplete: "off", dir: "auto", maxlength: 60000 });
   const button = el("button", { type: "submit", class: "small strong" }, questionWords.enter);
   const chosen = (choices ?? []).map((choice) => el("button", { type: "button", class: "small", onclick: () => answer(choice) }, choice));
@@ -29,9 +29,10 @@ export function questionForm({ prompt, is_password: isSecret, choices }, answer)
 }
 
 /** Ask whether code may run; of code that belongs to a plan which was said, the plan is asked about. */
-export function approvalForm({ code, shown, warning, is_planned: isPlanned, choices }, answer) {
+export function approvalForm({ text: code, revealed, warning, subject, choices }, answer) {
+  const isPlanned = subject === "plan";
   const title = isPlanned ? questionWords.runPlan : questionWords.runCode;
-  const read = scrollable(el("pre", {}, el("code", { dir: "ltr" }, highlighted(shown))));
+  const read = scrollable(el("pre", {}, el("code", { dir: "ltr" }, highlighted(revealed))));
   const folded = isPlanned && !warning ? el("details", {}, el("summary", {}, questionWords.firstCode), read) : read;
   const field = el("textarea", { "aria-label": questionWords.codeToRun, rows: Math.min(code.split("\n").length + 1, 24), spellcheck: "false", hidden: true });
   const edit = el("button", { type: "button", class: "small", onclick: change }, buttonWords.edit);

@@ -37,8 +37,8 @@ export class Turn {
   }
 
   apply(event) {
-    if (this.over && event.kind !== "usage") return;
-    this[`on_${event.kind}`]?.(event);
+    if (this.over && event.type !== "usage") return;
+    (this[`on_${event.type}`] ?? this.onOutput).call(this, event);
   }
 
   showState(words, beside = null) {
@@ -66,10 +66,6 @@ export class Turn {
     this.showState(turnWords.queued(ahead), button);
   }
 
-  on_withdrawn() {
-    this.isWithdrawn = true;
-  }
-
   on_begun() {
     this.hasBegun = true;
     this.showState(this.head.is_code ? pythonWords.starting : turnWords.thinking);
@@ -88,9 +84,9 @@ export class Turn {
     this.showState(text || turnWords.thinking, parts && el("span", { class: "share" }, parts));
   }
 
-  on_text({ delta }) {
+  on_text({ text }) {
     if (!this.words) this.newWords();
-    this.words.add(delta);
+    this.words.add(text);
     this.showState("");
   }
 
@@ -100,7 +96,7 @@ export class Turn {
     this.add(this.words.element);
   }
 
-  on_writing({ delta }) {
+  on_draft({ text }) {
     if (!this.draft) {
       const pre = el("pre", {}, el("code", { dir: "ltr" }));
       this.draft = el("div", { class: "cell draft" }, el("div", { class: "code" }, el("div", { class: "code-head" }, el("span", { class: "language" }, turnWords.writing)), pre));
@@ -108,7 +104,7 @@ export class Turn {
       pre.firstChild.append(this.draftText);
       this.add(this.draft);
     }
-    this.draftText.appendData(delta);
+    this.draftText.appendData(text);
     const pre = this.draft.querySelector("pre");
     pre.scrollTop = pre.scrollHeight;
     this.showState("");
@@ -119,7 +115,7 @@ export class Turn {
     this.draft = null;
   }
 
-  on_code({ cell, code }) {
+  on_code({ cell, text: code }) {
     // A bot that goes on with what another one began says again what it follows.
     if (this.cells.has(cell)) return this.showState(turnWords.running);
     const outputs = new Outputs(this.around.displays, this.around.say);
@@ -147,16 +143,20 @@ export class Turn {
     return outputs;
   }
 
-  on_printed({ cell, stream, delta }) {
-    this.outputsOf(cell).print(stream, delta);
+  on_stdout({ cell, type, text }) {
+    this.outputsOf(cell).print(type, text);
   }
 
-  on_output(event) {
-    if (event.type === "picture") this.pictures.add(event.sha256);
+  on_stderr(event) {
+    this.on_stdout(event);
+  }
+
+  onOutput(event) {
+    if (event.type === "image") this.pictures.add(event.sha256);
     this.outputsOf(event.cell).show(event);
   }
 
-  on_finished({ cell, ending, seconds, reason, kernel_lost: isLost }) {
+  on_finished({ cell, status: ending, seconds, reason = "", kernel_lost: isLost }) {
     const found = this.cells.get(cell);
     if (!found) return;
     Object.assign(found, { ending, seconds });
@@ -183,12 +183,12 @@ export class Turn {
     this.add(el("p", { class: "notice" }, linked(text)));
   }
 
-  on_asking(event) {
+  on_input(event) {
     this.ask(event, (place) => this.outputsOf(event.cell).add(place));
     this.around.spoke(turnWords.codeAsksInput);
   }
 
-  on_approving(event) {
+  on_approve(event) {
     this.dropDraft();
     this.ask(event, (place) => this.add(place));
   }
@@ -198,8 +198,8 @@ export class Turn {
     const place = el("div", {});
     add(place);
     this.showState("");
-    this.questions.set(event.question, import("./questions.js").then(({ questionForm, approvalForm }) => {
-      const form = (event.kind === "asking" ? questionForm : approvalForm)(event, (text) => this.answer(event.question, text));
+    this.questions.set(event.id, import("./questions.js").then(({ questionForm, approvalForm }) => {
+      const form = (event.type === "input" ? questionForm : approvalForm)(event, (text) => this.answer(event.id, text));
       place.replaceWith(form);
       if (form.ariaLabel) this.around.spoke(form.ariaLabel);
       else if (!this.around.isWriting() && !this.over) form.querySelector("input").focus({ preventScroll: true });
@@ -211,9 +211,9 @@ export class Turn {
     this.around.say({ do: "answer", question, text });
   }
 
-  on_settled({ question, answer }) {
-    this.questions.get(question)?.then((form) => form.settle(answer));
-    this.questions.delete(question);
+  on_settled({ id, answer }) {
+    this.questions.get(id)?.then((form) => form.settle(answer));
+    this.questions.delete(id);
     this.showState(answer === null ? turnWords.thinking : turnWords.running);
   }
 
@@ -234,7 +234,7 @@ export class Turn {
 
   on_over(end) {
     this.over = end;
-    this.number = end.turn || this.number;
+    this.number = end.turn_id || this.number;
     this.dropDraft();
     for (const asked of this.questions.values()) asked.then((form) => form.settle());
     for (const cell of this.cells.values()) cell.element.classList.remove("running");
@@ -245,16 +245,16 @@ export class Turn {
     if (end.queries?.length) import("./queries.js").then(({ queriesOf }) => this.afterCode(queriesOf(end.queries)));
     if (this.files) this.body.append(this.files);
     const words = this.wordsOf(end);
-    if (words) this.body.append(sentence({ ...end, sentence: words }, () => this.around.again(this), this.isWithdrawn));
+    if (words) this.body.append(sentence({ ...end, reason: words }, () => this.around.again(this), end.status === "stopped" && !this.hasBegun));
     this.element.removeAttribute("aria-busy");
     this.showMeta(end);
     const said = end.status === "done" ? this.words?.text.replace(/[*_`#|>]/g, "").trim() : "";
-    this.around.spoke(end.sentence || (said ? turnWords.answer(said.slice(0, MAX_SPOKEN)) : end.status === "done" ? turnWords.done : turnWords.stopped));
+    this.around.spoke(end.reason || (said ? turnWords.answer(said.slice(0, MAX_SPOKEN)) : end.status === "done" ? turnWords.done : turnWords.stopped));
   }
 
   /** What is left to say: that it was stopped stands beside its time, or at the code that was. */
   wordsOf(end) {
-    return end.status === "stopped" ? end.sentence.replace(/^stopped\.\s*/i, "") : end.sentence;
+    return end.status === "stopped" ? end.reason?.replace(/^stopped\.\s*/i, "") : end.reason;
   }
 
   /** Put the answer before how it came about, which folds away but for what it shows. */
@@ -287,7 +287,7 @@ export class Turn {
   showMeta(end) {
     const parts = [];
     const isSaid = [...this.cells.values()].some((cell) => /^stopped/i.test(cell.status.textContent));
-    if (end.status === "stopped" && !isSaid) parts.push(turnWords.stopped);
+    if (end.status === "stopped" && this.hasBegun && !isSaid) parts.push(turnWords.stopped);
     if (end.seconds > 0) parts.push(duration(end.seconds));
     const tokens = this.spent ? this.spent.input_tokens + this.spent.output_tokens : 0;
     const cached = this.spent?.cached_tokens ? turnWords.fromCache(this.spent.cached_tokens) : "";
@@ -353,5 +353,5 @@ function sentence(end, again, isWithdrawn) {
   const button = isWithdrawn || isBad
     ? el("button", { type: "button", class: "small", onclick: again }, turnWords.askAgain)
     : null;
-  return el("p", { class: `notice ${isBad ? "bad" : ""}`, role: isBad ? "alert" : null }, isBad ? icon("warn") : null, el("span", {}, end.sentence), button);
+  return el("p", { class: `notice ${isBad ? "bad" : ""}`, role: isBad ? "alert" : null }, isBad ? icon("warn") : null, el("span", {}, end.reason), button);
 }

@@ -118,7 +118,7 @@ export const conversationWords = {
 
 export const turnWords = {
   endings: {
-    ok: "Done", error: "Error", timed_out: "Out of time", out_of_memory: "Out of memory",
+    ok: "Done", error: "Error", "timed out": "Out of time", "out of memory": "Out of memory",
     crashed: "Python crashed", stopped: "Stopped", refused: "Not run",
   },
   answer: (text) => `Answer: ${text}`,

@@ -1,6 +1,7 @@
 """The lines that programs read."""
 
 import contextlib
+import hashlib
 import io
 import json
 import os
@@ -20,7 +21,7 @@ def told(capsys):
 
     def tell(show, keeper=None):
         show(
-            json_replies.ExecutionJsonLines(
+            json_replies.JsonLines(
                 keeper,
                 json_replies.JsonAnswers(terminal_input.StdinAnswers(is_script=True)),
                 None,
@@ -33,6 +34,10 @@ def told(capsys):
         return [json.loads(line) for line in lines.splitlines()]
 
     return tell
+
+
+def content(data):
+    return {"sha256": hashlib.sha256(data).hexdigest(), "size_bytes": len(data)}
 
 
 TABLE = values.Table(
@@ -49,15 +54,21 @@ TABLE = values.Table(
             values.Error("E", "m", "t"),
             {"type": "error", "name": "E", "message": "m", "traceback": "t"},
         ),
-        (values.Result(plain="42"), {"type": "stdout", "kind": "result", "text": "42"}),
-        (values.Latex(latex="$x$"), {"type": "stdout", "kind": "latex", "text": "$x$"}),
-        (values.Json(json="[]"), {"type": "stdout", "kind": "json", "text": "[]"}),
-        (values.Notice("cut"), {"type": "stdout", "kind": "notice", "text": "cut"}),
+        (values.Text("stdout", "\x1b[31mred\x1b[0m"), {"type": "stdout", "text": "red"}),
+        (values.Result(plain="42"), {"type": "result", "text": "42"}),
+        (values.Result(plain="*x*", is_markdown=True), {"type": "markdown", "text": "*x*"}),
+        (values.Latex(latex="$x$"), {"type": "latex", "latex": "$x$", "text": ""}),
+        (values.Json(json="[]"), {"type": "json", "json": "[]", "text": ""}),
+        (values.Notice("cut"), {"type": "notice", "text": "cut"}),
         (
             values.Image(mime="image/png", data=b"123", plain="p"),
-            {"type": "image", "mime": "image/png", "size": 3, "text": "p"},
+            {"type": "image", "mime": "image/png", "text": "p"} | content(b"123"),
         ),
-        (values.Html(html="<b>é".encode()), {"type": "html", "text": "<b>é"}),
+        (
+            values.Html(html="<b>é".encode(), plain="b"),
+            {"type": "html", "mime": "text/html", "text": "b", "html": "<b>é"}
+            | content("<b>é".encode()),
+        ),
         (
             TABLE,
             {
@@ -67,12 +78,13 @@ TABLE = values.Table(
                 "rows": [["0", "1"]],
                 "row_count": 9,
                 "column_count": 1,
+                "index_count": 1,
             },
         ),
         (values.Clear(wait=True), {"type": "clear", "wait": True}),
         (
             values.Result(plain="1", display_id="d", is_update=True),
-            {"type": "stdout", "kind": "result", "text": "1", "display_id": "d", "update": True},
+            {"type": "result", "text": "1", "display_id": "d", "update": True},
         ),
     ],
     ids=lambda value: type(value).__name__,
@@ -111,7 +123,7 @@ def test_what_cannot_be_kept_is_announced_and_shown_without_a_path(told, tmp_pat
 
 def test_artifacts_without_a_place_have_no_path(told):
     lines = told(lambda audience: audience.emit(events.FileMade(1, values.Artifact("é", 3, "00"))))
-    assert lines == [{"type": "artifact", "cell": 1, "name": "é", "size": 3, "sha256": "00"}]
+    assert lines == [{"type": "artifact", "cell": 1, "name": "é", "size_bytes": 3, "sha256": "00"}]
 
 
 def test_an_end_says_what_there_is_to_say(told):
@@ -148,7 +160,7 @@ def driven(tmp_path):
         out = io.StringIO()
         answers = terminal_input.StdinAnswers(is_script=False, descriptor=reading)
         registry, json_answers = questions.Questions(), json_replies.JsonAnswers(answers)
-        reply = json_replies.TurnJsonLines(None, json_answers, registry.answer, out=out)
+        reply = json_replies.JsonLines(None, json_answers, registry.answer, out=out)
         try:
             yield out, asking.Asker(reply, registry)
         finally:
@@ -171,7 +183,10 @@ async def test_a_program_answers_each_question_by_its_id(driven):
         assert await asker.approval("x = 1") == "x = 1"
         assert await asker.approval("x = 1") is None
         assert await asker.approval("x", choices=("session",)) == "session"
-    told = [(line["type"], line["id"], line["text"]) for line in lines_of(out)]
+    lines = lines_of(out)
+    told = [(line["type"], line["id"], line["text"]) for line in lines if line["type"] != "settled"]
+    settled = [(line["id"], line["answer"]) for line in lines if line["type"] == "settled"]
+    assert settled == [(1, "Ada\nL."), (2, "once"), (3, None), (4, "session")]
     assert told == [
         ("input", 1, "who? "),
         *(("approve", n, c) for n, c in ((2, "x = 1"), (3, "x = 1"), (4, "x"))),

@@ -42,7 +42,7 @@ def test_a_pipe_is_told_what_is_waited_for_and_sees_no_bar():
 def test_links_to_files_become_their_names_however_the_text_arrives(size):
     out = io.StringIO()
     answers = terminal_input.StdinAnswers(is_script=True)
-    printer = terminal_replies.TurnPrinter(None, answers, out=out, err=io.StringIO())
+    printer = terminal_replies.TurnPrinter(None, answers, None, out=out, err=io.StringIO())
     text = (
         "Done! See [the table](sandbox:/mnt/data/by%20month.csv) and ![a.png](sandbox:a.png), or "
         "[our site](https://example.org/a), `x[0](1)` and [`a.png`](attachment:/mnt/data/a.png).\n"
@@ -59,12 +59,12 @@ def test_links_to_files_become_their_names_however_the_text_arrives(size):
 
 def test_json_has_every_step_of_it():
     out = io.StringIO()
-    lines = json_replies.TurnJsonLines(None, no_answers(), None, out=out)
+    lines = json_replies.JsonLines(None, no_answers(), None, out=out)
     for text, share in WAITS:
         lines.emit(events.ProgressChanged(text, share))
     told = [json.loads(line) for line in out.getvalue().splitlines()]
     assert [(line["type"], line["text"], line["share"]) for line in told] == [
-        ("progress", text, share) for text, share in WAITS if text
+        ("progress", text, share) for text, share in WAITS
     ]
 
 
@@ -85,7 +85,7 @@ def test_queries_are_printed_below_an_answer_where_that_is_wanted():
 
 def test_json_always_has_the_queries_of_a_turn():
     out = io.StringIO()
-    lines = json_replies.TurnJsonLines(None, no_answers(), None, out=out)
+    lines = json_replies.JsonLines(None, no_answers(), None, out=out)
     lines.emit(ended())
     [asked] = json.loads(out.getvalue())["queries"]
     assert asked == {
@@ -94,6 +94,7 @@ def test_json_always_has_the_queries_of_a_turn():
         "rows": 1,
         "seconds": 0.5,
         "reason": "",
+        "outcome": "1 row in 0.5 s",
     }
 
 

@@ -1,48 +1,32 @@
+import hashlib
+
 from interpreter_bot import events, values
-from interpreter_bot.platforms.web import event_json, live_turns
+from interpreter_bot.platforms.web import live_turns
+from interpreter_bot.wording import page_words
+
+HEAD = {"request": "x", "files": [], "is_code": False, "started": 0.0}
 
 
-def test_pieces_that_continue_each_other_become_one():
-    log = live_turns.EventLog()
-    for piece in "Hello":
-        log.append(event_json.to_json(events.TextAdded(piece)))
-    log.append(event_json.to_json(events.OutputShown(0, values.Text("stdout", "a"))))
-    log.append(event_json.to_json(events.OutputShown(0, values.Text("stderr", "b"))))
-    log.append(event_json.to_json(events.OutputShown(0, values.Text("stderr", "c"))))
-    assert [event["delta"] for event in log.events()] == ["Hello", "a", "bc"]
+def test_pictures_and_pages_are_kept_apart_and_named_by_their_hash():
+    sent, kept = [], {}
+    turn = live_turns.LiveTurn(
+        "id", HEAD, send=lambda _, event: sent.append(event), keep=kept.__setitem__
+    )
+    image = values.Image(mime="image/png", data=b"p", plain="Figure: x", display_id="d")
+    for output in (image, values.Html(html=b"<b>x</b>")):
+        turn.emit(events.OutputShown(0, output))
+    digests = [hashlib.sha256(data).hexdigest() for data in (b"p", b"<b>x</b>")]
+    assert kept == dict(zip(digests, (b"p", b"<b>x</b>"), strict=True))
+    assert [event.output.sha256 for event in sent] == digests
+    _, first, second = turn.with_events()["events"]
+    assert (first["type"], first["text"], first["display_id"]) == ("image", "Figure: x", "d")
+    assert (second["type"], second["sha256"]) == ("html", digests[1])
 
 
-def test_what_was_written_of_code_is_gone_once_it_runs():
-    log = live_turns.EventLog()
-    for event in (
-        event_json.to_json(events.CodeDrafted("pri")),
-        event_json.to_json(events.CodeDrafted("nt(1)")),
-        event_json.to_json(events.CodeStarted(0, "print(1)")),
-    ):
-        log.append(event)
-    assert [event["kind"] for event in log.events()] == ["code"]
-
-
-def test_of_what_is_waited_for_only_the_latest_is_remembered_and_only_while_it_is():
-    log = live_turns.EventLog()
-    for share in (None, 0.1, 0.2):
-        log.append(event_json.to_json(events.ProgressChanged("Downloading", share)))
-    assert log.events() == [event_json.to_json(events.ProgressChanged("Downloading", 0.2))]
-    log.append(event_json.to_json(events.ProgressChanged("", None)))
-    assert log.events() == []
-
-
-def test_a_long_turn_keeps_its_end_and_its_code():
-    log = live_turns.EventLog(1000)
-    log.append(event_json.to_json(events.CodeStarted(0, "flood()")))
-    for number in range(200):
-        log.append(
-            event_json.to_json(
-                events.OutputShown(number % 2, values.Text("stdout", f"{number:03}" * 5))
-            )
-        )
-    told = log.events()
-    assert told[0]["kind"] == "announcement"
-    assert told[1] == event_json.to_json(events.CodeStarted(0, "flood()"))
-    assert told[-1]["delta"] == "199" * 5
-    assert sum(len(event.get("delta", "")) for event in told) <= 1000
+def test_who_comes_late_is_told_that_output_is_left_out():
+    turn = live_turns.LiveTurn("id", HEAD, send=lambda *_: None, keep=lambda *_: None)
+    for _ in range(5):
+        turn.emit(events.OutputShown(0, values.Text("stdout", "x" * 1024 * 1024)))
+    first, *rest = turn.with_events()["events"]
+    assert first == {"type": "announcement", "text": page_words.OUTPUT_LEFT_OUT}
+    assert sum(len(event["text"]) for event in rest) <= 4 * 1024 * 1024

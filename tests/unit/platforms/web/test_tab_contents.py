@@ -24,4 +24,4 @@ def test_a_past_turn_is_told_like_one_that_runs():
     assert (told["id"], told["number"], told["files"]) == ("past-7", 7, ["data.csv"])
     assert (told["request_id"], told["is_running"]) == ("m" * 16, True)
     assert told["started"] == START.timestamp()
-    assert [event["kind"] for event in told["events"]] == ["begun", "code"]
+    assert [event["type"] for event in told["events"]] == ["begun", "code"]

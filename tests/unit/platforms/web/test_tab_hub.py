@@ -1,7 +1,9 @@
+import hashlib
 import json
 
 from interpreter_bot import events, values
-from interpreter_bot.platforms.web import event_json, tab_hub
+from interpreter_bot.platforms.rendering import event_json
+from interpreter_bot.platforms.web import tab_hub
 
 THREAD = "a" * 16
 HEAD = {"request": "x", "files": [], "is_code": False, "started": 0.0}
@@ -18,7 +20,7 @@ async def test_only_those_who_watch_a_conversation_hear_of_it():
     hub.enter(here)
     hub.enter(elsewhere)
     turn = hub.begin(THREAD, "t" * 16, HEAD)
-    turn.say(event_json.to_json(events.TextAdded("hello")))
+    turn.emit(events.TextAdded("hello"))
     hub.tell("conversations", {"conversations": []})
     assert [one["kind"] for one in await _heard(here)] == ["turn", "event", "conversations"]
     assert [one["kind"] for one in await _heard(elsewhere)] == ["conversations"]
@@ -35,18 +37,18 @@ async def test_a_tab_that_takes_nothing_is_given_up():
 
 
 def _ended(number):
-    return event_json.to_json(events.TurnEnded(status=values.TurnStatus.DONE, turn_id=number))
+    return events.TurnEnded(status=values.TurnStatus.DONE, turn_id=number)
 
 
 def test_a_turn_that_the_store_knows_is_forgotten_and_others_are_kept_for_a_while():
     hub = tab_hub.Hub()
     recorded = hub.begin(THREAD, "r" * 16, HEAD)
-    recorded.say(_ended(7))
+    recorded.emit(_ended(7))
     hub.end(THREAD, recorded)
     assert hub.of(THREAD) == ()
     for number in range(30):
         refused = hub.begin(THREAD, f"{number:016}", HEAD)
-        refused.say(_ended(0))
+        refused.emit(_ended(0))
         hub.end(THREAD, refused)
     assert [turn.id for turn in hub.of(THREAD)] == [f"{number:016}" for number in range(10, 30)]
     assert hub.ended(THREAD) == 31
@@ -57,7 +59,7 @@ def test_pictures_are_kept_within_a_budget():
     names = []
     for number in range(6):
         data = bytes([number]) * 10 * 1024 * 1024
-        names.append(event_json.digest(data))
+        names.append(hashlib.sha256(data).hexdigest())
         hub.keep(names[-1], data)
         hub.keep(names[-1], data)
     assert [hub.kept_bytes(name) is not None for name in names] == [False] * 3 + [True] * 3
@@ -69,7 +71,7 @@ def test_what_is_written_survives_broken_characters():
         "event", {"event": event_json.to_json(events.OutputShown(0, output))}
     )
     assert message.isascii()
-    assert json.loads(message)["event"]["delta"] == "\ud800 half"
+    assert json.loads(message)["event"]["text"] == "\ud800 half"
 
 
 def test_conversations_that_are_over_take_no_room():
@@ -78,7 +80,7 @@ def test_conversations_that_are_over_take_no_room():
         thread = f"{number:016}"
         hub.notify(thread, "Hear!")
         turn = hub.begin(thread, "t" * 16, HEAD)
-        turn.say(_ended(number + 1))
+        turn.emit(_ended(number + 1))
         hub.end(thread, turn)
         hub.notify(thread, "Hear again!")
     assert len(hub._turns) == 0
@@ -91,7 +93,7 @@ def test_conversations_that_are_over_take_no_room():
 def test_a_turn_may_end_after_it_was_forgotten():
     hub = tab_hub.Hub()
     turn = hub.begin(THREAD, "t" * 16, HEAD)
-    turn.say(_ended(7))
+    turn.emit(_ended(7))
     hub.forget(THREAD)
     hub.end(THREAD, turn)
     assert hub.of(THREAD) == ()
