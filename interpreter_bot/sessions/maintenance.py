@@ -96,6 +96,8 @@ class Maintenance:
     async def tidy(self) -> None:
         """Delete stored content that nothing refers to any more."""
         await self._services.database.events.prune(_EVENTS_AGE)
+        oldest = time.time() - _EVENTS_AGE.total_seconds()
+        await self._services.database.deliveries.prune(oldest)
         await self._services.database.parts.discard_unused_files()
 
 

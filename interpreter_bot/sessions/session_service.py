@@ -61,6 +61,7 @@ class SessionService:
         visits: how people of other platforms read one on the page.
         logins: of people, where code calls tools with their accounts.
         events: claims of what networks send.
+        deliveries: messages in which answers stand.
         resumptions: turns that a bot began which is gone.
     """
 
@@ -77,6 +78,7 @@ class SessionService:
             # Some wait for a Python there, which says why; more would keep others waiting.
             per_person=2 * config.kernels.per_person,
         )
+        self.deliveries = services.database.deliveries
         self.events = event_claims.EventClaims(services.database, config, self.notify)
         self.visits = share_links.ShareLinks(services)
         self.files = session_files.SessionFiles(services)

@@ -23,6 +23,7 @@ from interpreter_bot.store import (
     active_bot,
     activity_audit,
     blobs,
+    deliveries,
     engines,
     executions,
     fleet_hosts,
@@ -188,6 +189,7 @@ class Database:
         self.fleet_hosts = fleet_hosts.FleetHosts(begin)
         self.choices = preferences.Preferences(begin)
         self.events = turns.ClaimedEvents(begin, owner)
+        self.deliveries = deliveries.Deliveries(begin)
         self.contacts = activity_audit.contacts(begin)
         self.queries = activity_audit.queries(begin)
         self.installations = activity_audit.installations(begin)

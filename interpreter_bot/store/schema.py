@@ -213,6 +213,21 @@ EVENTS = sa.Table(
     sa.Column("content", columns.Document),
 )
 
+# Messages of answers: noted before each is posted, so that a bot that is killed then leaves none
+# behind that the next one does not know.
+DELIVERIES = sa.Table(
+    "deliveries",
+    METADATA,
+    sa.Column("platform", columns.Name, primary_key=True),
+    sa.Column("request_id", columns.Name, primary_key=True),
+    sa.Column("position", sa.Integer, primary_key=True),
+    sa.Column("nonce", columns.Name, nullable=False),
+    sa.Column("digest", columns.Name, nullable=False),
+    sa.Column("tried", sa.Double, nullable=False, index=True),
+    # Its id on the network; empty until it is known to stand.
+    sa.Column("message", columns.Name, nullable=False, server_default=""),
+)
+
 # What code tried to reach outside; it stays when the conversation is deleted.
 CONTACTS = _table(
     "contacts",

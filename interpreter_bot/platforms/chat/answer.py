@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import dataclasses
 from collections.abc import AsyncIterator, Awaitable, Callable
-from typing import Final, TypeAlias
+from typing import Final
 
 from interpreter_bot import events
 from interpreter_bot.platforms.chat import (
@@ -24,9 +24,6 @@ from interpreter_bot.wording import chat_words, file_words, session_words
 
 _MAX_TABLES: Final = 5
 
-Adopt: TypeAlias = Callable[[tuple[transport.Draft, ...]], Awaitable[list[sync.Slot]]]
-"""Returns the messages of an answer that a bot which is gone has posted, given how they began."""
-
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class AnswerPlan:
@@ -37,9 +34,8 @@ class AnswerPlan:
         at: where.
         pace_seconds: between two edits.
         is_visitable: a button leads to the session on the page.
-        adopt: finds what a bot that is gone has posted of it; None if there was none.
         is_replayed: the turn's events begin with those that are recorded of it.
-        slots: messages of an earlier answer that become this one's.
+        slots: messages of an earlier answer that become this one's; None if they are not known.
     """
 
     request_id: str
@@ -47,7 +43,6 @@ class AnswerPlan:
     style: drafts.AnswerStyle
     pace_seconds: float
     is_visitable: bool
-    adopt: Adopt | None = None
     is_replayed: bool = False
     slots: list[sync.Slot] | None = None
 
@@ -60,6 +55,7 @@ class Answer(ports.Reply):
         network: transport.Transport,
         marks: markup.Markup,
         plan: AnswerPlan,
+        deliveries: transport.Deliveries,
         tasks: asyncio.TaskGroup,
     ) -> None:
         self._network = network
@@ -80,6 +76,7 @@ class Answer(ports.Reply):
             plan.request_id,
             self._drafts,
             self.spool.refuse,
+            deliveries,
             pace_seconds=plan.pace_seconds,
             slots=plan.slots,
         )
@@ -92,8 +89,8 @@ class Answer(ports.Reply):
     async def show(self, cancel: Callable[[], Awaitable[object]]) -> None:
         """Keep the messages in step until all of the answer stands; `cancel` ends the turn."""
         await self._has_begun.wait()
-        if self._plan.adopt is not None:
-            self._sync.slots.extend(await self._plan.adopt(await self._drafts(in_order=True)))
+        if self._plan.slots is None:
+            await self._sync.adopt()
         try:
             await self._sync.run()
         except transport.ClosedError as error:
@@ -101,9 +98,9 @@ class Answer(ports.Reply):
             if str(error) and not self._sync.has_posted:
                 await self._network.whisper(self._plan.at, self._plan.style.owner, str(error))
 
-    async def _drafts(self, *, in_order: bool = False) -> tuple[transport.Draft, ...]:
+    async def _drafts(self) -> tuple[transport.Draft, ...]:
         """Return the wanted messages, in the end with the files that were made."""
-        parts = [*self._drawing.parts(in_order=in_order)]
+        parts = [*self._drawing.parts()]
         if self._log.end is not None:
             for file in self._log.files.values():
                 if not file.artifact.is_shown:
@@ -142,7 +139,7 @@ class Answer(ports.Reply):
                 self._tasks.create_task(whisper, name="private notice")
                 return
             case events.NoticeShown(text=session_words.KEPT_RUNNING):
-                # All that is recorded was shown again: the former bot's messages can be told apart.
+                # All that is recorded was shown again: nothing that stands there is missing.
                 self._has_begun.set()
             case events.TurnEnded(goes_on=True, sentence=sentence):
                 # It looks as if it went on: the next bot adopts its messages.
@@ -168,6 +165,7 @@ async def open_answer(
     network: transport.Transport,
     marks: markup.Markup,
     plan: AnswerPlan,
+    deliveries: transport.Deliveries,
     *,
     cancel: Callable[[], Awaitable[object]],
 ) -> AsyncIterator[Answer]:
@@ -177,10 +175,11 @@ async def open_answer(
         network: shows it.
         marks: the network's Markdown.
         plan: what is shown where.
+        deliveries: where its messages are noted.
         cancel: ends the turn, when nothing can be shown there any more.
     """
     async with asyncio.TaskGroup() as tasks:
-        answer = Answer(network, marks, plan, tasks)
+        answer = Answer(network, marks, plan, deliveries, tasks)
         try:
             showing = tasks.create_task(answer.show(cancel), name="show an answer")
             yield answer

@@ -90,15 +90,11 @@ class TurnDrawing:
         self._selected: dict[int, tuple[display_items.Item, ...]] = {}
         self.hides_code = False
 
-    def parts(self, *, in_order: bool = False) -> Iterator[layout.Part]:
-        """Draw its current state: in the end the last words come first, then what came of it.
-
-        Args:
-            in_order: all of it is drawn as it came, as before the end.
-        """
+    def parts(self) -> Iterator[layout.Part]:
+        """Draw its current state: in the end the last words come first, then what came of it."""
         log = self._log
         self.hides_code = False
-        last = None if in_order else self._last_words
+        last = self._last_words
         if log.end is None or last is None:
             for entry in self._log.parts:
                 yield from self._entry(entry)

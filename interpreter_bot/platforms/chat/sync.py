@@ -15,6 +15,7 @@ import time
 from collections.abc import Awaitable, Callable
 from typing import Final, TypeAlias
 
+from interpreter_bot import errors
 from interpreter_bot.platforms.chat import transport
 from interpreter_bot.wording import chat_words
 
@@ -31,13 +32,19 @@ _MAX_LIMIT_SECONDS: Final = 600.0
 _NOT_SHOWN: Final = transport.Draft(chat_words.PART_REFUSED)
 
 
+# How a message stands that a former bot posted is not known: it differs from whatever is wanted.
+_ADOPTED: Final = transport.Draft(
+    "", uploads=(transport.Upload(id="", version=0, name="", size_bytes=0, content=b""),)
+)
+
+
 @dataclasses.dataclass(slots=True)
 class Slot:
     """One message of an answer.
 
     Attributes:
         draft: how it stands; before that, how it is posted.
-        key: under which it is posted; None if it was posted by a bot that is gone.
+        key: under which it is posted.
         old: the message that it takes the place of, until that is deleted.
         is_unconfirmed: it may stand, as the response to its post was lost.
         is_gone: it was deleted.
@@ -65,6 +72,7 @@ class MessageSync:
         request_id: str,
         draw: Draw,
         refuse: Refuse,
+        deliveries: transport.Deliveries,
         *,
         pace_seconds: float,
         slots: list[Slot] | None = None,
@@ -77,6 +85,7 @@ class MessageSync:
             request_id: that it answers.
             draw: returns its wanted state.
             refuse: called with files that are refused.
+            deliveries: where messages are noted.
             pace_seconds: between two rounds, while it changes.
             slots: messages that stand already and become this answer's.
         """
@@ -86,6 +95,7 @@ class MessageSync:
         self._request_id = request_id
         self._draw = draw
         self._refuse = refuse
+        self._deliveries = deliveries
         self._pace_seconds = pace_seconds
         self._has_changed = asyncio.Event()
         self._is_urgent = asyncio.Event()
@@ -167,11 +177,18 @@ class MessageSync:
                     await self._edit(slot, slot.posted, draft)
                 if slot.posted is None and not slot.is_gone:
                     await self._post(index, slot, draft)
+                if slot.old is not None:
+                    await self._network.delete(slot.old)
+                    slot.old = None
         while len(self.slots) > len(drafts):
             last = self.slots[-1]
             if last.posted is not None and not last.is_gone:
                 await self._network.delete(last.posted)
             self.slots.pop()
+            session = self._at.session
+            await _try_to_store(
+                self._deliveries.delete(session.platform, self._request_id, len(self.slots))
+            )
 
     async def _post(self, index: int, slot: Slot, draft: transport.Draft) -> None:
         """Post a message, if it does not stand already without our knowledge."""
@@ -179,7 +196,8 @@ class MessageSync:
             others = {other.posted.message for other in self.slots if other.posted is not None}
             slot.posted = await self._network.find(self._at, slot.key, others)
         else:
-            slot.draft, slot.key = draft, _key(self._request_id, index, draft)
+            slot.draft, slot.key = draft, make_key(self._request_id, index, draft)
+            await self._note(slot.key)
         if slot.posted is None:
             at, key = self._at, slot.key
             try:
@@ -197,11 +215,47 @@ class MessageSync:
                 raise
         slot.is_unconfirmed = False
         self._at = slot.posted.at
-        if slot.old is not None:
-            await self._network.delete(slot.old)
-            slot.old = None
+        await self._note(slot.key, slot.posted.message)
         if slot.draft != draft:
             await self._edit(slot, slot.posted, draft)
+
+    async def adopt(self) -> None:
+        """Go on in the messages that a former bot, or a former answer, posted for the request."""
+        platform = self._at.session.platform
+        try:
+            deliveries = await self._deliveries.of_request(platform, self._request_id)
+        except errors.StoreError:
+            _log.exception("the messages of an answer could not be looked up")
+            return
+        for delivery in deliveries:
+            key = transport.PostKey(
+                request_id=self._request_id,
+                index=len(self.slots),
+                nonce=delivery.nonce,
+                digest=delivery.digest,
+                tried=delivery.tried,
+            )
+            posted: transport.Posted | None = transport.Posted(delivery.message, self._at)
+            if not delivery.message:
+                others = {other.message for other in deliveries}
+                with contextlib.suppress(transport.TransportError):
+                    posted = await self._network.find(self._at, key, others)
+            if posted is not None and posted.message:
+                self.slots.append(Slot(_ADOPTED, key, posted))
+
+    async def _note(self, key: transport.PostKey, message: str = "") -> None:
+        """Note a message that is about to be posted, or stands."""
+        await _try_to_store(
+            self._deliveries.put(
+                self._at.session.platform,
+                key.request_id,
+                key.index,
+                nonce=key.nonce,
+                digest=key.digest,
+                tried=key.tried,
+                message=message,
+            )
+        )
 
     async def _edit(self, slot: Slot, posted: transport.Posted, draft: transport.Draft) -> None:
         """Edit a message; one that cannot become that is posted anew, in the same round."""
@@ -216,18 +270,29 @@ class MessageSync:
             slot.posted, slot.old = None, posted
 
 
+async def _try_to_store(storing: Awaitable[None]) -> None:
+    """Store a delivery; an answer is shown also if that fails."""
+    try:
+        await storing
+    except errors.StoreError:
+        _log.exception("the messages of an answer could not be noted")
+
+
 async def post_once(network: transport.Transport, at: transport.Location, text: str) -> None:
     """Post a sentence in place of an answer, if that is possible."""
     draft = transport.Draft(text)
     with contextlib.suppress(transport.TransportError):
-        await network.post(at, draft, _key("", 0, draft))
+        await network.post(at, draft, make_key("", 0, draft))
 
 
-def _key(request_id: str, index: int, draft: transport.Draft) -> transport.PostKey:
+def make_key(
+    request_id: str, index: int, draft: transport.Draft, *, nonce: str = ""
+) -> transport.PostKey:
+    """Return a key for a post that begins now; its nonce is by chance if none is given."""
     return transport.PostKey(
         request_id=request_id,
         index=index,
-        nonce=secrets.token_hex(12),
+        nonce=nonce or secrets.token_hex(12),
         digest=transport.digest(
             draft.words,
             [upload.name for upload in draft.uploads],

@@ -71,7 +71,6 @@ class MessageEvents:
         self._orders: weakref.WeakValueDictionary[int, asyncio.Lock] = weakref.WeakValueDictionary()
         self.recent_messages = recent_messages.RecentMessages(config, in_flight.limits)
         self.recent_requests = requests_in_flight.RequestsByMessage()
-        self._taken_again: set[int] = set()
         self._told = cachetools.LRUCache[int, None](_MAX_TOLD)
 
     @property
@@ -164,7 +163,6 @@ class MessageEvents:
             channel = self._client.get_channel(number) or await self._client.fetch_channel(number)
             if isinstance(channel, discord.abc.Messageable):
                 message = await channel.fetch_message(event.content["message"])
-                self._taken_again.add(message.id)
                 await self._take_or_say_why_not(message, message.channel, stack)
 
     async def on_edit(self, message: discord.Message) -> None:
@@ -388,9 +386,7 @@ class MessageEvents:
         request = self.request(message, said, place, chosen)
         reply_to = str(message.id) if is_reply else ""
         at = channels_and_threads.location(place, reply_to=reply_to)
-        adopts = message.id in self._taken_again
-        self._taken_again.discard(message.id)
-        recent.run = requests_in_flight.InFlight(request, place, at, adopts)
+        recent.run = requests_in_flight.InFlight(request, place, at)
         return recent.run
 
     async def _open_thread(

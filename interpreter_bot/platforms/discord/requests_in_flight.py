@@ -18,7 +18,6 @@ from interpreter_bot.platforms import preferences
 from interpreter_bot.platforms.chat import answer, drafts, sync, transport
 from interpreter_bot.platforms.discord import (
     channels_and_threads,
-    interrupted_answers,
     markdown,
     rate_limits,
 )
@@ -77,7 +76,6 @@ class InFlight:
     """One request in flight.
 
     Attributes:
-        adopts: a bot that is gone may have posted messages for it.
         answer: what shows it, once it does.
         is_over: set when it has ended and all of it stands.
     """
@@ -85,7 +83,6 @@ class InFlight:
     request: requests.Request
     place: channels_and_threads.Place
     at: transport.Location
-    adopts: bool = False
     answer: answer.Answer | None = None
     is_over: asyncio.Event = dataclasses.field(default_factory=asyncio.Event)
 
@@ -198,7 +195,6 @@ class RequestsInFlight:
         if client is None:
             raise RuntimeError("a request came before the client")
         network = discord_transport.DiscordTransport(client, self.limits)
-        adopt = functools.partial(interrupted_answers.adopt, client, run.at, request.id)
         plan = answer.AnswerPlan(
             request_id=request.id,
             at=run.at,
@@ -210,13 +206,15 @@ class RequestsInFlight:
             ),
             pace_seconds=self._config.edit_seconds,
             is_visitable=self._service.visits.is_on,
-            adopt=adopt if run.adopts else None,
             is_replayed=request.is_shown_again,
             slots=instead_of.answer.slots if instead_of and instead_of.answer else None,
         )
         cancel = functools.partial(self._service.cancel, run.place.key, request.id)
         try:
-            async with answer.open_answer(network, markdown, plan, cancel=cancel) as reply:
+            deliveries = self._service.deliveries
+            async with answer.open_answer(
+                network, markdown, plan, deliveries, cancel=cancel
+            ) as reply:
                 run.answer = reply
                 self._runs[request.id] = run
                 try:

@@ -410,7 +410,7 @@ def _going_on(
         guild = client.get_guild(guild_id) if guild_id is not None else None
         place = channels_and_threads.of_session(request.key, guild)
         at = channels_and_threads.location(place)
-        run = requests_in_flight.InFlight(request, place, at, adopts=True)
+        run = requests_in_flight.InFlight(request, place, at)
         chosen = await in_flight.chosen_by(place, request.person)
         # With a model, code of a person came by a command, which does not show it.
         shows_code = request.is_code and has_models

@@ -1,0 +1,431 @@
+"""What every chat network promises `platforms/chat`, and what answers come to on each of them."""
+
+import asyncio
+import contextlib
+import dataclasses
+import hashlib
+import re
+from collections.abc import Callable
+
+import discord
+import pytest
+
+from interpreter_bot import events, values
+from interpreter_bot.platforms.chat import answer, buttons, drafts, markup, sync, transport
+from interpreter_bot.platforms.discord import markdown, rate_limits
+from interpreter_bot.platforms.discord import transport as discord_transport
+from interpreter_bot.store import databases
+from tests.fakes.discord_server import rules
+from tests.fakes.discord_server import servers as discord_servers
+from tests.fakes.socket_chat import servers as socket_servers
+from tests.fakes.socket_chat import transports as socket_transports
+
+PNG = b"\x89PNG" + bytes(100)
+DONE = values.Finished(values.Ending.OK, 0.1)
+END = events.TurnEnded(status=values.TurnStatus.DONE, seconds=1.0, turn_id=5)
+
+
+@dataclasses.dataclass
+class Shown:
+    """A message as people see it."""
+
+    text: str
+    files: dict
+    buttons: list
+    told: bool
+
+
+@dataclasses.dataclass
+class Network:
+    """A chat network, a place in it, and what happens there.
+
+    Attributes:
+        shown: the bot's messages in the place, in order.
+        fail: lets the next calls of a kind fail.
+        delete: a person deletes a message by its place among those.
+        whispers: what the person was told privately.
+    """
+
+    transport: transport.Transport
+    markup: markup.Markup
+    at: transport.Location
+    person: str
+    shown: Callable[[], list]
+    fail: Callable
+    delete: Callable
+    whispers: Callable[[], list]
+    deliveries: transport.Deliveries | None = None
+
+
+@contextlib.asynccontextmanager
+async def _socket(tmp_path):
+    async with socket_servers.Server(str(tmp_path / "chat.sock")) as server:
+
+        def shown():
+            return [
+                Shown(message.text, message.files, message.buttons, message.told == "alice")
+                for message in server.room("general")
+            ]
+
+        at = transport.Location(session=values.SessionKey("s", "", "general"), channel="general")
+        yield Network(
+            transport=socket_transports.SocketTransport(server.path),
+            markup=socket_transports.SocketMarkup(),
+            at=at,
+            person="alice",
+            shown=shown,
+            fail=server.plan,
+            delete=lambda place: server.messages.pop(server.room("general")[place].id),
+            whispers=lambda: [text for _, text in server.whispers],
+        )
+
+
+_DISCORD_CALLS = {"post": ("POST", r"/messages$"), "edit": ("PATCH", r"/messages/\d+$")}
+_DISCORD_FAULTS = {
+    "drop": {"kind": "cut"},
+    "files refused": {"status": 413, "code": 40005},
+    "files forbidden": {"status": 403, "code": 50013},
+    "content refused": {"status": 400, "code": 50035},
+    "closed": {"status": 403, "code": 50001},
+}
+
+
+@contextlib.asynccontextmanager
+async def _discord(_tmp_path):
+    async with contextlib.AsyncExitStack() as stack:
+        server = await stack.enter_async_context(discord_servers.Server(window_seconds=0.2))
+        server.expect(10008)
+        lab = server.guild("Lab")
+        alice, channel = lab.person("alice"), lab.channel("general")
+        limits = rate_limits.RateLimits()
+        client = discord.Client(intents=discord.Intents.none(), http_trace=limits.trace)
+        stack.push_async_callback(client.close)
+        stack.push_async_callback(limits.close)
+        await client.login(server.token)
+
+        def shown():
+            return [
+                Shown(
+                    message.content,
+                    message.files,
+                    [" ".join(custom.split(":")[1:3]) for custom in message.buttons.values()],
+                    alice.id in message.pings,
+                )
+                for message in channel.of_bots
+            ]
+
+        def fail(call, kind, times=1):
+            server.plan(*_DISCORD_CALLS[call], times=times, **_DISCORD_FAULTS[kind])
+
+        session = values.SessionKey("discord", str(lab.id), str(channel.id))
+        yield Network(
+            transport=discord_transport.DiscordTransport(client, limits),
+            markup=markdown,
+            at=transport.Location(session=session, channel=str(channel.id)),
+            person=str(alice.id),
+            shown=shown,
+            fail=fail,
+            delete=lambda place: server.delete(channel.of_bots[place]),
+            whispers=lambda: [message.content for message in server.direct(alice).of_bots],
+        )
+
+
+@pytest.fixture(params=[_socket, _discord], ids=["socket", "discord"])
+async def network(request, tmp_path):
+    url = f"sqlite:///{tmp_path}/bot.db"
+    async with (
+        databases.Database.open(url, files=tmp_path / "files") as database,
+        request.param(tmp_path) as opened,
+    ):
+        yield dataclasses.replace(opened, deliveries=database.deliveries)
+
+
+def key(draft, nonce="n1", index=0):
+    return sync.make_key("1", index, draft, nonce=nonce)
+
+
+def upload(name, data=b"data"):
+    return transport.Upload(id=name, version=0, name=name, size_bytes=len(data), content=data)
+
+
+async def test_what_is_posted_twice_under_one_key_stands_once(network):
+    draft = transport.Draft("hello", uploads=(upload("a.txt"),), buttons=(stop(network),))
+    first = await network.transport.post(network.at, draft, key(draft))
+    second = await network.transport.post(network.at, draft, key(draft))
+    assert first.message == second.message
+    assert [(m.text, m.files, m.buttons) for m in network.shown()] == [
+        ("hello", {"a.txt": b"data"}, ["stop 1"])
+    ]
+
+
+def stop(network):
+    return buttons.make("stop", "1", network.person)
+
+
+async def test_a_post_without_a_response_is_found_and_no_other(network):
+    draft = transport.Draft("hello", "(at work)", (upload("a.txt"),), (stop(network),))
+    for other in (
+        transport.Draft("hello", "(at work)", (upload("a.txt"),)),
+        transport.Draft("hello", "(at work)", buttons=(stop(network),)),
+        transport.Draft("hallo", "(at work)", (upload("a.txt"),), (stop(network),)),
+    ):
+        await network.transport.post(network.at, other, key(other, nonce=other.text))
+    known = await network.transport.post(network.at, draft, key(draft, nonce="before"))
+    sought = key(draft)
+    assert await network.transport.find(network.at, sought, {known.message}) is None
+    network.fail("post", "drop")
+    with pytest.raises(transport.MayBeDoneError):
+        await network.transport.post(network.at, draft, sought)
+    found = await network.transport.find(network.at, sought, {known.message})
+    await network.transport.edit(found, draft, dataclasses.replace(draft, text="found"))
+    assert network.shown()[-1].text == "found\n(at work)"
+
+
+async def test_an_edit_keeps_files_that_stay(network):
+    before = transport.Draft("one", uploads=(upload("a.txt"), upload("b.txt")))
+    posted = await network.transport.post(network.at, before, key(before))
+    gone = dataclasses.replace(upload("a.txt"), content=b"it is not read again")
+    after = transport.Draft("two", uploads=(gone, upload("c.txt", b"new")))
+    await network.transport.edit(posted, before, after)
+    assert [(m.text, m.files) for m in network.shown()] == [
+        ("two", {"a.txt": b"data", "c.txt": b"new"})
+    ]
+
+
+async def test_a_message_that_a_person_deleted_is_told_so(network):
+    draft = transport.Draft("one")
+    posted = await network.transport.post(network.at, draft, key(draft))
+    network.delete(0)
+    with pytest.raises(transport.DeletedError):
+        await network.transport.edit(posted, draft, transport.Draft("two"))
+    await network.transport.delete(posted)
+    assert network.shown() == []
+
+
+@pytest.mark.parametrize("call", ["post", "edit"])
+@pytest.mark.parametrize(
+    ("kind", "error"),
+    [
+        ("files refused", transport.FilesRefusedError),
+        ("files forbidden", transport.FilesRefusedError),
+        ("content refused", transport.ContentRefusedError),
+        ("closed", transport.ClosedError),
+    ],
+)
+async def test_refusals_have_their_errors(network, call, kind, error):
+    before = transport.Draft("one")
+    after = transport.Draft("two", uploads=(upload("a.txt"),))
+    posted = await network.transport.post(network.at, before, key(before))
+    network.fail(call, kind)
+    calls = {
+        "post": lambda: network.transport.post(network.at, after, key(after, nonce="n2")),
+        "edit": lambda: network.transport.edit(posted, before, after),
+    }
+    with pytest.raises(error) as caught:
+        await calls[call]()
+    if error is transport.FilesRefusedError:
+        assert caught.value.uploads == after.uploads
+        assert caught.value.is_forbidden == (kind == "files forbidden")
+    assert [message.text for message in network.shown()] == ["one"]
+
+
+async def test_only_a_new_message_notifies(network):
+    before = transport.Draft("one")
+    mention = network.markup.mention(network.person)
+    question = transport.Draft(f"{mention} two", notifies=network.person)
+    posted = await network.transport.post(network.at, before, key(before))
+    with pytest.raises(transport.UneditableError):
+        await network.transport.edit(posted, before, question)
+    await network.transport.post(network.at, question, key(question, nonce="n2"))
+    assert [message.told for message in network.shown()] == [False, True]
+
+
+async def test_a_person_is_told_something_privately(network):
+    assert await network.transport.whisper(network.at, network.person, "psst")
+    assert network.whispers() == ["psst"]
+    assert network.shown() == []
+
+
+# Answers.
+
+
+@dataclasses.dataclass
+class Opened:
+    """An answer that is being shown."""
+
+    answer: answer.Answer
+    cancelled: list
+
+
+@contextlib.asynccontextmanager
+async def opened(network, *, slots=None, is_code=False):
+    cancelled = []
+
+    async def cancel():
+        cancelled.append(True)
+
+    plan = answer.AnswerPlan(
+        request_id="1",
+        at=network.at,
+        style=drafts.AnswerStyle(
+            owner=network.person, is_code=is_code, shows_code=False, limit_seconds=60
+        ),
+        pace_seconds=0.02,
+        is_visitable=False,
+        slots=slots,
+    )
+    async with answer.open_answer(
+        network.transport, network.markup, plan, network.deliveries, cancel=cancel
+    ) as reply:
+        reply.emit(events.Started())
+        yield Opened(reply, cancelled)
+
+
+def tell(reply, *happened):
+    for event in happened:
+        reply.emit(event)
+
+
+def make(reply, name, data):
+    writer = reply.save(name)
+    writer.write(data)
+    writer.complete()
+    writer.close()
+    artifact = values.Artifact(name, len(data), hashlib.sha256(data).hexdigest())
+    reply.emit(events.FileMade(0, artifact))
+
+
+def text(network):
+    return "\n".join(message.text for message in network.shown())
+
+
+async def seen(network, words):
+    await rules.wait_until(lambda: words in text(network), what=words)
+
+
+async def test_an_answer_grows_and_ends(network):
+    async with opened(network) as shown:
+        tell(shown.answer, events.StepStarted(1), events.TextAdded("Let me look at it. I will"))
+        await seen(network, "Let me look at it.")
+        assert network.shown()[-1].buttons == ["stop 1"]
+        tell(shown.answer, events.CodeStarted(0, "draw()"))
+        await seen(network, "draw()")
+        image = values.Image(mime="image/png", data=PNG)
+        tell(
+            shown.answer,
+            events.OutputShown(0, values.Text("stdout", "printed\n")),
+            events.OutputShown(0, image),
+            events.OutputShown(0, values.Text("stdout", "after it\n")),
+            events.CodeFinished(0, DONE),
+        )
+        await seen(network, "after it")
+        first, second = network.shown()
+        assert "printed" in first.text
+        assert list(first.files.values()) == [PNG]
+        assert "after it" in second.text
+        tell(shown.answer, events.StepStarted(2), dataclasses.replace(END, text="That is all."))
+    assert text(network).startswith("That is all.")
+    assert "1 run" in text(network)
+    assert list(network.shown()[-1].files.values()) == [PNG]
+    assert network.shown()[-1].buttons == ["code 5", "again 5", "notebook 5"]
+
+
+@pytest.mark.parametrize("call", ["post", "edit"])
+async def test_an_answer_stands_once_though_responses_are_lost(network, call):
+    network.fail(call, "drop")
+    words = " ".join(f"word{number}" for number in range(150))
+    async with opened(network) as shown:
+        for piece in re.findall(r"\S+ ?", words):
+            shown.answer.emit(events.TextAdded(piece))
+            await asyncio.sleep(0.001)
+        shown.answer.emit(dataclasses.replace(END, text=words))
+    assert text(network).split() == words.split()
+
+
+async def test_code_of_a_person_is_shown_in_the_order_in_which_it_showed_something(network):
+    async with opened(network, is_code=True) as shown:
+        tell(shown.answer, events.CodeStarted(0, "look()"))
+        for number in range(3):
+            tell(shown.answer, events.OutputShown(0, values.Result(plain=f"that was {number}")))
+        tell(shown.answer, events.CodeFinished(0, DONE), END)
+    places = [text(network).index(f"that was {number}") for number in range(3)]
+    assert places == sorted(places)
+
+
+async def test_a_part_that_is_refused_leaves_a_sentence(network):
+    network.fail("edit", "content refused")
+    async with opened(network) as shown:
+        await seen(network, "thinking")
+        tell(shown.answer, events.TextAdded("odd"), dataclasses.replace(END, text="odd"))
+    assert "was refused" in text(network)
+
+
+async def test_where_no_files_may_be_sent_the_words_arrive(network):
+    network.fail("edit", "files forbidden")
+    async with opened(network) as shown:
+        await seen(network, "thinking")
+        make(shown.answer, "a.txt", b"a")
+        make(shown.answer, "b.txt", b"b")
+        shown.answer.emit(dataclasses.replace(END, text="Here they are."))
+    assert text(network).startswith("Here they are.")
+    assert text(network).count("not allowed to attach files") == 1
+    assert "a.txt" in text(network)
+    assert [message.files for message in network.shown()] == [{}] * len(network.shown())
+
+
+async def test_files_that_are_refused_do_not_take_the_words_along(network):
+    network.fail("edit", "files refused")
+    async with opened(network) as shown:
+        await seen(network, "thinking")
+        make(shown.answer, "a.txt", b"a")
+        shown.answer.emit(dataclasses.replace(END, text="Here it is."))
+    assert text(network).startswith("Here it is.")
+    assert "`a.txt` (1 byte) is too large to send here" in text(network)
+
+
+async def test_a_message_that_a_person_deletes_is_not_posted_again(network):
+    words = " ".join(f"word{number}" for number in range(600))
+    async with opened(network) as shown:
+        await seen(network, "thinking")
+        network.delete(0)
+        shown.answer.emit(dataclasses.replace(END, text=words))
+    assert "word0 " not in text(network)
+    assert "word599" in text(network)
+
+
+async def test_where_nothing_can_be_shown_the_turn_is_cancelled(network):
+    network.fail("post", "closed")
+    async with opened(network) as shown:
+        await rules.wait_until(lambda: shown.cancelled, what="the end of the turn")
+        shown.answer.emit(END)
+    assert network.shown() == []
+    assert len(network.whispers()) == 1
+
+
+async def test_a_question_notifies_and_its_answer_stands_below(network):
+    question = events.InputQuestion(
+        id="7", session=network.at.session, person=network.person, cell=0, prompt="Name? "
+    )
+    async with opened(network) as shown:
+        tell(shown.answer, events.CodeStarted(0, "input()"), events.QuestionAsked(question))
+        await seen(network, "Name?")
+        assert network.shown()[-1].told
+        assert network.shown()[-1].buttons == ["answer 7", "stop 1"]
+        tell(
+            shown.answer,
+            events.QuestionClosed(question, events.TextAnswer("Ada")),
+            events.CodeFinished(0, DONE),
+            END,
+        )
+    assert "Name? Ada" in text(network)
+
+
+@pytest.mark.parametrize("is_known", [True, False])
+async def test_an_answer_takes_the_place_of_another(network, is_known):
+    words = " ".join(f"word{number}" for number in range(600))
+    async with opened(network) as first:
+        first.answer.emit(dataclasses.replace(END, text=words))
+    assert len(network.shown()) > 1
+    async with opened(network, slots=first.answer.slots if is_known else None) as second:
+        second.answer.emit(dataclasses.replace(END, text="Brief."))
+    assert [message.text for message in network.shown()] == ["Brief."]

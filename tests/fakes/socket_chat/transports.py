@@ -1,0 +1,169 @@
+"""The transport of the socket chat; see `chat.transport.Transport`. And its Markdown."""
+
+import asyncio
+import base64
+import contextlib
+import json
+
+from interpreter_bot.platforms.chat import markup, transport
+from interpreter_bot.text import fences
+from tests.fakes.socket_chat import servers
+
+_ERRORS = {
+    "deleted": transport.DeletedError,
+    "closed": lambda: transport.ClosedError("I may not write there."),
+    "content refused": transport.ContentRefusedError,
+    "uneditable": transport.UneditableError,
+}
+
+
+class SocketTransport:
+    """Speaks to a server of the socket chat."""
+
+    def __init__(self, path):
+        self._path = path
+
+    def capabilities(self, at):
+        return transport.Capabilities(
+            characters=500,
+            pages=3,
+            files=servers.MAX_FILES,
+            file_bytes=servers.MAX_FILE_BYTES,
+            message_bytes=servers.MAX_FILES * servers.MAX_FILE_BYTES,
+        )
+
+    @contextlib.contextmanager
+    def working(self, at):
+        yield
+
+    async def post(self, at, draft, key):
+        try:
+            message = await self._call("post", room=at.channel, nonce=key.nonce, **_content(draft))
+        except _SilentError as error:
+            raise transport.MayBeDoneError from error
+        except _RefusedError as error:
+            raise _translation(error, draft) from error
+        return _posted(message, at)
+
+    async def find(self, at, key, others):
+        for message in (await self._call_again("list", room=at.channel))["messages"]:
+            digest = transport.digest(message["text"], message["files"], message["buttons"])
+            is_new = message["moment"] >= key.tried and str(message["id"]) not in others
+            if is_new and digest == key.digest:
+                return _posted(message, at)
+        return None
+
+    async def edit(self, posted, before, draft):
+        if draft.notifies and not before.notifies:
+            raise transport.UneditableError
+        known = {upload: name for upload, name in zip(before.uploads, posted.files, strict=False)}
+        kept = [known[upload] for upload in draft.uploads if upload in known]
+        content = _content(draft, kept, [u for u in draft.uploads if u not in known])
+        try:
+            message = await self._call_again("edit", message=int(posted.message), **content)
+        except _RefusedError as error:
+            raise _translation(error, draft) from error
+        return _posted(message, posted.at)
+
+    async def delete(self, posted):
+        with contextlib.suppress(_RefusedError):
+            await self._call_again("delete", message=int(posted.message))
+
+    async def whisper(self, at, person, text):
+        await self._call_again("whisper", person=person, text=text)
+        return True
+
+    async def _call_again(self, call, **fields):
+        """Make a call that may be made twice."""
+        try:
+            return await self._call(call, **fields)
+        except _SilentError as error:
+            raise transport.LostError from error
+
+    async def _call(self, call, **fields):
+        try:
+            reader, writer = await asyncio.open_unix_connection(self._path, limit=2**22)
+        except OSError as error:
+            raise transport.LostError from error
+        with contextlib.closing(writer):
+            writer.write(json.dumps({"call": call} | fields).encode() + b"\n")
+            line = await reader.readline()
+        if not line:
+            raise _SilentError
+        response = json.loads(line)
+        if "error" in response:
+            raise _RefusedError(response)
+        return response
+
+
+class _SilentError(Exception):
+    """The server did not respond."""
+
+
+class _RefusedError(Exception):
+    """The server refused a call."""
+
+
+def _translation(error, draft):
+    (response,) = error.args
+    if response["error"] == "limited":
+        return transport.LimitedError(response["seconds"])
+    if response["error"] in ("files refused", "files forbidden"):
+        is_forbidden = response["error"] == "files forbidden"
+        return transport.FilesRefusedError(draft.uploads, is_forbidden=is_forbidden)
+    return _ERRORS[response["error"]]()
+
+
+def _content(draft, kept=(), uploads=None):
+    return {
+        "text": draft.words,
+        "kept": list(kept),
+        "files": {
+            upload.name: base64.b64encode(_bytes(upload.content)).decode()
+            for upload in (draft.uploads if uploads is None else uploads)
+        },
+        "buttons": [f"{button.verb} {button.id}" for button in draft.buttons],
+        "notifies": draft.notifies,
+    }
+
+
+def _bytes(content):
+    return content if isinstance(content, bytes) else content.read_bytes()
+
+
+def _posted(message, at):
+    return transport.Posted(str(message["id"]), at, tuple(message["files"]))
+
+
+class SocketMarkup:
+    """Text as it is, in lines and code blocks; nothing in it has a meaning."""
+
+    def blocks(self, text, /, *, is_whole=True):
+        lines = text.split("\n")
+        for number, line in enumerate(lines, start=1):
+            is_open = not is_whole and number == len(lines)
+            yield markup.Block(line, is_line=True, is_open=is_open)
+
+    def plain(self, text, /):
+        return " ".join(text.split())
+
+    def line(self, text, /):
+        return f"`{self.plain(text)[:200]}`"
+
+    def code(self, text, /, language=""):
+        return fences.fenced(text, language=language, style="broken")
+
+    def small(self, text, /):
+        return f"({text})"
+
+    def local_times(self, text, /):
+        return text
+
+    def began(self, moment, /):
+        return "began just now"
+
+    def file_name(self, name, /):
+        return name
+
+    def mention(self, person, /):
+        return f"@{person}"

@@ -1,0 +1,144 @@
+"""How messages are kept in step, on a small network over a socket."""
+
+import contextlib
+
+import pytest
+
+from interpreter_bot import values
+from interpreter_bot.platforms.chat import sync, transport
+from interpreter_bot.store import databases
+from tests.fakes.socket_chat import servers, transports
+
+
+@pytest.fixture
+async def server(tmp_path):
+    async with servers.Server(str(tmp_path / "chat.sock")) as running:
+        yield running
+
+
+@pytest.fixture
+async def deliveries(tmp_path):
+    url = f"sqlite:///{tmp_path}/bot.db"
+    async with databases.Database.open(url, files=tmp_path / "files") as database:
+        yield database.deliveries
+
+
+@contextlib.asynccontextmanager
+async def kept(server, deliveries, drafts, **fields):
+    """Keep messages in step with a list of drafts inside the context, and until all stand."""
+
+    async def draw():
+        return tuple(drafts)
+
+    at = transport.Location(session=values.SessionKey("s", "", "room"), channel="room")
+    network = transports.SocketTransport(server.path)
+    keeping = sync.MessageSync(
+        network, at, "1", draw, lambda error: None, deliveries, pace_seconds=0.01, **fields
+    )
+    yield keeping
+    keeping.finish()
+    await keeping.run()
+
+
+def texts(server):
+    return [message.text for message in server.room("room")]
+
+
+@pytest.mark.parametrize("call", ["post", "edit"])
+@pytest.mark.parametrize(
+    ("kind", "about"), [("limited", {"seconds": 0.05}), ("away", {}), ("drop", {})]
+)
+async def test_what_failed_is_done_later_and_once(server, deliveries, call, kind, about):
+    fault = server.plan(call, kind, times=2, **about)
+    drafts = [transport.Draft("one"), transport.Draft("one")]
+    async with kept(server, deliveries, drafts) as first:
+        pass
+    drafts[:] = [transport.Draft("two"), transport.Draft("three")]
+    async with kept(server, deliveries, drafts, slots=first.slots):
+        pass
+    assert texts(server) == ["two", "three"]
+    assert fault.times <= 1
+
+
+async def test_only_differences_are_sent(server, deliveries):
+    drafts = [transport.Draft("one"), transport.Draft("two")]
+    async with kept(server, deliveries, drafts) as first:
+        pass
+    drafts[1] = transport.Draft("2")
+    async with kept(server, deliveries, drafts, slots=first.slots):
+        pass
+    assert server.calls == ["post", "post", "edit"]
+
+
+async def test_messages_that_are_no_longer_wanted_are_deleted(server, deliveries):
+    drafts = [transport.Draft("one"), transport.Draft("two")]
+    async with kept(server, deliveries, drafts) as first:
+        pass
+    del drafts[1]
+    async with kept(server, deliveries, drafts, slots=first.slots):
+        pass
+    assert texts(server) == ["one"]
+
+
+@pytest.mark.parametrize("call", ["post", "delete"])
+async def test_what_takes_the_place_of_a_message_does_so_once(server, deliveries, call):
+    drafts = [transport.Draft("status")]
+    async with kept(server, deliveries, drafts) as first:
+        pass
+    server.plan(call, "away")
+    drafts[:] = [transport.Draft("question", notifies="alice")]
+    async with kept(server, deliveries, drafts, slots=first.slots):
+        pass
+    assert [(message.text, message.told) for message in server.room("room")] == [
+        ("question", "alice")
+    ]
+
+
+async def test_where_nothing_can_be_shown_it_ends(server, deliveries):
+    server.closed_rooms.add("room")
+    with pytest.raises(transport.ClosedError, match="may not write"):
+        async with kept(server, deliveries, [transport.Draft("one")]):
+            pass
+
+
+@pytest.mark.parametrize("is_noted", [True, False])
+async def test_the_next_bot_goes_on_in_messages_of_one_that_was_killed(
+    server, deliveries, is_noted
+):
+    drafts = [transport.Draft("one"), transport.Draft("two"), transport.Draft("three")]
+    async with kept(server, deliveries, drafts):
+        pass
+    if not is_noted:
+        # It died before it knew that the second message stands.
+        second = (await deliveries.of_request("s", "1"))[1]
+        row = {"nonce": second.nonce, "digest": second.digest, "tried": second.tried}
+        await deliveries.put("s", "1", 1, message="", **row)
+    drafts[1:] = [transport.Draft("2"), transport.Draft("3"), transport.Draft("4")]
+    async with kept(server, deliveries, drafts) as second:
+        await second.adopt()
+    assert texts(server) == ["one", "2", "3", "4"]
+    assert server.calls.count("post") == 4
+
+
+async def test_a_message_that_a_person_deleted_meanwhile_is_not_posted_again(server, deliveries):
+    drafts = [transport.Draft("one"), transport.Draft("two")]
+    async with kept(server, deliveries, drafts):
+        pass
+    server.messages.pop(server.room("room")[0].id)
+    drafts[1] = transport.Draft("2")
+    async with kept(server, deliveries, drafts) as second:
+        await second.adopt()
+    assert texts(server) == ["2"]
+
+
+async def test_a_message_that_went_is_forgotten(server, deliveries):
+    drafts = [transport.Draft("one"), transport.Draft("two")]
+    async with kept(server, deliveries, drafts) as first:
+        pass
+    second = drafts.pop()
+    async with kept(server, deliveries, drafts, slots=first.slots):
+        pass
+    drafts.append(second)
+    async with kept(server, deliveries, drafts) as last:
+        await last.adopt()
+    assert texts(server) == ["one", "two"]
