@@ -7,7 +7,6 @@ next to hostile code write some of them, so a reader checks every value against 
 from __future__ import annotations
 
 import dataclasses
-import functools
 import json
 import os
 import socket
@@ -280,9 +279,8 @@ class ConnectionAccepted(Message):
 
 def encode(message: Message) -> bytes:
     """Write a message as a packet."""
-    # Every message is a dataclass; the base class cannot say that.
-    fields = dataclasses.asdict(typing.cast(Any, message))
-    return json.dumps({"type": type(message).__name__, "fields": fields}).encode()
+    content = {"type": type(message).__name__, "fields": message}
+    return json.dumps(content, default=vars).encode()
 
 
 def decode(packet: bytes) -> Message:
@@ -293,18 +291,18 @@ def decode(packet: bytes) -> Message:
     """
     try:
         content = json.loads(packet)
-        kind = _kinds()[content["type"]]
+        kind = _KINDS[content["type"]]
         return typing.cast(Message, _read(kind, content["fields"]))
     except (KeyError, TypeError, RecursionError) as error:
         raise ValueError("not a message") from error
 
 
-@functools.cache
-def _kinds() -> dict[str, type[Message]]:
-    return {kind.__name__: kind for kind in Message.__subclasses__()}
-
-
-_type_hints = functools.cache(typing.get_type_hints)
+_KINDS = {kind.__name__: kind for kind in Message.__subclasses__()}
+# Evaluated here, before processes are forked that read a message or two each.
+_TYPE_HINTS: dict[type, dict[str, Any]] = {
+    KernelParameters: typing.get_type_hints(KernelParameters),
+    **{kind: typing.get_type_hints(kind) for kind in _KINDS.values()},
+}
 
 
 def _read(kind: Any, value: Any) -> Any:
@@ -316,7 +314,7 @@ def _read(kind: Any, value: Any) -> Any:
     """
     origin, parts = typing.get_origin(kind), typing.get_args(kind)
     if isinstance(kind, type) and dataclasses.is_dataclass(kind):
-        hints = _type_hints(kind)
+        hints = _TYPE_HINTS[kind]
         return kind(**{name: _read(hints.get(name), value[name]) for name in value})
     if origin is list and isinstance(value, list):
         return [_read(parts[0], item) for item in value]
