@@ -28,12 +28,12 @@ class Visitor:
         on_look: is called when what `look_into` asked for has come.
     """
 
-    def __init__(self, thread: str, answer: Callable[[str], str]) -> None:
+    def __init__(self, thread: str, answer: Callable[[str], str] | None) -> None:
         """Be somebody in a session.
 
         Args:
             thread: of the session.
-            answer: gives the answer to a prompt.
+            answer: gives the answer to a prompt; None for somebody who answers nothing by itself.
         """
         self.address = ""
         self.shown: dict[str, list[dict[str, Any]]] = {}
@@ -67,6 +67,11 @@ class Visitor:
         if self._socket is not None:
             with contextlib.suppress(ConnectionError):
                 await self._socket.send_json(message)
+
+    async def decide(self, question_id: str, text: str | None) -> None:
+        """Answer a question; None declines."""
+        answer = {"do": "answer", "thread": self._thread, "question": question_id, "text": text}
+        await self._send(answer)
 
     async def look(self) -> None:
         """Have the whole session shown."""
@@ -136,15 +141,16 @@ class Visitor:
         self.on_event(event)
         if event["type"] == "settled":
             events[:] = [other for other in events if other.get("id") != event["id"]]
-        elif event["type"] == "input":
-            asyncio.get_running_loop().call_later(_THINKING_SECONDS, self._tell, name, event)
+        elif event["type"] == "input" and self._answer is not None:
+            answer = self._answer(event["text"])
+            loop = asyncio.get_running_loop()
+            loop.call_later(_THINKING_SECONDS, self._tell, name, event, answer)
 
-    def _tell(self, name: str, asked: dict[str, Any]) -> None:
+    def _tell(self, name: str, asked: dict[str, Any], answer: str) -> None:
         """Answer what is still asked."""
         if asked in self.shown.get(name, ()):
-            answer = {"do": "answer", "thread": self._thread}
-            answer |= {"question": asked["id"], "text": self._answer(asked["text"])}
-            telling = asyncio.create_task(self._send(answer), name="an answer to code")
+            deciding = self.decide(asked["id"], answer)
+            telling = asyncio.create_task(deciding, name="an answer to code")
             self._telling.add(telling)
             telling.add_done_callback(self._telling.discard)
 
