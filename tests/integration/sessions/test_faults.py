@@ -347,17 +347,10 @@ async def test_nobody_is_asked_about_their_own_code(opened):
 
 
 async def test_stopping_while_a_person_is_asked_whether_code_may_run(opened):
-    is_asked = asyncio.Event()
-
-    class Asking(replies.Reply):
-        async def ask(self, question):
-            is_asked.set()
-            await asyncio.Event().wait()
-
     async with opened(openai_server.code("print(1)")) as house:
-        reply = Asking()
+        reply = replies.Reply(approvals=["print(2)"], is_answering=False)
         running = asyncio.create_task(house.ask("go", reply, approval="every"))
-        await is_asked.wait()
+        await reply.until("approve")
         await house.service.stop(KEY)
         await asyncio.wait_for(running, 30)
     assert reply.end.status is Status.STOPPED
