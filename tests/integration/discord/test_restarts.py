@@ -349,6 +349,23 @@ async def test_a_turn_of_a_bot_that_is_gone_goes_on_in_its_thread(
     assert "You said: go on" in answer.content
 
 
+async def test_a_turn_of_a_bot_that_was_killed_goes_on_in_its_message(
+    discord_server, lab, connect, service, until
+):
+    alice, channel = lab.person("alice"), lab.channel("general")
+    async with connect(service=service):
+        thread = await steps.ask_in_thread(discord_server, alice, channel)
+        key, number = service.handled[0].key, str(int(service.handled[0].id) + 1)
+        left = discord_server.post(
+            worlds.Message(thread, discord_server.bot, "-# ⏳ running … (began just now)")
+        )
+        about = {"nonce": "n", "digest": "d", "tried": 0.0, "message": str(left.id)}
+        await service.deliveries.put("discord", number, 0, **about)
+        await service.go_on(key, "go on", person=str(alice.id), request_id=number)
+        await until(lambda: "You said: go on" in left.content)
+    assert len(thread.of_bots) == 2
+
+
 async def test_what_a_bot_had_not_begun_with_that_is_gone_is_answered_where_it_was_asked(
     discord_server, lab, connect, service, until
 ):
