@@ -69,7 +69,7 @@ class MessageEdits:
     async def _anew(self, message: discord.Message, event: str) -> None:
         """Answer an edited message that was answered before the bot was started."""
         if await self._service.events.claim(channels_and_threads.PLATFORM, event):
-            await self._message_events.on_edit(message)
+            await self._message_events.on_edit(message, event)
 
     async def _again(
         self,

@@ -5,17 +5,16 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import dataclasses
+import functools
 import logging
-import weakref
-from collections.abc import AsyncIterator, Awaitable, Iterable
+from collections.abc import AsyncIterator, Iterable
 from typing import Final
 
-import cachetools
 import discord
 
 from interpreter_bot import errors, events, settings
 from interpreter_bot.platforms import command_table, preferences
-from interpreter_bot.platforms.chat import commands
+from interpreter_bot.platforms.chat import commands, inbox
 from interpreter_bot.platforms.discord import (
     api_errors,
     channels_and_threads,
@@ -40,12 +39,19 @@ from interpreter_bot.wording import access_words, question_words, run_words
 _log = logging.getLogger(__name__)
 
 _KINDS: Final = frozenset({discord.MessageType.default, discord.MessageType.reply})
-_MAX_TOLD: Final = 1000
 _ANSWERS: Final = frozenset({"answer", "once", "session", "install", "yes", "no"})
 
 
+@dataclasses.dataclass(frozen=True, slots=True)
+class _Received:
+    """A message, and its channel as far as that is known."""
+
+    message: discord.Message
+    channel: discord.abc.MessageableChannel
+
+
 class MessageEvents:
-    """Handles messages. One message makes one request, however many bots receive it, however often.
+    """Handles messages that are for the bot; see `chat.inbox.Receiver`.
 
     Attributes:
         recent_messages: the latest messages of the channels in which the bot is asked.
@@ -62,27 +68,24 @@ class MessageEvents:
     ) -> None:
         self._client = client
         self._service = service
-        self._events = service.events
         self._config = config
         self._in_flight = in_flight
         self._files = files
         self._threads = channels_and_threads.Threads(client, service, config, in_flight.limits)
         self._members = permissions.Memberships(client, config, in_flight.limits)
-        self._orders: weakref.WeakValueDictionary[int, asyncio.Lock] = weakref.WeakValueDictionary()
+        self._inbox = inbox.Inbox[_Received](
+            channels_and_threads.PLATFORM, service.events, self, in_flight.spawn
+        )
         self.recent_messages = recent_messages.RecentMessages(config, in_flight.limits)
         self.recent_requests = requests_in_flight.RequestsByMessage()
-        self._told = cachetools.LRUCache[int, None](_MAX_TOLD)
 
     @property
     def _me(self) -> int:
         return self._client.user.id if self._client.user is not None else 0
 
-    @contextlib.asynccontextmanager
-    async def in_order(self, channel_id: int) -> AsyncIterator[None]:
-        """Hold the order of one channel: its messages are handled one after the other."""
-        lock = self._orders.setdefault(channel_id, asyncio.Lock())
-        async with lock:
-            yield
+    def in_order(self, channel_id: int) -> asyncio.Lock:
+        """Return the lock of a channel: its messages are handled one after the other."""
+        return self._inbox.order(channel_id)
 
     async def on_message(self, message: discord.Message) -> bool:
         """Handle a new message; return whether it is for the bot, but was claimed before."""
@@ -90,31 +93,29 @@ class MessageEvents:
         if not _is_of_a_person(message):
             return False
         self._threads.note_person(message)
-        async with self.in_order(message.channel.id):
+        async with self._inbox.order(("channel of", message.channel.id)):
             channel = await self._channel(message)
-            question = await self._question_of(message, channel)
-            if question is None and not await self._is_for_us(message, channel):
-                return False
-            claimed = channels_and_threads.PLATFORM, f"message {message.id}"
-            key = channels_and_threads.of_channel(channel, message.guild).key
-            # An answer to Python is no request, and a command may have been carried out, should
-            # this bot die now.
-            is_request = question is None and message_parsing.command(message, self._me) is None
-            content = {"channel": channel.id, "message": message.id} if is_request else None
-            if not await self._events.claim(
-                *claimed, key=key, request_id=str(message.id), content=content
-            ):
-                return True
-            async with contextlib.AsyncExitStack() as stack:
-                await stack.enter_async_context(self._events.settled(*claimed))
-                if question is not None:
-                    if question.is_password:
-                        await self._say(channel, question_words.NO_PASSWORDS)
-                        return False
-                    if await self._answer(question, message):
-                        return False
-                await self._take_or_say_why_not(message, channel, stack)
-        return False
+        received = _Received(message, channel)
+        return not await self._inbox.receive(received, self._envelope(received))
+
+    def _envelope(self, received: _Received) -> inbox.Envelope:
+        """Return what the inbox has to know of a message."""
+        message, channel = received.message, received.channel
+        is_command = message_parsing.command(message, self._me) is not None
+        return inbox.Envelope(
+            place=message.channel.id,
+            name=f"message {message.id}",
+            key=channels_and_threads.of_channel(channel, message.guild).key,
+            request_id=str(message.id),
+            content=None if is_command else {"channel": channel.id, "message": message.id},
+            is_addressed=message.guild is None
+            or any(user.id == self._me for user in message.mentions),
+            is_for_others=message_parsing.is_of_others(message, self._me),
+        )
+
+    async def answer_of(self, received: _Received) -> inbox.Answer | None:
+        question = await self._question_of(received.message, received.channel)
+        return None if question is None else functools.partial(self._answer, received, question)
 
     async def _question_of(
         self, message: discord.Message, channel: discord.abc.MessageableChannel
@@ -142,8 +143,12 @@ class MessageEvents:
         )
         return question if is_alone else None
 
-    async def _answer(self, question: events.InputQuestion, message: discord.Message) -> bool:
-        """Answer a question by a message; says whether it is one that was still asked."""
+    async def _answer(self, received: _Received, question: events.InputQuestion) -> bool:
+        """Answer a question by a message; says whether nothing else is to come of that."""
+        message = received.message
+        if question.is_password:
+            await self._say(received.channel, question_words.NO_PASSWORDS)
+            return True
         text = message_parsing.words(message.content, message.mentions, self._me)
         if not text:
             return False
@@ -156,49 +161,58 @@ class MessageEvents:
 
     async def take_again(self, event: event_claims.LostEvent) -> None:
         """Take a message that a bot had claimed which is gone, as it stands there now."""
-        number = event.content["channel"]
-        async with contextlib.AsyncExitStack() as stack, self.in_order(number):
-            claimed = channels_and_threads.PLATFORM, event.event_id
-            await stack.enter_async_context(self._events.settled(*claimed))
-            channel = self._client.get_channel(number) or await self._client.fetch_channel(number)
-            if isinstance(channel, discord.abc.Messageable):
-                message = await channel.fetch_message(event.content["message"])
-                await self._take_or_say_why_not(message, message.channel, stack)
+        content = event.content
+        envelope = inbox.Envelope(
+            place=content["channel"],
+            name=event.event_id,
+            key=event.key,
+            request_id=str(content["message"]),
+        )
+        prepare = functools.partial(self._prepare_lost, content["channel"], content["message"])
+        await self._inbox.take(envelope, prepare, is_claimed=True)
 
-    async def on_edit(self, message: discord.Message) -> None:
-        """Handle a message again that was edited since any bot answered it."""
-        async with self.in_order(message.channel.id):
-            channel = await self._channel(message)
-            place = channels_and_threads.of_channel(channel, message.guild)
-            said = await self.parsed(message)
-            wanted = self.request(message, said, place, preferences.Preferences())
-            for answered in (place, channels_and_threads.of_thread(place, message.id)):
-                past = await self._service.queries.history(answered.key)
-                if any(turn.request == wanted.text for turn in past):
-                    # Its words are unchanged.
-                    return
-            async with contextlib.AsyncExitStack() as stack:
-                await self._take_or_say_why_not(message, channel, stack)
+    async def _prepare_lost(self, channel_id: int, message_id: int) -> inbox.Start | None:
+        channel = self._client.get_channel(channel_id)
+        channel = channel or await self._client.fetch_channel(channel_id)
+        if not isinstance(channel, discord.abc.Messageable):
+            return None
+        message = await channel.fetch_message(message_id)
+        return await self._inbox.prepare(_Received(message, message.channel), is_again=True)
 
-    async def _take_or_say_why_not(
-        self,
-        message: discord.Message,
-        channel: discord.abc.MessageableChannel,
-        stack: contextlib.AsyncExitStack,
-    ) -> None:
-        """Take a message; its answer closes the stack where one begins."""
-        async with self._said_why_not(channel):
-            await self._take(message, channel, stack)
+    async def on_edit(self, message: discord.Message, event: str) -> None:
+        """Handle a message again that was edited since any bot answered it.
+
+        Args:
+            event: as which the edit was claimed.
+        """
+        received = _Received(message, await self._channel(message))
+        envelope = dataclasses.replace(self._envelope(received), name=event)
+        prepare = functools.partial(self._prepare_edited, received)
+        await self._inbox.take(envelope, prepare, is_claimed=True)
+
+    async def _prepare_edited(self, received: _Received) -> inbox.Start | None:
+        message = received.message
+        place = channels_and_threads.of_channel(received.channel, message.guild)
+        said = await self.parsed(message)
+        wanted = self.request(message, said, place, preferences.Preferences())
+        for answered in (place, channels_and_threads.of_thread(place, message.id)):
+            past = await self._service.queries.history(answered.key)
+            if any(turn.request == wanted.text for turn in past):
+                # Its words are unchanged.
+                return None
+        return await self._inbox.prepare(received, is_again=False)
+
+    async def refuse(self, received: _Received, sentence: str) -> None:
+        await self._say(received.channel, f"⚠️ {markdown.plain(sentence)}")
 
     @contextlib.asynccontextmanager
-    async def _said_why_not(self, channel: discord.abc.Messageable) -> AsyncIterator[None]:
+    async def _said_why_not(self, received: _Received) -> AsyncIterator[None]:
         """Say in a channel what goes wrong inside: no other bot will answer, it is claimed."""
         try:
             yield
         except Exception as error:
             _log.exception("a message could not be taken")
-            sentence = run_words.error_sentence(error)
-            await self._say(channel, f"⚠️ {markdown.plain(sentence)}")
+            await self.refuse(received, run_words.error_sentence(error))
 
     async def _channel(self, message: discord.Message) -> discord.abc.MessageableChannel:
         """Return the channel of a message; one that is not cached (yet) is fetched."""
@@ -210,54 +224,33 @@ class MessageEvents:
 
     async def is_still_for_us(self, message: discord.Message) -> bool:
         """Say whether an edited message is for the bot now, as far as is known."""
-        return await self._is_for_us(message, message.channel, is_told=False)
+        received = _Received(message, message.channel)
+        return await self._inbox.is_for_bot(received, self._envelope(received), is_told=False)
 
-    async def _is_for_us(
-        self,
-        message: discord.Message,
-        channel: discord.abc.MessageableChannel,
-        *,
-        is_told: bool = True,
-    ) -> bool:
-        """Say whether a message is for the bot; its thread is told once if it takes a mention."""
-        if message.guild is None:
-            return True
-        if any(user.id == self._me for user in message.mentions):
-            return True
-        if not isinstance(channel, discord.Thread):
+    async def is_in_own_thread(self, received: _Received) -> bool:
+        if not isinstance(received.channel, discord.Thread):
             return False
-        joined = await self._threads.joined(channel)
-        if joined is None or message.id < joined:
-            return False
-        if message_parsing.is_of_others(message, self._me):
-            return False
-        place = channels_and_threads.of_channel(channel, message.guild)
+        joined = await self._threads.joined(received.channel)
+        return joined is not None and received.message.id >= joined
+
+    async def why_mention(self, received: _Received) -> str:
+        message, thread = received.message, received.channel
+        if not isinstance(thread, discord.Thread):
+            return ""
+        place = channels_and_threads.of_channel(thread, message.guild)
         chosen = await self._in_flight.chosen_by(place, channels_and_threads.person(message.author))
-        original = message_parsing.referred(message)
-        reason = ""
         if not chosen.follow_threads:
-            reason = access_words.MENTION_OR_REPLY
-        elif not self._client.intents.message_content:
-            reason = access_words.MENTION_OR_REPLY_TO_BE_READ
-        elif original is None or original.author.id != self._me:
-            is_alone = await self._threads.is_of_one_person(channel, message.author.id)
-            reason = "" if is_alone else access_words.MENTION_OR_REPLY_IN_CROWD
-        if reason and is_told:
-            # People may leave the thread, or settings change: it is not to be taken at a later
-            # start. One that was claimed already answered a question, and only came twice.
-            claimed = channels_and_threads.PLATFORM, f"message {message.id}"
-            if await self._service.events.claim(*claimed):
-                await self._tell_once(channel, reason)
-        return not reason
+            return access_words.MENTION_OR_REPLY
+        if not self._client.intents.message_content:
+            return access_words.MENTION_OR_REPLY_TO_BE_READ
+        original = message_parsing.referred(message)
+        if original is not None and original.author.id == self._me:
+            return ""
+        is_alone = await self._threads.is_of_one_person(thread, message.author.id)
+        return "" if is_alone else access_words.MENTION_OR_REPLY_IN_CROWD
 
-    async def _tell_once(self, channel: discord.Thread, sentence: str) -> None:
-        """Say once per thread that messages in it have to mention the bot."""
-        if channel.id in self._told:
-            return
-        self._told[channel.id] = None
-        event = f"needs a mention {channel.id}"
-        if await self._service.events.claim(channels_and_threads.PLATFORM, event):
-            await self._say(channel, markdown.small(f"🔹 {sentence}"))
+    async def tell_to_mention(self, received: _Received, sentence: str) -> None:
+        await self._say(received.channel, markdown.small(f"🔹 {sentence}"))
 
     async def _say(self, channel: discord.abc.Messageable, text: str) -> None:
         try:
@@ -265,42 +258,35 @@ class MessageEvents:
         except api_errors.ANY as error:
             _log.info("a sentence could not be said", exc_info=error)
 
-    async def _take(
-        self,
-        message: discord.Message,
-        channel: discord.abc.MessageableChannel,
-        stack: contextlib.AsyncExitStack,
-    ) -> None:
+    async def prepare(self, received: _Received, *, is_again: bool) -> inbox.Start | None:
+        message, channel = received.message, received.channel
         refusal = await self._refusal(message, channel)
         if refusal:
             _log.info("a message was refused: %s", refusal)
             if not permissions.is_about_place(refusal):
                 await self._say(channel, refusal)
-            return
+            return None
         place = channels_and_threads.of_channel(channel, message.guild)
         chosen = await self._in_flight.chosen_by(place, channels_and_threads.person(message.author))
         said = await self.parsed(message, await self._before(message, channel))
         if not said.text and not said.attachments:
             await self._say(channel, access_words.WRITE_SOMETHING)
-            return
+            return None
         if command := message_parsing.command(message, self._me):
             there, view = self._place_of_command(message, channel)
             start = await commands.of_words(command, said.text, there, view)
             if isinstance(start, command_table.Run):
                 said = dataclasses.replace(said, code=start.code)
             elif start is not None:
-                self._in_flight.spawn(_closing(stack.pop_all(), start()), f"command {message.id}")
-                return
+                return start
         is_alone = isinstance(channel, discord.Thread) or message.guild is None
         if isinstance(channel, discord.Thread):
             self._threads.join(channel.id, message.id)
         recent = self.recent_requests.remember(message)
         if is_alone or not chosen.threads:
             run = self._run(recent, said, place, chosen, is_reply=not is_alone)
-            work = self._in_flight.carry_out(run, chosen)
-        else:
-            work = self._open_thread(recent, said, place, chosen)
-        self._in_flight.spawn(_closing(stack.pop_all(), work), f"message {message.id}")
+            return functools.partial(self._in_flight.carry_out, run, chosen)
+        return functools.partial(self._open_thread, received, recent, said, place, chosen)
 
     def _place_of_command(
         self, message: discord.Message, channel: discord.abc.MessageableChannel
@@ -391,6 +377,7 @@ class MessageEvents:
 
     async def _open_thread(
         self,
+        received: _Received,
         recent: requests_in_flight.RequestOfMessage,
         said: message_parsing.ParsedMessage,
         place: channels_and_threads.Place,
@@ -398,7 +385,7 @@ class MessageEvents:
     ) -> None:
         """Answer in a thread on the message, or else by a reply to it."""
         message = recent.message
-        async with self._said_why_not(message.channel):
+        async with self._said_why_not(received):
             is_open = asyncio.Event()
             self._in_flight.limits.spawn(
                 discord_transport.type_until(is_open, message.channel.typing), "typing"
@@ -439,8 +426,3 @@ def _asker(
         role_ids=standing.role_ids,
         is_member=standing.is_member,
     )
-
-
-async def _closing(stack: contextlib.AsyncExitStack, work: Awaitable[None]) -> None:
-    async with stack:
-        await work

@@ -126,8 +126,7 @@ class Listeners:
     ) -> None:
         """Receive a message."""
         workspace = await self._workspaces.of(context)
-        event_id = str(body.get("event_id", ""))
-        self._in_flight.spawn(self._messages.on_event(workspace, event, event_id), "message")
+        self._in_flight.spawn(self._messages.on_event(workspace, event), "message")
 
     async def home_opened(self, event: dict[str, Any], context: AsyncBoltContext) -> None:
         """Show the home tab, or suggest prompts."""

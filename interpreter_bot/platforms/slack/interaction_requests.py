@@ -10,15 +10,15 @@ import contextlib
 import functools
 import logging
 import uuid
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
-from typing import Any, Final, TypeAlias
+from collections.abc import AsyncIterator, Mapping
+from typing import Any, Final
 
 from interpreter_bot import errors, values
+from interpreter_bot.platforms.chat import inbox
 from interpreter_bot.platforms.slack import (
     api_errors,
     handler_dependencies,
     installations,
-    message_order,
     message_parsing,
     message_posting,
     requests_in_flight,
@@ -29,8 +29,6 @@ from interpreter_bot.wording import command_words, run_words
 _log = logging.getLogger(__name__)
 
 _PLATFORM: Final = "slack"
-
-_Start: TypeAlias = Callable[[], Awaitable[None]]
 
 
 class InteractionRequests:
@@ -49,7 +47,7 @@ class InteractionRequests:
         self._threads = shared.threads
         self._downloads = shared.downloads
         self._in_flight = in_flight
-        self._orders = message_order.MessageOrder()
+        self._intake = inbox.Intake(_PLATFORM, shared.service.events)
 
     async def run_code(
         self,
@@ -132,18 +130,18 @@ class InteractionRequests:
         claimed: str = "",
     ) -> None:
         """Claim an interaction, unless it is; make its request in turn, and have it answered."""
-        place = (workspace.team, content["channel"], content["root"])
-        async with contextlib.AsyncExitStack() as stack, self._orders.at(place):
-            name = claimed or uuid.uuid4().hex
-            if not claimed:
-                key = values.SessionKey(_PLATFORM, *place)
-                about: dict[str, Any] = {"key": key, "request_id": name, "content": content}
-                await self._events.claim(_PLATFORM, name, **about)
-            await stack.enter_async_context(self._events.settled(_PLATFORM, name))
-            start = await self._begun(workspace, content, name, is_again=bool(claimed))
-            waiting = stack.pop_all()
-        async with waiting:
-            await start()
+        place = (workspace.team, str(content["channel"]), str(content["root"]))
+        name = claimed or uuid.uuid4().hex
+        envelope = inbox.Envelope(
+            place=place,
+            name=name,
+            key=values.SessionKey(_PLATFORM, *place),
+            request_id=name,
+            content=content,
+        )
+        is_again = bool(claimed)
+        begin = functools.partial(self._begun, workspace, content, name, is_again=is_again)
+        await self._intake.take(envelope, begin, is_claimed=is_again)
 
     async def _begun(
         self,
@@ -152,7 +150,7 @@ class InteractionRequests:
         name: str,
         *,
         is_again: bool,
-    ) -> _Start:
+    ) -> inbox.Start:
         """Give the first sign of a request, if its person may; return what has it answered."""
         user, channel = str(content["user"]), str(content["channel"])
         profile = await self._permissions.require(workspace, user, channel)
@@ -177,7 +175,7 @@ class InteractionRequests:
         name: str,
         *,
         is_again: bool,
-    ) -> _Start:
+    ) -> inbox.Start:
         channel = str(content["channel"])
         facts = await self._message(workspace, channel, str(content["root"]))
         place, key = await self._at(workspace, person.id, channel, facts)

@@ -8,23 +8,21 @@ again, perhaps to the next bot: a message is claimed before anything is done abo
 from __future__ import annotations
 
 import collections
-import contextlib
+import dataclasses
 import functools
 import logging
 import time
-from collections.abc import Awaitable, Callable, Mapping
-from typing import Any, Final, TypeAlias
+from collections.abc import Mapping
+from typing import Any, Final
 
 from interpreter_bot import errors, events, values
 from interpreter_bot.platforms import command_table
-from interpreter_bot.platforms.chat import commands
+from interpreter_bot.platforms.chat import commands, inbox
 from interpreter_bot.platforms.slack import (
-    api_errors,
     blocks,
     command_views,
     handler_dependencies,
     installations,
-    message_order,
     message_parsing,
     message_posting,
     message_requests,
@@ -35,18 +33,51 @@ from interpreter_bot.platforms.slack import (
 )
 from interpreter_bot.sessions import event_claims, requests
 from interpreter_bot.text import quantities
-from interpreter_bot.wording import access_words, question_words, run_words
+from interpreter_bot.wording import access_words, question_words
 
 _log = logging.getLogger(__name__)
 
 PLATFORM: Final = "slack"
 _MAX_ANSWERS: Final = 1_000
 _PAST_LOOKED_AT: Final = 20
-_Start: TypeAlias = Callable[[], Awaitable[None]]
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class _Received:
+    """A message of a workspace; `facts` as Slack sent them, `channel` if they do not say it."""
+
+    workspace: installations.InstalledWorkspace
+    incoming: message_parsing.IncomingMessage
+    facts: Mapping[str, Any]
+    channel: str = ""
+    is_edit: bool = False
+
+    @property
+    def message(self) -> message_parsing.Message:
+        return self.incoming.message
+
+    @property
+    def thread(self) -> tuple[str, str, str]:
+        return self.workspace.team, self.message.channel, self.message.root
+
+    @property
+    def envelope(self) -> inbox.Envelope:
+        """What the inbox has to know of it."""
+        message, team = self.message, self.workspace.team
+        content = {"facts": self.facts, "channel": self.channel, "is_edit": self.is_edit}
+        return inbox.Envelope(
+            place=self.thread,
+            name=f"{team}/{message.channel}/{message.ts}/{message.edited}",
+            key=message_requests.session_key(self.workspace, message, is_channels=False),
+            request_id=message.id,
+            content=content if self.incoming.command is None else None,
+            is_addressed=message.is_direct or self.incoming.is_mention,
+            is_for_others=message_parsing.mentions_others(message.text, self.workspace.bot_user),
+        )
 
 
 class MessageEvents:
-    """Handles messages that are for the bot."""
+    """Handles messages that are for the bot; see `chat.inbox.Receiver`."""
 
     def __init__(
         self,
@@ -62,15 +93,15 @@ class MessageEvents:
         self._commands = slack_commands
         self._answers: collections.deque[tuple[str, str, str]]
         self._answers = collections.deque(maxlen=_MAX_ANSWERS)
-        self._orders = message_order.MessageOrder()
+        self._inbox = inbox.Inbox[_Received](PLATFORM, shared.service.events, self)
 
     async def on_event(
-        self, workspace: installations.InstalledWorkspace, event: Mapping[str, Any], event_id: str
+        self, workspace: installations.InstalledWorkspace, event: Mapping[str, Any]
     ) -> None:
         """Take a `message` or an `app_mention`: one that is new, edited or deleted."""
         match event.get("subtype"):
             case "message_changed":
-                await self._on_edit(workspace, event, event_id)
+                await self._on_edit(workspace, event)
             case "message_deleted":
                 channel, ts = str(event.get("channel", "")), str(event.get("deleted_ts", ""))
                 await self._in_flight.cancel_message(workspace.team, channel, ts)
@@ -78,33 +109,26 @@ class MessageEvents:
                 incoming = message_parsing.incoming(event, workspace.bot_user)
                 if incoming is not None:
                     self._threads.hear(workspace.team, incoming.message)
-                    content = {"facts": event, "channel": "", "is_edit": False}
-                    await self._on_message(workspace, incoming, event_id, content)
+                    received = _Received(workspace, incoming, event)
+                    await self._inbox.receive(received, received.envelope)
 
     async def take_again(self, event: event_claims.LostEvent) -> None:
         """Take a message that a bot had claimed which is gone."""
-        content = event.content
+        facts, channel = event.content["facts"], event.content["channel"]
         workspace = await self._services.workspaces.get(event.key.workspace)
-        incoming = message_parsing.incoming(
-            content["facts"], workspace.bot_user, content["channel"]
-        )
-        settled = self._service.events.settled(PLATFORM, event.event_id)
+        incoming = message_parsing.incoming(facts, workspace.bot_user, channel)
         if incoming is None:
             # Another release took it for a message; nobody could take it any better later.
-            async with settled:
+            async with self._service.events.settled(PLATFORM, event.event_id):
                 _log.warning("a message cannot be taken again: it is read as none")
             return
-        thread = (workspace.team, incoming.message.channel, incoming.message.root)
-        async with contextlib.AsyncExitStack() as stack, self._orders.at(thread):
-            await stack.enter_async_context(settled)
-            start = await self._accept_or_refuse(workspace, incoming, is_again=True)
-            waiting = stack.pop_all()
-        async with waiting:
-            if start is not None:
-                await start()
+        received = _Received(workspace, incoming, facts, channel)
+        envelope = dataclasses.replace(received.envelope, name=event.event_id)
+        prepare = functools.partial(self._inbox.prepare, received, is_again=True)
+        await self._inbox.take(envelope, prepare, is_claimed=True)
 
     async def _on_edit(
-        self, workspace: installations.InstalledWorkspace, event: Mapping[str, Any], event_id: str
+        self, workspace: installations.InstalledWorkspace, event: Mapping[str, Any]
     ) -> None:
         """Answer an edited message again, while it is fresh."""
         facts = event.get("message") or {}
@@ -124,49 +148,17 @@ class MessageEvents:
             return
         if time.time() - float(message.ts) > self._services.config.edit_seconds:
             return
-        content = {"facts": facts, "channel": channel, "is_edit": True}
-        await self._on_message(workspace, incoming, event_id, content)
+        received = _Received(workspace, incoming, facts, channel, is_edit=True)
+        await self._inbox.receive(received, received.envelope)
 
-    async def _on_message(
-        self,
-        workspace: installations.InstalledWorkspace,
-        incoming: message_parsing.IncomingMessage,
-        event_id: str,
-        content: Mapping[str, Any],
-    ) -> None:
-        """Handle one message; `content` is what `take_again` needs of it."""
-        message, is_edit = incoming.message, content["is_edit"]
-        thread = (workspace.team, message.channel, message.root)
-        async with contextlib.AsyncExitStack() as stack, self._orders.at(thread):
-            question = None if is_edit else self._question_of(workspace, incoming)
-            is_answer = question is not None
-            if not is_answer and not await self._is_ours(workspace, incoming):
-                return
-            # An answer to Python is no request, should this bot die now.
-            again = None if is_answer or incoming.command is not None else content
-            if not await self._claim(workspace, message, event_id, again):
-                return
-            name = _claimed(workspace, message)
-            await stack.enter_async_context(self._service.events.settled(PLATFORM, name))
-            if is_edit:
-                await self._in_flight.cancel_message(workspace.team, message.channel, message.ts)
-            if question is not None and await self._answer(question, incoming):
-                self._answers.append((workspace.team, message.channel, message.ts))
-                return
-            start = await self._accept_or_refuse(workspace, incoming)
-            waiting = stack.pop_all()
-        async with waiting:
-            if start is not None:
-                await start()
+    async def answer_of(self, received: _Received) -> inbox.Answer | None:
+        question = None if received.is_edit else self._question_of(received)
+        return None if question is None else functools.partial(self._answer, received, question)
 
-    def _question_of(
-        self,
-        workspace: installations.InstalledWorkspace,
-        incoming: message_parsing.IncomingMessage,
-    ) -> events.InputQuestion | None:
+    def _question_of(self, received: _Received) -> events.InputQuestion | None:
         """Return what Python asks its author in the thread of a message that is no mention."""
-        message = incoming.message
-        if incoming.is_mention or not message.thread:
+        workspace, message = received.workspace, received.message
+        if received.incoming.is_mention or not message.thread:
             return None
         is_known = self._threads.is_channels(workspace.team, message.channel, message.thread)
         key = message_requests.session_key(workspace, message, is_channels=bool(is_known))
@@ -175,68 +167,48 @@ class MessageEvents:
                 return question
         return None
 
-    async def _answer(
-        self, question: events.InputQuestion, incoming: message_parsing.IncomingMessage
-    ) -> bool:
+    async def _answer(self, received: _Received, question: events.InputQuestion) -> bool:
         """Answer what Python asks; says whether it asked still."""
-        answer = events.TextAnswer(incoming.text)
+        message, answer = received.message, events.TextAnswer(received.incoming.text)
         try:
-            await self._questions.answer(question.id, answer, person=incoming.message.user)
+            await self._questions.answer(question.id, answer, person=message.user)
         except errors.BotError:
             return False
+        self._answers.append((received.workspace.team, message.channel, message.ts))
         return True
 
-    async def _is_ours(
-        self,
-        workspace: installations.InstalledWorkspace,
-        incoming: message_parsing.IncomingMessage,
-    ) -> bool:
-        message = incoming.message
-        if message.is_direct or incoming.is_mention:
-            return True
-        if not message.thread or message_parsing.mentions_others(message.text, workspace.bot_user):
+    async def is_in_own_thread(self, received: _Received) -> bool:
+        workspace, message = received.workspace, received.message
+        if not message.thread:
             return False
-        key = message_requests.session_key(workspace, message, is_channels=False)
         is_known = self._threads.is_channels(workspace.team, message.channel, message.thread)
         # Asks the database, not Slack: most threads do not concern the bot.
-        if not is_known and not await self._service.queries.exists(key):
+        if not is_known and not await self._service.queries.exists(received.envelope.key):
             return False
         thread = await self._read_thread(workspace, message)
+        # What was written before the bot was asked anything there is for others.
+        return self._answers_former_bot(thread, message) or message.ts >= thread.joined
+
+    async def why_mention(self, received: _Received) -> str:
+        workspace, message = received.workspace, received.message
+        thread = await self._read_thread(workspace, message)
         if self._answers_former_bot(thread, message):
-            return True
-        if message.ts < thread.joined:
-            # It was written before the bot was asked anything there.
-            return False
-        scope = values.Scope(PLATFORM, key.workspace, key.channel, message.user)
-        is_followed = (await self._services.permissions.preferences(scope)).follow_threads
+            return ""
+        scope = values.Scope(PLATFORM, workspace.team, message.channel, message.user)
+        if not (await self._services.permissions.preferences(scope)).follow_threads:
+            return access_words.MENTION_ME
         people = thread.people
         if not thread.is_whole:
             # The store remembers who talked with the bot there.
+            key = received.envelope.key
             past = await self._service.queries.history(key, limit=_PAST_LOOKED_AT)
             people |= {turn.person for turn in past}
-        if is_followed and people == {message.user}:
-            return True
-        if not thread.is_mention_told:
-            await self._tell_to_mention(workspace, message, is_followed=is_followed)
-        # People may leave the thread, or settings change: it is not to be taken at a later start.
-        await self._service.events.claim(PLATFORM, _claimed(workspace, message))
-        return False
+        return "" if people == {message.user} else access_words.MENTION_ME_IN_CROWD
 
-    async def _tell_to_mention(
-        self,
-        workspace: installations.InstalledWorkspace,
-        message: message_parsing.Message,
-        *,
-        is_followed: bool,
-    ) -> None:
-        """Say once in a thread of the bot's that only mentions are answered there."""
-        name = (
-            f"{workspace.team}/{message.channel}/{message.thread}/{message_posting.MENTION_NEEDED}"
-        )
-        if not await self._service.events.claim(PLATFORM, name):
+    async def tell_to_mention(self, received: _Received, sentence: str) -> None:
+        if (await self._read_thread(received.workspace, received.message)).is_mention_told:
             return
-        place = message_posting.place_of(workspace, message)
-        sentence = access_words.MENTION_ME_IN_CROWD if is_followed else access_words.MENTION_ME
+        place = message_posting.place_of(received.workspace, received.message)
         content = {"text": sentence, "blocks": [blocks.note(sentence)]}
         payload = {message_posting.MENTION_NEEDED: True}
         await message_posting.post(self._services.api, place, content, place.thread, payload)
@@ -255,57 +227,15 @@ class MessageEvents:
             return thread_history.Thread()
         return await self._threads.read(workspace, message.channel, message.thread, message.ts)
 
-    async def _claim(
-        self,
-        workspace: installations.InstalledWorkspace,
-        message: message_parsing.Message,
-        event_id: str,
-        content: Mapping[str, Any] | None,
-    ) -> bool:
-        """Claim a message; return whether no process had.
+    async def refuse(self, received: _Received, sentence: str) -> None:
+        place = message_posting.place_of(received.workspace, received.message)
+        await message_posting.whisper(self._services.api, place, sentence)
 
-        A command may have been carried out, so it has no content: it is not taken again.
-        """
-        if event_id and not await self._service.events.claim(PLATFORM, event_id):
-            return False
-        key = message_requests.session_key(workspace, message, is_channels=False)
-        name = _claimed(workspace, message)
-        events = self._service.events
-        return await events.claim(PLATFORM, name, key=key, request_id=message.id, content=content)
-
-    async def _accept_or_refuse(
-        self,
-        workspace: installations.InstalledWorkspace,
-        incoming: message_parsing.IncomingMessage,
-        *,
-        is_again: bool = False,
-    ) -> _Start | None:
-        place = message_posting.place_of(workspace, incoming.message)
-        try:
-            return await self._permitted(incoming, place, is_again=is_again)
-        except api_errors.GoneError:
-            raise
-        except Exception as error:
-            # No other process answers it: it is claimed.
-            if not isinstance(error, errors.BotError):
-                _log.exception("a message could not be taken")
-            sentence = run_words.error_sentence(error)
-            await message_posting.whisper(self._services.api, place, sentence)
-            return None
-
-    async def _permitted(
-        self,
-        incoming: message_parsing.IncomingMessage,
-        place: message_posting.Place,
-        *,
-        is_again: bool,
-    ) -> _Start | None:
-        """See whether the author may; give what starts the message's command or request.
-
-        Raises:
-            BotError: they may not, or there is nothing to do.
-        """
-        message, workspace = incoming.message, place.workspace
+    async def prepare(self, received: _Received, *, is_again: bool) -> inbox.Start | None:
+        workspace, incoming, message = received.workspace, received.incoming, received.message
+        place = message_posting.place_of(workspace, message)
+        if received.is_edit:
+            await self._in_flight.cancel_message(workspace.team, message.channel, message.ts)
         profile = await self._services.permissions.require(
             workspace, message.user, message.channel, user_team=message.user_team
         )
@@ -335,7 +265,7 @@ class MessageEvents:
         profile: permissions.Profile,
         *,
         is_again: bool,
-    ) -> _Start | None:
+    ) -> inbox.Start | None:
         """Make a request of a message, after a first sign."""
         message, workspace = incoming.message, place.workspace
         is_known = self._threads.is_channels(workspace.team, message.channel, message.root)
@@ -379,8 +309,3 @@ class MessageEvents:
         begun = await self._service.queries.history(request.key, limit=2)
         if len(begun) < 2:
             await self._service.rename(request.key, requests_in_flight.title_of(request))
-
-
-def _claimed(workspace: installations.InstalledWorkspace, message: message_parsing.Message) -> str:
-    """Return the name by which a message is claimed, as it is worded now."""
-    return f"{workspace.team}/{message.channel}/{message.ts}/{message.edited}"

@@ -74,7 +74,7 @@ class MissedMessages:
             ]
         for workspace, message in sorted(missed, key=lambda entry: str(entry[1].get("ts"))):
             try:
-                await self._messages.on_event(workspace, message, "")
+                await self._messages.on_event(workspace, message)
             except api_errors.SlackError as error:
                 _log.warning("a message that was missed could not be taken: %s", error)
             except Exception:
