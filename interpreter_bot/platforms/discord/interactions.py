@@ -10,7 +10,7 @@ import cachetools
 import discord
 
 from interpreter_bot import errors, settings
-from interpreter_bot.platforms.chat import transport
+from interpreter_bot.platforms.chat import policies, transport
 from interpreter_bot.platforms.discord import (
     api_errors,
     channels_and_threads,
@@ -67,7 +67,7 @@ class InteractionHandler:
         """
         refusal = command_words.RESTARTING if self.is_leaving else ""
         if not self._members.is_unknown(interaction.user, interaction.guild_id):
-            refusal = refusal or permissions.refusal(_asker(interaction), self.config)
+            refusal = refusal or self._refusal(interaction)
         return not await self._refuses(interaction, refusal)
 
     async def begins(
@@ -103,7 +103,7 @@ class InteractionHandler:
             if not await self._claim(interaction, is_request=is_request):
                 return False
         standing = await self._members.standing(interaction.user, interaction.guild)
-        refusal = permissions.refusal(_asker(interaction, standing), self.config)
+        refusal = self._refusal(interaction, standing)
         return not await self._refuses(interaction, refusal)
 
     async def _claim(self, interaction: discord.Interaction[Any], *, is_request: bool) -> bool:
@@ -151,9 +151,24 @@ class InteractionHandler:
             await _defer(interaction, is_public=is_public, is_silent=is_silent)
         interaction.extras[_ACKNOWLEDGED] = "silently" if is_silent else "thinking"
 
+    def _refusal(
+        self,
+        interaction: discord.Interaction[Any],
+        standing: permissions.Membership | None = None,
+    ) -> str:
+        """Return why a person may not use the bot there, as far as is known; empty if they may."""
+        asker = permissions.asker(
+            interaction.user,
+            interaction.guild_id,
+            interaction.channel or discord.Object(interaction.channel_id or 0),
+            standing,
+            is_bot_there=channels_and_threads.is_bot_at(interaction),
+        )
+        return str(policies.refusal(asker, permissions.rules(self.config)) or "")
+
     def may_complete(self, interaction: discord.Interaction[Any]) -> bool:
         """Say whether a person may see autocompletions."""
-        return not permissions.refusal(_asker(interaction), self.config)
+        return not self._refusal(interaction)
 
     async def tell(
         self,
@@ -297,20 +312,3 @@ async def _defer(
         # Acknowledged by another bot, or by this one before the connection was cut.
         if error.code != api_errors.ALREADY_ANSWERED:
             raise
-
-
-def _asker(
-    interaction: discord.Interaction[Any], standing: permissions.Membership | None = None
-) -> permissions.Member:
-    user, channel = interaction.user, interaction.channel
-    around = [interaction.channel_id or 0]
-    if isinstance(channel, discord.Thread):
-        around.append(channel.parent_id)
-    return permissions.Member(
-        user_id=user.id,
-        guild_id=interaction.guild_id,
-        channel_ids=around,
-        role_ids=permissions.roles_told(user) if standing is None else standing.role_ids,
-        is_member=standing is not None and standing.is_member,
-        is_bot_there=channels_and_threads.is_bot_at(interaction),
-    )

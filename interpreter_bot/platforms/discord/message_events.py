@@ -14,7 +14,7 @@ import discord
 
 from interpreter_bot import errors, events, settings
 from interpreter_bot.platforms import command_table, preferences
-from interpreter_bot.platforms.chat import commands, inbox
+from interpreter_bot.platforms.chat import commands, inbox, policies
 from interpreter_bot.platforms.discord import (
     api_errors,
     channels_and_threads,
@@ -252,6 +252,15 @@ class MessageEvents:
     async def tell_to_mention(self, received: _Received, sentence: str) -> None:
         await self._say(received.channel, markdown.small(f"🔹 {sentence}"))
 
+    async def _say_privately(self, received: _Received, text: str) -> None:
+        """Tell the author alone; everybody if they take no direct messages."""
+        message = received.message
+        place = channels_and_threads.of_channel(received.channel, message.guild)
+        network = discord_transport.DiscordTransport(self._client, self._in_flight.limits)
+        at = channels_and_threads.location(place)
+        if not await network.whisper(at, str(message.author.id), text):
+            await self._say(received.channel, text)
+
     async def _say(self, channel: discord.abc.Messageable, text: str) -> None:
         try:
             await channel.send(text)
@@ -260,11 +269,10 @@ class MessageEvents:
 
     async def prepare(self, received: _Received, *, is_again: bool) -> inbox.Start | None:
         message, channel = received.message, received.channel
-        refusal = await self._refusal(message, channel)
-        if refusal:
+        if refusal := await self._refusal(message, channel):
             _log.info("a message was refused: %s", refusal)
-            if not permissions.is_about_place(refusal):
-                await self._say(channel, refusal)
+            if not isinstance(refusal, policies.NotHereError):
+                await self._say_privately(received, str(refusal))
             return None
         place = channels_and_threads.of_channel(channel, message.guild)
         chosen = await self._in_flight.chosen_by(place, channels_and_threads.person(message.author))
@@ -324,17 +332,19 @@ class MessageEvents:
     ) -> message_parsing.ParsedMessage:
         """Parse a message, and those before it."""
         original = message_parsing.referred(message)
-        refusal = ""
+        refusal = None
         if original is not None and original.author.id != self._me:
             refusal = await self._refusal(original, message.channel)
         return message_parsing.parse(message, self._me, before, is_of_outsider=bool(refusal))
 
     async def _refusal(
         self, message: discord.Message, channel: discord.abc.MessageableChannel
-    ) -> str:
-        """Return why a message's author may not use the bot there; empty if they may."""
+    ) -> policies.NotAllowedError | None:
+        """Return why a message's author may not use the bot there; None if they may."""
         standing = await self._members.standing(message.author, message.guild)
-        return permissions.refusal(_asker(message, channel, standing), self._config)
+        guild_id = message.guild.id if message.guild is not None else None
+        asker = permissions.asker(message.author, guild_id, channel, standing)
+        return policies.refusal(asker, permissions.rules(self._config))
 
     def request(
         self,
@@ -409,20 +419,3 @@ def _is_of_a_person(message: discord.Message) -> bool:
     """Say whether a person wrote it: bots that answer each other would never end."""
     is_automatic = message.author.bot or message.author.system or message.webhook_id is not None
     return not is_automatic and message.type in _KINDS
-
-
-def _asker(
-    message: discord.Message,
-    channel: discord.abc.MessageableChannel,
-    standing: permissions.Membership,
-) -> permissions.Member:
-    around = [channel.id]
-    if isinstance(channel, discord.Thread):
-        around.append(channel.parent_id)
-    return permissions.Member(
-        user_id=message.author.id,
-        guild_id=message.guild.id if message.guild is not None else None,
-        channel_ids=around,
-        role_ids=standing.role_ids,
-        is_member=standing.is_member,
-    )

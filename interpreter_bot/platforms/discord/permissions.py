@@ -16,8 +16,8 @@ import cachetools
 import discord
 
 from interpreter_bot import settings
+from interpreter_bot.platforms.chat import policies
 from interpreter_bot.platforms.discord import api_errors, channels_and_threads, rate_limits
-from interpreter_bot.wording import access_words
 
 _log = logging.getLogger(__name__)
 
@@ -110,46 +110,35 @@ def roles_told(user: Any) -> frozenset[int]:  # noqa: ANN401
     return frozenset(role.id for role in roles)
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Member:
-    """The person who asks, and where.
-
-    Attributes:
-        channel_ids: of the channel and, in a thread, of the channel around it.
-        role_ids: in direct messages those of all servers that count.
-        is_member: in direct messages: they are on a server where the bot may be used.
-        is_bot_there: the bot is there, and not only the person, who installed it for themselves.
-    """
-
-    user_id: int
-    guild_id: int | None
-    channel_ids: Collection[int]
-    role_ids: Collection[int] = ()
-    is_member: bool = False
-    is_bot_there: bool = True
+def rules(config: settings.Discord) -> policies.Rules:
+    """Return the rules that the operator's lists make."""
+    return policies.Rules(
+        workspaces=config.guilds,
+        channels=config.channels,
+        people=config.people,
+        groups=config.roles,
+        allows_direct=config.direct_messages,
+    )
 
 
-def refusal(member: Member, config: settings.Discord) -> str:
-    """Return why a person may not use the bot, as a sentence; empty if they may."""
-    if not member.is_bot_there:
-        return access_words.NOT_HERE
-    if member.guild_id is None:
-        if not config.direct_messages:
-            return access_words.NOT_HERE
-    else:
-        if config.guilds and member.guild_id not in config.guilds:
-            return access_words.NOT_HERE
-        if config.channels and not set(config.channels).intersection(member.channel_ids):
-            return access_words.NOT_HERE
-    if not (config.people or config.roles):
-        # Where the place does not count, the servers of the person do.
-        is_elsewhere = member.guild_id is None and bool(config.guilds or config.channels)
-        return access_words.NOT_LISTED if is_elsewhere and not member.is_member else ""
-    is_known = member.user_id in config.people
-    has_role = not set(config.roles).isdisjoint(member.role_ids)
-    return "" if is_known or has_role else access_words.NOT_LISTED
-
-
-def is_about_place(sentence: str) -> bool:
-    """Say whether a refusal is about the place: there the bot answers no one."""
-    return sentence == access_words.NOT_HERE
+def asker(
+    user: channels_and_threads.Author,
+    guild_id: int | None,
+    channel: object,
+    standing: Membership | None = None,
+    *,
+    is_bot_there: bool = True,
+) -> policies.Asker:
+    """Return a person in a place; without `standing` what came along with them is known."""
+    around = [getattr(channel, "id", 0)]
+    if isinstance(channel, discord.Thread):
+        around.append(channel.parent_id)
+    return policies.Asker(
+        person=user.id,
+        workspace=guild_id,
+        channels=around,
+        groups=roles_told(user) if standing is None else standing.role_ids,
+        is_direct=guild_id is None,
+        is_member=standing is not None and standing.is_member,
+        is_bot_there=is_bot_there,
+    )

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import dataclasses
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any, Final, get_args
 
 from slack_sdk.models import blocks as slack_blocks
 from slack_sdk.models import views
 from slack_sdk.models.blocks import basic_components, block_elements
 
+from interpreter_bot.platforms.chat import policies
 from interpreter_bot.platforms.rendering import session_facts
 from interpreter_bot.platforms.slack import blocks, home_and_modal_views, markdown, permissions
 from interpreter_bot.sessions import past_turns, requests
@@ -52,7 +53,7 @@ class AdminForm:
     """
 
     everybody: Sequence[past_turns.SessionOverview]
-    holds: permissions.AllowLists
+    holds: policies.Rules
     follows_threads: bool
     approval: requests.Approval
     feedback: tuple[int, int] = (0, 0)
@@ -97,9 +98,9 @@ def admin_section(governed: AdminForm) -> list[blocks.Block]:
     return [*made, blocks.actions(chooser.to_dict())]
 
 
-def _list(ids: Sequence[str], form: str) -> str:
+def _list(ids: Collection[policies.Id], form: str) -> str:
     # Ids come from a form or from the settings; what is none is shown as it is.
-    named = [form.format(one) if one.isalnum() else markdown.escaped(one) for one in ids]
+    named = [form.format(one) if one.isalnum() else markdown.escaped(one) for one in map(str, ids)]
     more = f" and {len(ids) - _MAX_LISTED} more" if len(ids) > _MAX_LISTED else ""
     return ", ".join(named[:_MAX_LISTED]) + more if ids else "all"
 

@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from interpreter_bot import errors, values
+from interpreter_bot.platforms.chat import policies
 from interpreter_bot.platforms.slack import (
     admin_views,
     api_errors,
@@ -122,7 +123,7 @@ class HomeTab:
         """
         try:
             profile = await self._permissions.require(workspace, user, "")
-        except permissions.NotAllowedError as error:
+        except policies.NotAllowedError as error:
             refused = [blocks.section(markdown.escaped(str(error)))]
             await self._publish(workspace, user, {"type": "home", "blocks": refused})
             return
@@ -156,7 +157,7 @@ class HomeTab:
             usage = await service.queries.usage(nowhere, requests.Person(person, name))
         return admin_views.AdminForm(
             everybody=await service.recent("slack", workspace.team, limit=_MAX),
-            holds=await self._permissions.lists(workspace),
+            holds=await self._permissions.rules(workspace),
             follows_threads=(await self._permissions.preferences(scope)).follow_threads,
             approval=await service.queries.approval(scope, self._config.approval),
             feedback=await self._feedback.counted(workspace.team),
@@ -224,12 +225,12 @@ class HomeTab:
         """
         key = requests_in_flight.key_of(value)
         if key is None or key.workspace != workspace.team:
-            raise permissions.NotAllowedError(session_words.NO_SUCH_SESSION)
+            raise policies.NotAllowedError(session_words.NO_SUCH_SESSION)
         if profile.is_admin:
             return key
         own = await self._service.recent("slack", workspace.team, person=profile.user, limit=_MAX)
         if key not in {overview.key for overview in own}:
-            raise permissions.NotAllowedError(session_words.NOT_YOUR_SESSION)
+            raise policies.NotAllowedError(session_words.NOT_YOUR_SESSION)
         return key
 
     async def form(self, workspace: installations.InstalledWorkspace, trigger: str) -> None:

@@ -17,7 +17,7 @@ from typing import Any, Final
 
 from interpreter_bot import errors, events, values
 from interpreter_bot.platforms import command_table
-from interpreter_bot.platforms.chat import commands, inbox
+from interpreter_bot.platforms.chat import commands, inbox, policies
 from interpreter_bot.platforms.slack import (
     blocks,
     command_views,
@@ -236,9 +236,12 @@ class MessageEvents:
         place = message_posting.place_of(workspace, message)
         if received.is_edit:
             await self._in_flight.cancel_message(workspace.team, message.channel, message.ts)
-        profile = await self._services.permissions.require(
-            workspace, message.user, message.channel, user_team=message.user_team
-        )
+        try:
+            profile = await self._services.permissions.require(
+                workspace, message.user, message.channel, user_team=message.user_team
+            )
+        except policies.NotHereError:
+            return None
         command = incoming.command
         if command is None:
             return await self._request(incoming, place, profile, is_again=is_again)

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from interpreter_bot import errors, values
+from interpreter_bot.platforms.chat import policies
 from interpreter_bot.platforms.slack import (
     command_views,
     handler_dependencies,
@@ -99,7 +100,7 @@ async def _names(
             profile = await permitted.require(
                 workspace, earlier.user, earlier.channel, user_team=earlier.user_team
             )
-        except permissions.NotAllowedError:
+        except policies.NotAllowedError:
             continue
         names[earlier.user] = profile.name
     return names

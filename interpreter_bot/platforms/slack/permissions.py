@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import dataclasses
 import logging
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 import cachetools
 
-from interpreter_bot import errors, settings, values
+from interpreter_bot import settings, values
 from interpreter_bot.platforms import preferences
+from interpreter_bot.platforms.chat import policies
 from interpreter_bot.platforms.slack import api_errors, installations, web_api
 from interpreter_bot.sessions import quotas
 from interpreter_bot.wording import access_words
@@ -34,31 +35,21 @@ _FRESH_SECONDS: Final = 600.0
 _MAX_KNOWN: Final = 10_000
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class AllowLists:
-    """Who may use the bot in a workspace, and where; see `settings.Slack` for each."""
-
-    people: tuple[str, ...] = ()
-    groups: tuple[str, ...] = ()
-    channels: tuple[str, ...] = ()
-
-
-def allow_lists(chosen: Mapping[str, Any], config: settings.Slack) -> AllowLists:
-    """Return the lists in effect; invalid values count as not chosen."""
-    return AllowLists(
+def rules(chosen: Mapping[str, Any], config: settings.Slack) -> policies.Rules:
+    """Return the rules in effect in a workspace; invalid choices of its admins do not count."""
+    return policies.Rules(
+        workspaces=config.allowed_workspaces,
         people=_ids(chosen.get(PEOPLE)) or config.allowed_people,
         groups=_ids(chosen.get(GROUPS)) or config.allowed_groups,
         channels=_ids(chosen.get(CHANNELS)) or config.allowed_channels,
+        allows_guests=config.allows_guests,
+        allows_outsiders=config.allows_strangers,
     )
 
 
 def _ids(chosen: object) -> tuple[str, ...]:
     is_list = isinstance(chosen, Iterable) and not isinstance(chosen, str)
     return tuple(str(one) for one in chosen) if is_list else ()  # type: ignore[attr-defined]
-
-
-class NotAllowedError(errors.BotError):
-    """This person may not use the bot here."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -110,42 +101,48 @@ class Permissions:
         """Check that a person may use the bot; return their profile.
 
         Raises:
-            NotAllowedError: they may not; the sentence says why.
+            policies.NotAllowedError: they may not; the sentence says why.
         """
-        config = self._config
-        if config.allowed_workspaces and workspace.team not in config.allowed_workspaces:
-            raise NotAllowedError(access_words.NOT_IN_WORKSPACE)
-        lists = await self.lists(workspace)
-        is_direct = channel.startswith("D") or not channel
-        if lists.channels and not is_direct and channel not in lists.channels:
-            raise NotAllowedError(access_words.NOT_IN_CHANNEL)
+        rules_here = await self.rules(workspace)
+        asker = policies.Asker(
+            person=user,
+            workspace=workspace.team,
+            channels=(channel,),
+            is_direct=channel.startswith("D") or not channel,
+        )
+        if refusal := policies.refusal_of_place(asker, rules_here):
+            raise refusal
         profile = await self.profile(workspace, user, user_team)
-        if profile.is_bot:
-            raise NotAllowedError(access_words.NO_BOTS)
-        if profile.is_stranger and not config.allows_strangers:
-            raise NotAllowedError(access_words.NO_STRANGERS)
-        if profile.is_guest and not config.allows_guests:
-            raise NotAllowedError(access_words.NO_GUESTS)
-        if not await self._is_listed(workspace, profile, lists):
-            raise NotAllowedError(access_words.NOT_LISTED)
+        asker = dataclasses.replace(
+            asker,
+            is_admin=profile.is_admin,
+            is_bot=profile.is_bot,
+            is_guest=profile.is_guest,
+            is_outsider=profile.is_stranger,
+        )
+        error = policies.refusal(asker, rules_here)
+        if error and rules_here.groups:
+            groups = await self._groups_of(workspace, user, rules_here.groups)
+            error = policies.refusal(dataclasses.replace(asker, groups=groups), rules_here)
+        if error:
+            raise error
         return profile
 
-    async def _is_listed(
-        self, workspace: installations.InstalledWorkspace, profile: Profile, lists: AllowLists
-    ) -> bool:
-        if not lists.people and not lists.groups:
-            return True
-        if profile.user in lists.people or profile.is_admin:
-            return True
-        for group in lists.groups:
-            if profile.user in await self._members(workspace, group):
-                return True
-        return False
+    async def _groups_of(
+        self,
+        workspace: installations.InstalledWorkspace,
+        user: str,
+        groups: Collection[policies.Id],
+    ) -> Sequence[str]:
+        """Return those of some groups that a person is in."""
+        return [
+            group for group in map(str, groups) if user in await self._members(workspace, group)
+        ]
 
-    async def lists(self, workspace: installations.InstalledWorkspace) -> AllowLists:
-        """Return who may in a workspace: what its admins chose, else the settings."""
+    async def rules(self, workspace: installations.InstalledWorkspace) -> policies.Rules:
+        """Return who may in a workspace: whom its admins chose, else the settings."""
         scope = values.Scope("slack", workspace.team)
-        return allow_lists(await self._service.queries.choices(scope), self._config)
+        return rules(await self._service.queries.choices(scope), self._config)
 
     async def preferences(self, scope: values.Scope) -> preferences.Preferences:
         """Return the preferences in effect in a scope."""
@@ -173,7 +170,7 @@ class Permissions:
         """Look a person up.
 
         Raises:
-            NotAllowedError: Slack does not say who they are.
+            policies.NotAllowedError: Slack does not say who they are.
         """
         key = (workspace.team, user)
         known = self._profiles.get(key)
@@ -182,7 +179,7 @@ class Permissions:
                 answer = await self._api.call(workspace, "users.info", user=user)
             except api_errors.SlackError as error:
                 _log.warning("%s could not be looked up", user, exc_info=error)
-                raise NotAllowedError(access_words.UNKNOWN_PERSON) from error
+                raise policies.NotAllowedError(access_words.UNKNOWN_PERSON) from error
             known = self._read(workspace, user, answer.get("user", {}))
             self._profiles[key] = known
         if user_team and user_team not in (workspace.team, workspace.enterprise):

@@ -89,8 +89,9 @@ async def test_roles_are_looked_up_where_discord_does_not_tell_them(
     discord_server.say(bob, channel, f"{mention} not of the crew")
     async with connect(roles=(crew.id,)) as service:
         await steps.answered(await steps.thread_in(channel))
-        await until(lambda: channel.of_bots)
-        assert "don't have access" in channel.of_bots[0].content
+        told = discord_server.direct(bob)
+        await until(lambda: told.of_bots)
+        assert "don't have access" in told.of_bots[0].content
     assert [request.text for request in service.handled] == ["of the crew"]
 
 

@@ -103,17 +103,20 @@ async def test_lists_by_guild_channel_role_and_person(discord_server, lab, conne
         discord_server.say(carol, far, f"{mention} wrong guild")
         discord_server.say(alice, other, f"{mention} wrong channel")
         discord_server.say(bob, allowed, f"{mention} wrong person")
-        await until(lambda: allowed.of_bots)
-        assert "don't have access" in allowed.of_bots[0].content
+        direct = discord_server.direct(bob)
+        await until(lambda: direct.of_bots)
+        assert "don't have access" in direct.of_bots[0].content
         refused = await discord_server.command(bob, allowed, "py", {"code": "1"})
         assert "don't have access" in await steps.finished(refused)
         assert refused.messages[0].seen_by is bob
-        direct = discord_server.direct(bob)
         discord_server.say(bob, direct, "and here?")
-        await until(lambda: direct.of_bots)
+        await until(lambda: len(direct.of_bots) == 2)
         thread = await steps.ask_in_thread(discord_server, alice, allowed)
+        discord_server.expect(50007)
+        direct.is_closed = True
         discord_server.say(bob, thread, f"{mention} let me in")
         await until(lambda: "don't have access" in thread.of_bots[-1].content)
+    assert allowed.of_bots == []
     assert [request.text for request in service.handled] == ["hello"]
     assert far.of_bots == other.of_bots == []
 

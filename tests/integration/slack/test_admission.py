@@ -48,8 +48,6 @@ async def test_guests_and_strangers_are_let_in_by_the_settings(slack, service):
 @pytest.mark.parametrize(
     ("setting", "ids", "sentence"),
     [
-        ("allowed_workspaces", ("T2",), "for this workspace"),
-        ("allowed_channels", ("C2",), "for this channel"),
         ("allowed_people", ("U2",), "have access to this bot"),
         ("allowed_groups", ("S1",), "have access to this bot"),
         ("allowed_groups", ("SGONE",), "have access to this bot"),
@@ -58,6 +56,20 @@ async def test_guests_and_strangers_are_let_in_by_the_settings(slack, service):
 async def test_who_is_not_on_a_list_is_refused(slack, service, setting, ids, sentence):
     slack.world.groups["S1"] = ["U2"]
     assert sentence in await refused(slack, service, **{setting: ids})
+
+
+@pytest.mark.parametrize(
+    ("setting", "ids"), [("allowed_workspaces", ("T2",)), ("allowed_channels", ("C2",))]
+)
+async def test_messages_where_the_bot_may_not_be_used_are_not_answered(
+    slack, service, setting, ids
+):
+    async with connected(slack, service, **{setting: ids}):
+        ts = slack.say("U1", "C1", "<@UBOT> hi")
+        slack.command("U1", "C1", "/py", "1+1")
+        [told] = await slack.until(lambda: slack.world.responses)
+    assert "can't be used here" in told["text"]
+    assert service.requests == slack.world.ephemerals == slack.answers("C1", ts) == []
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,91 @@
+"""Who may use the bot, and where: the operator's lists, read alike on every chat network."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Collection
+from typing import TypeAlias
+
+from interpreter_bot import errors
+from interpreter_bot.wording import access_words
+
+Id: TypeAlias = int | str
+
+
+class NotAllowedError(errors.BotError):
+    """This person may not use the bot here."""
+
+
+class NotHereError(NotAllowedError):
+    """Nobody may use the bot here: messages are not even answered with that."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Rules:
+    """Ids of where the bot may be used, and of who may.
+
+    Empty places mean everywhere. Of people and groups either suffices; without both everybody may.
+    """
+
+    workspaces: Collection[Id] = ()
+    channels: Collection[Id] = ()
+    people: Collection[Id] = ()
+    groups: Collection[Id] = ()
+    allows_direct: bool = True
+    allows_guests: bool = True
+    allows_outsiders: bool = True
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Asker:
+    """A person in a place, as rules see them.
+
+    Attributes:
+        workspace: None in direct messages that belong to none.
+        channels: the channel and, in a thread that is a channel itself, the one around it.
+        groups: of theirs; in direct messages of all workspaces that count.
+        is_member: in direct messages: they are in a workspace where the bot may be used.
+        is_bot_there: not only the person is.
+    """
+
+    person: Id
+    workspace: Id | None
+    channels: Collection[Id]
+    groups: Collection[Id] = ()
+    is_direct: bool = False
+    is_member: bool = False
+    is_bot_there: bool = True
+    is_admin: bool = False
+    is_bot: bool = False
+    is_guest: bool = False
+    is_outsider: bool = False
+
+
+def refusal_of_place(asker: Asker, rules: Rules) -> NotHereError | None:
+    """Return why nobody may use the bot in a place; None if people may."""
+    is_there = asker.is_bot_there and (rules.allows_direct or not asker.is_direct)
+    if rules.workspaces and asker.workspace is not None:
+        is_there &= asker.workspace in rules.workspaces
+    if rules.channels and not asker.is_direct:
+        is_there &= not set(rules.channels).isdisjoint(asker.channels)
+    return None if is_there else NotHereError(access_words.NOT_HERE)
+
+
+def refusal(asker: Asker, rules: Rules) -> NotAllowedError | None:
+    """Return why a person may not use the bot in a place; None if they may."""
+    if error := refusal_of_place(asker, rules):
+        return error
+    if asker.is_bot:
+        return NotAllowedError(access_words.NO_BOTS)
+    if asker.is_outsider and not rules.allows_outsiders:
+        return NotAllowedError(access_words.NO_STRANGERS)
+    if asker.is_guest and not rules.allows_guests:
+        return NotAllowedError(access_words.NO_GUESTS)
+    if rules.people or rules.groups:
+        is_listed = asker.person in rules.people or asker.is_admin
+        is_listed |= not set(rules.groups).isdisjoint(asker.groups)
+    else:
+        # Where the place does not count, the workspaces of the person do.
+        is_elsewhere = asker.workspace is None and bool(rules.workspaces or rules.channels)
+        is_listed = asker.is_member or not is_elsewhere
+    return None if is_listed else NotAllowedError(access_words.NOT_LISTED)
