@@ -1,7 +1,7 @@
-"""Tracebacks of a person's own frames and the last line: no frames of libraries, no colours.
+"""Short tracebacks: the frames of the user's code and the last line, without libraries' frames.
 
-Everything that shows an exception to a person or a model goes through here. `install` does the same
-for warnings, and leaves no path of this machine in tracebacks that code prints itself.
+Every exception that a person or a model sees is formatted here. `install` shortens warnings, and
+removes this machine's paths from tracebacks that code prints itself.
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ _WORD = re.compile(r"[^\W\d]\w*")
 _TABLES = ("pandas", "polars")
 _MAX_COLUMNS = 60
 _SYNTAX_HINTS = (
-    ("U+201C", "Replace the typographic quotes by straight ones."),
-    ("U+201D", "Replace the typographic quotes by straight ones."),
-    ("U+2018", "Replace the typographic quotes by straight ones."),
-    ("U+2019", "Replace the typographic quotes by straight ones."),
+    ("U+201C", "Use straight quotes instead of typographic ones."),
+    ("U+201D", "Use straight quotes instead of typographic ones."),
+    ("U+2018", "Use straight quotes instead of typographic ones."),
+    ("U+2019", "Use straight quotes instead of typographic ones."),
     ("U+00A0", "Replace the no-break spaces by ordinary ones."),
 )
 
@@ -60,7 +60,7 @@ def message(error: BaseException) -> str:
     """Return an exception's text with its notes, even if its `__str__` raises."""
     try:
         if isinstance(error, SyntaxError):
-            # Its text as a string would repeat the place.
+            # str() of it would repeat the line and file.
             return _with_syntax_hint(str(error.msg))
         if isinstance(error, SystemExit) and isinstance(error.code, int):
             return f"exit code {error.code}"
@@ -97,7 +97,7 @@ def _last_lines(described: traceback.TracebackException) -> list[str]:
 def _describe_frames(described: traceback.TracebackException, *, is_last: bool) -> list[str]:
     """Describe frames of a person's code, or for the last exception at least those of libraries."""
     frames = [frame for frame in described.stack if not _is_machinery(frame.filename)]
-    # Of a recursion, only the first of equal frames.
+    # In a recursion, only the first of several equal frames is shown.
     own = [
         index
         for index, frame in enumerate(frames)
@@ -127,7 +127,7 @@ def _are_alike(frame: traceback.FrameSummary, other: traceback.FrameSummary) -> 
 
 
 def _fold_frames(frames: list[traceback.FrameSummary]) -> list[str]:
-    """Say in a line which frames are left out."""
+    """Return a line that names the omitted frames."""
     if not frames:
         return []
     if any(_is_own(frame.filename) for frame in frames):
@@ -170,7 +170,7 @@ def place(filename: str) -> str:
 
 
 def _is_own(filename: str) -> bool:
-    """Return whether a person wrote it: a cell, or a file that is not of a library."""
+    """Return whether a file is the user's code: a cell, or a file outside of libraries."""
     if filename.startswith(CELL_PREFIX) or filename == "<string>":
         return True
     is_system = filename.startswith((rootfs.LAYERS, "/usr/")) or bool(_LIBRARY.match(filename))

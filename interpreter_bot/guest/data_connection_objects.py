@@ -24,7 +24,6 @@ from . import tool_functions
 _FRAME_HEAD = struct.Struct(">cI")
 _DATA = b"A"
 _BUFFER_BYTES = 1024 * 1024
-_DESCRIBED = 20
 
 _port = 0
 _refusal = ""

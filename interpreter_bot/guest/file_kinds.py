@@ -1,4 +1,4 @@
-"""What a file really is, by its first bytes: its name may say something else."""
+"""The kind of a file by its first bytes, as its name may be wrong."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _OLE = b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1"
 # Name of the stream of an encrypted document in such a container.
 _ENCRYPTED = "EncryptedPackage".encode("utf-16-le")
 _PASSWORD = (
-    "It is protected by a password, and nothing here can open it. Ask the person for a copy "
+    "It is protected by a password, so it cannot be opened here. Ask the person for a copy "
     "without one."
 )
 # First bytes, where they begin, what that is, and what can be done with it; a name before a colon
@@ -109,7 +109,7 @@ def find_kind(path: str) -> tuple[str, str]:
     if start.startswith((b"<!doctype html", b"<html", b"<table", b"<meta", b"<head", b"<style")):
         return "html", "It is a page of HTML. Read its tables with pandas.read_html."
     if b"\0" in head and not _is_wide_text(head):
-        return "other", "It is not text, and its kind is unknown here."
+        return "other", "It is a binary file of an unknown kind."
     return "text", ""
 
 
@@ -147,7 +147,7 @@ def _packed(path: str) -> tuple[str, str]:
             if mimetype and manifest in names and archive.getinfo(manifest).file_size < 1_000_000:
                 is_closed = is_closed or b"encryption-data" in archive.read(manifest)
     except (zipfile.BadZipFile, NotImplementedError, OSError, RuntimeError):
-        return "other", "It is a zip archive that is damaged, or was not sent whole."
+        return "other", "It is a damaged or incomplete zip archive."
     kind = _MIMETYPES.get(mimetype) or next(
         (kind for name, kind in _MEMBERS if name in names), "zip"
     )

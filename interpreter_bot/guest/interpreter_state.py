@@ -1,6 +1,6 @@
 """State of a kernel's process that code may have changed, besides its variables.
 
-Saved as what differs from the beginning, restored before the variables: working directory, search
+Differences from a new session, restored before the variables: working directory, search
 path, environment, random numbers, and the options of matplotlib and pandas.
 """
 
@@ -31,7 +31,7 @@ def register(name: str, collect_: Callable[[], Any], restore_: Callable[[Any], N
 
 
 def begin() -> None:
-    """Remember the present state as that of a new session.
+    """Record the current state as that of a new session.
 
     Matplotlib's options are remembered at the first call only, in the fork server: reading them
     takes longer than all the rest. For those of pandas, see `remember_pandas_options`.
@@ -123,8 +123,8 @@ def restore(state: State) -> None:
     """Bring back what `collect` returned, in a process that has just begun.
 
     Raises:
-        Exception: whatever a library says of a value that an earlier release accepted; what comes
-            before it is restored.
+        Exception: a library rejects a value that an earlier release accepted; items before it
+            are restored.
     """
     os.environ.update(state.get("environment", {}))
     for name in state.get("unset", ()):

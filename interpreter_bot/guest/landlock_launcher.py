@@ -1,8 +1,8 @@
-"""Launcher of host programs that work on foreign files, behind walls that need no namespace.
+"""Launcher that sandboxes a program of the host, which reads untrusted files, without namespaces.
 
 `python -m interpreter_bot.guest.landlock_launcher SPEC PROGRAM ARGUMENT…` becomes PROGRAM. SPEC
-is JSON: the directories that it may read and write, its resource limits, and perhaps the TCP ports
-that it may connect to. It keeps the network.
+is JSON: the directories that PROGRAM may read and write, its resource limits, and optionally the
+only TCP ports that it may connect to. PROGRAM stays in the host's network.
 """
 
 from __future__ import annotations

@@ -52,7 +52,7 @@ def name_of(kind: type) -> str:
 
 
 def is_from(kind: type, library: str) -> bool:
-    """Return whether a module of the library really has this class under its name."""
+    """Return whether a module of the library contains this very class under its name."""
     if type(kind) is type and _libraries.get(kind) == library:
         return True
     name = _module_of(kind)
@@ -74,7 +74,7 @@ def plain_names(variables: Mapping[Any, Any]) -> dict[str, Any]:
 
 
 def is_among(kind: type, kinds: Container[type]) -> bool:
-    """Return whether a class without a metaclass is in `kinds`; a metaclass may compare by code."""
+    """Return whether a class is in `kinds`; false if it has a metaclass, which may run code."""
     return type(kind) is type and kind in kinds
 
 

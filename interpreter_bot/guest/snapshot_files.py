@@ -20,7 +20,7 @@ FORMAT = 3
 """Version of the format; `kernels/snapshot_manifests` reads no other."""
 OUT_OF_BAND_BYTES = 64 * 1024
 MAX_REASON_CHARACTERS = 200
-"""Longest reason for a loss."""
+"""Maximum length of the reason for a loss."""
 _MIN_BLOB_BYTES = 4 * 1024 * 1024
 # The manifest names each blob.
 _MAX_BLOBS = 512
@@ -40,7 +40,7 @@ class TooLargeError(Exception):
     """A snapshot would exceed its size limit."""
 
     def __str__(self) -> str:
-        return "it is larger than what may be kept"
+        return "it is larger than the size limit"
 
 
 class DamagedError(Exception):
@@ -295,7 +295,7 @@ def _sync_directory(path: str) -> None:
 class Reader:
     """Reads the pickles and buffers of a generation's records.
 
-    With `is_check`, buffers are read-only, so that they do not count for memory limits.
+    With `is_check`, buffers are mapped read-only, so they do not count towards memory limits.
     """
 
     def __init__(self, directory: str, number: int, *, is_check: bool) -> None:

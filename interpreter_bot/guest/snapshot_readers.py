@@ -13,7 +13,7 @@ from . import interpreter_state, snapshot_files, variable_pickler
 STATE = "process state"
 """Name of the entry for `interpreter_state` among the variables."""
 _SHARES_WITH_FAILED = "it shares a part with {name}, which could not be read"
-# The bot reads at most so many.
+# The bot reads at most this many.
 _MAX_FAILURES = 200
 
 
@@ -90,7 +90,9 @@ class SnapshotReader:
         variable_pickler.restore_into(namespace)
 
     def read(self, record: snapshot_files.Record) -> Iterator[str]:
-        """Read the variables of a record; yield the name of each one before."""
+        """Read the variables of a record; yield each name before its variable.
+
+        So the parent process knows which variable crashed the reader."""
         pickles: list[memoryview] = []
         source, unpickler = _PickleFile(), None
         for position, name in enumerate(record.names):

@@ -50,7 +50,6 @@ _NR_PIVOT_ROOT = {"x86_64": 155, "aarch64": 41}.get(os.uname().machine, -1)
 _NR_SECCOMP = {"x86_64": 317, "aarch64": 277}.get(os.uname().machine, -1)
 _NR_CAPSET = {"x86_64": 126, "aarch64": 91}.get(os.uname().machine, -1)
 _NR_IOPRIO_SET = {"x86_64": 251, "aarch64": 30}.get(os.uname().machine, -1)
-_SYNC_FILE_RANGE_WRITE = 2
 _IOPRIO_WHO_PROCESS, _IOPRIO_LAST_BEST_EFFORT = 1, 2 << 13 | 7
 
 _PR_SET_PDEATHSIG = 1
@@ -193,12 +192,6 @@ def lower_disk_priority() -> None:
     """Give this process's reads and writes the lowest priority, if the scheduler supports it."""
     arguments = (_IOPRIO_WHO_PROCESS, 0, _IOPRIO_LAST_BEST_EFFORT)
     _check(_libc.syscall(_NR_IOPRIO_SET, *arguments), "ioprio_set")
-
-
-def start_write_back(file: int, begin: int, size: int) -> None:
-    """Start to write bytes of a file to disk, 0 for all; only fsync reports failures."""
-    place = (ctypes.c_int64(begin), ctypes.c_int64(size))
-    _libc.sync_file_range(file, *place, _SYNC_FILE_RANGE_WRITE)
 
 
 def install_filter(program: bytes, *, is_supervised: bool = False) -> int:

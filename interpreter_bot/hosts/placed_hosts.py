@@ -14,7 +14,7 @@ import functools
 import logging
 import time
 from collections.abc import AsyncIterator, Collection, Coroutine, Iterable, Mapping
-from typing import Final, TypeVar
+from typing import Final
 
 from interpreter_bot import errors, session_variables, values
 from interpreter_bot.hosts import (
@@ -35,8 +35,6 @@ _WATCH_SECONDS: Final = 5.0
 _POLL_SECONDS: Final = 0.05
 _RETRY_SECONDS: Final = 1.0
 _MAX_FIRST_SECONDS: Final = 20.0
-
-T = TypeVar("T")
 
 
 class PlacedHosts(session_router.SessionRouter):

@@ -8,7 +8,7 @@ An execution runs in the host to its end, even if nobody follows it. Its events 
 the host keeps them, bounded, until `Hosts.acknowledge`, and `Hosts.follow` sends those after a
 number. A request that is repeated because its answer was lost has its effect once.
 
-Errors are `BotError`s with a sentence for people. If a host is lost, its kernels cannot be started,
+Errors are `BotError`s with a sentence for people. If a host is lost, starts of kernels on it fail,
 and its executions end as `CRASHED` with `kernel_lost`.
 """
 
@@ -221,7 +221,7 @@ class Kernel(Protocol):
 
     @property
     def restored(self) -> session_variables.SavedVariables | None:
-        """The restored variables of an earlier kernel; None without."""
+        """The variables restored from an earlier kernel; None if there were none."""
 
     @property
     def restore_notice(self) -> str:
@@ -250,7 +250,7 @@ class Kernel(Protocol):
             execution_id: at most 64 letters and digits; an execution of this id is only followed.
             show: receives each event as it appears.
             ask: answers the code's questions; without it `input()` raises in the code.
-            seconds: wall time without waiting for answers; by default the limit of the settings.
+            seconds: maximum wall time, not counting waits for answers; by default the setting.
             is_own: the code is the bot's own and changes no variable, so the session stays idle.
         """
 
@@ -331,7 +331,7 @@ class Hosts(Protocol):
     ) -> session_variables.RestoredState:
         """Restore a session's files and variables of a checkpoint; its kernel ends.
 
-        With `is_whole`, only if all variables and files of that time can be restored.
+        With `is_whole`, nothing changes unless all variables and files can be restored.
 
         Raises:
             KernelError: the checkpoint is not kept, or code runs; nothing changes then.
@@ -342,7 +342,7 @@ class Hosts(Protocol):
         """Return the hosts and services that code of a session may reach."""
 
     async def listen(self, on_loss: OnLoss | None) -> None:
-        """Call `on_loss`, or nobody, with each kernel that ends without a person's request.
+        """Call `on_loss` with each kernel that ends without a person's request; None stops that.
 
         Losses while nobody listened, at most the latest 1000, are reported at once.
         """

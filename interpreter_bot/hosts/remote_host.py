@@ -1,7 +1,7 @@
 """A host in another process, of this machine or another: its kernels outlive this bot.
 
 It does what `local_host` does, over a wire whose other end is `kernel_host.host_server`.
-`messages` checks what a host sends; `host_connection` repeats calls that got lost.
+`messages` validates what a host sends; `host_connection` resends lost calls.
 """
 
 from __future__ import annotations
@@ -236,7 +236,7 @@ class RemoteLease(host_connection.Call):
 
 
 class RemoteHost(ports.HostProcess):
-    """A host in another process, by its connection; sends what it does not define. Use `open`."""
+    """A host in another process. Inherited methods are sent as requests. Use `open`."""
 
     outlives_bot = True
 
@@ -337,7 +337,7 @@ class RemoteHost(ports.HostProcess):
 
     @property
     def sandbox_level(self) -> values.SandboxLevel:
-        """What keeps code apart."""
+        """The sandbox level."""
         return self.connection.status.sandbox_level
 
     @property
@@ -355,7 +355,7 @@ class RemoteHost(ports.HostProcess):
         return self._doors.reach(key)
 
     async def listen(self, on_loss: ports.OnLoss | None) -> None:
-        """Tell this one of lost kernels; see `ports.Hosts.listen`."""
+        """Report lost kernels to `on_loss`; see `ports.Hosts.listen`."""
         # An ephemeral session reports the loss itself when it is used again.
         if not self._is_ephemeral:
             await self.connection.listen(on_loss)

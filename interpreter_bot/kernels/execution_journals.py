@@ -41,7 +41,7 @@ _ROW_BYTES: Final = 64
 _CHUNK_SHARE: Final = 16
 # Limits are checked each time this share of them was appended.
 _CHECK_SHARE: Final = 8
-# Writing waits so long, so a quick execution that a client has acknowledged is never written.
+# Writing is delayed by this, so a quick execution is often acknowledged before it is written.
 _PAUSE_SECONDS: Final = 0.05
 _RETRY_SECONDS: Final = 1.0
 
@@ -359,7 +359,7 @@ class Journals:
         """
         if self._database is None:
             return True
-        # Shielded, because rows that this host owns by then would be unknown here.
+        # Shielded: if cancelled, this host would own database rows that it does not know.
         return await cancellation.shielded(self._take_over(self._database))
 
     async def _take_over(self, database: journal_databases.JournalDatabase) -> bool:
@@ -436,7 +436,7 @@ class Journals:
         try:
             refused_ids = await cancellation.in_thread(self._database.write, changes, removed)
         except Exception as error:
-            # The last net, too: without this task nothing would be written any more.
+            # Catch everything: if this task ended, nothing would be written any more.
             if self._is_disk_good:
                 _log.exception("the output of executions cannot be written")
             if type(error) in (sqlite3.DatabaseError, sqlite3.ProgrammingError):

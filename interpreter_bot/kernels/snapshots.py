@@ -164,7 +164,7 @@ class Snapshots:
     async def _tidy_and_find(
         self, workspace: workspaces.Workspace | None
     ) -> snapshot_generations.Snapshot | None:
-        """Tidy and find in one file operation, as a person waits."""
+        """Prune and find in one file operation, because a person waits."""
         if workspace is None or not self.is_used:
             await self.tidy(workspace)
             return await self._find(workspace)
@@ -262,7 +262,7 @@ class Snapshots:
     async def _note_restored(
         self, kernel: live_kernels.Kernel, snapshot: snapshot_generations.Snapshot, answer: str
     ) -> None:
-        """Record which variables a kernel restored, by its answer about the failed ones."""
+        """Record which variables a kernel restored; `answer` lists those that failed."""
         failures, saved = snapshot_manifests.failures(answer), snapshot.summary
         kernel.restored = dataclasses.replace(
             saved,
@@ -298,7 +298,7 @@ class Snapshots:
 
     def _start_saving(self, launched: launchers.LaunchedKernel, seconds: float) -> None:
         kernel_id = launched.kernel.id
-        # Also if saving fails, because it would fail again until code has run.
+        # Recorded even if saving fails: it would fail again until code has run.
         launched.kernel.runs_when_tried = launched.kernel.runs
         task = asyncio.create_task(self._save(launched, seconds), name="save variables")
         self._saving[kernel_id] = task

@@ -1,4 +1,4 @@
-"""Recording of what code did through its doors: gathered for a moment, then written together."""
+"""Records of what code did outside, written to the store in batches."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class ActivityRecorder(Generic[activity_audit.Done]):
         )
 
     def take(self, done: activity_audit.Done) -> None:
-        """Take one that is over."""
+        """Add a finished activity to the next batch."""
         self._unwritten.append(done)
 
     async def write(self) -> None:

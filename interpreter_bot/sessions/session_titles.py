@@ -1,7 +1,7 @@
 """Titles of sessions by the model that answered first: one short request, beside everything else.
 
-It counts as a part of that answer: it is priced, recorded with its turn, and refused where the
-person has used up a day's allowance.
+Its cost is recorded with that answer's turn. It is not made if the person has used up the day's
+allowance.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ async def improve(
     *,
     title: str,
 ) -> bool:
-    """Let the model that answered the first request of a session name it; says whether it did.
+    """Let the model that answered a session's first request write its title; return whether it did.
 
     Args:
         services: shared by all turns.
@@ -51,7 +51,7 @@ async def improve(
             titles = services.catalogue.titles
             model = request.model or turn_inputs.session_model(session, chosen, titles)
             if services.catalogue.starts_itself(model):
-                # It may be the one processor's whole work for a minute, before the next question.
+                # It would occupy the only processor for a minute, and delay the next question.
                 return False
             limits = quotas.limits_of(services.config.allowance_on(request.key.platform), chosen)
             named = await _named(services, request, end, model=model, limits=limits)
@@ -72,7 +72,7 @@ async def _named(
     limits: settings.DailyAllowance,
 ) -> str:
     """Ask for a title, and record what that cost with the turn."""
-    # Under no turn's number, as the turn itself is recorded and counts already.
+    # Negative, because the turn itself is recorded and already counts.
     number = -end.turn_id
     reservation = services.daily_usage.open(number, request, limits=limits)
     known = services.catalogue.model(model)

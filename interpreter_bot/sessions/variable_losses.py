@@ -1,15 +1,15 @@
-"""Detect that a session has lost its kernel, so that people and model learn of it once.
+"""Detect lost kernels, and tell people and the model once.
 
 With each execution the names of variables are written into the session's row in the store, with the
-kernel that holds them. A turn that finds another kernel there has lost that one: by idleness,
-eviction, a crash or a restart of the bot. It is said once, to people and to the model, what is lost
-of the variables, or what of them is back. Why a kernel ended is added to the row when it ends,
-unless the bot ends with it.
+kernel that holds them. If a turn's kernel is not the one in the row, that one was lost:
+by idleness, eviction, a crash or a restart of the bot. People and the model are told once which
+variables were lost or restored. When a kernel ends, the reason is added to the row, unless the bot
+ends too.
 
 The row is `records.Session.kernel`: {"kernel": id, "bot": id, "names": […], "more": number,
 "runs": how many pieces of code were begun there, "reason": sentence, empty as long as the kernel
-lives, "people": those whose code ran there, or made what it was given of an earlier one}. Without
-"kernel", nothing is held, or the loss was told.
+lives, "people": those whose code ran there or made variables restored into it}. Without "kernel",
+the session has no variables, or the loss was already announced.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from interpreter_bot.hosts import ports as host_ports
 from interpreter_bot.wording import variable_words
 
 if TYPE_CHECKING:
-    # Whoever runs a line of code without a database imports none.
+    # `exec` without a database must not import SQLAlchemy.
     from interpreter_bot.store import databases
 
 _log = logging.getLogger(__name__)
@@ -69,7 +69,7 @@ class VariableLoss:
         return chat_messages.Note(
             f"[A new Python was started, because the earlier one is gone. {self.reason} What was "
             f"defined or imported there is gone{f': {listed}' if listed else ''}. Define and "
-            f"import again what you need of it, even where that has run before. {self.files}]"
+            f"import what you need again, even if you already ran that code. {self.files}]"
         )
 
 
@@ -78,7 +78,7 @@ class VariableReturn:
     """Variables of an earlier kernel that the next one begins with.
 
     Attributes:
-        saved: they, and what could not be saved.
+        saved: these variables, and those that could not be saved.
         loss: of the session's last kernel; what ran there after they were saved is lost.
         files: as above.
     """
@@ -162,7 +162,7 @@ class Variables:
 
     @property
     def people(self) -> frozenset[str]:
-        """Return whose code ran where they are, and may still run there."""
+        """Return whose code ran in the kernel, and may still run there."""
         return frozenset(people_in(self._row))
 
     def are_gone(self, kernel_id: str, loss_reason: str = "") -> bool:
@@ -186,7 +186,7 @@ class Variables:
         *,
         saved: session_variables.SavedVariables | None = None,
     ) -> Told | None:
-        """Return what became of them where they are gone, once; None if there is nothing to tell.
+        """Return once what happened to lost variables; None if there is nothing to announce.
 
         Args:
             kernel_id: as above.
@@ -200,7 +200,7 @@ class Variables:
         if kernel_id == row["kernel"] or (loss_reason and not kernel_id):
             reason = loss_reason
         known = variable_words.STOPPED if row.get("bot") == self._bot else variable_words.RESTARTED
-        # What is restored may run what they left in it.
+        # Restored variables may run code that these people left in them.
         self._set({} if saved is None else {"people": people_in(row)})
         loss = VariableLoss(
             names,
@@ -214,9 +214,9 @@ class Variables:
         return loss if names or loss.more or reason else None
 
     def begin(self, kernel_id: str, *, runs: int) -> None:
-        """Record that code is about to run, so that nothing saved before passes for what it left.
+        """Record that code is about to run.
 
-        The bot may end, however hard, before it can record what became of that.
+        So an older snapshot never counts as its result, even if the bot is killed meanwhile.
         """
         is_same = self.are_in(kernel_id)
         names, more = (self._row["names"], self._row["more"]) if is_same else ([], 0)
@@ -262,7 +262,7 @@ class Variables:
 
 
 def people_in(row: Mapping[str, Any]) -> list[str]:
-    """Return whose code ran in the kernel of a row; nobody's id stands for what is not known."""
+    """Return whose code ran in the kernel of a row; an empty id if unknown."""
     return list(row.get("people", [""] if row else []))
 
 

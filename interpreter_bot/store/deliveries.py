@@ -1,4 +1,4 @@
-"""The messages of answers, each noted before it is posted; for a while."""
+"""Messages of answers, recorded before they are posted, and deleted after a while."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class Delivery:
         nonce: under which it is posted.
         digest: by which it is recognized.
         tried: when it was posted first, in wall-clock time.
-        message: its id on the network; empty if it is not known to stand.
+        message: its id on the network; empty while it is unknown whether it was posted.
     """
 
     position: int
@@ -60,7 +60,7 @@ class Deliveries:
             await transaction.execute(upsert)
 
     async def delete(self, platform: str, request_id: str, position: int) -> None:
-        """Delete a message that does not stand any more."""
+        """Delete the record of a message that no longer exists."""
         async with self._begin.writing() as transaction:
             await transaction.execute(
                 sa.delete(_D).where(*_of(platform, request_id), _D.c.position == position)

@@ -412,7 +412,7 @@ TRACEBACKS = {
     "quotes": (
         "print(“x”)",
         "Cell 1, line 1\n    print(“x”)\n          ^\nSyntaxError: invalid character '“' (U+201C). "
-        "Replace the typographic quotes by straight ones.",
+        "Use straight quotes instead of typographic ones.",
     ),
     "a cause": (
         "try: int('x')\nexcept ValueError as error: raise KeyError('why') from error",

@@ -130,11 +130,6 @@ class Statement:
         if unknown := sorted(self.values.keys() - names):
             raise StatementError(data_words.unknown_parameter(unknown[0]))
 
-    @property
-    def is_of_known_dialect(self) -> bool:
-        """Whether sqlglot knows its dialect."""
-        return bool(self._name)
-
     def rendered(self, parameter: Callable[[str], str], *, colon: str = ":") -> str:
         """Return the statement as a driver wants it, without comments.
 

@@ -68,7 +68,7 @@ def _package(entry: Mapping[str, Any]) -> LockedPackage:
 
 
 def lines(lock: Lock) -> str:
-    """Format a lock as requirements with hashes; the text is unique for its files."""
+    """Format a lock as requirements with hashes; equal files give equal text."""
     return "".join(map(_line, sorted(lock, key=lambda package: package.name)))
 
 

@@ -1,9 +1,9 @@
-"""Messages of people: in order, each once, and for whoever waits for them.
+"""Messages of people, handled in order and once each.
 
-The way of a message is a line: its place in the order, whether it is for the bot, the claim, the
-question that it answers, else its command or request. It may come more than once, and to more than
-one bot: it is claimed before anything is done about it, with what the next bot needs to take it,
-should this one die before it has begun.
+Steps for a message: wait for its turn, check whether it is for the bot, claim it, then answer a
+question with it or carry out its command or request. A network may deliver it more than once, to
+more than one bot process, so it is claimed first. The claim holds what the next process needs to
+handle it if this one dies before it begins.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ _Message = TypeVar("_Message")
 _Message_contra = TypeVar("_Message_contra", contravariant=True)
 
 Start: TypeAlias = Callable[[], Awaitable[None]]
-"""Goes on with what is prepared, and ends when its answer stands."""
+"""Carries out the prepared request; returns when its answer is posted."""
 Answer: TypeAlias = Callable[[], Awaitable[bool]]
-"""Answers a question of running code; False if it is not asked any more."""
+"""Answers a question of running code; False if the question is closed."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,11 +36,11 @@ class Envelope:
     """What the inbox has to know of a message, or of something else that becomes a request.
 
     Attributes:
-        place: whose messages are prepared one after the other.
-        name: by which it is claimed, as it is worded now.
+        place: messages with an equal place are prepared one after the other.
+        name: under which the current version of the message is claimed.
         key: the session of the people who wait.
         request_id: of the request that it becomes.
-        content: with which it can be taken again; None if it may have been carried out by then.
+        content: what another process needs to handle it again; None if it must not be repeated.
         is_addressed: it is a direct message, or mentions the bot.
         is_for_others: it mentions or replies to others.
     """
@@ -55,7 +55,7 @@ class Envelope:
 
 
 class Receiver(Protocol[_Message_contra]):
-    """A network's part of the way of its messages."""
+    """The steps that each network implements."""
 
     async def answer_of(self, message: _Message_contra, /) -> Answer | None:
         """Return what answers a question of running code with a message; None if it is none."""
@@ -71,19 +71,19 @@ class Receiver(Protocol[_Message_contra]):
         """Say that sentence in the thread."""
 
     async def prepare(self, message: _Message_contra, /, *, is_again: bool) -> Start | None:
-        """See who may, and make a command or a request of a message; None if nothing is to do.
+        """Check permission and prepare the command or request; None if there is nothing to do.
 
         Args:
             message: which is for the bot.
-            is_again: a bot that is gone may have shown part of its answer.
+            is_again: an earlier process may have posted part of the answer.
         """
 
     async def refuse(self, message: _Message_contra, sentence: str, /) -> None:
-        """Say to the author of a message why nothing comes of it."""
+        """Tell the author of a message why it is not carried out."""
 
 
 class Intake:
-    """Takes events of a network: those of a place in order, each once."""
+    """Handles events of a network once each, in order within a place."""
 
     def __init__(
         self,
@@ -115,7 +115,7 @@ class Intake:
         *,
         is_claimed: bool = False,
     ) -> bool:
-        """Prepare an event in its order, and go on with it; False if another bot has it."""
+        """Claim, prepare and start an event at its turn; False if another bot claimed it."""
         async with contextlib.AsyncExitStack() as stack, self.order(envelope.place):
             if not is_claimed and not await self._claim(envelope, envelope.content):
                 return False
@@ -137,7 +137,7 @@ class Intake:
     async def _go_on(
         self, waiting: contextlib.AsyncExitStack, start: Start | None, name: str
     ) -> None:
-        """Go on with what was prepared; people wait for its end."""
+        """Start what was prepared, and settle the claim when it ends."""
         if start is None or self._spawn is None:
             await _within(waiting, start)
         else:
@@ -164,12 +164,12 @@ class Inbox(Intake, Generic[_Message]):
         self._receiver = receiver
 
     async def receive(self, message: _Message, envelope: Envelope) -> bool:
-        """Take a message if it is for the bot; False if it is, but was claimed before."""
+        """Handle a message if it is for the bot; False if another process claimed it."""
         async with contextlib.AsyncExitStack() as stack, self.order(envelope.place):
             answer = await self._receiver.answer_of(message)
             if answer is None and not await self.is_for_bot(message, envelope):
                 return True
-            # An answer to Python is no request, should this bot die now.
+            # An answer to `input()` is not a request, so the next bot must not repeat it.
             if not await self._claim(envelope, envelope.content if answer is None else None):
                 return False
             await stack.enter_async_context(self._events.settled(self._network, envelope.name))
@@ -183,14 +183,14 @@ class Inbox(Intake, Generic[_Message]):
     async def is_for_bot(
         self, message: _Message, envelope: Envelope, *, is_told: bool = True
     ) -> bool:
-        """Say whether a message is for the bot; its thread is told once if it takes a mention."""
+        """Return whether a message is for the bot; if a mention is needed, announce that once."""
         if envelope.is_addressed:
             return True
         if envelope.is_for_others or not await self._receiver.is_in_own_thread(message):
             return False
         reason = await self._receiver.why_mention(message)
-        # People may leave the thread, or settings change: it is not to be taken at a later start.
-        # One that was claimed already answered a question, and only came twice.
+        # Claimed, so that a later start does not answer it after people left or settings changed.
+        # If it was claimed before, it answered a question and was delivered twice.
         if reason and is_told and await self._events.claim(self._network, envelope.name):
             thread = values.text(envelope.key)
             if await self._events.claim(self._network, f"needs a mention {thread}"):
@@ -198,7 +198,7 @@ class Inbox(Intake, Generic[_Message]):
         return not reason
 
     async def prepare(self, message: _Message, *, is_again: bool) -> Start | None:
-        """Prepare a message, or say why nothing comes of it: no other bot answers it."""
+        """Prepare a message, or tell its author why not, as no other bot will answer it."""
         try:
             return await self._receiver.prepare(message, is_again=is_again)
         except Exception as error:

@@ -14,7 +14,7 @@ class Block:
     Attributes:
         text: harmless, in the network's Markdown.
         is_line: it is a line of words; otherwise a code block.
-        is_open: how it goes on is not known yet.
+        is_open: more of it may come.
     """
 
     text: str
@@ -23,7 +23,7 @@ class Block:
 
 
 class Markup(Protocol):
-    """Writes a network's Markdown. Whatever text is given, nothing in it is markup of its own."""
+    """Writes a network's Markdown, and escapes markup in the text it is given."""
 
     def blocks(self, text: str, /, *, is_whole: bool = True) -> Iterator[Block]:
         """Iterate over the blocks of a model's Markdown; without `is_whole` more of it may come.
@@ -44,10 +44,10 @@ class Markup(Protocol):
         """Return a line of the bot, itself in markup, in small print."""
 
     def local_times(self, text: str, /) -> str:
-        """Let a moment in a sentence of the bot, in UTC, be shown in the time of the reader."""
+        """Convert UTC times in a sentence of the bot to the reader's time zone."""
 
     def began(self, moment: float, /) -> str:
-        """Return how long ago something began, in wall-clock time."""
+        """Return text that says how long ago a wall-clock time was."""
 
     def file_name(self, name: str, /) -> str:
         """Spell a file's name so that the network leaves it unchanged."""

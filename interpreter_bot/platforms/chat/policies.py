@@ -17,14 +17,15 @@ class NotAllowedError(errors.BotError):
 
 
 class NotHereError(NotAllowedError):
-    """Nobody may use the bot here: messages are not even answered with that."""
+    """Nobody may use the bot here; such messages are ignored without a refusal."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Rules:
     """Ids of where the bot may be used, and of who may.
 
-    Empty places mean everywhere. Of people and groups either suffices; without both everybody may.
+    Empty `workspaces` and `channels` mean everywhere. A person needs to be in `people` or in one of
+    `groups`; if both are empty, everybody is allowed.
     """
 
     workspaces: Collection[Id] = ()
@@ -43,9 +44,9 @@ class Asker:
     Attributes:
         workspace: None in direct messages that belong to none.
         channels: the channel and, in a thread that is a channel itself, the one around it.
-        groups: of theirs; in direct messages of all workspaces that count.
+        groups: the person's groups; in direct messages, of all allowed workspaces.
         is_member: in direct messages: they are in a workspace where the bot may be used.
-        is_bot_there: not only the person is.
+        is_bot_there: the bot is a member of the place, too.
     """
 
     person: Id
@@ -85,7 +86,7 @@ def refusal(asker: Asker, rules: Rules) -> NotAllowedError | None:
         is_listed = asker.person in rules.people or asker.is_admin
         is_listed |= not set(rules.groups).isdisjoint(asker.groups)
     else:
-        # Where the place does not count, the workspaces of the person do.
+        # In a direct message, membership in an allowed workspace decides.
         is_elsewhere = asker.workspace is None and bool(rules.workspaces or rules.channels)
         is_listed = asker.is_member or not is_elsewhere
     return None if is_listed else NotAllowedError(access_words.NOT_LISTED)

@@ -1,4 +1,4 @@
-"""What a chat network is to the rest: places, wanted messages, and the calls that show them.
+"""The interface to a chat network: locations, message drafts, and calls that post them.
 
 A network's transport sends one message at a time and translates the network's errors to those
 below. Callers give complete messages; what differs, and when, is decided in `sync`.
@@ -38,7 +38,7 @@ class Location:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Button:
-    """A button of the bot. All that it means is in it, so that it works after a restart.
+    """A button of the bot. It carries all its data, so it works after a restart.
 
     Attributes:
         verb: what it does.
@@ -96,7 +96,7 @@ class Draft:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class PostKey:
-    """By which a message is posted once, though the response to a post may be lost.
+    """Idempotency key of a post, as its response may be lost.
 
     Attributes:
         request_id: that the answer is to.
@@ -114,14 +114,14 @@ class PostKey:
 
 
 def digest(text: str, names: Iterable[str], buttons: Iterable[str]) -> str:
-    """Return by what a message is recognized: its text, and names of its files and buttons."""
+    """Return a digest of a message's text and the names of its files and buttons."""
     content = "\0".join((text.strip(), *names, *buttons))
     return hashlib.sha256(content.encode("utf-8", "replace")).hexdigest()
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Posted:
-    """A message that stands.
+    """A posted message.
 
     Attributes:
         at: where; the rest of the answer goes there, too.
@@ -135,11 +135,11 @@ class Posted:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Capabilities:
-    """What messages in one place take.
+    """Limits of messages in one location.
 
     Attributes:
         characters: of the text of a message; some are left for its status.
-        pages: messages of words, of which more become a file.
+        pages: number of messages of text; a longer text becomes a file.
         files: in one message.
         file_bytes: of the largest file.
         message_bytes: of all files of a message.
@@ -162,7 +162,7 @@ class Transport(Protocol):
         """Show inside the context that the bot works on an answer."""
 
     async def post(self, at: Location, draft: Draft, key: PostKey) -> Posted:
-        """Post a message; twice with one key posts it once, as far as the network can."""
+        """Post a message; a key prevents a second post if the network supports that."""
 
     async def find(self, at: Location, key: PostKey, others: Collection[str]) -> Posted | None:
         """Return the message that was posted under a key; None if none is found.
@@ -235,7 +235,7 @@ class LostError(TransportError):
 
 
 class MayBeDoneError(LostError):
-    """The network may have done it: look before it is asked again."""
+    """The outcome is unknown: look for the message before trying again."""
 
 
 class LimitedError(LostError):
@@ -247,18 +247,18 @@ class LimitedError(LostError):
 
 
 class DeletedError(TransportError):
-    """A person deleted the message, who may have had reasons: it is not posted again."""
+    """A person deleted the message, so it is not posted again."""
 
 
 class UneditableError(TransportError):
-    """The message cannot become that: a new one has to take its place."""
+    """The message cannot be edited to this draft; a new one must replace it."""
 
 
 class FilesRefusedError(TransportError):
     """Files of the message are refused as they are; its words were not."""
 
     def __init__(self, uploads: Sequence[Upload], *, is_forbidden: bool = False) -> None:
-        """Say which, and whether no files at all may be sent there; else they are too large."""
+        """`is_forbidden`: no files may be sent there at all; otherwise they are too large."""
         super().__init__()
         self.uploads: Final = uploads
         self.is_forbidden: Final = is_forbidden

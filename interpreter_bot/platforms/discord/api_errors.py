@@ -34,7 +34,6 @@ CANNOT_DIRECT: Final = frozenset({50007, 50278})
 """Codes of a person who takes no direct messages of the bot."""
 NO_PERMISSION: Final = 50013
 TOKEN_OVER: Final = 50027
-FORM: Final = 50035
 FILE_TOO_LARGE: Final = 50045
 ARCHIVED: Final = 50083
 NO_REPLIES: Final = 160002

@@ -38,7 +38,7 @@ _T = TypeVar("_T")
 _log = logging.getLogger(__name__)
 
 IDENTIFY_SECONDS: Final = 5.0
-"""Between two IDENTIFY calls: Discord rejects a second one within them."""
+"""Pause between two IDENTIFY calls, which Discord demands."""
 _NOTICE_SECONDS: Final = 60.0
 _PERMISSIONS: Final = discord.Permissions(
     view_channel=True,
@@ -89,8 +89,8 @@ async def running(
 ) -> AsyncIterator[DiscordPlatform]:
     """Run Discord inside the context. At its end, running answers are finished.
 
-    A connection that ends for good, such as when the token is revoked, cancels what is done
-    inside the context, which then raises the reason, once answers have been finished.
+    If the connection ends for good, such as when the token is revoked, the context's body is
+    cancelled; after running answers have finished, the context raises the reason.
 
     Args:
         service: where requests go.
@@ -156,7 +156,7 @@ class Application:
 
 
 async def check_token(token: str) -> Application:
-    """Log in with a token, and return what it belongs to.
+    """Log in with a token, and return its application.
 
     Raises:
         DiscordError: Discord refuses the token, or cannot be reached.
@@ -391,7 +391,7 @@ def _notifying(
         except api_errors.ANY as error:
             raise api_errors.DiscordError(discord_words.MESSAGE_REFUSED) from error
         if client.user is not None:
-            # The notice may be that the bot was killed in the midst of an answer.
+            # If the bot was killed during an answer, that answer still looks unfinished.
             await interrupted_answers.mend_all(channel, client.user.id, in_flight.is_running)
 
     return notify
@@ -403,7 +403,7 @@ def _going_on(
     *,
     has_models: bool,
 ) -> suspended_turns.GoOn:
-    """Return the function that shows how a request goes on that a bot began which is gone."""
+    """Return the function that continues to show a request of an earlier bot process."""
 
     async def go_on(request: requests.Request) -> None:
         guild_id = int(request.key.workspace) if request.key.workspace else None
@@ -412,7 +412,7 @@ def _going_on(
         at = channels_and_threads.location(place)
         run = requests_in_flight.InFlight(request, place, at)
         chosen = await in_flight.chosen_by(place, request.person)
-        # With a model, code of a person came by a command, which does not show it.
+        # If models exist, a person's code came by a command, which does not show the code.
         shows_code = request.is_code and has_models
         await in_flight.carry_out(run, chosen, shows_code=shows_code)
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import logging
 import pathlib
 import socket
 from collections.abc import AsyncIterator, Callable, Iterator
@@ -39,7 +38,6 @@ from interpreter_bot.wording import page_words, tool_words
 if TYPE_CHECKING:
     from starlette.applications import Starlette
 
-_log = logging.getLogger(__name__)
 
 _PATH: Final = "/mcp"
 _LOCAL_CLIENT: Final = "stdio"

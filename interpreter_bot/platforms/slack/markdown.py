@@ -10,7 +10,6 @@ import re
 from collections.abc import Iterator
 from typing import Final
 
-from interpreter_bot.platforms import command_table
 from interpreter_bot.text import addresses, fences
 
 _INVISIBLE: Final = "\u200b"
@@ -202,12 +201,3 @@ def notification(text: str) -> str:
 def plain_name(name: str) -> str:
     """Make a file name harmless where Slack shows names unescaped."""
     return name.replace("<", "_").replace(">", "_")
-
-
-def listed(result: command_table.Listed) -> str:
-    """Format a list of facts."""
-    lines = [f"{result.title}:"]
-    for fact in result.facts:
-        label = f"`{fact.label.replace('`', '')}`" if result.has_names else fact.label
-        lines.append(f"- {': '.join(filter(None, (label, fact.value)))}")
-    return defused("\n".join(lines))

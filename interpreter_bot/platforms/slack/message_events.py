@@ -1,8 +1,8 @@
 """Messages that people send, edit and delete: those that are for the bot become requests.
 
-The path of a message is a line: parse it, see whether it is ours, claim it, see whether its author
-may, make the request, start it. A mention in a channel comes as two events, and any event may come
-again, perhaps to the next bot: a message is claimed before anything is done about it.
+Steps for a message: parse it, check whether it is for the bot, claim it, check the author's
+permission, make the request, start it. A mention in a channel comes as two events, and
+any event may be repeated, perhaps to another bot process, so a message is claimed first.
 """
 
 from __future__ import annotations
@@ -113,14 +113,14 @@ class MessageEvents:
                     await self._inbox.receive(received, received.envelope)
 
     async def take_again(self, event: event_claims.LostEvent) -> None:
-        """Take a message that a bot had claimed which is gone."""
+        """Handle a message that an earlier bot process claimed but did not begin."""
         facts, channel = event.content["facts"], event.content["channel"]
         workspace = await self._services.workspaces.get(event.key.workspace)
         incoming = message_parsing.incoming(facts, workspace.bot_user, channel)
         if incoming is None:
-            # Another release took it for a message; nobody could take it any better later.
+            # Another release read this event as a message; this one does not, so it is dropped.
             async with self._service.events.settled(PLATFORM, event.event_id):
-                _log.warning("a message cannot be taken again: it is read as none")
+                _log.warning("a claimed event is dropped, as it is no message to this release")
             return
         received = _Received(workspace, incoming, facts, channel)
         envelope = dataclasses.replace(received.envelope, name=event.event_id)
@@ -144,7 +144,7 @@ class MessageEvents:
         if (facts.get("edited") or {}).get("user") != message.user:
             return
         if (workspace.team, message.channel, message.ts) in self._answers:
-            # It was an answer to Python, which has it.
+            # It answered `input()`, which already has the answer.
             return
         if time.time() - float(message.ts) > self._services.config.edit_seconds:
             return
@@ -168,7 +168,7 @@ class MessageEvents:
         return None
 
     async def _answer(self, received: _Received, question: events.InputQuestion) -> bool:
-        """Answer what Python asks; says whether it asked still."""
+        """Answer a question of `input()`; return whether it was still open."""
         message, answer = received.message, events.TextAnswer(received.incoming.text)
         try:
             await self._questions.answer(question.id, answer, person=message.user)
@@ -274,7 +274,7 @@ class MessageEvents:
         is_known = self._threads.is_channels(workspace.team, message.channel, message.root)
         key = message_requests.session_key(workspace, message, is_channels=bool(is_known))
         entry: requests_in_flight.InFlight | None = None
-        # Without words there may be nothing to do, which would be an odd thing to work on.
+        # Without text or files there may be nothing to do, so no sign of work is shown yet.
         if not incoming.is_code and (incoming.text or message.files):
             title = quantities.one_line(incoming.text, requests_in_flight.TITLE_CHARACTERS)
             entry = await self._in_flight.open(
@@ -297,7 +297,7 @@ class MessageEvents:
             await self._in_flight.refuse(entry, error)
             return None
         if entry is None:
-            # Now rather than when it is taken: what is said next waits its turn behind it.
+            # Opened now, not at its turn, so that later messages wait behind it.
             heading = turn_drawing.heading(profile.name, request.text)
             entry = await self._in_flight.open(
                 request.key, place, message.id, heading=heading, is_again=is_again

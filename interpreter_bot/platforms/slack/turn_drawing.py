@@ -48,7 +48,7 @@ class TurnDrawing:
 
     @property
     def has_anything(self) -> bool:
-        """Whether there is anything to read or to see, besides what was done."""
+        """Whether there is text or a picture, besides tasks."""
         return any(
             isinstance(piece, answer_contents.Picture)
             or (
@@ -78,8 +78,7 @@ class TurnDrawing:
 
     @property
     def leaves_out(self) -> bool:
-        """Whether final words stand without the code and the printed text that led to them, which
-        is a button away."""
+        """Whether the final answer hides code and printed text behind the button "Show code"."""
         end = self._log.end
         return self._code == "short" and end is not None and bool(end.turn_id)
 
@@ -89,7 +88,7 @@ class TurnDrawing:
         return not self._is_code and self._log.last_words is not None
 
     def final(self) -> list[answer_contents.Piece]:
-        """Draw its end: the last words first, then results; pictures follow all words."""
+        """Return the finished answer: the last words, then results, then pictures."""
         last = self._log.last_words
         if last is None or self._is_code:
             return self.pieces
@@ -109,7 +108,7 @@ class TurnDrawing:
         return [*made, *pictures]
 
     def status(self, *, is_streamed: bool) -> str:
-        """Return what is waited for and for how long, if that is not among the pieces."""
+        """Return what the turn waits for and how long already, unless the pieces show it."""
         log, seconds = self._log, time.time() - self._log.since
         if log.ahead:
             return run_words.elapsed(run_words.queued(log.ahead), seconds)
@@ -123,7 +122,7 @@ class TurnDrawing:
         return run_words.elapsed(slack_words.THINKING, seconds)
 
     def is_code_cut(self, *, is_streamed: bool) -> bool:
-        """Whether the answer shows less of any code than all, though it is to show some."""
+        """Whether any code is shown shortened."""
         return any(not self._shows_all(cell.code, is_streamed) for cell in self._log.cells)
 
     def _shows_all(self, code: str, is_streamed: bool) -> bool:
@@ -205,7 +204,7 @@ def heading(name: str, code: str) -> str:
 
 
 def _is_whole_in_heading(code: str) -> bool:
-    """Say whether the heading shows all of the code."""
+    """Return whether the heading shows all of the code."""
     text = safe_text.revealed(code).text
     return _head(text) == text
 

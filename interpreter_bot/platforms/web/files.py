@@ -259,13 +259,6 @@ async def opened(
         yield found
 
 
-def _text(
-    request: web.Request, name: str, *, max_characters: int = validation.MAX_NAME_CHARACTERS
-) -> str:
-    """Return a text of a request's address."""
-    return validation.text(dict(request.query), name, max_characters=max_characters)
-
-
 def _checkpoint(request: web.Request) -> str:
     return validation.text(
         dict(request.query), "checkpoint", max_characters=_MAX_CHECKPOINT_CHARACTERS

@@ -189,8 +189,8 @@ OTHERS = {
     "data.sav": (b"$FL2@(#) SPSS DATA FILE" + b"\0" * 99, "data of SPSS"),
     "data.rds": (b"X\n\0\0\0\3" + b"\0" * 99, "data of R"),
     "data.dta": (b"<stata_dta><header>" + b"\0" * 99, "data of Stata. Read it with"),
-    "broken.xlsx": (b"PK\x03\x04 and no more", "damaged, or was not sent whole"),
-    "bytes.csv": (bytes(range(256)) * 9, "It is not text"),
+    "broken.xlsx": (b"PK\x03\x04 and no more", "a damaged or incomplete zip archive"),
+    "bytes.csv": (bytes(range(256)) * 9, "a binary file of an unknown kind"),
 }
 
 

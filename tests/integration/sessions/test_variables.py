@@ -73,7 +73,7 @@ async def test_people_and_model_are_told_before_code_runs_after_idleness(opened)
     (remark,) = _remarks(first)
     assert "rows, df, math" in remark
     assert IDLE in remark
-    assert "even where that has run before" in remark
+    assert "even if you already ran that code" in remark
     # It is part of the question, so that it stays as long as that.
     assert first.messages[-1]["content"] == remark
     assert remark.endswith("are kept.]\n\ngo on with df")

@@ -1040,7 +1040,7 @@ def test_a_source_that_does_not_fit_costs_no_variable(session):
 def test_what_is_larger_than_allowed_is_left_out_the_largest_first(session):
     saved = session("import numpy\nsmall = numpy.ones(100_000)\nlarge = numpy.ones(1_000_000)")
     manifest = saved.save(max_bytes=2_000_000)
-    assert manifest["lost"] == {"large": "it is larger than what may be kept"}
+    assert manifest["lost"] == {"large": "it is larger than the size limit"}
     names = saved.restored()
     assert "large" not in names
     assert names["small"].sum() == 100_000
