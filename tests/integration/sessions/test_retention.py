@@ -328,7 +328,7 @@ async def test_a_workspace_that_cannot_be_measured_is_in_the_log(opened_keeper, 
     async with opened_keeper() as keeper:
         await keeper.fill("t")
         data = keeper.services.hosts.pool._workspaces
-        directory = (await data.of(values.text(KEY))).directory
+        directory = (await data.ensure(values.text(KEY))).directory
         directory.rename(directory.with_name("elsewhere"))
         assert await keeper.retention.apply() == 0
         assert "is not counted" in caplog.text
