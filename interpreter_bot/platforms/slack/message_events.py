@@ -163,7 +163,10 @@ class MessageEvents:
         is_known = self._threads.is_channels(workspace.team, message.channel, message.thread)
         key = message_requests.session_key(workspace, message, is_channels=bool(is_known))
         for question in self._questions.open_in(key, message.user):
-            if isinstance(question, events.InputQuestion) and not question.is_password:
+            if not isinstance(question, events.InputQuestion) or question.is_password:
+                continue
+            # Several threads share a channel's session; words in one are no answer in another.
+            if message.thread == (key.thread or self._threads.thread_of_question(question.id)):
                 return question
         return None
 

@@ -129,8 +129,9 @@ class SlackReply(ports.Reply):
         await message.progress(self._drawing)
         thread = message.thread
         if not question.session.thread:
-            # The answer may be a message there.
+            # The answer may be a message there, and in no other thread of the same session.
             self._threads.remember(place.workspace.team, place.channel, thread, is_channels=True)
+            self._threads.remember_question(question.id, thread)
         where = message.api, place, thread
         if isinstance(question, events.InputQuestion):
             await questions_to_people.ask(*where, question, closed, request_id=message.request_id)

@@ -92,6 +92,7 @@ class ThreadHistory:
         self._heard = cachetools.LRUCache[tuple[str, str, str], _Heard](_MAX_HEARD)
         self._read = cachetools.LRUCache[tuple[str, str, str, str], Thread](_MAX_READ)
         self._known = cachetools.LRUCache[tuple[str, str, str], bool](_MAX_KNOWN)
+        self._questions = cachetools.LRUCache[str, str](_MAX_KNOWN)
 
     def is_channels(self, team: str, channel: str, root: str) -> bool | None:
         """Return whether a thread uses the channel's kernel; None if unknown."""
@@ -100,6 +101,14 @@ class ThreadHistory:
     def remember(self, team: str, channel: str, root: str, *, is_channels: bool) -> None:
         """Remember whose kernel a thread uses."""
         self._known[team, channel, root] = is_channels
+
+    def thread_of_question(self, question_id: str) -> str:
+        """Return the thread in which a channel's session asks; empty if unknown."""
+        return self._questions.get(question_id, "")
+
+    def remember_question(self, question_id: str, root: str) -> None:
+        """Remember in which thread a channel's session asks."""
+        self._questions[question_id] = root
 
     def hear(self, team: str, message: message_parsing.Message) -> None:
         """Record a message in a thread, or one that begins a thread."""

@@ -146,6 +146,27 @@ async def test_input_is_answered_by_the_next_message_of_who_started(slack, servi
     await slack.until(lambda: "Hi Ada & co" in str(slack.answers("C1", ts)))
 
 
+async def test_input_of_a_channels_session_is_answered_in_its_own_thread_only(slack, service, app):
+    def asked():
+        return [m for m in slack.world.messages.values() if "input_answer" in str(m.get("blocks"))]
+
+    service.script = fake.echo
+    slack.command("U1", "C1", "/py", "1")
+    await slack.until(lambda: len(service.ends) == 1)
+    [other] = [m["ts"] for m in slack.world.messages.values() if m.get("bot_id")]
+    # The other thread is known for one of the channel's session.
+    slack.say("U1", "C1", "<@UBOT> hello", thread=other)
+    await slack.until(lambda: len(service.ends) == 2)
+    service.script = asking
+    slack.command("U1", "C1", "/py", "name = input('Name? ')")
+    [question] = await slack.until(asked)
+    answered = slack.say("U1", "C1", "looks fine to me", thread=other)
+    await slack.until(lambda: any(answered in str(claim) for claim in service.claimed))
+    slack.say("U1", "C1", "Ada", thread=question["thread_ts"])
+    await slack.until(lambda: "Hi " in str(slack.world.messages))
+    assert "Hi Ada" in str(slack.world.messages)
+
+
 async def test_input_can_be_answered_with_a_form_and_a_password_only_so(slack, service, app):
     async def script(turn):
         await turn.reply.code(0, "getpass()")
