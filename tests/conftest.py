@@ -5,6 +5,7 @@ import functools
 import gc
 import os
 import pathlib
+import signal
 import tempfile
 from collections.abc import Iterator
 
@@ -17,6 +18,9 @@ from tests import browsers, machine, unprivileged
 # pytest-asyncio looks for the loop that is set, which makes one where none ever was. Nobody closes
 # that, and whichever test runs when it is collected would fail for it.
 asyncio.set_event_loop(None)
+
+# A job that a shell put into the background ignores it, and so would every command of a test.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # What is imported from here on is no garbage, and there is much of it to look through: see below.
 gc.disable()

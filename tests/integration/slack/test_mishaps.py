@@ -10,6 +10,7 @@ import pytest
 import sqlalchemy
 
 from interpreter_bot import encryption, errors, values
+from interpreter_bot.platforms.chat import policies
 from interpreter_bot.platforms.slack import (
     answer_contents,
     api_errors,
@@ -566,7 +567,7 @@ async def test_who_may_not_any_more_is_told_that_an_interaction_is_not_taken_aga
     await slack.until(lambda: service.ends)
 
     async def refused(*_, **__):
-        raise permissions.NotAllowedError("You may not.")
+        raise policies.NotAllowedError("You may not.")
 
     monkeypatch.setattr(permissions.Permissions, "require", refused)
     await service.die_before_beginning()
