@@ -181,7 +181,7 @@ def _recording(
     """Record what code tries to reach, to the end; return the jobs of that."""
     days = config.retention.record_days
     recorder = code_activity_recording.ActivityRecorder(database.contacts, days=days)
-    broker.on_contact = recorder.take
+    broker.on_contact = recorder.add
     stack.push_async_callback(recorder.write)
     return recorder.jobs()
 
@@ -215,7 +215,7 @@ async def _recording_queries(
         connections.sources.note_use(query)
     days = config.retention.record_days
     recorder = code_activity_recording.ActivityRecorder(database.queries, days=days)
-    connections.on_query = recorder.take
+    connections.on_query = recorder.add
     stack.push_async_callback(recorder.write)
     return recorder.jobs()
 

@@ -15,7 +15,7 @@ _log = logging.getLogger(__name__)
 _WRITE_SECONDS: Final = 2.0
 _TIDY_SECONDS: Final = 3600.0
 _MAX_UNWRITTEN: Final = 10_000
-_BATCH: Final = 500
+_MAX_BATCH: Final = 500
 
 
 class ActivityRecorder(Generic[activity_audit.Done]):
@@ -31,19 +31,21 @@ class ActivityRecorder(Generic[activity_audit.Done]):
             days: that they are kept.
         """
         self._table: activity_audit.AuditTable[activity_audit.Done] = table
-        self._age = datetime.timedelta(days=days)
+        self._max_age = datetime.timedelta(days=days)
         self._unwritten: collections.deque[activity_audit.Done] = collections.deque(
             maxlen=_MAX_UNWRITTEN
         )
 
-    def take(self, done: activity_audit.Done) -> None:
+    def add(self, activity: activity_audit.Done) -> None:
         """Add a finished activity to the next batch."""
-        self._unwritten.append(done)
+        self._unwritten.append(activity)
 
     async def write(self) -> None:
-        """Write what was taken."""
+        """Write what was added."""
         while self._unwritten:
-            batch = [self._unwritten.popleft() for _ in range(min(_BATCH, len(self._unwritten)))]
+            batch = [
+                self._unwritten.popleft() for _ in range(min(_MAX_BATCH, len(self._unwritten)))
+            ]
             try:
                 await self._table.add(batch)
             except errors.StoreError:
@@ -53,7 +55,7 @@ class ActivityRecorder(Generic[activity_audit.Done]):
 
     async def tidy(self) -> None:
         """Delete old ones."""
-        await self._table.prune(self._age)
+        await self._table.prune(self._max_age)
 
     def jobs(self) -> tuple[schedules.PeriodicJob, ...]:
         """Return its periodic jobs."""

@@ -278,7 +278,7 @@ def of_turn(
     services: session_dependencies.SessionDependencies,
     request: requests.Request,
     stream: turn_streams.TurnStream,
-    held: variable_losses.Variables,
+    held: variable_losses.KernelVariables,
     approved_by: approvals.Approvals,
 ) -> ToolRequests | None:
     """Return what answers the code of a turn; None where there are no tools."""

@@ -326,7 +326,7 @@ class SessionBranches:
             "more": max(saved.kept - len(saved.names), 0),
             "runs": saved.runs + state.missed_runs,
             "reason": reason,
-            "people": variable_losses.people_in(session.kernel),
+            "people": variable_losses.people_of(session.kernel),
         }
 
     async def lost_cells(self, key: values.SessionKey) -> tuple[str, ...]:

@@ -82,7 +82,7 @@ class SessionService:
         self.events = event_claims.EventClaims(services.database, config, self.notify)
         self.visits = share_links.ShareLinks(services)
         self.files = session_files.SessionFiles(services)
-        self.improve_title = functools.partial(session_titles.improve, services)
+        self.improve_title = functools.partial(session_titles.set_model_title, services)
         self.branches = forks_and_undo.SessionBranches(services, self._lanes)
         self.logins = tool_logins.ToolLogins(services)
         self._stops = turn_stops.TurnStops(self._lanes)

@@ -19,12 +19,12 @@ _log = logging.getLogger(__name__)
 
 # Enough for a model that thinks a little first; a title itself takes ten.
 _ANSWER_TOKENS: Final = 256
-_READ_CHARACTERS: Final = 1000
-_TITLE_CHARACTERS: Final = 60
-_SECONDS: Final = 60.0
+_MAX_INPUT_CHARACTERS: Final = 1000
+_MAX_TITLE_CHARACTERS: Final = 60
+_TIMEOUT_SECONDS: Final = 60.0
 
 
-async def improve(
+async def set_model_title(
     services: session_dependencies.SessionDependencies,
     request: requests.Request,
     end: events.TurnEnded,
@@ -43,27 +43,29 @@ async def improve(
     if request.is_code or not is_answer or not services.config.sessions.model_titles:
         return False
     try:
-        async with asyncio.timeout(_SECONDS):
+        async with asyncio.timeout(_TIMEOUT_SECONDS):
             session = await services.database.sessions.find(request.key)
             if session is None or session.title != title:
                 return False
-            chosen = await services.database.choices.around(request.scope)
+            preferences = await services.database.choices.around(request.scope)
             titles = services.catalogue.titles
-            model = request.model or turn_inputs.session_model(session, chosen, titles)
+            model = request.model or turn_inputs.session_model(session, preferences, titles)
             if services.catalogue.starts_itself(model):
                 # It would occupy the only processor for a minute, and delay the next question.
                 return False
-            limits = quotas.limits_of(services.config.allowance_on(request.key.platform), chosen)
-            named = await _named(services, request, end, model=model, limits=limits)
-            return bool(named) and await services.database.sessions.set_title(
-                session.id, named, instead_of=title
+            limits = quotas.limits_of(
+                services.config.allowance_on(request.key.platform), preferences
+            )
+            new_title = await _ask_for_title(services, request, end, model=model, limits=limits)
+            return bool(new_title) and await services.database.sessions.set_title(
+                session.id, new_title, instead_of=title
             )
     except (errors.BotError, TimeoutError):
         _log.info("a conversation keeps its first words as title", exc_info=True)
         return False
 
 
-async def _named(
+async def _ask_for_title(
     services: session_dependencies.SessionDependencies,
     request: requests.Request,
     end: events.TurnEnded,
@@ -73,19 +75,19 @@ async def _named(
 ) -> str:
     """Ask for a title, and record what that cost with the turn."""
     # Negative, because the turn itself is recorded and already counts.
-    number = -end.turn_id
-    reservation = services.daily_usage.open(number, request, limits=limits)
-    known = services.catalogue.model(model)
+    usage_number = -end.turn_id
+    reservation = services.daily_usage.open(usage_number, request, limits=limits)
+    model_info = services.catalogue.model(model)
     budget = reservation.budget = budgets.Budget(
-        services.config.turn, known, allowance=reservation.allowance(services.database)
+        services.config.turn, model_info, allowance=reservation.allowance(services.database)
     )
-    answer = end.text[:_READ_CHARACTERS]
+    answer = end.text[:_MAX_INPUT_CHARACTERS]
     try:
-        named = await model_calls.short_text(
+        new_title = await model_calls.short_text(
             await services.catalogue.llm(model),
             budget,
             system=prompt_texts.read("title"),
-            text=f"The person: {request.text[:_READ_CHARACTERS]}\n\nThe analyst: {answer}",
+            text=f"The person: {request.text[:_MAX_INPUT_CHARACTERS]}\n\nThe analyst: {answer}",
             answer_tokens=_ANSWER_TOKENS,
             charge=budget.charge,
         )
@@ -94,11 +96,11 @@ async def _named(
             if budget.spent.tokens:
                 await services.database.usage.add(end.turn_id, budget.spent, model=model)
         finally:
-            services.daily_usage.close(number)
-    return plain(named)
+            services.daily_usage.close(usage_number)
+    return clean_title(new_title)
 
 
-def plain(written: str) -> str:
+def clean_title(text: str) -> str:
     """Make a title of what a model wrote: one line, without marks around it."""
-    line = next((one for one in safe_text.harmless(written).splitlines() if one.strip()), "")
-    return quantities.one_line(line.strip(" \t#*_`\"'“”„«»."), _TITLE_CHARACTERS)
+    line = next((line for line in safe_text.harmless(text).splitlines() if line.strip()), "")
+    return quantities.one_line(line.strip(" \t#*_`\"'“”„«»."), _MAX_TITLE_CHARACTERS)

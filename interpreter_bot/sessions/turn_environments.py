@@ -84,7 +84,7 @@ class SessionEnvironment:
         workspace: host_ports.Workspace,
         stream: turn_streams.TurnStream,
         *,
-        held: variable_losses.Variables,
+        held: variable_losses.KernelVariables,
         skills: accepted_skills.AcceptedSkills,
         approval: requests.Approval,
         approved_by: approvals.Approvals,
@@ -160,7 +160,7 @@ class SessionEnvironment:
             execution, self.resumed = self.resumed, None
             return await self._followed(execution, show)
         kernel = await self.kernel()
-        loss = self._held.lost(kernel.id, saved=kernel.restored)
+        loss = self._held.take_notice(kernel.id, saved=kernel.restored)
         if self._hosts.sandbox_level is values.SandboxLevel.NONE:
             self._stream.emit(events.NoticeShown(run_words.UNSANDBOXED))
         if self.mark is None:
@@ -171,11 +171,11 @@ class SessionEnvironment:
         hosted_id = cancellable_executions.new_id()
         # No await from here until the code runs: an execution shown as begun must end.
         await self._stream.start_code(code, hosted_id)
-        restore_notice = "" if self._held.are_in(kernel.id) else kernel.restore_notice
+        restore_notice = "" if self._held.have_run_in(kernel.id) else kernel.restore_notice
         for sentence in (loss.sentence if loss else "", restore_notice):
             if sentence:
                 self._show(values.Notice(sentence), 0, show)
-        self._held.begin(kernel.id, runs=kernel.runs + 1)
+        self._held.note_start(kernel.id, runs=kernel.runs + 1)
         hearing = self._hearing(show)
         executing = kernel.execute(code, execution_id=hosted_id, show=hearing, ask=self._asked)
         return await self._ended(executing, hosted_id)
@@ -352,7 +352,7 @@ class SessionEnvironment:
             sentence = session_words.CODE_UNKNOWN if is_missing else str(error)
             end = host_ports.ExecutionEnd(values.Finished(values.Ending.REFUSED, 0.0, sentence))
         else:
-            self._held.ran(self.kernel_id, end)
+            self._held.note_end(self.kernel_id, end)
         self._stream.emit(events.CodeFinished(self._stream.cell, end.finished))
         for layer in end.installed:
             self._on_installation(self.kernel_id, layer)

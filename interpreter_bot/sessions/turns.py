@@ -172,7 +172,7 @@ class _Work:
         await services.write_retries.write()
         key = values.text(self._request.key)
         person = self._request.person.id
-        held = variable_losses.Variables(
+        held = variable_losses.KernelVariables(
             session.kernel, services.id, self._recorder.kernel, person=person
         )
         if self._former is None:
@@ -180,7 +180,7 @@ class _Work:
             status = (await services.hosts.statuses({key})).get(key)
             now = (status.kernel_id, status.loss_reason) if status else ("", moved)
             saved = (await services.hosts.variables(key)).saved if held.are_gone(*now) else None
-            await self._tell_losses(session, held.lost(*now, saved=saved), moved)
+            await self._tell_losses(session, held.take_notice(*now, saved=saved), moved)
         if services.connections is not None:
             services.connections.note_person(key, person, beside=held.people)
         async with services.hosts.lease(key, person=self._person) as lease:
@@ -246,16 +246,16 @@ class _Work:
         return await self._recorder.take_over(turn)
 
     async def _tell_losses(
-        self, session: records.Session, loss: variable_losses.Told | None, moved: str
+        self, session: records.Session, loss: variable_losses.VariableNotice | None, moved: str
     ) -> None:
         """Tell people and model what was lost since the last turn: variables, and perhaps files."""
         gone = session.files.get("gone", "") or (moved and variable_words.FILES_LOST)
         if session.files:
             await self._services.database.sessions.note_files(session.id, {})
         if loss is not None:
-            loss = dataclasses.replace(loss, files=gone or loss.files)
+            loss = dataclasses.replace(loss, files_sentence=gone or loss.files_sentence)
             self.stream.emit(events.NoticeShown(loss.sentence))
-            self._remarks.append(loss.remark)
+            self._remarks.append(loss.note)
         elif gone:
             self.stream.emit(events.NoticeShown(gone))
             self._remarks.append(chat_messages.Note(f"[{gone}]"))

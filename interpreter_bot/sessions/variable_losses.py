@@ -31,9 +31,9 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 
-_SHOWN: Final = 8
-_TOLD_CHARACTERS: Final = 300
-_REMARKED_CHARACTERS: Final = 2000
+_MAX_SHOWN_NAMES: Final = 8
+_MAX_NOTICE_CHARACTERS: Final = 300
+_MAX_NOTE_CHARACTERS: Final = 2000
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -42,128 +42,136 @@ class VariableLoss:
 
     Attributes:
         names: of them, the latest first; empty if unknown.
-        more: how many there were besides.
+        more_count: how many there were besides.
         reason: a sentence.
         kernel: id of the one that held them.
         runs: how many pieces of code had been begun there.
-        files: what became of those, a sentence.
+        files_sentence: what became of those, a sentence.
     """
 
     names: tuple[str, ...]
-    more: int
+    more_count: int
     reason: str
     kernel: str
     runs: int
-    files: str = variable_words.FILES_KEPT
+    files_sentence: str = variable_words.FILES_KEPT
 
     @property
     def sentence(self) -> str:
         """Return one line for people."""
-        listed = _listed(self.names[:_SHOWN], self.more + max(len(self.names) - _SHOWN, 0))
-        return variable_words.lost(listed, self.reason, self.files)
+        listed = _join_names(
+            self.names[:_MAX_SHOWN_NAMES],
+            self.more_count + max(len(self.names) - _MAX_SHOWN_NAMES, 0),
+        )
+        return variable_words.lost(listed, self.reason, self.files_sentence)
 
     @property
-    def remark(self) -> chat_messages.Note:
+    def note(self) -> chat_messages.Note:
         """Return the same for a model."""
-        listed = _listed(self.names, self.more)
+        listed = _join_names(self.names, self.more_count)
         return chat_messages.Note(
             f"[A new Python was started, because the earlier one is gone. {self.reason} What was "
             f"defined or imported there is gone{f': {listed}' if listed else ''}. Define and "
-            f"import what you need again, even if you already ran that code. {self.files}]"
+            f"import what you need again, even if you already ran that code. "
+            f"{self.files_sentence}]"
         )
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class VariableReturn:
+class VariableRestoration:
     """Variables of an earlier kernel that the next one begins with.
 
     Attributes:
         saved: these variables, and those that could not be saved.
         loss: of the session's last kernel; what ran there after they were saved is lost.
-        files: as above.
+        files_sentence: as above.
     """
 
     saved: session_variables.SavedVariables
     loss: VariableLoss
-    files: str = ""
+    files_sentence: str = ""
 
     @property
     def sentence(self) -> str:
         """Return one line for people."""
         if not self.saved.kept:
-            told = variable_words.none_kept(self._exceptions(_TOLD_CHARACTERS))
+            notice = variable_words.none_kept(self._losses_clause(_MAX_NOTICE_CHARACTERS))
         else:
-            exceptions = self._exceptions(_TOLD_CHARACTERS)
-            told = variable_words.restored(self._count, self._since, exceptions)
-        reason = f" {self.loss.reason}" if self._since else ""
-        return f"{told}{reason} {self.files}".strip()
+            exceptions = self._losses_clause(_MAX_NOTICE_CHARACTERS)
+            notice = variable_words.restored(self._count_clause, self._age_clause, exceptions)
+        reason = f" {self.loss.reason}" if self._age_clause else ""
+        return f"{notice}{reason} {self.files_sentence}".strip()
 
     @property
-    def remark(self) -> chat_messages.Note:
+    def note(self) -> chat_messages.Note:
         """Return the same for a model."""
-        since = self._since and f"{self._since}; what changed later is lost"
+        since = self._age_clause and f"{self._age_clause}; what changed later is lost"
         return chat_messages.Note(
             f"[A new Python was started, because the earlier one is gone. {self.loss.reason} What "
             f"was defined and imported there is there again{since}."
-            f"{self._exceptions(_REMARKED_CHARACTERS)} {self.files}".strip()
+            f"{self._losses_clause(_MAX_NOTE_CHARACTERS)} {self.files_sentence}".strip()
             + "]"
         )
 
     @property
-    def _since(self) -> str:
-        is_same = self.saved.kernel == self.loss.kernel
-        missed = self.loss.runs - (self.saved.runs if is_same else 0)
-        if is_same and missed <= 0:
+    def _age_clause(self) -> str:
+        is_same_kernel = self.saved.kernel == self.loss.kernel
+        unsaved_runs = self.loss.runs - (self.saved.runs if is_same_kernel else 0)
+        if is_same_kernel and unsaved_runs <= 0:
             return ""
-        at = datetime.datetime.fromtimestamp(self.saved.at, datetime.UTC)
-        ran = "the last piece of code" if missed == 1 else f"the last {missed:,} pieces of code"
-        before = f", before {ran} ran" if missed > 0 else ""
-        return f" as they were on {at:%-d %B at %H:%M} UTC{before}"
+        saved_at = datetime.datetime.fromtimestamp(self.saved.at, datetime.UTC)
+        later_runs = (
+            "the last piece of code"
+            if unsaved_runs == 1
+            else f"the last {unsaved_runs:,} pieces of code"
+        )
+        before = f", before {later_runs} ran" if unsaved_runs > 0 else ""
+        return f" as they were on {saved_at:%-d %B at %H:%M} UTC{before}"
 
     @property
-    def _count(self) -> str:
+    def _count_clause(self) -> str:
         saved = self.saved
-        all_of_them = saved.kept + saved.lost_count
-        return f" ({saved.kept:,} of {all_of_them:,})" if saved.lost_count else ""
+        total = saved.kept + saved.lost_count
+        return f" ({saved.kept:,} of {total:,})" if saved.lost_count else ""
 
-    def _exceptions(self, max_characters: int) -> str:
+    def _losses_clause(self, max_characters: int) -> str:
         saved = self.saved
-        return _exceptions("Not kept", saved.lost, saved.lost_count, max_characters) + _exceptions(
-            "In part", saved.partly, saved.partly_count, max_characters
-        )
+        return _losses_clause(
+            "Not kept", saved.lost, saved.lost_count, max_characters
+        ) + _losses_clause("In part", saved.partly, saved.partly_count, max_characters)
 
 
-Told: TypeAlias = VariableLoss | VariableReturn
+VariableNotice: TypeAlias = VariableLoss | VariableRestoration
 """What became of a session's variables, for people and model."""
 
 
-class Variables:
+class KernelVariables:
     """The variables that a session's kernel holds.
 
     Args:
-        kept: the content of the row.
+        row: the content of the row.
         bot: id of this process of the bot.
-        note: writes the new content of the row.
+        save_row: writes the new content of the row.
         person: whose code runs now.
     """
 
     def __init__(
         self,
-        kept: Mapping[str, Any],
+        row: Mapping[str, Any],
         bot: str,
-        note: Callable[[Mapping[str, Any]], None],
+        save_row: Callable[[Mapping[str, Any]], None],
         *,
         person: str = "",
     ) -> None:
-        self._row = kept
+        self._row = row
         self._bot = bot
-        self._note = note
+        self._save_row = save_row
         self._person = person
 
     @property
     def people(self) -> frozenset[str]:
         """Return whose code ran in the kernel, and may still run there."""
-        return frozenset(people_in(self._row))
+        return frozenset(people_of(self._row))
 
     def are_gone(self, kernel_id: str, loss_reason: str = "") -> bool:
         """Return whether the kernel that held them is gone, and nobody was told.
@@ -172,20 +180,20 @@ class Variables:
             kernel_id: of the kernel that the session has now; empty if it has none.
             loss_reason: why that one, or else the former one, is gone; empty if it lives.
         """
-        held_by = self._row.get("kernel")
-        return bool(held_by) and (kernel_id != held_by or bool(loss_reason))
+        kernel_of_row = self._row.get("kernel")
+        return bool(kernel_of_row) and (kernel_id != kernel_of_row or bool(loss_reason))
 
-    def are_in(self, kernel_id: str) -> bool:
+    def have_run_in(self, kernel_id: str) -> bool:
         """Return whether code of this session ran in a kernel."""
         return self._row.get("kernel") == kernel_id
 
-    def lost(
+    def take_notice(
         self,
         kernel_id: str,
         loss_reason: str = "",
         *,
         saved: session_variables.SavedVariables | None = None,
-    ) -> Told | None:
+    ) -> VariableNotice | None:
         """Return once what happened to lost variables; None if there is nothing to announce.
 
         Args:
@@ -199,31 +207,33 @@ class Variables:
         names, reason = tuple(row.get("names", ())), row.get("reason", "")
         if kernel_id == row["kernel"] or (loss_reason and not kernel_id):
             reason = loss_reason
-        known = variable_words.STOPPED if row.get("bot") == self._bot else variable_words.RESTARTED
+        default_reason = (
+            variable_words.STOPPED if row.get("bot") == self._bot else variable_words.RESTARTED
+        )
         # Restored variables may run code that these people left in them.
-        self._set({} if saved is None else {"people": people_in(row)})
+        self._set({} if saved is None else {"people": people_of(row)})
         loss = VariableLoss(
             names,
             row.get("more", 0),
-            reason or known,
+            reason or default_reason,
             kernel=row["kernel"],
             runs=row.get("runs", 0),
         )
         if saved is not None:
-            return VariableReturn(saved, loss)
-        return loss if names or loss.more or reason else None
+            return VariableRestoration(saved, loss)
+        return loss if names or loss.more_count or reason else None
 
-    def begin(self, kernel_id: str, *, runs: int) -> None:
+    def note_start(self, kernel_id: str, *, runs: int) -> None:
         """Record that code is about to run.
 
         So an older snapshot never counts as its result, even if the bot is killed meanwhile.
         """
-        is_same = self.are_in(kernel_id)
-        names, more = (self._row["names"], self._row["more"]) if is_same else ([], 0)
-        people = sorted({*people_in(self._row), self._person})
-        self._note_run(kernel_id, names, more, runs=runs, reason="", people=people)
+        is_same_kernel = self.have_run_in(kernel_id)
+        names, more_count = (self._row["names"], self._row["more"]) if is_same_kernel else ([], 0)
+        people = sorted({*people_of(self._row), self._person})
+        self._note_run(kernel_id, names, more_count, runs=runs, reason="", people=people)
 
-    def ran(self, kernel_id: str, end: host_ports.ExecutionEnd) -> None:
+    def note_end(self, kernel_id: str, end: host_ports.ExecutionEnd) -> None:
         """Record the variables of a kernel after an execution, or those lost when it died of it."""
         self._note_run(
             kernel_id,
@@ -231,14 +241,14 @@ class Variables:
             end.more_names,
             runs=end.runs,
             reason=end.loss_reason,
-            people=people_in(self._row),
+            people=people_of(self._row),
         )
 
     def _note_run(
         self,
         kernel_id: str,
         names: list[str],
-        more: int,
+        more_count: int,
         *,
         runs: int,
         reason: str,
@@ -248,7 +258,7 @@ class Variables:
             "kernel": kernel_id,
             "bot": self._bot,
             "names": names,
-            "more": more,
+            "more": more_count,
             "runs": runs,
             "reason": reason,
             "people": people,
@@ -258,10 +268,10 @@ class Variables:
 
     def _set(self, row: Mapping[str, Any]) -> None:
         self._row = row
-        self._note(row)
+        self._save_row(row)
 
 
-def people_in(row: Mapping[str, Any]) -> list[str]:
+def people_of(row: Mapping[str, Any]) -> list[str]:
     """Return whose code ran in the kernel of a row; an empty id if unknown."""
     return list(row.get("people", [""] if row else []))
 
@@ -279,19 +289,19 @@ async def note_loss(database: databases.Database, loss: host_ports.KernelLoss) -
         _log.exception("why a kernel ended could not be recorded")
 
 
-def _listed(names: tuple[str, ...], more: int) -> str:
+def _join_names(names: tuple[str, ...], more_count: int) -> str:
     listed = ", ".join(names)
-    return f"{listed} and {more:,} more" if listed and more else listed
+    return f"{listed} and {more_count:,} more" if listed and more_count else listed
 
 
-def _exceptions(
+def _losses_clause(
     heading: str, entries: Sequence[tuple[str, str]], count: int, max_characters: int
 ) -> str:
     """Return a sentence that names as many as fit."""
-    told: list[str] = []
-    for name, why in entries:
-        told.append(f"{name} ({why})")
-        if sum(map(len, told)) > max_characters:
+    entries_shown: list[str] = []
+    for name, reason in entries:
+        entries_shown.append(f"{name} ({reason})")
+        if sum(map(len, entries_shown)) > max_characters:
             break
-    more = f" and {count - len(told):,} more" if count > len(told) else ""
-    return f" {heading}: {', '.join(told)}{more}." if told else ""
+    more = f" and {count - len(entries_shown):,} more" if count > len(entries_shown) else ""
+    return f" {heading}: {', '.join(entries_shown)}{more}." if entries_shown else ""

@@ -161,7 +161,9 @@ class LiveMessage:
                 # Pictures follow the words of a model.
                 pieces = [piece for piece in pieces if not _is_picture(piece)]
             below = self._below(drawing.status(is_streamed=False))
-            await self.messages.show(self._draw(pieces, below, live=drawing.live, is_final=False))
+            await self.messages.show(
+                self._draw(pieces, below, live=drawing.live_output, is_final=False)
+            )
 
     async def _grow(self, drawing: turn_drawing.TurnDrawing) -> bool:
         """Show an answer in the stream, if there is one: only words and what was done. What code
@@ -199,7 +201,7 @@ class LiveMessage:
         Raises:
             SlackError: Slack refuses it.
         """
-        final = drawing.final()
+        final = drawing.final_pieces()
         async with self._busy:
             texts = itertools.dropwhile(_is_picture, reversed(final))
             kinds = answer_contents.Text | answer_contents.Task

@@ -220,7 +220,7 @@ class SlackReply(ports.Reply):
         await self._message.pause(self._over)
 
     async def _finish(self, end: events.TurnEnded) -> None:
-        results = self._drawing.results
+        results = self._drawing.finished_results
         files = [
             file_uploads.of_bytes(made.name, made.data, made.about, is_image=False)
             for result in results
@@ -228,7 +228,7 @@ class SlackReply(ports.Reply):
         ]
         self._made = [*files, *self._made]
         table = next((result.table for result in results if result.table is not None), None)
-        if not (self._drawing.has_anything or self._made or table):
+        if not (self._drawing.has_content or self._made or table):
             silent = events.NoticeShown(run_words.SILENT)
             self._log.parts.append(silent)
         try:
@@ -258,8 +258,8 @@ class SlackReply(ports.Reply):
         below += blocks.table_download_buttons(self._session, wholes)
         if end.turn_id:
             # What is left out is a button away.
-            has_left_out = drawing.leaves_out and drawing.ends_in_words and bool(results)
-            is_cut = drawing.is_code_cut(is_streamed=message.is_streaming)
+            has_left_out = drawing.hides_code and drawing.ends_in_words and bool(results)
+            is_cut = drawing.is_code_shortened(is_streamed=message.is_streaming)
             below += blocks.details(
                 self._session,
                 end.turn_id,

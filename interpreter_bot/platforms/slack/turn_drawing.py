@@ -34,20 +34,20 @@ class TurnDrawing:
             is_code: the request is raw code, whose output is the point and stays in its order.
         """
         self._log = log
-        self._code = config.code
+        self._code_display = config.code
         self._limit_seconds = limits.execution_seconds
         self._is_code = is_code
         self._results = execution_results.ExecutionResults()
-        self._shown: dict[int, execution_results.Shown] = {}
+        self._results_by_cell: dict[int, execution_results.Shown] = {}
 
     @property
     def pieces(self) -> list[answer_contents.Piece]:
         """All of it, in the order in which it came."""
-        parts = [piece for part in self._log.parts for piece in self._part(part)]
-        return [*parts, *self._end()]
+        parts = [piece for part in self._log.parts for piece in self._draw_part(part)]
+        return [*parts, *self._draw_end()]
 
     @property
-    def has_anything(self) -> bool:
+    def has_content(self) -> bool:
         """Whether there is text or a picture, besides tasks."""
         return any(
             isinstance(piece, answer_contents.Picture)
@@ -65,47 +65,47 @@ class TurnDrawing:
         return cells[-1] if cells and cells[-1].finished is None else None
 
     @property
-    def live(self) -> str:
+    def live_output(self) -> str:
         """What the running code has shown until now, as Markdown."""
         if (cell := self.running) is None:
             return ""
         return self._results.of_cell(cell.number, cell.screen.items, None).text
 
     @property
-    def results(self) -> list[execution_results.Shown]:
+    def finished_results(self) -> list[execution_results.Shown]:
         """What the code that has ended showed."""
-        return [self._of_cell(cell) for cell in self._log.cells if cell.finished is not None]
+        return [self._cell_results(cell) for cell in self._log.cells if cell.finished is not None]
 
     @property
-    def leaves_out(self) -> bool:
+    def hides_code(self) -> bool:
         """Whether the final answer hides code and printed text behind the button "Show code"."""
         end = self._log.end
-        return self._code == "short" and end is not None and bool(end.turn_id)
+        return self._code_display == "short" and end is not None and bool(end.turn_id)
 
     @property
     def ends_in_words(self) -> bool:
         """Whether the model's words are the last it did."""
         return not self._is_code and self._log.last_words is not None
 
-    def final(self) -> list[answer_contents.Piece]:
+    def final_pieces(self) -> list[answer_contents.Piece]:
         """Return the finished answer: the last words, then results, then pictures."""
         last = self._log.last_words
         if last is None or self._is_code:
             return self.pieces
-        place = self._log.parts.index(last)
-        made = [piece for part in self._log.parts[place:] for piece in self._part(part)]
-        made += self._end()
+        index = self._log.parts.index(last)
+        pieces = [piece for part in self._log.parts[index:] for piece in self._draw_part(part)]
+        pieces += self._draw_end()
         pictures: list[answer_contents.Piece] = []
-        for part in self._log.parts[:place]:
+        for part in self._log.parts[:index]:
             words = part.text if isinstance(part, turn_log.Words) else ""
-            if self.leaves_out and words and past_code.is_narration(words):
+            if self.hides_code and words and past_code.is_narration(words):
                 continue
-            for piece in self._part(part):
+            for piece in self._draw_part(part):
                 if isinstance(piece, answer_contents.Picture):
                     pictures.append(piece)
-                elif isinstance(piece, answer_contents.Text) or not self.leaves_out:
-                    made.append(piece)
-        return [*made, *pictures]
+                elif isinstance(piece, answer_contents.Text) or not self.hides_code:
+                    pieces.append(piece)
+        return [*pieces, *pictures]
 
     def status(self, *, is_streamed: bool) -> str:
         """Return what the turn waits for and how long already, unless the pieces show it."""
@@ -113,27 +113,27 @@ class TurnDrawing:
         if log.ahead:
             return run_words.elapsed(run_words.queued(log.ahead), seconds)
         if log.progress is not None:
-            what = run_words.waiting_sentence(log.progress.text, log.progress.share)
-            return run_words.elapsed(what, seconds)
+            sentence = run_words.waiting_sentence(log.progress.text, log.progress.share)
+            return run_words.elapsed(sentence, seconds)
         if self.running is not None:
             return self._elapsed(self.running) if self._is_code else ""
         if is_streamed or seconds < run_words.MIN_ELAPSED_SECONDS:
             return ""
         return run_words.elapsed(slack_words.THINKING, seconds)
 
-    def is_code_cut(self, *, is_streamed: bool) -> bool:
+    def is_code_shortened(self, *, is_streamed: bool) -> bool:
         """Whether any code is shown shortened."""
         return any(not self._shows_all(cell.code, is_streamed) for cell in self._log.cells)
 
     def _shows_all(self, code: str, is_streamed: bool) -> bool:
         if self._is_code:
             return _is_whole_in_heading(code)
-        if self._code != "short":
+        if self._code_display != "short":
             return True
-        shown = _details(code)
-        return (markdown.streamable_code(shown) if is_streamed else shown) == code.strip()
+        excerpt = _details(code)
+        return (markdown.streamable_code(excerpt) if is_streamed else excerpt) == code.strip()
 
-    def _part(self, part: turn_log.Part) -> Iterator[answer_contents.Piece]:
+    def _draw_part(self, part: turn_log.Part) -> Iterator[answer_contents.Piece]:
         match part:
             case turn_log.Words():
                 yield answer_contents.Text(part.text)
@@ -141,41 +141,41 @@ class TurnDrawing:
                 notice = markdown.defused(quantities.one_line(text, _NOTICE_CHARACTERS))
                 yield answer_contents.Text(f"_{notice}_")
             case turn_log.Cell():
-                yield from self._cell(part)
+                yield from self._draw_cell(part)
 
-    def _cell(self, cell: turn_log.Cell) -> Iterator[answer_contents.Piece]:
+    def _draw_cell(self, cell: turn_log.Cell) -> Iterator[answer_contents.Piece]:
         if not self._is_code:
-            if self._code == "full":
+            if self._code_display == "full":
                 readable = safe_text.revealed(cell.code)
                 yield answer_contents.Text(markdown.python(readable.text, readable.warning))
-            yield self._task(cell)
+            yield self._draw_task(cell)
         if cell.finished is not None:
-            yield from self._of_cell(cell).parts
+            yield from self._cell_results(cell).parts
 
-    def _of_cell(self, cell: turn_log.Cell) -> execution_results.Shown:
-        if cell.number not in self._shown:
-            self._shown[cell.number] = self._results.of_cell(
+    def _cell_results(self, cell: turn_log.Cell) -> execution_results.Shown:
+        if cell.number not in self._results_by_cell:
+            self._results_by_cell[cell.number] = self._results.of_cell(
                 cell.number, cell.screen.items, cell.finished, made_files=not self._is_code
             )
-        return self._shown[cell.number]
+        return self._results_by_cell[cell.number]
 
-    def _task(self, cell: turn_log.Cell) -> answer_contents.Task:
+    def _draw_task(self, cell: turn_log.Cell) -> answer_contents.Task:
         name = f"cell-{cell.number}"
-        details = _details(cell.code) if self._code == "short" else ""
+        details = _details(cell.code) if self._code_display == "short" else ""
         if (finished := cell.finished) is None:
             line = safe_text.clean(cell.last_line).strip().rpartition("\r")[2]
             output = quantities.one_line(line, answer_contents.FIELD_CHARACTERS)
             title = self._elapsed(cell) or slack_words.RUNNING
             return answer_contents.Task(name, title, "in_progress", details, output)
         is_picture = [
-            isinstance(piece, answer_contents.Picture) for piece in self._of_cell(cell).parts
+            isinstance(piece, answer_contents.Picture) for piece in self._cell_results(cell).parts
         ]
-        took = quantities.duration(finished.seconds) if finished.seconds >= 0.05 else ""
-        drawn = quantities.count(sum(is_picture), "picture") if any(is_picture) else ""
+        duration = quantities.duration(finished.seconds) if finished.seconds >= 0.05 else ""
+        picture_count = quantities.count(sum(is_picture), "picture") if any(is_picture) else ""
         state: answer_contents.State = (
             "complete" if finished.ending is values.Ending.OK else "error"
         )
-        outcome = " · ".join(filter(None, (took, drawn)))
+        outcome = " · ".join(filter(None, (duration, picture_count)))
         title = run_words.TITLES[finished.ending]
         return answer_contents.Task(name, title, state, details, outcome)
 
@@ -186,7 +186,7 @@ class TurnDrawing:
             return ""
         return run_words.elapsed(slack_words.RUNNING, seconds, self._limit_seconds)
 
-    def _end(self) -> Sequence[answer_contents.Piece]:
+    def _draw_end(self) -> Sequence[answer_contents.Piece]:
         if (end := self._log.end) is None:
             return ()
         if end.sentence:

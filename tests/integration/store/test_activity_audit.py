@@ -24,7 +24,7 @@ async def test_contacts_are_recorded_and_found_again(opening):
             contact("b\udc80.org" * 100, reason="It is not on the list.", status=403, at=2000.0),
         ]
         for one in wanted:
-            recorder.take(one)
+            recorder.add(one)
         await recorder.write()
         await recorder.write()
         latest, first = await database.contacts.latest(limit=9)
