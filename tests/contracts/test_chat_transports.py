@@ -152,7 +152,7 @@ async def test_what_is_posted_twice_under_one_key_stands_once(network):
     draft = transport.Draft("hello", uploads=(upload("a.txt"),), buttons=(stop(network),))
     first = await network.transport.post(network.at, draft, key(draft))
     second = await network.transport.post(network.at, draft, key(draft))
-    assert first.message == second.message
+    assert first.message_id == second.message_id
     assert [(m.text, m.files, m.buttons) for m in network.shown()] == [
         ("hello", {"a.txt": b"data"}, ["stop 1"])
     ]
@@ -172,11 +172,11 @@ async def test_a_post_without_a_response_is_found_and_no_other(network):
         await network.transport.post(network.at, other, key(other, nonce=other.text))
     known = await network.transport.post(network.at, draft, key(draft, nonce="before"))
     sought = key(draft)
-    assert await network.transport.find(network.at, sought, {known.message}) is None
+    assert await network.transport.find(network.at, sought, {known.message_id}) is None
     network.fail("post", "drop")
-    with pytest.raises(transport.MayBeDoneError):
+    with pytest.raises(transport.OutcomeUnknownError):
         await network.transport.post(network.at, draft, sought)
-    found = await network.transport.find(network.at, sought, {known.message})
+    found = await network.transport.find(network.at, sought, {known.message_id})
     await network.transport.edit(found, draft, dataclasses.replace(draft, text="found"))
     assert network.shown()[-1].text == "found\n(at work)"
 
@@ -209,7 +209,7 @@ async def test_a_message_that_a_person_deleted_is_told_so(network):
         ("files refused", transport.FilesRefusedError),
         ("files forbidden", transport.FilesRefusedError),
         ("content refused", transport.ContentRefusedError),
-        ("closed", transport.ClosedError),
+        ("closed", transport.LocationClosedError),
     ],
 )
 async def test_refusals_have_their_errors(network, call, kind, error):

@@ -63,7 +63,7 @@ class Answer(ports.Reply):
         self._tasks = tasks
         self._takes = network.capabilities(plan.at)
         self._log = turn_log.TurnLog()
-        self.spool: Final = uploads.UploadSpool(marks, file_bytes=self._takes.file_bytes)
+        self.spool: Final = uploads.UploadSpool(marks, file_bytes=self._takes.max_file_bytes)
         self._drawing = drafts.TurnDrawing(
             self._log, plan.style, marks, self._takes, self.spool.make
         )
@@ -93,7 +93,7 @@ class Answer(ports.Reply):
             await self._sync.adopt()
         try:
             await self._sync.run()
-        except transport.ClosedError as error:
+        except transport.LocationClosedError as error:
             await cancel()
             if str(error) and not self._sync.has_posted:
                 await self._network.whisper(self._plan.at, self._plan.style.owner, str(error))
@@ -117,16 +117,16 @@ class Answer(ports.Reply):
             question = self._log.open_question
             if question is None:
                 return (stop,)
-            verbs = [*question.choices] or ["answer"]
+            actions = [*question.choices] or ["answer"]
             if isinstance(question, events.ApprovalQuestion):
-                verbs = ["run", *question.choices, "change", "refuse"]
+                actions = ["run", *question.choices, "change", "refuse"]
             if self._drawing.hides_code:
                 # The button that is left shows the code whole, or refuses it.
-                verbs = [verb for verb in verbs if verb not in buttons.RUNNING]
-            return (*(buttons.make(verb, question.id, owner) for verb in verbs), stop)
-        verbs = [*self._drawing.verbs(is_visitable=self._plan.is_visitable)]
-        offered = [buttons.make(verb, str(end.turn_id), owner) for verb in verbs]
-        tables = self._drawing.tables[:_MAX_TABLES] if verbs else []
+                actions = [action for action in actions if action not in buttons.RUNNING]
+            return (*(buttons.make(action, question.id, owner) for action in actions), stop)
+        actions = [*self._drawing.actions(is_visitable=self._plan.is_visitable)]
+        offered = [buttons.make(action, str(end.turn_id), owner) for action in actions]
+        tables = self._drawing.tables[:_MAX_TABLES] if actions else []
         for count, number in enumerate(tables, start=1):
             label = chat_words.table_as_csv(count) if len(tables) > 1 else ""
             offered.append(buttons.make("csv", number, owner, label))

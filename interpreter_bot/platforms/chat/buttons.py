@@ -10,7 +10,7 @@ from interpreter_bot.platforms.rendering import past_code
 from interpreter_bot.wording import question_words, session_words
 
 RUNNING: Final = frozenset({"run", events.FOR_SESSION})
-"""Verbs of buttons that let code run."""
+"""Actions of buttons that let code run."""
 _LOOKS: Final[dict[str, tuple[str, transport.Style]]] = {
     "stop": ("Stop", "danger"),
     "code": (past_code.BUTTON, "plain"),
@@ -18,14 +18,14 @@ _LOOKS: Final[dict[str, tuple[str, transport.Style]]] = {
     "notebook": ("Notebook", "plain"),
     "page": (session_words.OPEN_ON_PAGE, "plain"),
     "csv": ("All as CSV", "plain"),
-    "answer": ("Answer", "main"),
+    "answer": ("Answer", "primary"),
     "run": ("Run", "success"),
     "change": ("Edit", "plain"),
     "refuse": ("Refuse", "danger"),
-    "once": ("Once", "main"),
+    "once": ("Once", "primary"),
     "session": (question_words.FOR_SESSION, "plain"),
-    "install": ("Install and run again", "main"),
-    "yes": ("Yes", "main"),
+    "install": ("Install and run again", "primary"),
+    "yes": ("Yes", "primary"),
     "no": ("No", "danger"),
     "undo": ("Undo", "danger"),
     "reset": ("Reset", "danger"),
@@ -34,15 +34,15 @@ _LOOKS: Final[dict[str, tuple[str, transport.Style]]] = {
 }
 
 
-def make(verb: str, about: str, owner: str, label: str = "") -> transport.Button:
+def make(action: str, about: str, owner: str, label: str = "") -> transport.Button:
     """Return a button.
 
     Args:
-        verb: what it does.
+        action: what it does.
         about: id of the request, turn, question or table.
         owner: whose it is.
-        label: if it needs a better one than its verb's.
+        label: if it needs a better one than its action's.
     """
     # Another version may have buttons that are unknown here.
-    usual, style = _LOOKS.get(verb, (verb, "plain"))
-    return transport.Button(verb, about, owner, label or usual, style)
+    usual, style = _LOOKS.get(action, (action, "plain"))
+    return transport.Button(action, about, owner, label or usual, style)

@@ -30,13 +30,13 @@ class View(Protocol):
 
     characters: int
 
-    def plain(self, text: str, /) -> str:
+    def escape(self, text: str, /) -> str:
         """Return foreign words, harmless in the network's markup."""
 
-    def line(self, text: str, /) -> str:
+    def inline_code(self, text: str, /) -> str:
         """Return a name as code within a line."""
 
-    def small(self, text: str, /) -> str:
+    def small_print(self, text: str, /) -> str:
         """Return a line of the bot in small print."""
 
     def help(self, commands: Sequence[command_table.Command], /) -> str:
@@ -119,7 +119,7 @@ async def decide(
     if not await place.service.events.claim(place.key.platform, f"{question}/confirmed"):
         raise errors.BotError(question_words.DECIDED)
     if invocation is None:
-        await view.say(view.small(question_words.UNCHANGED))
+        await view.say(view.small_print(question_words.UNCHANGED))
     else:
         await carry_out(invocation, place, view)
 
@@ -132,7 +132,7 @@ async def carry_out(
         await give(invocation, place, view)
     except errors.BotError as error:
         _log.info("a command was refused: %s", error)
-        await view.say(view.plain(run_words.error_sentence(error)))
+        await view.say(view.escape(run_words.error_sentence(error)))
 
 
 async def give(
@@ -158,14 +158,14 @@ async def show(result: command_table.Result, place: command_table.Place, view: V
         case command_table.FileSent():
             await _send_file(result, place, view)
         case command_table.Said(text, link):
-            await view.say(f"{view.plain(text)} {link}".rstrip())
+            await view.say(f"{view.escape(text)} {link}".rstrip())
         case command_table.Private(text, url, label):
             await view.whisper(text, url, label)
         case command_table.Listed():
             await view.say(_list(result, view))
         case command_table.Help(commands):
             notice = place.service.model_notice
-            lines = [view.help(commands), view.small(view.plain(notice)) if notice else ""]
+            lines = [view.help(commands), view.small_print(view.escape(notice)) if notice else ""]
             await view.say("\n\n".join(filter(None, lines)))
 
 
@@ -195,8 +195,8 @@ def _list(result: command_table.Listed, view: View) -> str:
     """Return the lines of a list that a message has room for, and count the others."""
     lines = [f"**{result.title}**"]
     for fact in result.facts:
-        label = view.line(fact.label) if result.has_names else view.plain(fact.label)
-        lines.append(f"- {': '.join(filter(None, (label, view.plain(fact.value))))}")
+        label = view.inline_code(fact.label) if result.has_names else view.escape(fact.label)
+        lines.append(f"- {': '.join(filter(None, (label, view.escape(fact.value))))}")
     shown, text = len(lines), "\n".join(lines)
     while len(text) > view.characters:
         shown -= 1

@@ -109,8 +109,8 @@ class TurnDrawing:
         yield from self._summary(log.end)
         yield from (part for part in parts if isinstance(part, transport.Upload))
 
-    def verbs(self, *, is_visitable: bool) -> Iterator[str]:
-        """Return the verbs of the buttons below the answer, when it has ended."""
+    def actions(self, *, is_visitable: bool) -> Iterator[str]:
+        """Return the actions of the buttons below the answer, when it has ended."""
         end, style = self._log.end, self._style
         if end is None or not end.turn_id or self.is_brief:
             return
@@ -175,8 +175,8 @@ class TurnDrawing:
             case turn_log.Cell():
                 yield from self._cell(entry)
             case events.NoticeShown():
-                note = self._marks.local_times(self._marks.plain(entry.text))
-                yield self._marks.small(f"🔹 {note}")
+                note = self._marks.local_times(self._marks.escape(entry.text))
+                yield self._marks.small_print(f"🔹 {note}")
             case turn_log.AskedQuestion():
                 yield from self._question(entry)
 
@@ -189,19 +189,19 @@ class TurnDrawing:
 
     def _words(self, entry: turn_log.Words) -> Iterator[layout.Part]:
         """Draw the model's words; of very many the beginning and, in the end, the end."""
-        log, characters = self._log, self._takes.characters
+        log, characters = self._log, self._takes.max_characters
         is_growing = entry is log.last_words and log.open_question is None
         is_whole = log.end is not None or not is_growing
         parts: list[_Words] = []
         is_held_back = False
         for block in self._marks.blocks(entry.text, is_whole=is_whole):
             if block.is_line:
-                parts.append(layout.Line(block.text, is_open=block.is_open))
-            elif not block.is_open or len(block.text) > characters:
+                parts.append(layout.Line(block.text, may_grow=block.may_grow))
+            elif not block.may_grow or len(block.text) > characters:
                 parts += message_splitting.split(block.text, characters)
             else:
                 is_held_back = True
-        head, rest = _divided(parts, self._takes.pages * characters, characters)
+        head, rest = _divided(parts, self._takes.max_messages * characters, characters)
         tail = _last(rest, characters)
         missing = sum(map(_length, rest)) - sum(map(_length, tail))
         if is_whole and not missing:
@@ -212,7 +212,7 @@ class TurnDrawing:
             if is_held_back or rest:
                 yield self._status("✍️ writing …")
             return
-        yield self._marks.small(chat_words.rest_in_file(missing))
+        yield self._marks.small_print(chat_words.rest_in_file(missing))
         number = 1 + log.parts.index(entry)
         data = entry.text.encode("utf-8", "replace")
         yield self._attach(f"answer-{number}.md", chat_words.WHOLE_ANSWER, data)
@@ -229,19 +229,19 @@ class TurnDrawing:
             yield self._status(f"⏳ {run_words.queued(log.ahead) or chat_words.ONE_MOMENT}")
         elif log.progress is not None:
             sentence = run_words.waiting_sentence(log.progress.text, log.progress.share)
-            yield self._status(f"⏳ {marks.plain(sentence)} ({marks.began(log.since)})")
+            yield self._status(f"⏳ {marks.escape(sentence)} ({marks.time_since(log.since)})")
         elif log.draft:
             yield marks.code(_tail(log.draft, _CODE_LINES, _CODE_CHARACTERS), "py")
             yield self._status(f"✍️ {chat_words.WRITING_CODE}")
         elif isinstance(last, turn_log.Cell) and last.finished is None:
             limit = quantities.duration(self._style.limit_seconds)
-            yield self._status(f"⏳ running … ({marks.began(last.began)}, at most {limit})")
+            yield self._status(f"⏳ running … ({marks.time_since(last.began)}, at most {limit})")
         elif log.last_words is None:
-            thinking = f"⏳ thinking … ({marks.began(log.since)})"
+            thinking = f"⏳ thinking … ({marks.time_since(log.since)})"
             yield self._status(thinking if log.has_started else f"⏳ {chat_words.ONE_MOMENT}")
 
     def _status(self, text: str) -> layout.Status:
-        return layout.Status(self._marks.small(text))
+        return layout.Status(self._marks.small_print(text))
 
     def _end(self, end: events.TurnEnded) -> Iterator[layout.Part]:
         yield from self._sentence(end)
@@ -251,15 +251,15 @@ class TurnDrawing:
         has_shown = bool(self._log.files) or any(True for _ in self._outputs())
         if end.sentence:
             mark = "⏹️" if end.status is values.TurnStatus.STOPPED else "⚠️"
-            yield f"{mark} {self._marks.plain(end.sentence)}"
+            yield f"{mark} {self._marks.escape(end.sentence)}"
         elif not (self._style.is_code or has_shown or self._has_words()):
-            yield self._marks.small("Done.")
+            yield self._marks.small_print("Done.")
 
     def _summary(self, end: events.TurnEnded) -> Iterator[layout.Part]:
         cells = self._log.cells
         if cells and not (self._style.is_code or self.is_brief):
             runs = quantities.count(len(cells), "run")
-            yield self._marks.small(f"{runs} · {quantities.duration(end.seconds)}")
+            yield self._marks.small_print(f"{runs} · {quantities.duration(end.seconds)}")
 
     def _has_words(self) -> bool:
         """Say whether text is left after conversion to the network's Markdown."""
@@ -301,17 +301,17 @@ class TurnDrawing:
         has_shown = bool(selected or self._log.files) or not self._style.is_code
         sentence = run_words.ending_sentence(finished, has_shown=has_shown, has_error=has_error)
         if sentence == run_words.SILENT:
-            yield self._marks.small(f"{_MARKS[finished.ending]} {sentence}")
+            yield self._marks.small_print(f"{_MARKS[finished.ending]} {sentence}")
         elif sentence:
-            yield f"{_MARKS[finished.ending]} {self._marks.plain(sentence)}"
+            yield f"{_MARKS[finished.ending]} {self._marks.escape(sentence)}"
 
     def _question(self, asked: turn_log.AskedQuestion) -> Iterator[layout.Part]:
         question, marks = asked.question, self._marks
         if not asked.is_open:
             prompt = ""
             if isinstance(question, events.InputQuestion):
-                prompt = marks.line(question.prompt)
-            yield marks.small(f"{prompt} {_verdict(asked.answer)}".strip())
+                prompt = marks.inline_code(question.prompt)
+            yield marks.small_print(f"{prompt} {_verdict(asked.answer)}".strip())
             return
         yield layout.Break(self._style.owner)
         owner = marks.mention(self._style.owner)
@@ -331,7 +331,7 @@ class TurnDrawing:
         revealed = safe_text.revealed(code)
         if revealed.warning:
             yield f"⚠️ {revealed.warning}"
-        head = _head(revealed.text, 60, self._takes.characters * 4 // 5)
+        head = _head(revealed.text, 60, self._takes.max_characters * 4 // 5)
         block = self._marks.code(head, "py")
         yield block
         if head != revealed.text.strip("\n") or head.strip() not in block:
@@ -345,7 +345,7 @@ class TurnDrawing:
                 if self.hides_code
                 else question_words.WHOLE_CODE_IN_FILE
             )
-            yield self._marks.small(note)
+            yield self._marks.small_print(note)
             yield upload
 
     def _item(self, item: display_items.Item) -> layout.Part:
@@ -361,7 +361,7 @@ class TurnDrawing:
             case display_items.PageItem():
                 return self._attach(item.name, item.title, item.html)
             case display_items.NoteItem():
-                return self._marks.small(f"🔹 {self._marks.plain(item.text)}")
+                return self._marks.small_print(f"🔹 {self._marks.escape(item.text)}")
 
 
 def _text(part: _Words) -> str:

@@ -25,7 +25,7 @@ _log = logging.getLogger(__name__)
 _Message = TypeVar("_Message")
 _Message_contra = TypeVar("_Message_contra", contravariant=True)
 
-Start: TypeAlias = Callable[[], Awaitable[None]]
+StartRequest: TypeAlias = Callable[[], Awaitable[None]]
 """Carries out the prepared request; returns when its answer is posted."""
 Answer: TypeAlias = Callable[[], Awaitable[bool]]
 """Answers a question of running code; False if the question is closed."""
@@ -36,8 +36,8 @@ class Envelope:
     """What the inbox has to know of a message, or of something else that becomes a request.
 
     Attributes:
-        place: messages with an equal place are prepared one after the other.
-        name: under which the current version of the message is claimed.
+        order_key: whose messages are prepared one after the other.
+        name: by which it is claimed, as it is worded now.
         key: the session of the people who wait.
         request_id: of the request that it becomes.
         content: what another process needs to handle it again; None if it must not be repeated.
@@ -45,7 +45,7 @@ class Envelope:
         is_for_others: it mentions or replies to others.
     """
 
-    place: Hashable
+    order_key: Hashable
     name: str
     key: values.SessionKey
     request_id: str
@@ -57,20 +57,20 @@ class Envelope:
 class Receiver(Protocol[_Message_contra]):
     """The steps that each network implements."""
 
-    async def answer_of(self, message: _Message_contra, /) -> Answer | None:
+    async def find_answer(self, message: _Message_contra, /) -> Answer | None:
         """Return what answers a question of running code with a message; None if it is none."""
 
     async def is_in_own_thread(self, message: _Message_contra, /) -> bool:
         """Say whether a message stands in a thread in which the bot was asked before."""
 
-    async def why_mention(self, message: _Message_contra, /) -> str:
+    async def mention_reason(self, message: _Message_contra, /) -> str:
         """Return why messages in such a thread need a mention, as a sentence; empty if they do
         not."""
 
-    async def tell_to_mention(self, message: _Message_contra, sentence: str, /) -> None:
+    async def announce_mention(self, message: _Message_contra, sentence: str, /) -> None:
         """Say that sentence in the thread."""
 
-    async def prepare(self, message: _Message_contra, /, *, is_again: bool) -> Start | None:
+    async def prepare(self, message: _Message_contra, /, *, is_again: bool) -> StartRequest | None:
         """Check permission and prepare the command or request; None if there is nothing to do.
 
         Args:
@@ -82,7 +82,7 @@ class Receiver(Protocol[_Message_contra]):
         """Tell the author of a message why it is not carried out."""
 
 
-class Intake:
+class OrderedClaims:
     """Handles events of a network once each, in order within a place."""
 
     def __init__(
@@ -104,25 +104,25 @@ class Intake:
         self._orders: weakref.WeakValueDictionary[Hashable, asyncio.Lock]
         self._orders = weakref.WeakValueDictionary()
 
-    def order(self, place: Hashable) -> asyncio.Lock:
+    def order(self, order_key: Hashable) -> asyncio.Lock:
         """Return the lock of a place, first come, first served; unused ones take no memory."""
-        return self._orders.setdefault(place, asyncio.Lock())
+        return self._orders.setdefault(order_key, asyncio.Lock())
 
-    async def take(
+    async def handle(
         self,
         envelope: Envelope,
-        prepare: Callable[[], Awaitable[Start | None]],
+        prepare: Callable[[], Awaitable[StartRequest | None]],
         *,
         is_claimed: bool = False,
     ) -> bool:
         """Claim, prepare and start an event at its turn; False if another bot claimed it."""
-        async with contextlib.AsyncExitStack() as stack, self.order(envelope.place):
+        async with contextlib.AsyncExitStack() as stack, self.order(envelope.order_key):
             if not is_claimed and not await self._claim(envelope, envelope.content):
                 return False
             await stack.enter_async_context(self._events.settled(self._network, envelope.name))
             start = await prepare()
-            waiting = stack.pop_all()
-        await self._go_on(waiting, start, envelope.name)
+            claim_scope = stack.pop_all()
+        await self._start(claim_scope, start, envelope.name)
         return True
 
     async def _claim(self, envelope: Envelope, content: Mapping[str, Any] | None) -> bool:
@@ -134,23 +134,23 @@ class Intake:
             content=content,
         )
 
-    async def _go_on(
-        self, waiting: contextlib.AsyncExitStack, start: Start | None, name: str
+    async def _start(
+        self, claim_scope: contextlib.AsyncExitStack, start: StartRequest | None, name: str
     ) -> None:
         """Start what was prepared, and settle the claim when it ends."""
         if start is None or self._spawn is None:
-            await _within(waiting, start)
+            await _run_within(claim_scope, start)
         else:
-            self._spawn(_within(waiting, start), name)
+            self._spawn(_run_within(claim_scope, start), name)
 
 
-async def _within(waiting: contextlib.AsyncExitStack, start: Start | None) -> None:
-    async with waiting:
+async def _run_within(claim_scope: contextlib.AsyncExitStack, start: StartRequest | None) -> None:
+    async with claim_scope:
         if start is not None:
             await start()
 
 
-class Inbox(Intake, Generic[_Message]):
+class Inbox(OrderedClaims, Generic[_Message]):
     """Takes the messages of a network."""
 
     def __init__(
@@ -165,8 +165,8 @@ class Inbox(Intake, Generic[_Message]):
 
     async def receive(self, message: _Message, envelope: Envelope) -> bool:
         """Handle a message if it is for the bot; False if another process claimed it."""
-        async with contextlib.AsyncExitStack() as stack, self.order(envelope.place):
-            answer = await self._receiver.answer_of(message)
+        async with contextlib.AsyncExitStack() as stack, self.order(envelope.order_key):
+            answer = await self._receiver.find_answer(message)
             if answer is None and not await self.is_for_bot(message, envelope):
                 return True
             # An answer to `input()` is not a request, so the next bot must not repeat it.
@@ -176,28 +176,28 @@ class Inbox(Intake, Generic[_Message]):
             if answer is not None and await answer():
                 return True
             start = await self.prepare(message, is_again=False)
-            waiting = stack.pop_all()
-        await self._go_on(waiting, start, envelope.name)
+            claim_scope = stack.pop_all()
+        await self._start(claim_scope, start, envelope.name)
         return True
 
     async def is_for_bot(
-        self, message: _Message, envelope: Envelope, *, is_told: bool = True
+        self, message: _Message, envelope: Envelope, *, announces: bool = True
     ) -> bool:
         """Return whether a message is for the bot; if a mention is needed, announce that once."""
         if envelope.is_addressed:
             return True
         if envelope.is_for_others or not await self._receiver.is_in_own_thread(message):
             return False
-        reason = await self._receiver.why_mention(message)
+        reason = await self._receiver.mention_reason(message)
         # Claimed, so that a later start does not answer it after people left or settings changed.
         # If it was claimed before, it answered a question and was delivered twice.
-        if reason and is_told and await self._events.claim(self._network, envelope.name):
+        if reason and announces and await self._events.claim(self._network, envelope.name):
             thread = values.text(envelope.key)
             if await self._events.claim(self._network, f"needs a mention {thread}"):
-                await self._receiver.tell_to_mention(message, reason)
+                await self._receiver.announce_mention(message, reason)
         return not reason
 
-    async def prepare(self, message: _Message, *, is_again: bool) -> Start | None:
+    async def prepare(self, message: _Message, *, is_again: bool) -> StartRequest | None:
         """Prepare a message, or tell its author why not, as no other bot will answer it."""
         try:
             return await self._receiver.prepare(message, is_again=is_again)

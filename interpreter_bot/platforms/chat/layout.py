@@ -29,10 +29,10 @@ class Break:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Line:
-    """A line of words, which may be broken between them; with `is_open` it may grow."""
+    """A line of words, which may be broken between them; with `may_grow` it may grow."""
 
     text: str
-    is_open: bool = False
+    may_grow: bool = False
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -56,7 +56,7 @@ class _Layout:
     def __init__(self, takes: transport.Capabilities) -> None:
         self.drafts: list[transport.Draft] = []
         self._takes = takes
-        self._almost_full = int(_ALMOST_FULL * takes.characters)
+        self._almost_full = int(_ALMOST_FULL * takes.max_characters)
         self._words: list[str] = []
         self._characters = 0
         self._status = ""
@@ -72,10 +72,10 @@ class _Layout:
                 self._attach(part)
             case Line():
                 self._follow(part)
-                self._write_line(part.text, is_open=part.is_open)
+                self._write_line(part.text, may_grow=part.may_grow)
             case Status():
                 self._follow(part)
-                room = self._takes.characters + STATUS_CHARACTERS - self._characters
+                room = self._takes.max_characters + STATUS_CHARACTERS - self._characters
                 if len(part.text) > room:
                     self.close()
                 self._status = part.text
@@ -94,34 +94,36 @@ class _Layout:
 
     def _write(self, text: str) -> None:
         """Write text that should stay together."""
-        if self._characters + len(text) > self._takes.characters:
+        if self._characters + len(text) > self._takes.max_characters:
             self.close()
-        *whole, last = message_splitting.split(text, self._takes.characters) or ("",)
+        *whole, last = message_splitting.split(text, self._takes.max_characters) or ("",)
         for piece in whole:
             self._append(piece)
             self.close()
         self._append(last)
 
-    def _write_line(self, text: str, *, is_open: bool) -> None:
-        text, room = text.rstrip(), self._takes.characters - self._characters
+    def _write_line(self, text: str, *, may_grow: bool) -> None:
+        text, room = text.rstrip(), self._takes.max_characters - self._characters
         if len(text) <= room:
             # Near the end of a message it, or its last word, may turn out to belong to the next.
-            if is_open and room - len(text) < _LONG_WORD:
+            if may_grow and room - len(text) < _LONG_WORD:
                 text = text[: text.rfind(" ") + 1].rstrip()
-            if not (is_open and self._characters > self._almost_full):
+            if not (may_grow and self._characters > self._almost_full):
                 self._append(text)
         elif self._characters > self._almost_full:
             self.close()
-            self._write_line(text, is_open=is_open)
+            self._write_line(text, may_grow=may_grow)
         else:
             place = message_splitting.break_before(text, room, is_code=False)
             self._append(text[:place].rstrip())
             self.close()
-            self._write_line(text[place:].lstrip(), is_open=is_open)
+            self._write_line(text[place:].lstrip(), may_grow=may_grow)
 
     def _attach(self, upload: transport.Upload) -> None:
         together = sum(known.size_bytes for known in self._uploads) + upload.size_bytes
-        is_full = len(self._uploads) >= self._takes.files or together > self._takes.message_bytes
+        is_full = (
+            len(self._uploads) >= self._takes.max_files or together > self._takes.max_message_bytes
+        )
         if self._uploads and is_full:
             self.close()
         self._uploads.append(upload)

@@ -14,12 +14,12 @@ class Block:
     Attributes:
         text: harmless, in the network's Markdown.
         is_line: it is a line of words; otherwise a code block.
-        is_open: more of it may come.
+        may_grow: how it goes on is not known yet.
     """
 
     text: str
     is_line: bool = False
-    is_open: bool = False
+    may_grow: bool = False
 
 
 class Markup(Protocol):
@@ -31,22 +31,22 @@ class Markup(Protocol):
         A block that is not open does not change, whatever comes after it.
         """
 
-    def plain(self, text: str, /) -> str:
+    def escape(self, text: str, /) -> str:
         """Return words within a line."""
 
-    def line(self, text: str, /) -> str:
+    def inline_code(self, text: str, /) -> str:
         """Return text as code within a line, cut if it is long."""
 
     def code(self, text: str, /, language: str = "") -> str:
         """Return a code block that its text cannot leave; empty if there is nothing to show."""
 
-    def small(self, text: str, /) -> str:
+    def small_print(self, text: str, /) -> str:
         """Return a line of the bot, itself in markup, in small print."""
 
     def local_times(self, text: str, /) -> str:
         """Convert UTC times in a sentence of the bot to the reader's time zone."""
 
-    def began(self, moment: float, /) -> str:
+    def time_since(self, moment: float, /) -> str:
         """Return text that says how long ago a wall-clock time was."""
 
     def file_name(self, name: str, /) -> str:

@@ -38,7 +38,7 @@ class Rules:
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class Asker:
+class Requester:
     """A person in a place, as rules see them.
 
     Attributes:
@@ -62,31 +62,31 @@ class Asker:
     is_outsider: bool = False
 
 
-def refusal_of_place(asker: Asker, rules: Rules) -> NotHereError | None:
+def refusal_of_place(requester: Requester, rules: Rules) -> NotHereError | None:
     """Return why nobody may use the bot in a place; None if people may."""
-    is_there = asker.is_bot_there and (rules.allows_direct or not asker.is_direct)
-    if rules.workspaces and asker.workspace is not None:
-        is_there &= asker.workspace in rules.workspaces
-    if rules.channels and not asker.is_direct:
-        is_there &= not set(rules.channels).isdisjoint(asker.channels)
+    is_there = requester.is_bot_there and (rules.allows_direct or not requester.is_direct)
+    if rules.workspaces and requester.workspace is not None:
+        is_there &= requester.workspace in rules.workspaces
+    if rules.channels and not requester.is_direct:
+        is_there &= not set(rules.channels).isdisjoint(requester.channels)
     return None if is_there else NotHereError(access_words.NOT_HERE)
 
 
-def refusal(asker: Asker, rules: Rules) -> NotAllowedError | None:
+def refusal(requester: Requester, rules: Rules) -> NotAllowedError | None:
     """Return why a person may not use the bot in a place; None if they may."""
-    if error := refusal_of_place(asker, rules):
+    if error := refusal_of_place(requester, rules):
         return error
-    if asker.is_bot:
+    if requester.is_bot:
         return NotAllowedError(access_words.NO_BOTS)
-    if asker.is_outsider and not rules.allows_outsiders:
+    if requester.is_outsider and not rules.allows_outsiders:
         return NotAllowedError(access_words.NO_STRANGERS)
-    if asker.is_guest and not rules.allows_guests:
+    if requester.is_guest and not rules.allows_guests:
         return NotAllowedError(access_words.NO_GUESTS)
     if rules.people or rules.groups:
-        is_listed = asker.person in rules.people or asker.is_admin
-        is_listed |= not set(rules.groups).isdisjoint(asker.groups)
+        is_listed = requester.person in rules.people or requester.is_admin
+        is_listed |= not set(rules.groups).isdisjoint(requester.groups)
     else:
         # In a direct message, membership in an allowed workspace decides.
-        is_elsewhere = asker.workspace is None and bool(rules.workspaces or rules.channels)
-        is_listed = asker.is_member or not is_elsewhere
+        is_elsewhere = requester.workspace is None and bool(rules.workspaces or rules.channels)
+        is_listed = requester.is_member or not is_elsewhere
     return None if is_listed else NotAllowedError(access_words.NOT_LISTED)

@@ -121,10 +121,10 @@ class MessageSync:
         """Sync until the answer is finished and stands.
 
         Raises:
-            ClosedError: nothing can be shown there any more.
+            LocationClosedError: nothing can be shown there any more.
         """
         failures = 0
-        with self._network.working(self._at):
+        with self._network.show_working(self._at):
             while True:
                 await self._has_changed.wait()
                 self._has_changed.clear()
@@ -157,9 +157,9 @@ class MessageSync:
                 # They are drawn otherwise from now on, at last as a sentence.
                 self._refuse(error)
                 continue
-            except transport.LimitedError as error:
+            except transport.RateLimitedError as error:
                 await asyncio.sleep(min(error.seconds, _MAX_LIMIT_SECONDS))
-            except transport.LostError as error:
+            except transport.RetryableError as error:
                 _log.info("a message could not be sent, it is tried again", exc_info=error)
             else:
                 return True
@@ -193,8 +193,10 @@ class MessageSync:
     async def _post(self, index: int, slot: Slot, draft: transport.Draft) -> None:
         """Post a message, if it does not stand already without our knowledge."""
         if slot.key is not None and slot.is_unconfirmed:
-            others = {other.posted.message for other in self.slots if other.posted is not None}
-            slot.posted = await self._network.find(self._at, slot.key, others)
+            known_ids = {
+                other.posted.message_id for other in self.slots if other.posted is not None
+            }
+            slot.posted = await self._network.find(self._at, slot.key, known_ids)
         else:
             slot.draft, slot.key = draft, make_key(self._request_id, index, draft)
             await self._note(slot.key)
@@ -207,7 +209,7 @@ class MessageSync:
             except transport.DeletedError:
                 slot.is_gone = True
                 return
-            except transport.MayBeDoneError:
+            except transport.OutcomeUnknownError:
                 slot.is_unconfirmed = True
                 raise
             except transport.FilesRefusedError:
@@ -215,7 +217,7 @@ class MessageSync:
                 raise
         slot.is_unconfirmed = False
         self._at = slot.posted.at
-        await self._note(slot.key, slot.posted.message)
+        await self._note(slot.key, slot.posted.message_id)
         if slot.draft != draft:
             await self._edit(slot, slot.posted, draft)
 
@@ -233,14 +235,14 @@ class MessageSync:
                 index=len(self.slots),
                 nonce=delivery.nonce,
                 digest=delivery.digest,
-                tried=delivery.tried,
+                first_tried_at=delivery.tried,
             )
             posted: transport.Posted | None = transport.Posted(delivery.message, self._at)
             if not delivery.message:
-                others = {other.message for other in deliveries}
+                known_ids = {other.message for other in deliveries}
                 with contextlib.suppress(transport.TransportError):
-                    posted = await self._network.find(self._at, key, others)
-            if posted is not None and posted.message:
+                    posted = await self._network.find(self._at, key, known_ids)
+            if posted is not None and posted.message_id:
                 self.slots.append(Slot(_ADOPTED, key, posted))
 
     async def _note(self, key: transport.PostKey, message: str = "") -> None:
@@ -252,7 +254,7 @@ class MessageSync:
                 key.index,
                 nonce=key.nonce,
                 digest=key.digest,
-                tried=key.tried,
+                tried=key.first_tried_at,
                 message=message,
             )
         )
@@ -294,11 +296,11 @@ def make_key(
         index=index,
         nonce=nonce or secrets.token_hex(12),
         digest=transport.digest(
-            draft.words,
+            draft.full_text,
             [upload.name for upload in draft.uploads],
-            [f"{button.verb} {button.id}" for button in draft.buttons],
+            [f"{button.action} {button.id}" for button in draft.buttons],
         ),
-        tried=time.time(),
+        first_tried_at=time.time(),
     )
 
 

@@ -15,7 +15,7 @@ from typing import Final, Literal, Protocol, TypeAlias
 
 from interpreter_bot import errors, values
 
-Style: TypeAlias = Literal["plain", "main", "success", "danger"]
+Style: TypeAlias = Literal["plain", "primary", "success", "danger"]
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,12 +41,12 @@ class Button:
     """A button of the bot. It carries all its data, so it works after a restart.
 
     Attributes:
-        verb: what it does.
+        action: what it does.
         id: of the request, turn, question or table that it is about.
         owner: whose it is.
     """
 
-    verb: str
+    action: str
     id: str
     owner: str
     label: str = ""
@@ -89,7 +89,7 @@ class Draft:
     notifies: str = ""
 
     @property
-    def words(self) -> str:
+    def full_text(self) -> str:
         """All that is read: the text, and the status below it."""
         return "\n".join(filter(None, (self.text, self.status)))
 
@@ -103,14 +103,14 @@ class PostKey:
         index: of the message within the answer.
         nonce: of this post; a network that takes one posts nothing under it twice.
         digest: of the message; see `digest`.
-        tried: when it was posted first, in wall-clock time.
+        first_tried_at: when it was posted first, in wall-clock time.
     """
 
     request_id: str
     index: int
     nonce: str
     digest: str
-    tried: float
+    first_tried_at: float
 
 
 def digest(text: str, names: Iterable[str], buttons: Iterable[str]) -> str:
@@ -128,7 +128,7 @@ class Posted:
         files: its files as the network knows them, in the order of the draft's uploads.
     """
 
-    message: str
+    message_id: str
     at: Location
     files: tuple[object, ...] = dataclasses.field(default=(), compare=False)
 
@@ -138,18 +138,18 @@ class Capabilities:
     """Limits of messages in one location.
 
     Attributes:
-        characters: of the text of a message; some are left for its status.
-        pages: number of messages of text; a longer text becomes a file.
-        files: in one message.
-        file_bytes: of the largest file.
-        message_bytes: of all files of a message.
+        max_characters: of the text of a message; some are left for its status.
+        max_messages: messages of words, of which more become a file.
+        max_files: in one message.
+        max_file_bytes: of the largest file.
+        max_message_bytes: of all files of a message.
     """
 
-    characters: int
-    pages: int
-    files: int
-    file_bytes: int
-    message_bytes: int
+    max_characters: int
+    max_messages: int
+    max_files: int
+    max_file_bytes: int
+    max_message_bytes: int
 
 
 class Transport(Protocol):
@@ -158,19 +158,19 @@ class Transport(Protocol):
     def capabilities(self, at: Location) -> Capabilities:
         """Return what messages in a place take."""
 
-    def working(self, at: Location) -> contextlib.AbstractContextManager[None]:
+    def show_working(self, at: Location) -> contextlib.AbstractContextManager[None]:
         """Show inside the context that the bot works on an answer."""
 
     async def post(self, at: Location, draft: Draft, key: PostKey) -> Posted:
         """Post a message; a key prevents a second post if the network supports that."""
 
-    async def find(self, at: Location, key: PostKey, others: Collection[str]) -> Posted | None:
+    async def find(self, at: Location, key: PostKey, known_ids: Collection[str]) -> Posted | None:
         """Return the message that was posted under a key; None if none is found.
 
         Args:
             at: where it was posted.
             key: under which that was tried.
-            others: ids of messages that are known not to be it.
+            known_ids: ids of messages that are known not to be it.
         """
 
     async def edit(self, posted: Posted, before: Draft, draft: Draft) -> Posted:
@@ -180,7 +180,7 @@ class Transport(Protocol):
         """Delete a message; one that is gone already is no error."""
 
     async def whisper(self, at: Location, person: str, text: str) -> bool:
-        """Tell a person something that others do not see; False if that is not possible."""
+        """Tell a person something that known_ids do not see; False if that is not possible."""
 
 
 class Delivery(Protocol):
@@ -230,15 +230,15 @@ class TransportError(errors.BotError):
     """A network did not do what was asked."""
 
 
-class LostError(TransportError):
+class RetryableError(TransportError):
     """The network did not do it now; it may later."""
 
 
-class MayBeDoneError(LostError):
+class OutcomeUnknownError(RetryableError):
     """The outcome is unknown: look for the message before trying again."""
 
 
-class LimitedError(LostError):
+class RateLimitedError(RetryableError):
     """The network will not do it before some time has passed."""
 
     def __init__(self, seconds: float) -> None:
@@ -268,5 +268,5 @@ class ContentRefusedError(TransportError):
     """The message is refused for what it says; another may be sent in its place."""
 
 
-class ClosedError(TransportError):
+class LocationClosedError(TransportError):
     """Nothing can be shown there any more; the sentence says why, empty if nobody can read it."""

@@ -117,7 +117,7 @@ class UploadSpool:
             self._shown.add(hashlib.sha256(data).hexdigest())
         if known.size_bytes <= self._file_bytes and known.id not in self._refused:
             return known
-        line = self._marks.line(name)
+        line = self._marks.inline_code(name)
         return file_words.too_large_to_attach(line, len(data), self._file_bytes)
 
     async def prepare(self, artifact: values.Artifact) -> UploadOrSentence:
@@ -166,10 +166,10 @@ class UploadSpool:
         )
 
     def _left_out(self, name: str) -> str:
-        return self._marks.small(f"📎 {self._marks.line(name)}")
+        return self._marks.small_print(f"📎 {self._marks.inline_code(name)}")
 
     def _refusal(self, artifact: values.Artifact, reason: str) -> str:
-        line = self._marks.line(artifact.name)
+        line = self._marks.inline_code(artifact.name)
         return file_words.too_large_to_send(line, artifact.size_bytes, reason)
 
 

@@ -43,13 +43,13 @@ class ButtonActions:
 
     async def _press(self, interaction: discord.Interaction[Any], button: transport.Button) -> None:
         place = channels_and_threads.of_interaction(interaction)
-        if button.verb in _QUESTIONS:
+        if button.action in _QUESTIONS:
             await self._answer(interaction, button)
-        elif button.verb == "stop":
+        elif button.action == "stop":
             await self._stop(interaction, button)
-        elif button.verb == "again":
+        elif button.action == "again":
             await self._handler.again(interaction, place, int(button.id))
-        elif button.verb in command_views.CONFIRMING:
+        elif button.action in command_views.CONFIRMING:
             await self._decide(interaction, button)
         elif await self._handler.begins(interaction):
             await self._give(interaction, place, button)
@@ -61,11 +61,11 @@ class ButtonActions:
         button: transport.Button,
     ) -> None:
         """Send what an answer left out, to the person who asked for it alone."""
-        if button.verb in ("notebook", "page"):
-            await command_views.give(self._handler, interaction, button.verb)
-        elif button.verb == "code":
+        if button.action in ("notebook", "page"):
+            await command_views.give(self._handler, interaction, button.action)
+        elif button.action == "code":
             await self._show_code(interaction, place, int(button.id))
-        elif button.verb == "csv":
+        elif button.action == "csv":
             handle = f"t{button.id}"
             person = channels_and_threads.person(interaction.user)
             name = await self._service.save_table(place.key, handle, person)
@@ -83,7 +83,7 @@ class ButtonActions:
         if not await self._handler.begins(interaction, is_silent=True):
             return
         invocation = None
-        if command := command_views.CONFIRMING[button.verb]:
+        if command := command_views.CONFIRMING[button.action]:
             name, argument = command
             argument = button.id if name == "undo" else argument
             invocation = commands.named(channels_and_threads.PLATFORM, name, argument)
@@ -129,22 +129,22 @@ class ButtonActions:
     async def _answer(
         self, interaction: discord.Interaction[Any], button: transport.Button
     ) -> None:
-        verb, number = button.verb, button.id
+        action, number = button.action, button.id
         if str(interaction.user.id) != button.owner and not modals.is_admin(interaction):
             await self._handler.tell(interaction, question_words.NOT_YOURS)
-        elif verb in _IN_WINDOWS:
+        elif action in _IN_WINDOWS:
             if await self._handler.admits(interaction):
-                await self._open_window(interaction, verb, number)
-        elif verb in _CHOICES:
+                await self._open_window(interaction, action, number)
+        elif action in _CHOICES:
             await modals.resolve(
-                self._handler, interaction, number, lambda one: events.answer_of(one, verb)
+                self._handler, interaction, number, lambda one: events.answer_of(one, action)
             )
         else:
-            answer = events.Approved() if verb == "run" else events.Declined()
+            answer = events.Approved() if action == "run" else events.Declined()
             await modals.resolve(self._handler, interaction, number, lambda _: answer)
 
     async def _open_window(
-        self, interaction: discord.Interaction[Any], verb: str, number: str
+        self, interaction: discord.Interaction[Any], action: str, number: str
     ) -> None:
         """Open a window for an answer, which must be the first sign that Discord waits for."""
         person, is_admin = str(interaction.user.id), modals.is_admin(interaction)
@@ -220,13 +220,13 @@ class ButtonActions:
             question_words.all_code(reason, warning).rstrip(),
             uploads=(command_views.in_memory("to-approve.py", readable.text.encode()),),
             offered=tuple(
-                buttons.make(verb, question.id, question.person) for verb in ("run", "refuse")
+                buttons.make(action, question.id, question.person) for action in ("run", "refuse")
             ),
         )
 
 
 def _run(run: past_code.RunCode) -> str:
-    words = markdown.small(markdown.plain(run.words)) if run.words else ""
-    output = f"{markdown.small(past_code.OUTPUT)}\n{markdown.code(run.output)}"
+    words = markdown.small_print(markdown.escape(run.words)) if run.words else ""
+    output = f"{markdown.small_print(past_code.OUTPUT)}\n{markdown.code(run.output)}"
     code = markdown.code(run.code, "py")
     return "\n".join(filter(None, (words, code, output if run.output else "")))

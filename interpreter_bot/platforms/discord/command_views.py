@@ -42,7 +42,7 @@ CONFIRMING: Final = {
     "resetfiles": ("reset", "files"),
     "dismiss": None,
 }
-"""What buttons below a question confirm, by their verbs: a command and its argument."""
+"""What buttons below a question confirm, by their actions: a command and its argument."""
 
 
 def place_of(
@@ -149,21 +149,23 @@ class _View:
     """Discord's way to write; see `chat.commands.View`."""
 
     characters = discord_transport.MAX_CHARACTERS
-    small = staticmethod(markdown.small)
+    small_print = staticmethod(markdown.small_print)
 
     def __init__(self, client: discord.Client) -> None:
         self._client = client
 
-    def plain(self, text: str) -> str:
-        return _ESCAPED_MOMENT.sub(r"<t:\1:f>", markdown.plain(text))
+    def escape(self, text: str) -> str:
+        return _ESCAPED_MOMENT.sub(r"<t:\1:f>", markdown.escape(text))
 
-    def line(self, text: str) -> str:
-        return markdown.line(text, _MAX_LABEL_CHARACTERS)
+    def inline_code(self, text: str) -> str:
+        return markdown.inline_code(text, _MAX_LABEL_CHARACTERS)
 
     def help(self, offered: Sequence[command_table.Command]) -> str:
         names = ", ".join(command.name for command in offered if command.name != "py")
         note = "" if self._client.intents.message_content else discord_words.NO_CONTENT
-        return "\n".join(filter(None, (command_words.discord_help(names), markdown.small(note))))
+        return "\n".join(
+            filter(None, (command_words.discord_help(names), markdown.small_print(note)))
+        )
 
 
 class InteractionView(_View):
@@ -178,7 +180,7 @@ class InteractionView(_View):
         await self._handler.tell(self._interaction, text)
 
     async def whisper(self, text: str, url: str, label: str) -> None:
-        await self.say(f"[{label}](<{url}>)\n{markdown.small(text)}" if url else text)
+        await self.say(f"[{label}](<{url}>)\n{markdown.small_print(text)}" if url else text)
 
     async def send_file(self, upload: transport.Upload, about: str) -> None:
         await self._handler.tell(self._interaction, about, uploads=(_named(upload),))
@@ -221,7 +223,7 @@ class ChannelView(_View):
         await self._send(text)
 
     async def whisper(self, text: str, url: str, label: str) -> None:
-        shown = f"[{label}](<{url}>)\n{markdown.small(text)}" if url else text
+        shown = f"[{label}](<{url}>)\n{markdown.small_print(text)}" if url else text
         at = transport.Location(session=self._place.key, channel=str(self._place.channel_id))
         if not await self._network.whisper(at, str(self._person), shown):
             raise errors.BotError(command_words.NO_DIRECT_MESSAGE)
@@ -234,9 +236,9 @@ class ChannelView(_View):
 
     async def ask(self, question: str, label: str, invocation: command_table.Invocation) -> None:
         is_undo = invocation.command.name == "undo"
-        verb = invocation.command.name + ("" if is_undo else invocation.argument)
+        action = invocation.command.name + ("" if is_undo else invocation.argument)
         number = invocation.argument if is_undo else "0"
-        yes = buttons.make(verb, number, str(self._person), label)
+        yes = buttons.make(action, number, str(self._person), label)
         no = buttons.make("dismiss", "0", str(self._person))
         await self._send(question, view=persistent_buttons.view((yes, no)))
 

@@ -157,14 +157,14 @@ class InteractionHandler:
         standing: permissions.Membership | None = None,
     ) -> str:
         """Return why a person may not use the bot there, as far as is known; empty if they may."""
-        asker = permissions.asker(
+        requester = permissions.requester(
             interaction.user,
             interaction.guild_id,
             interaction.channel or discord.Object(interaction.channel_id or 0),
             standing,
             is_bot_there=channels_and_threads.is_bot_at(interaction),
         )
-        return str(policies.refusal(asker, permissions.rules(self.config)) or "")
+        return str(policies.refusal(requester, permissions.rules(self.config)) or "")
 
     def may_complete(self, interaction: discord.Interaction[Any]) -> bool:
         """Say whether a person may see autocompletions."""
@@ -283,7 +283,7 @@ class InteractionHandler:
         """Translate an error for the person who asked, and log it."""
         cause = getattr(error, "original", error)
         if isinstance(cause, errors.BotError):
-            text = f"⚠️ {markdown.plain(str(cause))}"
+            text = f"⚠️ {markdown.escape(str(cause))}"
         elif api_errors.code_of(cause) in api_errors.FILES_REFUSED:
             _log.info("Discord refused a file", exc_info=cause)
             text = file_words.REFUSED_BY_DISCORD

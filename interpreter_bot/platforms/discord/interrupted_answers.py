@@ -25,7 +25,7 @@ _log = logging.getLogger(__name__)
 
 _MAX_LOOKED_AT: Final = 30
 _STATUS: Final = re.compile(r"\n?^-# (?:⏳|✍️) .*\Z", re.MULTILINE)
-_ENDED: Final = markdown.small(f"⏹️ {discord_words.INTERRUPTED}")
+_ENDED: Final = markdown.small_print(f"⏹️ {discord_words.INTERRUPTED}")
 
 IsRunning = Callable[[str], bool]
 """Says whether a request is in flight, by its id."""

@@ -59,7 +59,7 @@ def code(text: str, language: str = "") -> str:
     return fences.fenced(safe_text.harmless(text), language=language, style="broken")
 
 
-def line(text: str, max_characters: int = 200) -> str:
+def inline_code(text: str, max_characters: int = 200) -> str:
     """Return foreign text as code within a line, cut if it is long."""
     text = safe_text.harmless(text)
     if len(text) > max_characters:
@@ -67,7 +67,7 @@ def line(text: str, max_characters: int = 200) -> str:
     return fences.inline(text, style="broken")
 
 
-def small(text: str) -> str:
+def small_print(text: str) -> str:
     """Return a line of the bot in small print."""
     return "\n".join(f"-# {row}" for row in text.splitlines() if row.strip())
 
@@ -96,7 +96,7 @@ NOTICE: Final = "-# 🔹"
 """Begins a message that is no answer."""
 
 
-def plain(text: str) -> str:
+def escape(text: str) -> str:
     """Escape text within a line: nothing in it is markup, mention or link."""
     text = " ".join(safe_text.harmless(text).split())
     text = _MARKUP.sub(r"\\\g<0>", text)
@@ -113,7 +113,7 @@ def prose(text: str) -> str:
     return "\n".join(block.text for block in blocks(text)).strip("\n")
 
 
-def began(moment: float) -> str:
+def time_since(moment: float) -> str:
     """Return how long ago something began, which Discord counts on by itself."""
     return f"began <t:{int(moment)}:R>"
 
@@ -145,7 +145,7 @@ def blocks(text: str, *, is_whole: bool = True) -> Iterator[markup.Block]:
                 end += 1
             inside = "\n".join(lines[place + 1 : end])
             code_block = fences.fenced(inside, language=fence.language, style="broken")
-            yield markup.Block(code_block, is_open=not is_whole and end == len(lines))
+            yield markup.Block(code_block, may_grow=not is_whole and end == len(lines))
             place = end + 1
         elif _is_table(lines, place):
             end = place
@@ -154,20 +154,20 @@ def blocks(text: str, *, is_whole: bool = True) -> Iterator[markup.Block]:
             *whole, last = _tables(lines[place], lines[place + 2 : end])
             yield from map(markup.Block, whole)
             # The last line may still be a row.
-            yield markup.Block(last, is_open=not is_whole and end >= len(lines) - 1)
+            yield markup.Block(last, may_grow=not is_whole and end >= len(lines) - 1)
             place = end
         elif end := _end_of_math(lines, place, is_whole=is_whole):
-            yield markup.Block(_formula(lines[place:end]), is_open=end > len(lines))
+            yield markup.Block(_formula(lines[place:end]), may_grow=end > len(lines))
             place = end
         else:
-            is_open = not is_whole and place == len(lines) - 1
+            may_grow = not is_whole and place == len(lines) - 1
             # It may become a table, a fence, or a row of its table.
-            is_unclear = is_open and lines[place].lstrip()[:1] in ("|", "`", "~", "$", "\\")
+            is_unclear = may_grow and lines[place].lstrip()[:1] in ("|", "`", "~", "$", "\\")
             is_unclear |= (
                 not is_whole and place == len(lines) - 2 and bool(_ROW.match(lines[place]))
             )
             yield markup.Block(
-                _row(lines[place]), is_line=not is_unclear, is_open=is_open or is_unclear
+                _row(lines[place]), is_line=not is_unclear, may_grow=may_grow or is_unclear
             )
             place += 1
 

@@ -103,7 +103,7 @@ class MessageEvents:
         message, channel = received.message, received.channel
         is_command = message_parsing.command(message, self._me) is not None
         return inbox.Envelope(
-            place=message.channel.id,
+            order_key=message.channel.id,
             name=f"message {message.id}",
             key=channels_and_threads.of_channel(channel, message.guild).key,
             request_id=str(message.id),
@@ -113,7 +113,7 @@ class MessageEvents:
             is_for_others=message_parsing.is_of_others(message, self._me),
         )
 
-    async def answer_of(self, received: _Received) -> inbox.Answer | None:
+    async def find_answer(self, received: _Received) -> inbox.Answer | None:
         question = await self._question_of(received.message, received.channel)
         return None if question is None else functools.partial(self._answer, received, question)
 
@@ -163,15 +163,15 @@ class MessageEvents:
         """Take a message that a bot had claimed which is gone, as it stands there now."""
         content = event.content
         envelope = inbox.Envelope(
-            place=content["channel"],
+            order_key=content["channel"],
             name=event.event_id,
             key=event.key,
             request_id=str(content["message"]),
         )
         prepare = functools.partial(self._prepare_lost, content["channel"], content["message"])
-        await self._inbox.take(envelope, prepare, is_claimed=True)
+        await self._inbox.handle(envelope, prepare, is_claimed=True)
 
-    async def _prepare_lost(self, channel_id: int, message_id: int) -> inbox.Start | None:
+    async def _prepare_lost(self, channel_id: int, message_id: int) -> inbox.StartRequest | None:
         channel = self._client.get_channel(channel_id)
         channel = channel or await self._client.fetch_channel(channel_id)
         if not isinstance(channel, discord.abc.Messageable):
@@ -188,9 +188,9 @@ class MessageEvents:
         received = _Received(message, await self._channel(message))
         envelope = dataclasses.replace(self._envelope(received), name=event)
         prepare = functools.partial(self._prepare_edited, received)
-        await self._inbox.take(envelope, prepare, is_claimed=True)
+        await self._inbox.handle(envelope, prepare, is_claimed=True)
 
-    async def _prepare_edited(self, received: _Received) -> inbox.Start | None:
+    async def _prepare_edited(self, received: _Received) -> inbox.StartRequest | None:
         message = received.message
         place = channels_and_threads.of_channel(received.channel, message.guild)
         said = await self.parsed(message)
@@ -203,7 +203,7 @@ class MessageEvents:
         return await self._inbox.prepare(received, is_again=False)
 
     async def refuse(self, received: _Received, sentence: str) -> None:
-        await self._say(received.channel, f"⚠️ {markdown.plain(sentence)}")
+        await self._say(received.channel, f"⚠️ {markdown.escape(sentence)}")
 
     @contextlib.asynccontextmanager
     async def _said_why_not(self, received: _Received) -> AsyncIterator[None]:
@@ -225,7 +225,7 @@ class MessageEvents:
     async def is_still_for_us(self, message: discord.Message) -> bool:
         """Say whether an edited message is for the bot now, as far as is known."""
         received = _Received(message, message.channel)
-        return await self._inbox.is_for_bot(received, self._envelope(received), is_told=False)
+        return await self._inbox.is_for_bot(received, self._envelope(received), announces=False)
 
     async def is_in_own_thread(self, received: _Received) -> bool:
         if not isinstance(received.channel, discord.Thread):
@@ -233,7 +233,7 @@ class MessageEvents:
         joined = await self._threads.joined(received.channel)
         return joined is not None and received.message.id >= joined
 
-    async def why_mention(self, received: _Received) -> str:
+    async def mention_reason(self, received: _Received) -> str:
         message, thread = received.message, received.channel
         if not isinstance(thread, discord.Thread):
             return ""
@@ -249,8 +249,8 @@ class MessageEvents:
         is_alone = await self._threads.is_of_one_person(thread, message.author.id)
         return "" if is_alone else access_words.MENTION_OR_REPLY_IN_CROWD
 
-    async def tell_to_mention(self, received: _Received, sentence: str) -> None:
-        await self._say(received.channel, markdown.small(f"🔹 {sentence}"))
+    async def announce_mention(self, received: _Received, sentence: str) -> None:
+        await self._say(received.channel, markdown.small_print(f"🔹 {sentence}"))
 
     async def _say_privately(self, received: _Received, text: str) -> None:
         """Tell the author alone; everybody if they take no direct messages."""
@@ -267,7 +267,7 @@ class MessageEvents:
         except api_errors.ANY as error:
             _log.info("a sentence could not be said", exc_info=error)
 
-    async def prepare(self, received: _Received, *, is_again: bool) -> inbox.Start | None:
+    async def prepare(self, received: _Received, *, is_again: bool) -> inbox.StartRequest | None:
         message, channel = received.message, received.channel
         if refusal := await self._refusal(message, channel):
             _log.info("a message was refused: %s", refusal)
@@ -343,8 +343,8 @@ class MessageEvents:
         """Return why a message's author may not use the bot there; None if they may."""
         standing = await self._members.standing(message.author, message.guild)
         guild_id = message.guild.id if message.guild is not None else None
-        asker = permissions.asker(message.author, guild_id, channel, standing)
-        return policies.refusal(asker, permissions.rules(self._config))
+        requester = permissions.requester(message.author, guild_id, channel, standing)
+        return policies.refusal(requester, permissions.rules(self._config))
 
     def request(
         self,

@@ -121,19 +121,19 @@ def rules(config: settings.Discord) -> policies.Rules:
     )
 
 
-def asker(
+def requester(
     user: channels_and_threads.Author,
     guild_id: int | None,
     channel: object,
     standing: Membership | None = None,
     *,
     is_bot_there: bool = True,
-) -> policies.Asker:
+) -> policies.Requester:
     """Return a person in a place; without `standing` what came along with them is known."""
     around = [getattr(channel, "id", 0)]
     if isinstance(channel, discord.Thread):
         around.append(channel.parent_id)
-    return policies.Asker(
+    return policies.Requester(
         person=user.id,
         workspace=guild_id,
         channels=around,

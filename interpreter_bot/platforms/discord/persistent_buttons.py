@@ -12,11 +12,11 @@ from interpreter_bot.platforms.chat import buttons, transport
 
 _STYLES: Final = {
     "plain": discord.ButtonStyle.secondary,
-    "main": discord.ButtonStyle.primary,
+    "primary": discord.ButtonStyle.primary,
     "success": discord.ButtonStyle.success,
     "danger": discord.ButtonStyle.danger,
 }
-_TEMPLATE: Final = r"ib:(?P<verb>[a-z]+):(?P<number>[0-9]{1,19}):(?P<owner>[0-9]{1,20})"
+_TEMPLATE: Final = r"ib:(?P<action>[a-z]+):(?P<number>[0-9]{1,19}):(?P<owner>[0-9]{1,20})"
 _ID: Final = re.compile(_TEMPLATE)
 
 
@@ -37,7 +37,7 @@ class Action(discord.ui.DynamicItem[discord.ui.Button[Any]], template=_TEMPLATE)
     """One button of the bot."""
 
     def __init__(self, button: transport.Button) -> None:
-        custom_id = f"ib:{button.verb}:{button.id}:{button.owner}"
+        custom_id = f"ib:{button.action}:{button.id}:{button.owner}"
         style = _STYLES[button.style]
         super().__init__(discord.ui.Button(label=button.label, style=style, custom_id=custom_id))
         self._button = button
@@ -51,7 +51,7 @@ class Action(discord.ui.DynamicItem[discord.ui.Button[Any]], template=_TEMPLATE)
         /,
     ) -> Action:
         """Create it from the id that came back."""
-        return cls(buttons.make(match["verb"], match["number"], match["owner"]))
+        return cls(buttons.make(match["action"], match["number"], match["owner"]))
 
     async def callback(self, interaction: discord.Interaction[Any]) -> None:
         """Run its action."""
@@ -70,12 +70,12 @@ def of_message(message: discord.Message) -> Iterator[transport.Button]:
         for item in row.children if isinstance(row, discord.ActionRow) else ():
             match = _ID.fullmatch(getattr(item, "custom_id", None) or "")
             if match is not None:
-                yield buttons.make(match["verb"], match["number"], match["owner"])
+                yield buttons.make(match["action"], match["number"], match["owner"])
 
 
-def ids(message: discord.Message, verbs: Collection[str]) -> set[str]:
-    """Return what the buttons of these verbs below a message are about."""
-    return {button.id for button in of_message(message) if button.verb in verbs}
+def ids(message: discord.Message, actions: Collection[str]) -> set[str]:
+    """Return what the buttons of these actions below a message are about."""
+    return {button.id for button in of_message(message) if button.action in actions}
 
 
 def view(below: tuple[transport.Button, ...]) -> discord.ui.View | None:

@@ -386,7 +386,7 @@ def _notifying(
         number = channels_and_threads.channel_of(key)
         channel = client.get_partial_messageable(number, guild_id=guild_id)
         try:
-            sending = channel.send(markdown.small(f"🔹 {markdown.plain(sentence)}"))
+            sending = channel.send(markdown.small_print(f"🔹 {markdown.escape(sentence)}"))
             await in_flight.limits.within(_NOTICE_SECONDS, sending)
         except api_errors.ANY as error:
             raise api_errors.DiscordError(discord_words.MESSAGE_REFUSED) from error

@@ -86,15 +86,15 @@ class DiscordTransport:
     def capabilities(self, at: transport.Location) -> transport.Capabilities:
         guild = self._client.get_guild(_guild_id(at) or 0)
         return transport.Capabilities(
-            characters=MAX_CHARACTERS,
-            pages=_MAX_PAGES,
-            files=_MAX_FILES,
-            file_bytes=channels_and_threads.file_bytes(guild),
-            message_bytes=_MAX_MESSAGE_BYTES,
+            max_characters=MAX_CHARACTERS,
+            max_messages=_MAX_PAGES,
+            max_files=_MAX_FILES,
+            max_file_bytes=channels_and_threads.file_bytes(guild),
+            max_message_bytes=_MAX_MESSAGE_BYTES,
         )
 
     @contextlib.contextmanager
-    def working(self, at: transport.Location) -> Iterator[None]:
+    def show_working(self, at: transport.Location) -> Iterator[None]:
         """Show the typing indicator; of an interaction Discord itself says that the bot thinks.
 
         Its last request may end later, as the library waits for the end of a rate limit.
@@ -118,7 +118,7 @@ class DiscordTransport:
             if key.index == 0 and live.is_live:
                 try:
                     message = await live.interaction.edit_original_response(
-                        content=draft.words or None,
+                        content=draft.full_text or None,
                         attachments=files(draft.uploads),
                         view=persistent_buttons.view(draft.buttons),
                         allowed_mentions=_mentions(draft),
@@ -149,7 +149,7 @@ class DiscordTransport:
         if live.is_live:
             try:
                 message: discord.Message = await live.interaction.followup.send(
-                    draft.words,
+                    draft.full_text,
                     files=files(draft.uploads),
                     view=persistent_buttons.view(draft.buttons) or discord.utils.MISSING,
                     allowed_mentions=_mentions(draft),
@@ -181,7 +181,7 @@ class DiscordTransport:
             fields["reference"] = answered.to_reference(fail_if_not_exists=False)
         try:
             message = await self._channel(at).send(
-                draft.words or None,
+                draft.full_text or None,
                 files=files(draft.uploads),
                 view=persistent_buttons.view(draft.buttons) or discord.utils.MISSING,
                 allowed_mentions=_mentions(draft),
@@ -197,16 +197,20 @@ class DiscordTransport:
         return _posted(message, at)
 
     async def find(
-        self, at: transport.Location, key: transport.PostKey, others: Collection[str]
+        self, at: transport.Location, key: transport.PostKey, known_ids: Collection[str]
     ) -> transport.Posted | None:
         """Look for a message among the latest, which no longer tell the nonce they came with."""
-        begin = datetime.datetime.fromtimestamp(key.tried - _CLOCK_SECONDS, datetime.UTC)
+        begin = datetime.datetime.fromtimestamp(key.first_tried_at - _CLOCK_SECONDS, datetime.UTC)
         after = discord.Object(discord.utils.time_snowflake(begin))
         with _translated(at, transport.Draft(""), is_new=False):
             try:
                 async for message in self._channel(at).history(limit=_MAX_LOOKED_AT, after=after):
                     is_ours = message.author == self._client.user
-                    if is_ours and str(message.id) not in others and _digest(message) == key.digest:
+                    if (
+                        is_ours
+                        and str(message.id) not in known_ids
+                        and _digest(message) == key.digest
+                    ):
                         return _posted(message, at)
             except discord.Forbidden as error:
                 _log.info("whether a message was posted could not be looked up", exc_info=error)
@@ -218,13 +222,13 @@ class DiscordTransport:
         """Edit a message; files that stay are not sent again."""
         at, live = posted.at, posted.at.handle
         fields = {
-            "content": draft.words or None,
+            "content": draft.full_text or None,
             "attachments": _attachments(posted, before, draft),
             "view": persistent_buttons.view(draft.buttons),
             "allowed_mentions": _mentions(draft),
         }
         with _translated(at, draft, is_new=False):
-            number = int(posted.message)
+            number = int(posted.message_id)
             if isinstance(live, LiveInteraction) and number in live.messages:
                 if live.is_live:
                     try:
@@ -244,7 +248,7 @@ class DiscordTransport:
             return _posted(message, at)
 
     async def delete(self, posted: transport.Posted) -> None:
-        live, number = posted.at.handle, int(posted.message)
+        live, number = posted.at.handle, int(posted.message_id)
         with _translated(posted.at, transport.Draft(""), is_new=False):
             try:
                 if isinstance(live, LiveInteraction) and number in live.messages and live.is_live:
@@ -319,7 +323,7 @@ def _digest(message: discord.Message) -> str:
     return transport.digest(
         message.content,
         [file.filename for file in message.attachments],
-        [f"{button.verb} {button.id}" for button in persistent_buttons.of_message(message)],
+        [f"{button.action} {button.id}" for button in persistent_buttons.of_message(message)],
     )
 
 
@@ -333,11 +337,11 @@ def _translated(at: transport.Location, draft: transport.Draft, *, is_new: bool)
     try:
         yield
     except api_errors.UNSENT as error:
-        raise transport.LostError from error
+        raise transport.RetryableError from error
     except discord.HTTPException as error:
         raise _translation(error, at, draft, is_new=is_new) from error
     except api_errors.CONNECTION as error:
-        raise (transport.MayBeDoneError if is_new else transport.LostError) from error
+        raise (transport.OutcomeUnknownError if is_new else transport.RetryableError) from error
 
 
 def _translation(
@@ -348,7 +352,7 @@ def _translation(
     if error.code in _UNEDITABLE and not is_new:
         return transport.UneditableError()
     if is_new and error.status >= _SERVER:
-        return transport.MayBeDoneError()
+        return transport.OutcomeUnknownError()
     if draft.uploads and error.code == api_errors.NO_PERMISSION:
         return transport.FilesRefusedError(draft.uploads, is_forbidden=True)
     is_too_large = error.status == _TOO_LARGE or error.code in api_errors.FILES_REFUSED
@@ -357,7 +361,7 @@ def _translation(
     if error.code in _CLOSED:
         is_forbidden = isinstance(error, discord.Forbidden)
         sentence = discord_words.not_allowed_to_write(int(at.channel)) if is_forbidden else ""
-        return transport.ClosedError(sentence)
+        return transport.LocationClosedError(sentence)
     if error.status == _BAD_REQUEST:
         return transport.ContentRefusedError()
-    return transport.LostError()
+    return transport.RetryableError()

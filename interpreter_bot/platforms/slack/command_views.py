@@ -68,13 +68,13 @@ class SlackView:
         self._place = place
         self._tell = tell
 
-    plain = staticmethod(markdown.defused)
+    escape = staticmethod(markdown.defused)
     help = staticmethod(_help)
 
-    def line(self, text: str) -> str:
+    def inline_code(self, text: str) -> str:
         return f"`{markdown.defused(text.replace('`', ''))}`"
 
-    def small(self, text: str) -> str:
+    def small_print(self, text: str) -> str:
         return f"_{text}_"
 
     async def say(self, text: str) -> None:

@@ -47,7 +47,7 @@ class InteractionRequests:
         self._threads = shared.threads
         self._downloads = shared.downloads
         self._in_flight = in_flight
-        self._intake = inbox.Intake(_PLATFORM, shared.service.events)
+        self._claims = inbox.OrderedClaims(_PLATFORM, shared.service.events)
 
     async def run_code(
         self,
@@ -133,7 +133,7 @@ class InteractionRequests:
         place = (workspace.team, str(content["channel"]), str(content["root"]))
         name = claimed or uuid.uuid4().hex
         envelope = inbox.Envelope(
-            place=place,
+            order_key=place,
             name=name,
             key=values.SessionKey(_PLATFORM, *place),
             request_id=name,
@@ -141,7 +141,7 @@ class InteractionRequests:
         )
         is_again = bool(claimed)
         begin = functools.partial(self._begun, workspace, content, name, is_again=is_again)
-        await self._intake.take(envelope, begin, is_claimed=is_again)
+        await self._claims.handle(envelope, begin, is_claimed=is_again)
 
     async def _begun(
         self,
@@ -150,7 +150,7 @@ class InteractionRequests:
         name: str,
         *,
         is_again: bool,
-    ) -> inbox.Start:
+    ) -> inbox.StartRequest:
         """Give the first sign of a request, if its person may; return what has it answered."""
         user, channel = str(content["user"]), str(content["channel"])
         profile = await self._permissions.require(workspace, user, channel)
@@ -175,7 +175,7 @@ class InteractionRequests:
         name: str,
         *,
         is_again: bool,
-    ) -> inbox.Start:
+    ) -> inbox.StartRequest:
         channel = str(content["channel"])
         facts = await self._message(workspace, channel, str(content["root"]))
         place, key = await self._at(workspace, person.id, channel, facts)

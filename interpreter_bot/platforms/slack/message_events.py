@@ -66,7 +66,7 @@ class _Received:
         message, team = self.message, self.workspace.team
         content = {"facts": self.facts, "channel": self.channel, "is_edit": self.is_edit}
         return inbox.Envelope(
-            place=self.thread,
+            order_key=self.thread,
             name=f"{team}/{message.channel}/{message.ts}/{message.edited}",
             key=message_requests.session_key(self.workspace, message, is_channels=False),
             request_id=message.id,
@@ -125,7 +125,7 @@ class MessageEvents:
         received = _Received(workspace, incoming, facts, channel)
         envelope = dataclasses.replace(received.envelope, name=event.event_id)
         prepare = functools.partial(self._inbox.prepare, received, is_again=True)
-        await self._inbox.take(envelope, prepare, is_claimed=True)
+        await self._inbox.handle(envelope, prepare, is_claimed=True)
 
     async def _on_edit(
         self, workspace: installations.InstalledWorkspace, event: Mapping[str, Any]
@@ -151,7 +151,7 @@ class MessageEvents:
         received = _Received(workspace, incoming, facts, channel, is_edit=True)
         await self._inbox.receive(received, received.envelope)
 
-    async def answer_of(self, received: _Received) -> inbox.Answer | None:
+    async def find_answer(self, received: _Received) -> inbox.Answer | None:
         question = None if received.is_edit else self._question_of(received)
         return None if question is None else functools.partial(self._answer, received, question)
 
@@ -192,7 +192,7 @@ class MessageEvents:
         # What was written before the bot was asked anything there is for others.
         return self._answers_former_bot(thread, message) or message.ts >= thread.joined
 
-    async def why_mention(self, received: _Received) -> str:
+    async def mention_reason(self, received: _Received) -> str:
         workspace, message = received.workspace, received.message
         thread = await self._read_thread(workspace, message)
         if self._answers_former_bot(thread, message):
@@ -208,7 +208,7 @@ class MessageEvents:
             people |= {turn.person for turn in past}
         return "" if people == {message.user} else access_words.MENTION_ME_IN_CROWD
 
-    async def tell_to_mention(self, received: _Received, sentence: str) -> None:
+    async def announce_mention(self, received: _Received, sentence: str) -> None:
         if (await self._read_thread(received.workspace, received.message)).is_mention_told:
             return
         place = message_posting.place_of(received.workspace, received.message)
@@ -234,7 +234,7 @@ class MessageEvents:
         place = message_posting.place_of(received.workspace, received.message)
         await message_posting.whisper(self._services.api, place, sentence)
 
-    async def prepare(self, received: _Received, *, is_again: bool) -> inbox.Start | None:
+    async def prepare(self, received: _Received, *, is_again: bool) -> inbox.StartRequest | None:
         workspace, incoming, message = received.workspace, received.incoming, received.message
         place = message_posting.place_of(workspace, message)
         if received.is_edit:
@@ -271,7 +271,7 @@ class MessageEvents:
         profile: permissions.Profile,
         *,
         is_again: bool,
-    ) -> inbox.Start | None:
+    ) -> inbox.StartRequest | None:
         """Make a request of a message, after a first sign."""
         message, workspace = incoming.message, place.workspace
         is_known = self._threads.is_channels(workspace.team, message.channel, message.root)

@@ -104,26 +104,26 @@ class Permissions:
             policies.NotAllowedError: they may not; the sentence says why.
         """
         rules_here = await self.rules(workspace)
-        asker = policies.Asker(
+        requester = policies.Requester(
             person=user,
             workspace=workspace.team,
             channels=(channel,),
             is_direct=channel.startswith("D") or not channel,
         )
-        if refusal := policies.refusal_of_place(asker, rules_here):
+        if refusal := policies.refusal_of_place(requester, rules_here):
             raise refusal
         profile = await self.profile(workspace, user, user_team)
-        asker = dataclasses.replace(
-            asker,
+        requester = dataclasses.replace(
+            requester,
             is_admin=profile.is_admin,
             is_bot=profile.is_bot,
             is_guest=profile.is_guest,
             is_outsider=profile.is_stranger,
         )
-        error = policies.refusal(asker, rules_here)
+        error = policies.refusal(requester, rules_here)
         if error and rules_here.groups:
             groups = await self._groups_of(workspace, user, rules_here.groups)
-            error = policies.refusal(dataclasses.replace(asker, groups=groups), rules_here)
+            error = policies.refusal(dataclasses.replace(requester, groups=groups), rules_here)
         if error:
             raise error
         return profile

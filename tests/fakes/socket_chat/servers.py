@@ -19,7 +19,7 @@ class Message:
 
     Attributes:
         files: contents by name, in order.
-        buttons: verbs and ids, as `verb id`.
+        buttons: actions and ids, as `action id`.
         told: the person who was notified of it.
         versions: all texts that it had.
         uploads: files that were sent for it so far, in one version or another.

@@ -11,7 +11,7 @@ from tests.fakes.socket_chat import servers
 
 _ERRORS = {
     "deleted": transport.DeletedError,
-    "closed": lambda: transport.ClosedError("I may not write there."),
+    "closed": lambda: transport.LocationClosedError("I may not write there."),
     "content refused": transport.ContentRefusedError,
     "uneditable": transport.UneditableError,
 }
@@ -25,30 +25,30 @@ class SocketTransport:
 
     def capabilities(self, at):
         return transport.Capabilities(
-            characters=500,
-            pages=3,
-            files=servers.MAX_FILES,
-            file_bytes=servers.MAX_FILE_BYTES,
-            message_bytes=servers.MAX_FILES * servers.MAX_FILE_BYTES,
+            max_characters=500,
+            max_messages=3,
+            max_files=servers.MAX_FILES,
+            max_file_bytes=servers.MAX_FILE_BYTES,
+            max_message_bytes=servers.MAX_FILES * servers.MAX_FILE_BYTES,
         )
 
     @contextlib.contextmanager
-    def working(self, at):
+    def show_working(self, at):
         yield
 
     async def post(self, at, draft, key):
         try:
             message = await self._call("post", room=at.channel, nonce=key.nonce, **_content(draft))
         except _SilentError as error:
-            raise transport.MayBeDoneError from error
+            raise transport.OutcomeUnknownError from error
         except _RefusedError as error:
             raise _translation(error, draft) from error
         return _posted(message, at)
 
-    async def find(self, at, key, others):
+    async def find(self, at, key, known_ids):
         for message in (await self._call_again("list", room=at.channel))["messages"]:
             digest = transport.digest(message["text"], message["files"], message["buttons"])
-            is_new = message["moment"] >= key.tried and str(message["id"]) not in others
+            is_new = message["moment"] >= key.first_tried_at and str(message["id"]) not in known_ids
             if is_new and digest == key.digest:
                 return _posted(message, at)
         return None
@@ -60,14 +60,14 @@ class SocketTransport:
         kept = [known[upload] for upload in draft.uploads if upload in known]
         content = _content(draft, kept, [u for u in draft.uploads if u not in known])
         try:
-            message = await self._call_again("edit", message=int(posted.message), **content)
+            message = await self._call_again("edit", message=int(posted.message_id), **content)
         except _RefusedError as error:
             raise _translation(error, draft) from error
         return _posted(message, posted.at)
 
     async def delete(self, posted):
         with contextlib.suppress(_RefusedError):
-            await self._call_again("delete", message=int(posted.message))
+            await self._call_again("delete", message=int(posted.message_id))
 
     async def whisper(self, at, person, text):
         await self._call_again("whisper", person=person, text=text)
@@ -78,13 +78,13 @@ class SocketTransport:
         try:
             return await self._call(call, **fields)
         except _SilentError as error:
-            raise transport.LostError from error
+            raise transport.RetryableError from error
 
     async def _call(self, call, **fields):
         try:
             reader, writer = await asyncio.open_unix_connection(self._path, limit=2**22)
         except OSError as error:
-            raise transport.LostError from error
+            raise transport.RetryableError from error
         with contextlib.closing(writer):
             writer.write(json.dumps({"call": call} | fields).encode() + b"\n")
             line = await reader.readline()
@@ -107,7 +107,7 @@ class _RefusedError(Exception):
 def _translation(error, draft):
     (response,) = error.args
     if response["error"] == "limited":
-        return transport.LimitedError(response["seconds"])
+        return transport.RateLimitedError(response["seconds"])
     if response["error"] in ("files refused", "files forbidden"):
         is_forbidden = response["error"] == "files forbidden"
         return transport.FilesRefusedError(draft.uploads, is_forbidden=is_forbidden)
@@ -116,13 +116,13 @@ def _translation(error, draft):
 
 def _content(draft, kept=(), uploads=None):
     return {
-        "text": draft.words,
+        "text": draft.full_text,
         "kept": list(kept),
         "files": {
             upload.name: base64.b64encode(_bytes(upload.content)).decode()
             for upload in (draft.uploads if uploads is None else uploads)
         },
-        "buttons": [f"{button.verb} {button.id}" for button in draft.buttons],
+        "buttons": [f"{button.action} {button.id}" for button in draft.buttons],
         "notifies": draft.notifies,
     }
 
@@ -144,22 +144,22 @@ class SocketMarkup:
             is_open = not is_whole and number == len(lines)
             yield markup.Block(line, is_line=True, is_open=is_open)
 
-    def plain(self, text, /):
+    def escape(self, text, /):
         return " ".join(text.split())
 
-    def line(self, text, /):
+    def inline_code(self, text, /):
         return f"`{self.plain(text)[:200]}`"
 
     def code(self, text, /, language=""):
         return fences.fenced(text, language=language, style="broken")
 
-    def small(self, text, /):
+    def small_print(self, text, /):
         return f"({text})"
 
     def local_times(self, text, /):
         return text
 
-    def began(self, moment, /):
+    def time_since(self, moment, /):
         return "began just now"
 
     def file_name(self, name, /):

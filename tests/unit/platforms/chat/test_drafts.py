@@ -11,7 +11,7 @@ from interpreter_bot.platforms.discord import markdown
 from interpreter_bot.platforms.rendering import turn_log
 
 TAKES = transport.Capabilities(
-    characters=1900, pages=8, files=10, file_bytes=1000, message_bytes=1000
+    max_characters=1900, max_messages=8, max_files=10, max_file_bytes=1000, max_message_bytes=1000
 )
 
 
@@ -29,7 +29,7 @@ def laid_out(*texts):
     log.apply(events.StepStarted(1))
     for event in (*map(events.TextAdded, texts), events.TurnEnded(status=values.TurnStatus.DONE)):
         log.apply(event)
-        yield [draft.words for draft in layout.lay_out(drawn.parts(), TAKES)]
+        yield [draft.full_text for draft in layout.lay_out(drawn.parts(), TAKES)]
 
 
 @pytest.mark.parametrize("filling", ["word ", "x", "`a` ", "https://a.example/b "])

@@ -24,10 +24,10 @@ class SmallChat:
         self.inbox = inbox.Inbox("small", events, self)
 
     async def send(self, text, **facts):
-        envelope = inbox.Envelope(place="room", name=text, key=KEY, request_id=text, content={})
+        envelope = inbox.Envelope(order_key="room", name=text, key=KEY, request_id=text, content={})
         return await self.inbox.receive(text, dataclasses.replace(envelope, **facts))
 
-    async def answer_of(self, message):
+    async def find_answer(self, message):
         async def answer():
             self.done.append(f"answered {message}")
             return self.waits_for_answer
@@ -37,10 +37,10 @@ class SmallChat:
     async def is_in_own_thread(self, message):
         return "elsewhere" not in message
 
-    async def why_mention(self, message):
+    async def mention_reason(self, message):
         return self.reason
 
-    async def tell_to_mention(self, message, sentence):
+    async def announce_mention(self, message, sentence):
         self.done.append(sentence)
 
     async def prepare(self, message, *, is_again):

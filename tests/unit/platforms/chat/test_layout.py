@@ -10,7 +10,7 @@ from interpreter_bot.platforms.discord import markdown
 
 _MAX = 2000
 _TAKES = transport.Capabilities(
-    characters=1900, pages=8, files=10, file_bytes=1000, message_bytes=1000
+    max_characters=1900, max_messages=8, max_files=10, max_file_bytes=1000, max_message_bytes=1000
 )
 _PIECES = st.sampled_from(
     [

@@ -6,7 +6,7 @@ from interpreter_bot.platforms.chat import policies
 
 
 def _asker(user=1, guild=10, channels=(20,), roles=(), **others):
-    return policies.Asker(
+    return policies.Requester(
         person=user,
         workspace=guild,
         channels=channels,
@@ -16,7 +16,7 @@ def _asker(user=1, guild=10, channels=(20,), roles=(), **others):
 
 
 @pytest.mark.parametrize(
-    ("asker", "allowed", "is_allowed"),
+    ("requester", "allowed", "is_allowed"),
     [
         (_asker(), {}, True),
         (_asker(), {"workspaces": (10,)}, True),
@@ -46,8 +46,8 @@ def _asker(user=1, guild=10, channels=(20,), roles=(), **others):
         (_asker(is_guest=True, is_outsider=True), {}, True),
     ],
 )
-def test_permits(asker, allowed, is_allowed):
-    refusal = policies.refusal(asker, policies.Rules(**allowed))
+def test_permits(requester, allowed, is_allowed):
+    refusal = policies.refusal(requester, policies.Rules(**allowed))
     assert (refusal is None) is is_allowed
 
 

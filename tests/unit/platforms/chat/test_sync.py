@@ -96,7 +96,7 @@ async def test_what_takes_the_place_of_a_message_does_so_once(server, deliveries
 
 async def test_where_nothing_can_be_shown_it_ends(server, deliveries):
     server.closed_rooms.add("room")
-    with pytest.raises(transport.ClosedError, match="may not write"):
+    with pytest.raises(transport.LocationClosedError, match="may not write"):
         async with kept(server, deliveries, [transport.Draft("one")]):
             pass
 
@@ -111,7 +111,7 @@ async def test_the_next_bot_goes_on_in_messages_of_one_that_was_killed(
     if not is_noted:
         # It died before it knew that the second message stands.
         second = (await deliveries.of_request("s", "1"))[1]
-        row = {"nonce": second.nonce, "digest": second.digest, "tried": second.tried}
+        row = {"nonce": second.nonce, "digest": second.digest, "tried": second.first_tried_at}
         await deliveries.put("s", "1", 1, message="", **row)
     drafts[1:] = [transport.Draft("2"), transport.Draft("3"), transport.Draft("4")]
     async with kept(server, deliveries, drafts) as second:

@@ -11,7 +11,7 @@ from interpreter_bot.platforms.chat import layout, transport
 from interpreter_bot.platforms.discord import markdown
 
 TAKES = transport.Capabilities(
-    characters=1900, pages=8, files=10, file_bytes=1000, message_bytes=1000
+    max_characters=1900, max_messages=8, max_files=10, max_file_bytes=1000, max_message_bytes=1000
 )
 
 _PIECES = st.sampled_from(
@@ -63,14 +63,14 @@ def test_an_address_keeps_its_parentheses():
 
 @given(_TEXTS)
 def test_a_line_is_one_line_and_cannot_be_left(text):
-    told = markdown.line(text)
+    told = markdown.inline_code(text)
     assert "\n" not in told
     assert told.count("`") in (0, 2)
 
 
 @given(_TEXTS)
 def test_plain_is_no_markup(text):
-    told = markdown.plain(text)
+    told = markdown.escape(text)
     assert "\n" not in told
     assert not _MENTION.search(told)
     assert not _INVITATION.search(told)
@@ -82,7 +82,7 @@ def test_plain_is_no_markup(text):
 def test_every_sheet_is_within_the_limit_and_balanced(texts):
     parts = [part for text in texts for part in (markdown.prose(text), markdown.code(text * 30))]
     for sheet in layout.lay_out(parts, TAKES):
-        assert 0 < len(sheet.text) <= TAKES.characters
+        assert 0 < len(sheet.text) <= TAKES.max_characters
         assert sheet.text.count("```") % 2 == 0
 
 
