@@ -131,7 +131,7 @@ async def open_conversations(
             tools=tools,
             connections=connections,
             model_setup=setup,
-            on_installation=installed.take,
+            on_installation=installed.add,
         )
         opening_service = session_service.SessionService.open(services, model_notice=notice)
         service = await stack.enter_async_context(opening_service)

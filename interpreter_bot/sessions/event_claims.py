@@ -50,7 +50,7 @@ class LostEvent:
     content: Mapping[str, Any]
 
 
-TakeAgain: TypeAlias = Callable[[LostEvent], None]
+HandleAgain: TypeAlias = Callable[[LostEvent], None]
 """Begins to take an event as if it had just come in, but for what had been done about it."""
 
 
@@ -72,17 +72,17 @@ class EventClaims:
         self._events = database.events
         self._config = config
         self._notify = notify
-        self._platforms: dict[str, TakeAgain] = {}
+        self._platforms: dict[str, HandleAgain] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self._looking = asyncio.Lock()
 
-    def open_platform(self, platform: str, take_again: TakeAgain) -> None:
+    def open_platform(self, platform: str, handle_again: HandleAgain) -> None:
         """Let events of a platform be taken again that a bot claimed which is gone.
 
         It is looked for them at once, and not before: a bot that is killed while it starts has
         taken none.
         """
-        self._platforms[platform] = take_again
+        self._platforms[platform] = handle_again
         task = asyncio.create_task(self._look(), name=f"lost events of {platform}")
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)

@@ -112,7 +112,7 @@ async def _discord(tmp_path):
         lab = discord.guild("Lab")
         direct = discord.direct(lab.person("alice"))
         bot = settings.Discord(edit_seconds=0.1)
-        async with startup.running(service, bot, token=discord.token):
+        async with startup.connected_platform(service, bot, token=discord.token):
             alice = direct.recipients[0]
             discord.say(alice, direct, "go")
 

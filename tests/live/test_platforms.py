@@ -112,7 +112,9 @@ async def on_discord(config, question):
     async with discord_servers.Server(window_seconds=0.5) as server, _opened(config) as service:
         lab = server.guild("Lab")
         alice, channel = lab.person("alice"), lab.channel("general")
-        async with discord_startup.running(service, settings.Discord(), token=server.token):
+        async with discord_startup.connected_platform(
+            service, settings.Discord(), token=server.token
+        ):
             server.say(alice, channel, f"{server.bot.mention} {question}")
             thread = await steps.thread_in(channel)
             await rules.wait_until(

@@ -28,7 +28,7 @@ class Markup(Protocol):
     def blocks(self, text: str, /, *, is_whole: bool = True) -> Iterator[Block]:
         """Iterate over the blocks of a model's Markdown; without `is_whole` more of it may come.
 
-        A block that is not open does not change, whatever comes after it.
+        A block that may not grow does not change, whatever comes after it.
         """
 
     def escape(self, text: str, /) -> str:

@@ -180,7 +180,7 @@ class Transport(Protocol):
         """Delete a message; one that is gone already is no error."""
 
     async def whisper(self, at: Location, person: str, text: str) -> bool:
-        """Tell a person something that known_ids do not see; False if that is not possible."""
+        """Tell a person something that others do not see; False if that is not possible."""
 
 
 class Delivery(Protocol):

@@ -52,7 +52,7 @@ class _Client(discord.Client):
     editor: edits_and_deletions.MessageEdits
     missed: missed_messages.MissedMessages
     handler: interactions.InteractionHandler
-    presser: button_actions.ButtonActions
+    buttons: button_actions.ButtonActions
     tree: app_commands.CommandTree[Any]
     accepted: asyncio.Event
     is_leaving = False
@@ -86,13 +86,13 @@ class _Client(discord.Client):
         await asyncio.wait((syncing_task,), timeout=_SYNC_SECONDS)
         self.missed.begin()
 
-    def take_again(self, event: event_claims.LostEvent) -> None:
+    def handle_again(self, event: event_claims.LostEvent) -> None:
         """Take a message, or an interaction, that a bot had claimed which is gone."""
         if (payload := event.content.get("payload")) is not None:
             self.handler.receive(payload, is_again=True)
             self._interact(payload)
         else:
-            self.in_flight.spawn(self.listener.take_again(event), f"{event.event_id} again")
+            self.in_flight.spawn(self.listener.handle_again(event), f"{event.event_id} again")
 
     async def on_interaction(self, interaction: discord.Interaction[Any]) -> None:
         """Handle a modal of an earlier run, or a button that is unknown; the library handles all

@@ -159,7 +159,7 @@ class MessageEvents:
             return False
         return True
 
-    async def take_again(self, event: event_claims.LostEvent) -> None:
+    async def handle_again(self, event: event_claims.LostEvent) -> None:
         """Take a message that a bot had claimed which is gone, as it stands there now."""
         content = event.content
         envelope = inbox.Envelope(

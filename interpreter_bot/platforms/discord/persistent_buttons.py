@@ -30,7 +30,7 @@ class ButtonHandler(Protocol):
 class PressableClient(Protocol):
     """A client that knows the handler of buttons."""
 
-    presser: ButtonHandler
+    buttons: ButtonHandler
 
 
 class Action(discord.ui.DynamicItem[discord.ui.Button[Any]], template=_TEMPLATE):
@@ -56,7 +56,7 @@ class Action(discord.ui.DynamicItem[discord.ui.Button[Any]], template=_TEMPLATE)
     async def callback(self, interaction: discord.Interaction[Any]) -> None:
         """Run its action."""
         client: PressableClient = interaction.client
-        await client.presser.press(interaction, self._button)
+        await client.buttons.press(interaction, self._button)
 
 
 def is_known(custom_id: str) -> bool:

@@ -71,20 +71,20 @@ class DiscordPlatform:
 async def serve(
     service: session_service.SessionService, config: settings.Discord, *, token: str
 ) -> AsyncIterator[str]:
-    """Run Discord, and give the bot's name there; see `running`.
+    """Run Discord, and give the bot's name there; see `connected_platform`.
 
     Raises:
         DiscordLostError: Discord cannot be reached, or not any more.
         DiscordError: it does not let the bot in, or not any more.
     """
-    async with running(service, config, token=token) as connected:
+    async with connected_platform(service, config, token=token) as connected:
         notes = [] if connected.has_content else [discord_words.NO_CONTENT_INTENT]
         notes += [discord_words.OPEN_TO_ALL] if config.is_open else []
         yield discord_words.connected(connected.name, *notes)
 
 
 @contextlib.asynccontextmanager
-async def running(
+async def connected_platform(
     service: session_service.SessionService, config: settings.Discord, *, token: str
 ) -> AsyncIterator[DiscordPlatform]:
     """Run Discord inside the context. At its end, running answers are finished.
@@ -106,9 +106,9 @@ async def running(
         _log.warning(discord_words.OPEN_TO_ALL)
     with_content = config.message_content != "off"
     async with contextlib.AsyncExitStack() as stack:
-        stack.push_async_callback(_heartbeats_over)
+        stack.push_async_callback(_join_heartbeat_threads)
         session = await stack.enter_async_context(aiohttp.ClientSession())
-        tasks = await stack.enter_async_context(_tasks())
+        tasks = await stack.enter_async_context(_task_group())
         in_flight = requests_in_flight.RequestsInFlight(service, config, tasks)
         try:
             client, connection = await _connect(
@@ -124,13 +124,13 @@ async def running(
             )
         service.notify_through(
             channels_and_threads.PLATFORM,
-            _notifying(client, in_flight),
-            go_on=_going_on(client, in_flight, has_models=bool(service.queries.models)),
+            _make_notify(client, in_flight),
+            go_on=_make_continue(client, in_flight, has_models=bool(service.queries.models)),
         )
-        service.events.open_platform(channels_and_threads.PLATFORM, client.take_again)
+        service.events.open_platform(channels_and_threads.PLATFORM, client.handle_again)
         try:
             # A group of its own: running answers do not end with the connection.
-            async with _tasks() as watching:
+            async with _task_group() as watching:
                 watch = watching.create_task(_watch(connection, config), name="discord watch")
                 yield DiscordPlatform(str(client.user), client.intents.message_content)
                 watch.cancel()
@@ -209,19 +209,19 @@ def _owner(application: discord.AppInfo) -> discord.User | discord.TeamMember:
     return (application.team and application.team.owner) or application.owner
 
 
-async def _heartbeats_over() -> None:
+async def _join_heartbeat_threads() -> None:
     """Wait for the library's threads, which would use the event loop after it is closed."""
-    beating = [one for one in threading.enumerate() if one.name.startswith(_HEARTBEAT)]
+    threads = [thread for thread in threading.enumerate() if thread.name.startswith(_HEARTBEAT)]
 
     def join() -> None:
-        for thread in beating:
+        for thread in threads:
             thread.join(_HEARTBEAT_SECONDS)
 
     await asyncio.to_thread(join)
 
 
 @contextlib.asynccontextmanager
-async def _tasks() -> AsyncIterator[asyncio.TaskGroup]:
+async def _task_group() -> AsyncIterator[asyncio.TaskGroup]:
     """Give a task group whose errors are raised unwrapped."""
     try:
         async with asyncio.TaskGroup() as tasks:
@@ -247,18 +247,18 @@ async def _connect(
         DiscordError: it did not.
         PrivilegedIntentsRequired: not with these intents.
     """
-    client = _furnished(service, config, in_flight, session, with_content=with_content)
+    client = _create_client(service, config, in_flight, session, with_content=with_content)
     connection: asyncio.Task[None] | None = None
     try:
         with _translated():
             async with asyncio.timeout(config.login_seconds):
                 await client.login(token)
                 connection = asyncio.create_task(client.connect(), name="discord gateway")
-                waiting = asyncio.create_task(client.accepted.wait(), name="discord greeting")
+                accepted = asyncio.create_task(client.accepted.wait(), name="discord greeting")
                 try:
-                    await asyncio.wait((connection, waiting), return_when=asyncio.FIRST_COMPLETED)
+                    await asyncio.wait((connection, accepted), return_when=asyncio.FIRST_COMPLETED)
                 finally:
-                    waiting.cancel()
+                    accepted.cancel()
                 if connection.done():
                     _raise_first(connection)
                     raise api_errors.DiscordLostError(discord_words.CLOSED_AT_ONCE)
@@ -271,7 +271,7 @@ async def _connect(
     return client, connection
 
 
-def _furnished(
+def _create_client(
     service: session_service.SessionService,
     config: settings.Discord,
     in_flight: requests_in_flight.RequestsInFlight,
@@ -291,7 +291,7 @@ def _furnished(
     client.in_flight = in_flight
     client.missed = missed_messages.MissedMessages(client, service, config, client.listener)
     client.handler = interactions.InteractionHandler(client, service, config, in_flight, files)
-    client.presser = button_actions.ButtonActions(client.handler)
+    client.buttons = button_actions.ButtonActions(client.handler)
     client.tree = app_commands.CommandTree(
         client,
         allowed_contexts=app_commands.AppCommandContext(
@@ -342,13 +342,13 @@ def _translated() -> Iterator[None]:
     except discord.ConnectionClosed as error:
         if error.code in discord_words.CLOSES:
             raise api_errors.DiscordError(discord_words.CLOSES[error.code]) from error
-        told = discord_words.closed(error.code)
-        raise api_errors.DiscordLostError(told) from error
+        sentence = discord_words.closed(error.code)
+        raise api_errors.DiscordLostError(sentence) from error
     except TimeoutError as error:
         raise api_errors.DiscordLostError(discord_words.NO_ANSWER) from error
     except discord.HTTPException as error:
-        told = discord_words.rejected(error.status, error.code)
-        raise api_errors.DiscordLostError(told) from error
+        sentence = discord_words.rejected(error.status, error.code)
+        raise api_errors.DiscordLostError(sentence) from error
     except (*api_errors.CONNECTION, discord.GatewayNotFound) as error:
         raise api_errors.DiscordLostError(discord_words.UNREACHABLE) from error
 
@@ -376,15 +376,15 @@ async def _close(
         _log.info("the connection to Discord had ended", exc_info=error)
 
 
-def _notifying(
+def _make_notify(
     client: gateway_client.Client, in_flight: requests_in_flight.RequestsInFlight
 ) -> session_service.Notify:
     """Return the function that notifies the people of a session."""
 
     async def notify(key: values.SessionKey, sentence: str) -> None:
         guild_id = int(key.workspace) if key.workspace else None
-        number = channels_and_threads.channel_of(key)
-        channel = client.get_partial_messageable(number, guild_id=guild_id)
+        channel_id = channels_and_threads.channel_of(key)
+        channel = client.get_partial_messageable(channel_id, guild_id=guild_id)
         try:
             sending = channel.send(markdown.small_print(f"🔹 {markdown.escape(sentence)}"))
             await in_flight.limits.within(_NOTICE_SECONDS, sending)
@@ -397,7 +397,7 @@ def _notifying(
     return notify
 
 
-def _going_on(
+def _make_continue(
     client: gateway_client.Client,
     in_flight: requests_in_flight.RequestsInFlight,
     *,
@@ -405,15 +405,15 @@ def _going_on(
 ) -> suspended_turns.GoOn:
     """Return the function that continues to show a request of an earlier bot process."""
 
-    async def go_on(request: requests.Request) -> None:
+    async def continue_request(request: requests.Request) -> None:
         guild_id = int(request.key.workspace) if request.key.workspace else None
         guild = client.get_guild(guild_id) if guild_id is not None else None
         place = channels_and_threads.of_session(request.key, guild)
         at = channels_and_threads.location(place)
         run = requests_in_flight.InFlight(request, place, at)
-        chosen = await in_flight.chosen_by(place, request.person)
+        preferences = await in_flight.chosen_by(place, request.person)
         # If models exist, a person's code came by a command, which does not show the code.
         shows_code = request.is_code and has_models
-        await in_flight.carry_out(run, chosen, shows_code=shows_code)
+        await in_flight.carry_out(run, preferences, shows_code=shows_code)
 
-    return go_on
+    return continue_request

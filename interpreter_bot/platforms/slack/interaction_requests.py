@@ -106,7 +106,7 @@ class InteractionRequests:
         async with self._events.settled(_PLATFORM, name):
             yield
 
-    async def take_again(self, event: event_claims.LostEvent) -> None:
+    async def handle_again(self, event: event_claims.LostEvent) -> None:
         """Take an interaction that a bot had claimed which is gone."""
         workspace = await self._workspaces.get(event.key.workspace)
         user, channel = str(event.content["user"]), event.key.channel
@@ -226,7 +226,7 @@ class InteractionRequests:
         root = str(facts.get("thread_ts") or ts)
         place = message_posting.Place(workspace, channel, thread=root, asked=ts, user=user)
         thread = await self._threads.read(workspace, channel, root, ts)
-        own = "" if thread.is_channels else root
+        own = "" if thread.uses_channel_kernel else root
         return place, values.SessionKey(_PLATFORM, workspace.team, channel, own)
 
     async def _message(

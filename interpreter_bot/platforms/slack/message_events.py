@@ -38,17 +38,17 @@ from interpreter_bot.wording import access_words, question_words
 _log = logging.getLogger(__name__)
 
 PLATFORM: Final = "slack"
-_MAX_ANSWERS: Final = 1_000
-_PAST_LOOKED_AT: Final = 20
+_MAX_REMEMBERED_ANSWERS: Final = 1_000
+_MAX_PAST_TURNS: Final = 20
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class _Received:
-    """A message of a workspace; `facts` as Slack sent them, `channel` if they do not say it."""
+    """A message of a workspace; `raw_message` as Slack sent it, `channel` if it does not say it."""
 
     workspace: installations.InstalledWorkspace
     incoming: message_parsing.IncomingMessage
-    facts: Mapping[str, Any]
+    raw_message: Mapping[str, Any]
     channel: str = ""
     is_edit: bool = False
 
@@ -57,18 +57,18 @@ class _Received:
         return self.incoming.message
 
     @property
-    def thread(self) -> tuple[str, str, str]:
+    def thread_key(self) -> tuple[str, str, str]:
         return self.workspace.team, self.message.channel, self.message.root
 
     @property
     def envelope(self) -> inbox.Envelope:
         """What the inbox has to know of it."""
         message, team = self.message, self.workspace.team
-        content = {"facts": self.facts, "channel": self.channel, "is_edit": self.is_edit}
+        content = {"facts": self.raw_message, "channel": self.channel, "is_edit": self.is_edit}
         return inbox.Envelope(
-            order_key=self.thread,
+            order_key=self.thread_key,
             name=f"{team}/{message.channel}/{message.ts}/{message.edited}",
-            key=message_requests.session_key(self.workspace, message, is_channels=False),
+            key=message_requests.session_key(self.workspace, message, uses_channel_kernel=False),
             request_id=message.id,
             content=content if self.incoming.command is None else None,
             is_addressed=message.is_direct or self.incoming.is_mention,
@@ -91,8 +91,8 @@ class MessageEvents:
         self._questions = shared.service.questions
         self._in_flight = in_flight
         self._commands = slack_commands
-        self._answers: collections.deque[tuple[str, str, str]]
-        self._answers = collections.deque(maxlen=_MAX_ANSWERS)
+        self._input_answers: collections.deque[tuple[str, str, str]]
+        self._input_answers = collections.deque(maxlen=_MAX_REMEMBERED_ANSWERS)
         self._inbox = inbox.Inbox[_Received](PLATFORM, shared.service.events, self)
 
     async def on_event(
@@ -108,21 +108,21 @@ class MessageEvents:
             case _:
                 incoming = message_parsing.incoming(event, workspace.bot_user)
                 if incoming is not None:
-                    self._threads.hear(workspace.team, incoming.message)
+                    self._threads.record_message(workspace.team, incoming.message)
                     received = _Received(workspace, incoming, event)
                     await self._inbox.receive(received, received.envelope)
 
-    async def take_again(self, event: event_claims.LostEvent) -> None:
+    async def handle_again(self, event: event_claims.LostEvent) -> None:
         """Handle a message that an earlier bot process claimed but did not begin."""
-        facts, channel = event.content["facts"], event.content["channel"]
+        raw_message, channel = event.content["facts"], event.content["channel"]
         workspace = await self._services.workspaces.get(event.key.workspace)
-        incoming = message_parsing.incoming(facts, workspace.bot_user, channel)
+        incoming = message_parsing.incoming(raw_message, workspace.bot_user, channel)
         if incoming is None:
             # Another release read this event as a message; this one does not, so it is dropped.
             async with self._service.events.settled(PLATFORM, event.event_id):
                 _log.warning("a claimed event is dropped, as it is no message to this release")
             return
-        received = _Received(workspace, incoming, facts, channel)
+        received = _Received(workspace, incoming, raw_message, channel)
         envelope = dataclasses.replace(received.envelope, name=event.event_id)
         prepare = functools.partial(self._inbox.prepare, received, is_again=True)
         await self._inbox.handle(envelope, prepare, is_claimed=True)
@@ -131,24 +131,24 @@ class MessageEvents:
         self, workspace: installations.InstalledWorkspace, event: Mapping[str, Any]
     ) -> None:
         """Answer an edited message again, while it is fresh."""
-        facts = event.get("message") or {}
-        before = event.get("previous_message") or {}
+        raw_message = event.get("message") or {}
+        previous = event.get("previous_message") or {}
         channel = str(event.get("channel", ""))
-        incoming = message_parsing.incoming(facts, workspace.bot_user, channel)
+        incoming = message_parsing.incoming(raw_message, workspace.bot_user, channel)
         if incoming is None:
             return
         message = incoming.message
-        if not message.edited or before.get("text") == message.text:
+        if not message.edited or previous.get("text") == message.text:
             # Slack says that a message changed also when it unfurls a link in it.
             return
-        if (facts.get("edited") or {}).get("user") != message.user:
+        if (raw_message.get("edited") or {}).get("user") != message.user:
             return
-        if (workspace.team, message.channel, message.ts) in self._answers:
+        if (workspace.team, message.channel, message.ts) in self._input_answers:
             # It answered `input()`, which already has the answer.
             return
         if time.time() - float(message.ts) > self._services.config.edit_seconds:
             return
-        received = _Received(workspace, incoming, facts, channel, is_edit=True)
+        received = _Received(workspace, incoming, raw_message, channel, is_edit=True)
         await self._inbox.receive(received, received.envelope)
 
     async def find_answer(self, received: _Received) -> inbox.Answer | None:
@@ -160,8 +160,12 @@ class MessageEvents:
         workspace, message = received.workspace, received.message
         if received.incoming.is_mention or not message.thread:
             return None
-        is_known = self._threads.is_channels(workspace.team, message.channel, message.thread)
-        key = message_requests.session_key(workspace, message, is_channels=bool(is_known))
+        uses_channel_kernel = self._threads.uses_channel_kernel(
+            workspace.team, message.channel, message.thread
+        )
+        key = message_requests.session_key(
+            workspace, message, uses_channel_kernel=bool(uses_channel_kernel)
+        )
         for question in self._questions.open_in(key, message.user):
             if not isinstance(question, events.InputQuestion) or question.is_password:
                 continue
@@ -177,16 +181,20 @@ class MessageEvents:
             await self._questions.answer(question.id, answer, person=message.user)
         except errors.BotError:
             return False
-        self._answers.append((received.workspace.team, message.channel, message.ts))
+        self._input_answers.append((received.workspace.team, message.channel, message.ts))
         return True
 
     async def is_in_own_thread(self, received: _Received) -> bool:
         workspace, message = received.workspace, received.message
         if not message.thread:
             return False
-        is_known = self._threads.is_channels(workspace.team, message.channel, message.thread)
+        uses_channel_kernel = self._threads.uses_channel_kernel(
+            workspace.team, message.channel, message.thread
+        )
         # Asks the database, not Slack: most threads do not concern the bot.
-        if not is_known and not await self._service.queries.exists(received.envelope.key):
+        if not uses_channel_kernel and not await self._service.queries.exists(
+            received.envelope.key
+        ):
             return False
         thread = await self._read_thread(workspace, message)
         # What was written before the bot was asked anything there is for others.
@@ -204,8 +212,8 @@ class MessageEvents:
         if not thread.is_whole:
             # The store remembers who talked with the bot there.
             key = received.envelope.key
-            past = await self._service.queries.history(key, limit=_PAST_LOOKED_AT)
-            people |= {turn.person for turn in past}
+            past_turns = await self._service.queries.history(key, limit=_MAX_PAST_TURNS)
+            people |= {turn.person for turn in past_turns}
         return "" if people == {message.user} else access_words.MENTION_ME_IN_CROWD
 
     async def announce_mention(self, received: _Received, sentence: str) -> None:
@@ -247,24 +255,26 @@ class MessageEvents:
             return None
         command = incoming.command
         if command is None:
-            return await self._request(incoming, place, profile, is_again=is_again)
+            return await self._prepare_request(incoming, place, profile, is_again=is_again)
         thread = await self._read_thread(workspace, message)
-        key = message_requests.session_key(workspace, message, is_channels=thread.is_channels)
-        there = self._commands.place_of(key, place, profile)
+        key = message_requests.session_key(
+            workspace, message, uses_channel_kernel=thread.uses_channel_kernel
+        )
+        command_place = self._commands.place_of(key, place, profile)
         view = self._commands.view(key, place)
-        work = await commands.of_words(command, incoming.text, there, view)
-        if work is None:
-            return await self._request(incoming, place, profile, is_again=is_again)
-        if isinstance(work, command_table.Run):
+        action = await commands.of_words(command, incoming.text, command_place, view)
+        if action is None:
+            return await self._prepare_request(incoming, place, profile, is_again=is_again)
+        if isinstance(action, command_table.Run):
             request = requests.Request(
-                key=key, person=there.person, text=work.code, is_code=True, id=message.id
+                key=key, person=command_place.person, text=action.code, is_code=True, id=message.id
             )
             return await self._in_flight.open_code(place, request)
         # The next messages in this thread are meant for the bot as well.
         await self._service.begin(key)
-        return work
+        return action
 
-    async def _request(
+    async def _prepare_request(
         self,
         incoming: message_parsing.IncomingMessage,
         place: message_posting.Place,
@@ -274,8 +284,12 @@ class MessageEvents:
     ) -> inbox.StartRequest | None:
         """Make a request of a message, after a first sign."""
         message, workspace = incoming.message, place.workspace
-        is_known = self._threads.is_channels(workspace.team, message.channel, message.root)
-        key = message_requests.session_key(workspace, message, is_channels=bool(is_known))
+        uses_channel_kernel = self._threads.uses_channel_kernel(
+            workspace.team, message.channel, message.root
+        )
+        key = message_requests.session_key(
+            workspace, message, uses_channel_kernel=bool(uses_channel_kernel)
+        )
         entry: requests_in_flight.InFlight | None = None
         # Without text or files there may be nothing to do, so no sign of work is shown yet.
         if not incoming.is_code and (incoming.text or message.files):
@@ -312,6 +326,6 @@ class MessageEvents:
         await self._in_flight.answer(entry, request)
         if request.is_code:
             return
-        begun = await self._service.queries.history(request.key, limit=2)
-        if len(begun) < 2:
+        turns = await self._service.queries.history(request.key, limit=2)
+        if len(turns) < 2:
             await self._service.rename(request.key, requests_in_flight.title_of(request))

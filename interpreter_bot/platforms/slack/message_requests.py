@@ -25,10 +25,10 @@ def session_key(
     workspace: installations.InstalledWorkspace,
     message: message_parsing.Message,
     *,
-    is_channels: bool,
+    uses_channel_kernel: bool,
 ) -> values.SessionKey:
     """Return the key of a message's session: its thread's, or its channel's."""
-    root = "" if is_channels else message.root
+    root = "" if uses_channel_kernel else message.root
     return values.SessionKey("slack", workspace.team, message.channel, root)
 
 
@@ -46,7 +46,7 @@ async def build(
     """
     message, text = incoming.message, incoming.text
     about: dict[str, Any] = {
-        "key": session_key(workspace, message, is_channels=thread.is_channels),
+        "key": session_key(workspace, message, uses_channel_kernel=thread.uses_channel_kernel),
         "person": requests.Person(profile.user, profile.name),
         "id": message.id,
         "edits": message.ts if message.edited else "",

@@ -130,7 +130,9 @@ class SlackReply(ports.Reply):
         thread = message.thread
         if not question.session.thread:
             # The answer may be a message there, and in no other thread of the same session.
-            self._threads.remember(place.workspace.team, place.channel, thread, is_channels=True)
+            self._threads.remember(
+                place.workspace.team, place.channel, thread, uses_channel_kernel=True
+            )
             self._threads.remember_question(question.id, thread)
         where = message.api, place, thread
         if isinstance(question, events.InputQuestion):

@@ -148,14 +148,14 @@ class RequestsInFlight:
         Raises:
             SlackError: Slack refuses it.
         """
-        is_channels = not place.thread and not key.thread
+        uses_channel_kernel = not place.thread and not key.thread
         live = live_answers.LiveMessage(
             self._services,
             place,
             stop_key=stop_value(key, request_id),
             request_id=request_id,
             heading=heading,
-            payload={"kernel": thread_history.CHANNELS_OWN} if is_channels else None,
+            payload={"kernel": thread_history.CHANNELS_OWN} if uses_channel_kernel else None,
             crowd=functools.partial(self._crowd, key.workspace),
         )
         entry = self._entries[_id(key, request_id)] = InFlight(key, request_id, live)
@@ -203,7 +203,7 @@ class RequestsInFlight:
         place = entry.live.place
         if not place.thread:
             self._services.threads.remember(
-                place.workspace.team, place.channel, entry.live.thread, is_channels=True
+                place.workspace.team, place.channel, entry.live.thread, uses_channel_kernel=True
             )
 
     async def go_on(self, request: requests.Request) -> None:

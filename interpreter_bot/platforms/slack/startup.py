@@ -249,11 +249,11 @@ def _listeners(
 ) -> app.Listeners:
     asked = interaction_requests.InteractionRequests(shared, in_flight)
 
-    def take_again(event: event_claims.LostEvent) -> None:
+    def handle_again(event: event_claims.LostEvent) -> None:
         taker = messages if "is_edit" in event.content else asked
-        in_flight.spawn(taker.take_again(event), "an event again")
+        in_flight.spawn(taker.handle_again(event), "an event again")
 
-    shared.service.events.open_platform("slack", take_again)
+    shared.service.events.open_platform("slack", handle_again)
     feedback = home_tab.Feedback(shared.service)
     home = home_tab.HomeTab(shared, feedback, notify)
     buttons = button_actions.ButtonActions(shared, in_flight, commands, feedback)

@@ -53,7 +53,7 @@ class Thread:
         joined: timestamp of the first message that mentions the bot, or is its own; empty if there
             is none, or it is unknown.
         is_whole: it was read from its beginning to its end; else it is what was received of it.
-        is_channels: it hangs on raw code that ran in the channel's kernel.
+        uses_channel_kernel: it hangs on raw code that ran in the channel's kernel.
         is_mention_told: people were told there that a mention is needed.
         asks: the person whom Python asked what is to be answered now; empty for none.
         question: its id.
@@ -64,7 +64,7 @@ class Thread:
     with_files: tuple[message_parsing.Message, ...] = ()
     joined: str = ""
     is_whole: bool = True
-    is_channels: bool = False
+    uses_channel_kernel: bool = False
     is_mention_told: bool = False
     asks: str = ""
     question: str = ""
@@ -94,13 +94,13 @@ class ThreadHistory:
         self._known = cachetools.LRUCache[tuple[str, str, str], bool](_MAX_KNOWN)
         self._questions = cachetools.LRUCache[str, str](_MAX_KNOWN)
 
-    def is_channels(self, team: str, channel: str, root: str) -> bool | None:
+    def uses_channel_kernel(self, team: str, channel: str, root: str) -> bool | None:
         """Return whether a thread uses the channel's kernel; None if unknown."""
         return self._known.get((team, channel, root))
 
-    def remember(self, team: str, channel: str, root: str, *, is_channels: bool) -> None:
+    def remember(self, team: str, channel: str, root: str, *, uses_channel_kernel: bool) -> None:
         """Remember whose kernel a thread uses."""
-        self._known[team, channel, root] = is_channels
+        self._known[team, channel, root] = uses_channel_kernel
 
     def thread_of_question(self, question_id: str) -> str:
         """Return the thread in which a channel's session asks; empty if unknown."""
@@ -110,7 +110,7 @@ class ThreadHistory:
         """Remember in which thread a channel's session asks."""
         self._questions[question_id] = root
 
-    def hear(self, team: str, message: message_parsing.Message) -> None:
+    def record_message(self, team: str, message: message_parsing.Message) -> None:
         """Record a message in a thread, or one that begins a thread."""
         key = (team, message.channel, message.root)
         heard = self._heard.get(key)
@@ -139,12 +139,16 @@ class ThreadHistory:
         messages, is_whole = await self._messages(workspace, channel, root)
         thread = _read(workspace, channel, messages, until, self._bots)
         if messages:
-            self.remember(workspace.team, channel, root, is_channels=thread.is_channels)
-        if not is_whole:
-            is_channels = thread.is_channels or bool(
-                self.is_channels(workspace.team, channel, root)
+            self.remember(
+                workspace.team, channel, root, uses_channel_kernel=thread.uses_channel_kernel
             )
-            thread = self._with_heard(thread, self._heard.get(key), until, is_channels=is_channels)
+        if not is_whole:
+            uses_channel_kernel = thread.uses_channel_kernel or bool(
+                self.uses_channel_kernel(workspace.team, channel, root)
+            )
+            thread = self._with_heard(
+                thread, self._heard.get(key), until, uses_channel_kernel=uses_channel_kernel
+            )
         # Messages that were requests, or came with one, are not told again.
         heard = self._heard.get(key)
         answered = heard.answered if heard is not None else ""
@@ -185,7 +189,7 @@ class ThreadHistory:
         )
 
     def _with_heard(
-        self, thread: Thread, heard: _Heard | None, until: str, *, is_channels: bool
+        self, thread: Thread, heard: _Heard | None, until: str, *, uses_channel_kernel: bool
     ) -> Thread:
         found = heard.messages if heard is not None else ()
         earlier = [message for message in found if message.ts < until]
@@ -197,7 +201,7 @@ class ThreadHistory:
             people=thread.people | (heard.people if heard is not None else set()),
             with_files=tuple(with_files.values()),
             is_whole=False,
-            is_channels=is_channels,
+            uses_channel_kernel=uses_channel_kernel,
         )
 
     async def _messages(
@@ -276,7 +280,7 @@ def _read(
         frozenset(people),
         tuple(with_files),
         min(with_bot, default=""),
-        is_channels=is_ours and _facts(first).get("kernel") == CHANNELS_OWN,
+        uses_channel_kernel=is_ours and _facts(first).get("kernel") == CHANNELS_OWN,
         is_mention_told=is_told,
         asks=str(asked.get(questions_to_people.ASKS, "")),
         question=str(asked.get(questions_to_people.QUESTION, "")),

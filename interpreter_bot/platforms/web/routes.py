@@ -59,7 +59,7 @@ class Routes:
 
         tabs = websocket_actions.TabConnection(service, hub, tasks, approval=config.approval)
         service.notify_through("web", notify, go_on=tabs.go_on)
-        service.events.open_platform("web", tabs.take_again)
+        service.events.open_platform("web", tabs.handle_again)
         self._tabs = tabs
         self._lists = tasks.create_task(tab_contents.keep_listed(service, hub), name="web: lists")
         shown = sandboxed_displays.Displays(service, hub, has_scripts=config.page_scripts)

@@ -210,7 +210,7 @@ class TabConnection:
     async def _is_new_request(self, request: requests.Request) -> bool:
         """Say whether nobody has this request: a tab sends it again after a lost connection.
 
-        A request that a killed bot had claimed is new, too: its tab or `take_again`, whichever
+        A request that a killed bot had claimed is new, too: its tab or `handle_again`, whichever
         comes first, has it carried out.
         """
         key, turn_id = request.key, request.id
@@ -236,7 +236,7 @@ class TabConnection:
         async with self._service.events.settled("web", turn_id):
             await work
 
-    def take_again(self, event: event_claims.LostEvent) -> None:
+    def handle_again(self, event: event_claims.LostEvent) -> None:
         """Take a request that a bot had claimed which is gone."""
         said = event.content
         if event.event_id in self._seen_ids:

@@ -141,8 +141,8 @@ class SocketMarkup:
     def blocks(self, text, /, *, is_whole=True):
         lines = text.split("\n")
         for number, line in enumerate(lines, start=1):
-            is_open = not is_whole and number == len(lines)
-            yield markup.Block(line, is_line=True, is_open=is_open)
+            may_grow = not is_whole and number == len(lines)
+            yield markup.Block(line, is_line=True, may_grow=may_grow)
 
     def escape(self, text, /):
         return " ".join(text.split())

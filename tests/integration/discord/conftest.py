@@ -67,7 +67,7 @@ def connect(discord_server, lab, tmp_path):
             if service is None:
                 opened = conversations.opened(tmp_path / f"{next(numbers)}", script, models=models)
                 service = await stack.enter_async_context(opened)
-            running = startup.running(service, bot, token=discord_server.token)
+            running = startup.connected_platform(service, bot, token=discord_server.token)
             service.bot = await stack.enter_async_context(running)
             yield service
 

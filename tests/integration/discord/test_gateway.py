@@ -189,7 +189,7 @@ async def _fail(server, service, **chosen):
     token = chosen.pop("token", "wrong")
     bot = settings.Discord(**chosen)
     with pytest.raises(api_errors.DiscordError) as caught:
-        async with startup.running(service, bot, token=token):
+        async with startup.connected_platform(service, bot, token=token):
             pass
     assert "wrong" not in str(caught.value)
     return caught.value
