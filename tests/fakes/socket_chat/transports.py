@@ -148,7 +148,7 @@ class SocketMarkup:
         return " ".join(text.split())
 
     def inline_code(self, text, /):
-        return f"`{self.plain(text)[:200]}`"
+        return f"`{self.escape(text)[:200]}`"
 
     def code(self, text, /, language=""):
         return fences.fenced(text, language=language, style="broken")

@@ -77,7 +77,7 @@ async def test_messages_of_a_place_are_prepared_in_order(events):
     chat = SmallChat(events)
     first = asyncio.create_task(chat.send("slow"))
     second = asyncio.create_task(chat.send("quick"))
-    other = asyncio.create_task(chat.send("beside", place="another room"))
+    other = asyncio.create_task(chat.send("beside", order_key="another room"))
     await asyncio.wait_for(other, 5)
     assert chat.done == ["prepared beside", "ended beside"]
     chat.slow.set()

@@ -114,6 +114,6 @@ def test_words_after_a_picture_begin_a_new_message():
 
 
 def test_files_that_are_large_together_are_sent_apart():
-    half = _TAKES.message_bytes // 2 + 1
+    half = _TAKES.max_message_bytes // 2 + 1
     laid = layout.lay_out([_upload("a", half), _upload("b", half)], _TAKES)
     assert [len(sheet.uploads) for sheet in laid] == [1, 1]

@@ -111,7 +111,7 @@ async def test_the_next_bot_goes_on_in_messages_of_one_that_was_killed(
     if not is_noted:
         # It died before it knew that the second message stands.
         second = (await deliveries.of_request("s", "1"))[1]
-        row = {"nonce": second.nonce, "digest": second.digest, "tried": second.first_tried_at}
+        row = {"nonce": second.nonce, "digest": second.digest, "tried": second.tried}
         await deliveries.put("s", "1", 1, message="", **row)
     drafts[1:] = [transport.Draft("2"), transport.Draft("3"), transport.Draft("4")]
     async with kept(server, deliveries, drafts) as second:
