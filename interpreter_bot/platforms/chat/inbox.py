@@ -36,8 +36,8 @@ class Envelope:
     """What the inbox has to know of a message, or of something else that becomes a request.
 
     Attributes:
-        order_key: whose messages are prepared one after the other.
-        name: by which it is claimed, as it is worded now.
+        order_key: messages with an equal key are prepared one after the other.
+        name: under which the current version of the message is claimed.
         key: the session of the people who wait.
         request_id: of the request that it becomes.
         content: what another process needs to handle it again; None if it must not be repeated.

@@ -14,7 +14,7 @@ class Block:
     Attributes:
         text: harmless, in the network's Markdown.
         is_line: it is a line of words; otherwise a code block.
-        may_grow: how it goes on is not known yet.
+        may_grow: more of it may come.
     """
 
     text: str

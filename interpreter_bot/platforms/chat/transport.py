@@ -139,7 +139,7 @@ class Capabilities:
 
     Attributes:
         max_characters: of the text of a message; some are left for its status.
-        max_messages: messages of words, of which more become a file.
+        max_messages: number of messages of text; a longer text becomes a file.
         max_files: in one message.
         max_file_bytes: of the largest file.
         max_message_bytes: of all files of a message.
