@@ -10,7 +10,7 @@ _HEAD_BYTES = 64 * 1024
 _OLE = b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1"
 # Name of the stream of an encrypted document in such a container.
 _ENCRYPTED = "EncryptedPackage".encode("utf-16-le")
-_PASSWORD = (
+_NEEDS_PASSWORD = (
     "It is protected by a password, so it cannot be opened here. Ask the person for a copy "
     "without one."
 )
@@ -65,10 +65,10 @@ _PICTURES = (
     (b"WEBP", 8),
     (b"BM", 0),
 )
-_PACKED_TABLES = tuple(
+_COMPRESSED_TABLE_SUFFIXES = tuple(
     f".{table}.{packing}" for table in ("csv", "tsv") for packing in ("gz", "bz2", "xz")
 )
-_MEMBERS = (
+_ZIP_KINDS = (
     ("xl/workbook.xml", "workbook"),
     ("xl/workbook.bin", "workbook"),
     ("word/document.xml", "a Word document"),
@@ -91,17 +91,17 @@ def find_kind(path: str) -> tuple[str, str]:
     with open(path, "rb") as file:
         head = file.read(_HEAD_BYTES)
     if head.startswith(b"PK\x03\x04") or head.startswith(b"PK\x05\x06"):
-        return _packed(path)
+        return _zip_kind(path)
     if head.startswith(_OLE):
-        return _ole(path)
+        return _ole_kind(path)
     if any(head.startswith(signature, place) for signature, place in _PICTURES) and b"\0" in head:
         return "picture", "It is a picture."
     for signature, place, kind, advice in _SIGNATURES:
         if head.startswith(signature, place):
-            if path.lower().endswith(_PACKED_TABLES):
+            if path.lower().endswith(_COMPRESSED_TABLE_SUFFIXES):
                 advice = "Read it with pandas.read_csv, which unpacks it."
             return "other", " ".join(
-                filter(None, (f"It is {kind}.", _advice(advice), _closed(head)))
+                filter(None, (f"It is {kind}.", _advice(advice), _encryption_notice(head)))
             )
     start = head.lstrip(b"\xef\xbb\xbf \t\r\n")[:400].lower()
     if b"urn:schemas-microsoft-com:office:spreadsheet" in head:
@@ -129,41 +129,41 @@ def _advice(advice: str) -> str:
     return f"Nothing here reads it. {sentence}"
 
 
-def _closed(head: bytes) -> str:
+def _encryption_notice(head: bytes) -> str:
     is_encrypted = head.startswith(b"%PDF-") and b"/Encrypt" in head
     return "It is encrypted: its text may need a password." if is_encrypted else ""
 
 
-def _packed(path: str) -> tuple[str, str]:
+def _zip_kind(path: str) -> tuple[str, str]:
     try:
         with zipfile.ZipFile(path) as archive:
             infos = archive.infolist()
             names = {info.filename for info in infos}
-            is_closed = any(info.flag_bits & 1 for info in infos)
+            is_encrypted = any(info.flag_bits & 1 for info in infos)
             mimetype = ""
             if "mimetype" in names and archive.getinfo("mimetype").file_size < 200:
                 mimetype = archive.read("mimetype").decode("ascii", "replace").strip()
             manifest = "META-INF/manifest.xml"
             if mimetype and manifest in names and archive.getinfo(manifest).file_size < 1_000_000:
-                is_closed = is_closed or b"encryption-data" in archive.read(manifest)
+                is_encrypted = is_encrypted or b"encryption-data" in archive.read(manifest)
     except (zipfile.BadZipFile, NotImplementedError, OSError, RuntimeError):
         return "other", "It is a damaged or incomplete zip archive."
     kind = _MIMETYPES.get(mimetype) or next(
-        (kind for name, kind in _MEMBERS if name in names), "zip"
+        (kind for name, kind in _ZIP_KINDS if name in names), "zip"
     )
-    if is_closed:
-        return "other", _PASSWORD
+    if is_encrypted:
+        return "other", _NEEDS_PASSWORD
     if kind in ("workbook", "zip"):
         return kind, ""
     return "other", f"It is {kind}."
 
 
-def _ole(path: str) -> tuple[str, str]:
+def _ole_kind(path: str) -> tuple[str, str]:
     """Distinguish workbooks, documents and encrypted files in Microsoft's container."""
     with open(path, "rb") as file:
         content = file.read(min(os.path.getsize(path), 64 * 1024 * 1024))
     if _ENCRYPTED in content:
-        return "other", _PASSWORD
+        return "other", _NEEDS_PASSWORD
     for stream, kind in (("Workbook", "workbook"), ("Book", "workbook"), ("WordDocument", "doc")):
         if stream.encode("utf-16-le") in content:
             if kind == "workbook":

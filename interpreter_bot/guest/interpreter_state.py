@@ -16,10 +16,10 @@ from typing import Any
 
 State = dict[str, Any]
 
-_path: list[str] = []
-_environment: dict[str, str] = {}
-_parameters: dict[str, Any] = {}
-_first_pandas_options: dict[str, Any] = {}
+_initial_path: list[str] = []
+_initial_environment: dict[str, str] = {}
+_initial_matplotlib_options: dict[str, Any] = {}
+_initial_pandas_options: dict[str, Any] = {}
 
 
 _registered: dict[str, tuple[Callable[[], Any], Callable[[Any], None]]] = {}
@@ -30,29 +30,29 @@ def register(name: str, collect_: Callable[[], Any], restore_: Callable[[Any], N
     _registered[name] = collect_, restore_
 
 
-def begin() -> None:
+def note_initial_state() -> None:
     """Record the current state as that of a new session.
 
     Matplotlib's options are remembered at the first call only, in the fork server: reading them
     takes longer than all the rest. For those of pandas, see `remember_pandas_options`.
     """
-    _path[:] = sys.path
-    _environment.clear()
-    _environment.update(os.environ)
+    _initial_path[:] = sys.path
+    _initial_environment.clear()
+    _initial_environment.update(os.environ)
     matplotlib = sys.modules.get("matplotlib")
-    if matplotlib and not _parameters:
-        _parameters.update(matplotlib.rcParams)
+    if matplotlib and not _initial_matplotlib_options:
+        _initial_matplotlib_options.update(matplotlib.rcParams)
 
 
 def remember_pandas_options(pandas: Any) -> None:
     """Remember the options of pandas, which was just imported, as defaults of a session."""
-    _first_pandas_options.update(_pandas_options(pandas))
+    _initial_pandas_options.update(_pandas_options(pandas))
 
 
-def add_variables(variables: dict[str, str]) -> None:
+def add_environment_variables(variables: dict[str, str]) -> None:
     """Set environment variables that belong to this kernel, and are not saved."""
     os.environ.update(variables)
-    _environment.update(variables)
+    _initial_environment.update(variables)
 
 
 def collect() -> State:
@@ -63,9 +63,11 @@ def collect() -> State:
     """
     items: dict[str, Callable[[], Any]] = {
         "directory": os.getcwd,
-        "path": lambda: [entry for entry in sys.path if entry not in _path],
-        "environment": lambda: {k: v for k, v in os.environ.items() if _environment.get(k) != v},
-        "unset": lambda: [name for name in _environment if name not in os.environ],
+        "path": lambda: [entry for entry in sys.path if entry not in _initial_path],
+        "environment": lambda: {
+            k: v for k, v in os.environ.items() if _initial_environment.get(k) != v
+        },
+        "unset": lambda: [name for name in _initial_environment if name not in os.environ],
         "random": random.getstate,
     }
     if numpy := sys.modules.get("numpy"):
@@ -76,7 +78,7 @@ def collect() -> State:
         items["pandas"] = lambda: {
             name: value
             for name, value in _pandas_options(pandas).items()
-            if _first_pandas_options.get(name, value) != value
+            if _initial_pandas_options.get(name, value) != value
         }
     items |= {name: collect_ for name, (collect_, _) in _registered.items()}
     state: State = {}
@@ -92,7 +94,7 @@ def collect() -> State:
 
 
 def _matplotlib_options(matplotlib: Any) -> dict[str, Any]:
-    initial = _parameters or matplotlib.rcParamsDefault
+    initial = _initial_matplotlib_options or matplotlib.rcParamsDefault
     return {
         name: value
         for name, value in matplotlib.rcParams.items()

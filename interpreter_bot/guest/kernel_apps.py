@@ -221,7 +221,7 @@ class _GuestKernel(ipkernel.IPythonKernel):
             self.is_at_home = True
             # Last, so that no module of a person hides an installed one.
             sys.path.append(self.home)
-            interpreter_state.begin()
+            interpreter_state.note_initial_state()
             self.open_files = open_files.OpenFiles(self.home)
         parent = self.get_parent("shell")
         is_own = silent or not store_history
@@ -457,7 +457,7 @@ def warm_up(configuration: control_messages.Configuration) -> None:
         plots.close("all")
         # Otherwise every fork would drop the fonts, which copies a megabyte.
         preloads.drop_fonts()
-    interpreter_state.begin()
+    interpreter_state.note_initial_state()
     shell.reset(new_session=True)
     shell.execution_count = 1
     _propagate_context()

@@ -36,7 +36,7 @@ def set_for(*, proxy: int, services: int, authority: str) -> None:
     variables |= {"NO_PROXY": _LOCAL, "no_proxy": _LOCAL}
     variables["HOST_ALIASES"] = f"http://127.0.0.1:{services}/to"
     variables |= dict.fromkeys(_BUNDLES, bundle)
-    interpreter_state.add_variables(variables)
+    interpreter_state.add_environment_variables(variables)
 
 
 def _usual_authorities() -> str:

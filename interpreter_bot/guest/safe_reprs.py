@@ -20,8 +20,10 @@ from typing import Any
 
 _name_of = type.__dict__["__name__"].__get__
 _module_of = type.__dict__["__module__"].__get__
-_PLAIN = frozenset({bool, complex, datetime.date, datetime.timedelta, decimal.Decimal, uuid.UUID})
-_TIMED = frozenset({datetime.datetime, datetime.time})
+_STR_TYPES = frozenset(
+    {bool, complex, datetime.date, datetime.timedelta, decimal.Decimal, uuid.UUID}
+)
+_ZONED_TYPES = frozenset({datetime.datetime, datetime.time})
 _BRACKETS: dict[type, tuple[str, str]] = {
     list: ("[", "]"),
     tuple: ("(", ")"),
@@ -29,10 +31,10 @@ _BRACKETS: dict[type, tuple[str, str]] = {
     frozenset: ("{", "}"),
     dict: ("{", "}"),
 }
-_MODULES = frozenset({types.ModuleType})
-_ZONES = frozenset({type(None), datetime.timezone, zoneinfo.ZoneInfo})
+_MODULE_TYPES = frozenset({types.ModuleType})
+_ZONE_TYPES = frozenset({type(None), datetime.timezone, zoneinfo.ZoneInfo})
 _MAX_CHARACTERS = 400
-_INT_BITS = 2000
+_MAX_INT_BITS = 2000
 _MAX_NAMES = 20_000
 _MAX_DEPTH = 3
 _MAX_NESTED = 20
@@ -59,7 +61,7 @@ def is_from(kind: type, library: str) -> bool:
     if type(name) is not str or name.partition(".")[0] != library:
         return False
     module = sys.modules.get(name)
-    if not is_among(type(module), _MODULES):
+    if not is_exactly_one_of(type(module), _MODULE_TYPES):
         return False
     is_defined = plain_names(vars(module)).get(str(_name_of(kind))) is kind
     if is_defined and type(kind) is type:
@@ -73,7 +75,7 @@ def plain_names(variables: Mapping[Any, Any]) -> dict[str, Any]:
     return {name: value for name, value in first if type(name) is str}
 
 
-def is_among(kind: type, kinds: Container[type]) -> bool:
+def is_exactly_one_of(kind: type, kinds: Container[type]) -> bool:
     """Return whether a class is in `kinds`; false if it has a metaclass, which may run code."""
     return type(kind) is type and kind in kinds
 
@@ -81,7 +83,9 @@ def is_among(kind: type, kinds: Container[type]) -> bool:
 def is_known_zone(zone: object) -> bool:
     """Return whether a time zone's class is Python's or a known library's own."""
     kind = type(zone)
-    return is_among(kind, _ZONES) or is_from(kind, "pytz") or is_from(kind, "dateutil")
+    return (
+        is_exactly_one_of(kind, _ZONE_TYPES) or is_from(kind, "pytz") or is_from(kind, "dateutil")
+    )
 
 
 def text(value: Any, depth: int = 0) -> str | None:
@@ -92,14 +96,14 @@ def text(value: Any, depth: int = 0) -> str | None:
     if value is None or kind is float:
         return None if value is None or value != value else format(value, ".10g")
     if kind is int:
-        return str(value) if value.bit_length() < _INT_BITS else "<a long number>"
-    if is_among(kind, _PLAIN):
+        return str(value) if value.bit_length() < _MAX_INT_BITS else "<a long number>"
+    if is_exactly_one_of(kind, _STR_TYPES):
         return clipped(str(value))
-    if kind is fractions.Fraction or is_among(kind, _BRACKETS):
+    if kind is fractions.Fraction or is_exactly_one_of(kind, _BRACKETS):
         return _container_text(value, kind, depth)
     if kind is bytes:
         return clipped(repr(value[:_MAX_CHARACTERS]))
-    if is_among(kind, _TIMED):
+    if is_exactly_one_of(kind, _ZONED_TYPES):
         return str(value) if is_known_zone(value.tzinfo) else f"<{class_name(value)}>"
     return _library_text(value, kind, depth)
 

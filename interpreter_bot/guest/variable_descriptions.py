@@ -55,7 +55,7 @@ def _describe(value: Any) -> dict[str, Any]:
     text = safe_reprs.text(value)
     text = ("None" if value is None else "missing") if text is None else text
     words: dict[str, Any] = {"type": name, "text": text[:_MAX_CHARACTERS]}
-    if safe_reprs.is_among(kind, _SIZED):
+    if safe_reprs.is_exactly_one_of(kind, _SIZED):
         words |= {"shape": [len(value)], "size_bytes": sys.getsizeof(value)}
     return words
 

@@ -83,7 +83,7 @@ class LocalKernel:
         code: str,
         *,
         execution_id: str,
-        show: ports.Show,
+        show: ports.OnEvent,
         ask: ports.Ask | None = None,
         seconds: float | None = None,
         is_own: bool = False,
@@ -131,7 +131,7 @@ class LocalHost:
     outlives_bot = False
     ends_with_bot = True
 
-    def outlive(self) -> None:
+    def keep_for_next_bot(self) -> None:
         """Do nothing: kernels in this process cannot outlive it."""
 
     def __init__(
@@ -312,7 +312,7 @@ class LocalHost:
                 self._doorkeeper.note_setup_done(kernel.id)
 
     async def follow(
-        self, execution_id: str, *, after: int = 0, show: ports.Show, ask: ports.Ask | None
+        self, execution_id: str, *, after: int = 0, show: ports.OnEvent, ask: ports.Ask | None
     ) -> ports.ExecutionEnd:
         """Follow an execution; see `ports.Hosts.follow`."""
         return await _follow(self._executions, execution_id, after=after, show=show, ask=ask)
@@ -407,7 +407,7 @@ async def _follow(
     execution_id: str,
     *,
     after: int,
-    show: ports.Show,
+    show: ports.OnEvent,
     ask: ports.Ask | None,
 ) -> ports.ExecutionEnd:
     """Follow an execution to its end."""

@@ -44,7 +44,7 @@ class PlacedHosts(session_router.SessionRouter):
         faults: a sentence for each host that cannot be used.
     """
 
-    def outlive(self) -> None:
+    def keep_for_next_bot(self) -> None:
         """Do nothing: machines do not end with a bot."""
 
     def __init__(
@@ -138,7 +138,7 @@ class PlacedHosts(session_router.SessionRouter):
                 address,
                 patience_seconds=self._lost_seconds,
                 doorkeeper=self._doorkeeper,
-                epoch_on=self._epoch_on,
+                find_epoch=self._find_epoch,
             )
             try:
                 async with opening as host:
@@ -307,7 +307,7 @@ class PlacedHosts(session_router.SessionRouter):
         )
         return is_news and not self._moves.is_restored(key)
 
-    async def _epoch_on(self, data_id: str, key: str) -> int | None:
+    async def _find_epoch(self, data_id: str, key: str) -> int | None:
         """Return a session's epoch on the host of a data directory; None if it is elsewhere."""
         placement = await self._placements.find(key)
         if placement is None or placement.data_id != data_id:
@@ -330,7 +330,7 @@ class PlacedHosts(session_router.SessionRouter):
             yield lease
 
     async def follow(
-        self, execution_id: str, *, after: int = 0, show: ports.Show, ask: ports.Ask | None
+        self, execution_id: str, *, after: int = 0, show: ports.OnEvent, ask: ports.Ask | None
     ) -> ports.ExecutionEnd:
         """Follow an execution; see `ports.Hosts.follow`."""
         # Hosts that are away may have it too: asking them waits until they are back or lost.
@@ -348,7 +348,7 @@ class PlacedHosts(session_router.SessionRouter):
         }
         if stopping:
             # Hosts that are away get the request when they are back.
-            await asyncio.wait(stopping, timeout=remote_host.OFFER_SECONDS)
+            await asyncio.wait(stopping, timeout=remote_host.MAX_ANSWER_SECONDS)
 
     async def statuses(
         self, keys: Collection[str] | None = None

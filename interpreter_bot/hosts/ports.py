@@ -23,7 +23,7 @@ from interpreter_bot import code_activity, session_variables, values
 from interpreter_bot.hosts import placement_offers, requests
 
 Event: TypeAlias = values.Output | code_activity.InstalledLayer
-Show: TypeAlias = Callable[[Event, int], None]
+OnEvent: TypeAlias = Callable[[Event, int], None]
 """Receives events in order, with their numbers; called in the event loop, and must not raise."""
 
 Ask: TypeAlias = Callable[[values.InputRequested], Awaitable[str]]
@@ -232,7 +232,7 @@ class Kernel(Protocol):
         code: str,
         *,
         execution_id: str,
-        show: Show,
+        show: OnEvent,
         ask: Ask | None = None,
         seconds: float | None = None,
         is_own: bool = False,
@@ -287,7 +287,7 @@ class Hosts(Protocol):
     def ends_with_bot(self) -> bool:
         """Whether kernels end, after saving variables, at an orderly end of this process."""
 
-    def outlive(self) -> None:
+    def keep_for_next_bot(self) -> None:
         """Keep kernels and executions for the next bot, despite an orderly end of this one."""
 
     async def ensure_placed(self, key: str) -> bool:
@@ -355,7 +355,7 @@ class Hosts(Protocol):
         """
 
     async def follow(
-        self, execution_id: str, *, after: int = 0, show: Show, ask: Ask | None
+        self, execution_id: str, *, after: int = 0, show: OnEvent, ask: Ask | None
     ) -> ExecutionEnd:
         """Follow an earlier execution, also one of another bot, to its end; needs no lease.
 

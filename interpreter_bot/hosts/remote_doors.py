@@ -39,7 +39,7 @@ _BROKEN: Final = (aiohttp.ClientError, OSError, messages.MalformedError, TypeErr
 
 T = TypeVar("T")
 
-EpochOn: TypeAlias = Callable[[str, str], Awaitable[int | None]]
+FindEpoch: TypeAlias = Callable[[str, str], Awaitable[int | None]]
 """Returns a session's epoch on the host of a data directory; None if it is on another host."""
 
 
@@ -53,7 +53,7 @@ class RemoteDoors:
         doorkeeper: kernel_doors.Doorkeeper | None,
         *,
         is_bot: bool,
-        epoch_on: EpochOn | None = None,
+        find_epoch: FindEpoch | None = None,
     ) -> None:
         """Open nothing yet.
 
@@ -62,7 +62,7 @@ class RemoteDoors:
             connection: to the host.
             doorkeeper: decides what kernels reach; None lets them reach nothing.
             is_bot: whether to take over doors of the former bot; a short-lived command must not.
-            epoch_on: given with several hosts, each of which decides only for its own sessions.
+            find_epoch: given with several hosts, each of which decides only for its own sessions.
         """
         self._host = host
         self._connection = connection
@@ -73,7 +73,7 @@ class RemoteDoors:
         self._opening: set[str] = set()
         self._own_kernel_ids: set[str] = set()
         self._being_set_up: set[str] = set()
-        self._epoch_on = epoch_on
+        self._find_epoch = find_epoch
         self._tasks: set[asyncio.Task[Any]] = set()
         self._is_closed = False
         if is_bot:
@@ -93,16 +93,16 @@ class RemoteDoors:
             await asyncio.wait(self._tasks)
 
     async def open(
-        self, key: str, kernel_id: str, *, epoch: int = 0, is_claimed: bool = False
+        self, key: str, kernel_id: str, *, epoch: int = 0, takes_doors: bool = False
     ) -> None:
         """Let the doorkeeper open a kernel's doors, and the host set them up in the kernel.
 
-        `epoch` is the session's on this host; 0 with a single host. With `is_claimed`, another bot
+        `epoch` is the session's on this host; 0 with a single host. With `takes_doors`, another bot
         loses the doors, as a person uses this bot.
         """
         if self._doorkeeper is None:
             return
-        doors = functools.partial(self._fetch, key, kernel_id, epoch, is_claimed=is_claimed)
+        doors = functools.partial(self._fetch, key, kernel_id, epoch, takes_doors=takes_doors)
         try:
             await self._set_up(kernel_id, await self._doorkeeper.open(key, kernel_id, doors))
         except errors.KernelError:
@@ -137,7 +137,7 @@ class RemoteDoors:
                 unleased = await self._host.unleased_doors()
                 for kernel_id, key in unleased.items():
                     # The bot that had them comes first, as it may run a turn there; others wait.
-                    is_ours = self._epoch_on is None or (
+                    is_ours = self._find_epoch is None or (
                         kernel_id in self._own_kernel_ids or kernel_id in before
                     )
                     if is_ours and kernel_id not in self._opening:
@@ -176,9 +176,9 @@ class RemoteDoors:
         return task
 
     async def _epoch(self, key: str) -> int | None:
-        if self._epoch_on is None:
+        if self._find_epoch is None:
             return 0
-        return await self._epoch_on(self._connection.status.data_id, key)
+        return await self._find_epoch(self._connection.status.data_id, key)
 
     def _on_carried(self, task: asyncio.Task[bool]) -> None:
         if task.cancelled() or self._is_closed:
@@ -190,7 +190,7 @@ class RemoteDoors:
             asyncio.get_running_loop().call_later(_AGAIN_SECONDS, self.take_over)
 
     async def _fetch(
-        self, key: str, kernel_id: str, epoch: int = 0, *, is_claimed: bool = False
+        self, key: str, kernel_id: str, epoch: int = 0, *, takes_doors: bool = False
     ) -> kernel_doors.Doors | None:
         """Lease a kernel's doors from the host; None if it refuses.
 
@@ -202,7 +202,7 @@ class RemoteDoors:
             return await self._epoch(key) == epoch
 
         params = {"kernel": kernel_id, "key": key}
-        params |= ({"epoch": str(epoch)} if epoch else {}) | ({"claim": "1"} if is_claimed else {})
+        params |= ({"epoch": str(epoch)} if epoch else {}) | ({"claim": "1"} if takes_doors else {})
         ask = functools.partial(self._host.ask_person, kernel_id)
         doors = TunneledDoors(self._connection, params, is_current, ask)
         task = self._start_task(doors.carry(), f"carried doors of {kernel_id}")

@@ -29,7 +29,7 @@ from interpreter_bot.wording import host_words
 
 _log = logging.getLogger(__name__)
 
-OFFER_SECONDS: Final = 5.0
+MAX_ANSWER_SECONDS: Final = 5.0
 """How long to wait for the answer of each of several hosts."""
 
 T = TypeVar("T")
@@ -57,7 +57,7 @@ class RemoteKernel:
         code: str,
         *,
         execution_id: str,
-        show: ports.Show,
+        show: ports.OnEvent,
         ask: ports.Ask | None = None,
         seconds: float | None = None,
         is_own: bool = False,
@@ -120,7 +120,7 @@ class ExecutionCall(host_connection.Call):
         execution_id: str,
         *,
         after: int,
-        show: ports.Show,
+        show: ports.OnEvent,
         ask: ports.Ask | None,
         code: messages.Code | None,
     ) -> None:
@@ -230,7 +230,7 @@ class RemoteLease(host_connection.Call):
             started = await start.result
         lease = self._message
         await self._doors.open(
-            lease.key, started.id, epoch=lease.epoch, is_claimed=bool(lease.person)
+            lease.key, started.id, epoch=lease.epoch, takes_doors=bool(lease.person)
         )
         return RemoteKernel(self._connection, self.number, started)
 
@@ -247,12 +247,12 @@ class RemoteHost(ports.HostProcess):
         doorkeeper: kernel_doors.Doorkeeper | None = None,
         is_ephemeral: bool = False,
         is_bot: bool = False,
-        epoch_on: remote_doors.EpochOn | None = None,
+        find_epoch: remote_doors.FindEpoch | None = None,
     ) -> None:
         self.connection = connection
         self._epoch = 0
         self._doors = remote_doors.RemoteDoors(
-            self, connection, doorkeeper, is_bot=is_bot, epoch_on=epoch_on
+            self, connection, doorkeeper, is_bot=is_bot, find_epoch=find_epoch
         )
         self._is_ephemeral = is_ephemeral
         self.ephemeral_keys: set[str] = set()
@@ -270,13 +270,13 @@ class RemoteHost(ports.HostProcess):
         doorkeeper: kernel_doors.Doorkeeper | None = None,
         is_ephemeral: bool = False,
         is_bot: bool = False,
-        epoch_on: remote_doors.EpochOn | None = None,
+        find_epoch: remote_doors.FindEpoch | None = None,
     ) -> AsyncIterator[RemoteHost]:
         """Connect to a host; see `host_connection.HostConnection.open`.
 
         The doorkeeper decides what code reaches; without one it reaches nothing. With
         `is_ephemeral`, the host forgets the sessions when the connection ends, however it does. A
-        bot opens or shuts the doors that the bot before it had; with several hosts, `epoch_on`
+        bot opens or shuts the doors that the bot before it had; with several hosts, `find_epoch`
         says which sessions are on this one.
 
         Raises:
@@ -291,7 +291,7 @@ class RemoteHost(ports.HostProcess):
                 doorkeeper=doorkeeper,
                 is_ephemeral=is_ephemeral,
                 is_bot=is_bot,
-                epoch_on=epoch_on,
+                find_epoch=find_epoch,
             )
             try:
                 with host._stack:
@@ -327,7 +327,7 @@ class RemoteHost(ports.HostProcess):
 
     ends_with_bot = False
 
-    def outlive(self) -> None:
+    def keep_for_next_bot(self) -> None:
         """Do nothing: a single remote host does not end with a bot."""
 
     @property
@@ -369,7 +369,7 @@ class RemoteHost(ports.HostProcess):
             yield lease
 
     async def follow(
-        self, execution_id: str, *, after: int = 0, show: ports.Show, ask: ports.Ask | None
+        self, execution_id: str, *, after: int = 0, show: ports.OnEvent, ask: ports.Ask | None
     ) -> ports.ExecutionEnd:
         """Follow an execution; see `ports.Hosts.follow`."""
         return await _follow(self.connection, execution_id, after=after, show=show, ask=ask)
@@ -397,7 +397,7 @@ async def ask_all(
 
     async def answer(host: RemoteHost) -> T | None:
         try:
-            async with asyncio.timeout(OFFER_SECONDS):
+            async with asyncio.timeout(MAX_ANSWER_SECONDS):
                 return await ask(host)
         except (errors.BotError, TimeoutError):
             _log.warning("a host does not answer", exc_info=True)
@@ -419,7 +419,7 @@ async def _follow(
     execution_id: str,
     *,
     after: int,
-    show: ports.Show,
+    show: ports.OnEvent,
     ask: ports.Ask | None,
     code: messages.Code | None = None,
 ) -> ports.ExecutionEnd:

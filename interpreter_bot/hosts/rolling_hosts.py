@@ -192,7 +192,7 @@ class RollingHosts(session_router.SessionRouter):
         """Return false: on one machine, a new host begins with the state that the former saved."""
         return False
 
-    def outlive(self) -> None:
+    def keep_for_next_bot(self) -> None:
         """Keep what runs for the next bot."""
         self.is_kept = True
 
@@ -210,7 +210,7 @@ class RollingHosts(session_router.SessionRouter):
             yield rolling_lease
 
     async def follow(
-        self, execution_id: str, *, after: int = 0, show: ports.Show, ask: ports.Ask | None
+        self, execution_id: str, *, after: int = 0, show: ports.OnEvent, ask: ports.Ask | None
     ) -> ports.ExecutionEnd:
         """Follow an execution; see `ports.Hosts.follow`."""
         await self._refresh()

@@ -37,10 +37,10 @@ _ID: Final = re.compile(r"[A-Za-z0-9_-]{1,64}")
 _READ_BYTES: Final = settings.MIB
 # Size of a row without its record.
 _ROW_BYTES: Final = 64
-# A full journal drops this share of its bytes at a time.
-_CHUNK_SHARE: Final = 16
-# Limits are checked each time this share of them was appended.
-_CHECK_SHARE: Final = 8
+# A full journal drops one chunk of this many at a time.
+_CHUNKS_PER_JOURNAL: Final = 16
+# Limits are checked this often while as much as a limit is appended.
+_CHECKS_PER_LIMIT: Final = 8
 # Writing is delayed by this, so a quick execution is often acknowledged before it is written.
 _PAUSE_SECONDS: Final = 0.05
 _RETRY_SECONDS: Final = 1.0
@@ -180,11 +180,13 @@ class Journal:
 
     async def _read(self, first: int) -> Sequence[tuple[int, bytes]]:
         """Return some events from `first` on; if these were dropped, later ones."""
-        before = self._first_in_memory
-        if first < before and self._database is not None:
+        first_in_memory = self._first_in_memory
+        if first < first_in_memory and self._database is not None:
             try:
                 read = self._database.read
-                events = await cancellation.in_thread(read, self.id, first, before, _READ_BYTES)
+                events = await cancellation.in_thread(
+                    read, self.id, first, first_in_memory, _READ_BYTES
+                )
             except sqlite3.Error:
                 _log.exception("the output of execution %s cannot be read again", self.id)
             else:
@@ -214,7 +216,7 @@ class Journal:
         if self._database is not None:
             self._request_write(self)
 
-    def pending(self) -> journal_databases.Change:
+    def pending_change(self) -> journal_databases.Change:
         """Return the unwritten changes, for `note_written`."""
         self.is_stored = True
         events = self._in_memory(self._written_number + 1)
@@ -241,8 +243,8 @@ class Journal:
         self.shrink(self._max_bytes)
 
     def _add_to_chunk(self, number: int, size_bytes: int) -> None:
-        share = 2 if len(self._chunks) == 1 else _CHUNK_SHARE
-        max_bytes = self._max_bytes // share
+        parts = 2 if len(self._chunks) == 1 else _CHUNKS_PER_JOURNAL
+        max_bytes = self._max_bytes // parts
         if not self._chunks or self._chunks[-1].size_bytes + size_bytes > max_bytes:
             self._chunks.append(_Chunk(number, number, 0))
         self._chunks[-1].last = number
@@ -364,7 +366,7 @@ class Journals:
 
     async def _take_over(self, database: journal_databases.JournalDatabase) -> bool:
         try:
-            stored_journals, is_complete = await asyncio.to_thread(database.take_over)
+            stored_journals, is_only_host = await asyncio.to_thread(database.take_over)
         except sqlite3.Error:
             _log.exception("the executions of other hosts cannot be taken over")
             return True
@@ -374,7 +376,7 @@ class Journals:
             else:
                 self.begin(stored_journal.id, stored_journal.description).restore(stored_journal)
         self._make_room()
-        return is_complete
+        return is_only_host
 
     async def sweep(self) -> None:
         """Delete old journals and those over the limits. For a periodic job."""
@@ -387,12 +389,12 @@ class Journals:
 
     def _make_room(self) -> None:
         ended = [(journal.ended_at, journal) for journal in self if journal.ended_at is not None]
-        oldest = time.time() - self._bounds.keep_seconds
+        min_ended_at = time.time() - self._bounds.keep_seconds
         total = sum(journal.size_bytes for journal in self)
         for ended_at, journal in sorted(ended, key=operator.itemgetter(0)):
-            is_old = ended_at < oldest
-            is_many = len(self._journals) > self._bounds.executions
-            if is_old or is_many or total > self._bounds.total_bytes:
+            is_old = ended_at < min_ended_at
+            is_over_count = len(self._journals) > self._bounds.executions
+            if is_old or is_over_count or total > self._bounds.total_bytes:
                 total -= journal.size_bytes
                 self.remove(journal.id)
         if total > self._bounds.total_bytes:
@@ -409,7 +411,7 @@ class Journals:
     def _note_appended(self, size_bytes: int) -> None:
         self._appended_bytes += size_bytes
         max_bytes = min(self._bounds.total_bytes, self._bounds.memory_bytes)
-        if self._appended_bytes > max_bytes // _CHECK_SHARE:
+        if self._appended_bytes > max_bytes // _CHECKS_PER_LIMIT:
             self._appended_bytes = 0
             self._make_room()
 
@@ -432,7 +434,7 @@ class Journals:
             return
         unwritten, self._unwritten = self._unwritten, {}
         removed, self._removed = self._removed, set()
-        changes = [journal.pending() for journal in unwritten.values()]
+        changes = [journal.pending_change() for journal in unwritten.values()]
         try:
             refused_ids = await cancellation.in_thread(self._database.write, changes, removed)
         except Exception as error:

@@ -216,7 +216,7 @@ class Installations:
         """
         name = await self._obtain_layer(launched, lock)
         if (report := launched.kernel.on_installation) is not None:
-            report(code_activity.InstalledLayer(name, lock_files.lines(lock)))
+            report(code_activity.InstalledLayer(name, lock_files.requirements(lock)))
         _log.info(
             "installed for %s in kernel %s: %s",
             *(launched.person, launched.kernel.id, ", ".join(map(str, lock))),

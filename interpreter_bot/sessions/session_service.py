@@ -384,7 +384,7 @@ class SessionService:
                     await self._lanes.drained()
                 return
             if goes_on:
-                hosts.outlive()
+                hosts.keep_for_next_bot()
             for stop in self._stops.all_running():
                 stop.set()
         _log.warning("%d turns did not end when they were stopped", len(self._tasks))

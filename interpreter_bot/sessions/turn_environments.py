@@ -302,7 +302,7 @@ class SessionEnvironment:
         following = self._hosts.follow(hosted_id, show=self._hearing(show), ask=self._asked)
         return await self._ended(following, hosted_id)
 
-    def _hearing(self, show: Callable[[values.Output], None]) -> host_ports.Show:
+    def _hearing(self, show: Callable[[values.Output], None]) -> host_ports.OnEvent:
         def hear(event: host_ports.Event, number: int) -> None:
             if isinstance(event, code_activity.InstalledLayer):
                 # At once: neither kernel nor bot may be there at the end.

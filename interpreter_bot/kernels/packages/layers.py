@@ -132,7 +132,7 @@ class Layers:
 
     def _name(self, lock: lock_files.Lock) -> str:
         """Name a layer by a keyed hash: kernels cannot list layers, and must not guess names."""
-        content = f"{self._platform}\n{lock_files.lines(lock)}".encode()
+        content = f"{self._platform}\n{lock_files.requirements(lock)}".encode()
         return hmac.digest(self._key, content, "sha256").hex()[:32]
 
     def _touch(self, name: str) -> bool:

@@ -67,12 +67,12 @@ def _package(entry: Mapping[str, Any]) -> LockedPackage:
     return LockedPackage(name, version, hashes, max(int(size) for size in sizes))
 
 
-def lines(lock: Lock) -> str:
+def requirements(lock: Lock) -> str:
     """Format a lock as requirements with hashes; equal files give equal text."""
-    return "".join(map(_line, sorted(lock, key=lambda package: package.name)))
+    return "".join(map(_requirement, sorted(lock, key=lambda package: package.name)))
 
 
-def _line(package: LockedPackage) -> str:
+def _requirement(package: LockedPackage) -> str:
     hashes = " ".join(f"--hash=sha256:{sha}" for sha in package.sha256)
     return f"{package.name}=={package.version} {hashes}\n"
 
@@ -105,10 +105,10 @@ def check_names(names: Sequence[str], config: settings.PackageIndex) -> None:
         PackagesError: a name is denied, or not allowed.
     """
     for name in names:
-        denying = any(fnmatch.fnmatchcase(name, pattern) for pattern in config.deny)
-        allowing = any(fnmatch.fnmatchcase(name, pattern) for pattern in config.allow)
-        if denying or not allowing:
-            setting = "package_index.deny" if denying else "package_index.allow"
+        is_denied = any(fnmatch.fnmatchcase(name, pattern) for pattern in config.deny)
+        is_allowed = any(fnmatch.fnmatchcase(name, pattern) for pattern in config.allow)
+        if is_denied or not is_allowed:
+            setting = "package_index.deny" if is_denied else "package_index.allow"
             raise errors.PackagesError(package_words.not_allowed(name, setting))
 
 

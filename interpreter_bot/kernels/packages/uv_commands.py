@@ -200,7 +200,7 @@ class Uv:
             PackagesError: it is not possible; the message says why.
         """
         requirements_file = staging / "lock.txt"
-        requirements_file.write_text(lock_files.lines(lock))
+        requirements_file.write_text(lock_files.requirements(lock))
         command = [
             "pip",
             "install",

@@ -1335,7 +1335,7 @@ def test_state_of_the_process_comes_back(session, tmp_path, monkeypatch):
 
     monkeypatch.setenv("SNAPSHOT_BEFORE", "1")
     monkeypatch.chdir(tmp_path)
-    interpreter_state.begin()
+    interpreter_state.note_initial_state()
     interpreter_state.remember_pandas_options(pandas)
     saved = session("")
     with pandas.option_context("display.max_rows", 7):
@@ -1479,7 +1479,7 @@ def test_a_working_directory_that_is_gone_costs_no_variable(session, tmp_path, m
     from interpreter_bot.guest import interpreter_state
 
     monkeypatch.chdir(tmp_path)
-    interpreter_state.begin()
+    interpreter_state.note_initial_state()
     gone = tmp_path / "gone"
     gone.mkdir()
     saved = session("x = 1")

@@ -228,14 +228,14 @@ async def test_doors_are_opened_when_the_database_is_back(host, monkeypatch):
     monkeypatch.setattr(remote_doors, "_CHECK_SECONDS", 0.02)
     told = [errors.StoreError(), errors.StoreError(), None, 1]
 
-    async def epoch_on(data_id, key):
+    async def find_epoch(data_id, key):
         said = told.pop(0) if len(told) > 1 else told[0]
         if isinstance(said, Exception):
             raise said
         return said
 
     keeper = Doorkeeper()
-    doors = remote_doors.RemoteDoors(host, host, keeper, is_bot=True, epoch_on=epoch_on)
+    doors = remote_doors.RemoteDoors(host, host, keeper, is_bot=True, find_epoch=find_epoch)
     doors.take_over()
     async with asyncio.timeout(5):
         found = await keeper.given.get()
@@ -343,13 +343,13 @@ async def test_doors_of_many_kernels_are_opened_a_few_at_a_time(host, monkeypatc
     host.unheld = {str(number): "s" for number in range(50)}
     at_once, now = [], []
 
-    async def epoch_on(data_id, key):
+    async def find_epoch(data_id, key):
         now.append(key)
         at_once.append(len(now))
         await asyncio.sleep(0.01)
         now.pop()
 
-    doors = remote_doors.RemoteDoors(host, host, Doorkeeper(), is_bot=True, epoch_on=epoch_on)
+    doors = remote_doors.RemoteDoors(host, host, Doorkeeper(), is_bot=True, find_epoch=find_epoch)
     doors.take_over()
     async with asyncio.timeout(5):
         while len(at_once) < 50:  # noqa: ASYNC110
