@@ -53,7 +53,7 @@ class Workbench:
         self._pool = pool
         self._key = key
 
-    async def run(self, code: str, *, show: ports.OnEvent) -> values.Finished:
+    async def run(self, code: str, *, show: ports.Show) -> values.Finished:
         def count_and_show(output: values.Output) -> None:
             self.pictures += isinstance(output, values.Image)
             show(output)

@@ -412,7 +412,7 @@ class HostConnection:
                 if (call := self._calls.get(reply.call)) is not None:
                     call.on_reply(reply)
 
-    async def listen(self, on_loss: ports.OnLoss | None) -> None:
+    async def subscribe_losses(self, on_loss: ports.OnLoss | None) -> None:
         """Call `on_loss` with lost kernels from now on, and with unreported ones at once."""
         self._on_loss = on_loss
         self.send(messages.Listen(on_loss is not None))

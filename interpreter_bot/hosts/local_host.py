@@ -279,8 +279,8 @@ class LocalHost:
         """Return what code of a session may reach outside."""
         return code_activity.NOWHERE if self._doorkeeper is None else self._doorkeeper.reach(key)
 
-    async def listen(self, on_loss: ports.OnLoss | None) -> None:
-        """Tell this one of lost kernels; see `ports.Hosts.listen`."""
+    async def subscribe_losses(self, on_loss: ports.OnLoss | None) -> None:
+        """Tell this one of lost kernels; see `ports.Hosts.subscribe_losses`."""
         self._on_loss = on_loss
         while on_loss is not None and self._unreported_losses:
             await on_loss(self._unreported_losses.popleft())

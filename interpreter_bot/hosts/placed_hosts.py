@@ -149,7 +149,7 @@ class PlacedHosts(session_router.SessionRouter):
                     host.connection.on_connect = functools.partial(
                         self._on_connected, host, refusal
                     )
-                    await host.listen(self.on_loss)
+                    await host.subscribe_losses(self.on_loss)
                     try:
                         await refusal
                     finally:

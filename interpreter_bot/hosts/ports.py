@@ -341,7 +341,7 @@ class Hosts(Protocol):
     def reach(self, key: str) -> code_activity.Reach:
         """Return the hosts and services that code of a session may reach."""
 
-    async def listen(self, on_loss: OnLoss | None) -> None:
+    async def subscribe_losses(self, on_loss: OnLoss | None) -> None:
         """Call `on_loss` with each kernel that ends without a person's request; None stops that.
 
         Losses while nobody listened, at most the latest 1000, are reported at once.

@@ -354,11 +354,11 @@ class RemoteHost(ports.HostProcess):
         """Return what code of a session may reach outside."""
         return self._doors.reach(key)
 
-    async def listen(self, on_loss: ports.OnLoss | None) -> None:
-        """Report lost kernels to `on_loss`; see `ports.Hosts.listen`."""
+    async def subscribe_losses(self, on_loss: ports.OnLoss | None) -> None:
+        """Report lost kernels to `on_loss`; see `ports.Hosts.subscribe_losses`."""
         # An ephemeral session reports the loss itself when it is used again.
         if not self._is_ephemeral:
-            await self.connection.listen(on_loss)
+            await self.connection.subscribe_losses(on_loss)
 
     @contextlib.asynccontextmanager
     async def lease(self, key: str, *, person: str = "") -> AsyncIterator[RemoteLease]:

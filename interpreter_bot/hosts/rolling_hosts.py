@@ -145,7 +145,7 @@ class RollingHosts(session_router.SessionRouter):
         self._stacks[host] = stack
         self._hosts.insert(0 if path == self._newest else len(self._hosts), host)
         if self.on_loss is not None:
-            await host.listen(self.on_loss)
+            await host.subscribe_losses(self.on_loss)
 
     async def _refresh(self) -> None:
         """Connect to a new host, and close connections that now lead to the same host."""

@@ -82,8 +82,8 @@ class SessionRouter(ports.Hosts):
         """Return a session's files."""
         return await (await self.host_of(key)).workspace(key)
 
-    async def listen(self, on_loss: ports.OnLoss | None) -> None:
-        """Tell this one of lost kernels; see `ports.Hosts.listen`."""
+    async def subscribe_losses(self, on_loss: ports.OnLoss | None) -> None:
+        """Tell this one of lost kernels; see `ports.Hosts.subscribe_losses`."""
         self.on_loss = on_loss
         for host in tuple(self.hosts):
-            await host.listen(on_loss)
+            await host.subscribe_losses(on_loss)

@@ -146,7 +146,7 @@ class HostServer:
         listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         try:
             _bind(listener, path, bot_uid)
-            await host.listen(server._on_loss)
+            await host.subscribe_losses(server._on_loss)
             reporting = asyncio.create_task(server._report_losses(), name="losses of kernels")
             try:
                 await _start(runner, listener, tls)
@@ -155,7 +155,7 @@ class HostServer:
                 reporting.cancel()
                 await asyncio.wait({reporting})
         finally:
-            await host.listen(None)
+            await host.subscribe_losses(None)
             await runner.cleanup()
             listener.close()
             await asyncio.to_thread(path.unlink, missing_ok=True)

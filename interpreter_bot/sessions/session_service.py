@@ -114,7 +114,9 @@ class SessionService:
     ) -> AsyncIterator[SessionService]:
         """Open the sessions; at the end they are drained."""
         conversations = cls(services, model_notice=model_notice)
-        await services.hosts.listen(functools.partial(variable_losses.note_loss, services.database))
+        await services.hosts.subscribe_losses(
+            functools.partial(variable_losses.note_loss, services.database)
+        )
         try:
             try:
                 yield conversations
@@ -122,7 +124,7 @@ class SessionService:
                 await conversations.drain()
         finally:
             await asyncio.gather(conversations.resumptions.close(), conversations.events.close())
-            await services.hosts.listen(None)
+            await services.hosts.subscribe_losses(None)
             await services.write_retries.write()
 
     async def handle(self, request: requests.Request, reply: ports.Reply) -> events.TurnEnded:

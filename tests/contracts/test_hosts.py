@@ -317,8 +317,8 @@ async def test_losses_are_told_also_of_the_time_when_nobody_listened(hosts, key)
             ids.append(kernel.id)
             await run(kernel, "import os; os._exit(3)")
             await lease.kernel()
-            await hosts.listen(listen)
-        await hosts.listen(None)
+            await hosts.subscribe_losses(listen)
+        await hosts.subscribe_losses(None)
     mine = [loss for loss in told if loss.key == key]
     assert [loss.kernel_id for loss in mine] == ids
     assert "exit code 3" in mine[0].reason
