@@ -442,7 +442,7 @@ async def test_questions_are_answered_by_who_listens_then(hosts, key):
         end = await hosts.follow(execution_id, after=len(heard.numbered), show=more, ask=answer)
         assert end.finished.ending is values.Ending.OK
         assert more.text == "Hello Ada\n"
-        assert asked[-1] == values.InputRequested("Who?", is_password=False)
+        assert asked[-1] == values.InputRequested("Who?", is_password=False, number=1)
         end, _ = await run(kernel, "input()")
         assert end.finished.ending is values.Ending.ERROR
 

@@ -199,7 +199,7 @@ async def test_a_flood_of_one_stream_leaves_the_other_and_its_own_end(run, flood
     assert (lines[0], lines[-1]) == ("line 0", "line 29999")
     assert "line 15000" in lines
     assert len(ran.printed(flooded)) <= 100_000
-    assert any("cut here" in notice.text for notice in ran.of(values.Notice))
+    assert any("left out here" in notice.text for notice in ran.of(values.Notice))
     assert ran.outputs[-1] == values.Text(other, "answer 42\n")
 
 
