@@ -163,6 +163,10 @@ async def show_again(
                     reply.emit(events.OutputShown(cell, output))
             case events.Started():
                 pass
+            case events.NoticeShown(text=session_words.KEPT_RUNNING):
+                # Of an earlier takeover. Chats go on in the messages that stand at this notice,
+                # which is emitted once, after the replay.
+                pass
             case _:
                 reply.emit(event)
     return is_shown

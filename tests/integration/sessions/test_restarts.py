@@ -167,6 +167,24 @@ async def test_what_is_recorded_is_shown_again_once_in_a_new_reply(opened, outli
     assert [one.ending for one in reply.of("finished")] == [values.Ending.OK]
 
 
+async def test_a_turn_that_goes_on_twice_says_so_once_after_all_that_is_recorded(opened, outliving):
+    async with opened(sessions=BRIEF) as house:
+        running, _ = await begin(house, lambda reply: house.run(TICKS, reply))
+    await running
+    async with opened(sessions=BRIEF) as house:
+        first = continued(house, is_shown_again=True)
+        await first.until("announcement")
+        await first.until("output")
+    async with opened() as house:
+        reply = continued(house, is_shown_again=True)
+        await reply.until("over")
+    kinds = [kind for kind, _ in reply.heard]
+    assert first.end.sentence == session_words.ANSWER_CONTINUES
+    assert "".join(one.text for one in reply.of("output")).splitlines() == ALL
+    assert reply.of("announcement") == [session_words.KEPT_RUNNING]
+    assert kinds.index("code") < kinds.index("output") < kinds.index("announcement")
+
+
 async def test_a_model_goes_on_with_what_its_code_showed_and_runs_nothing_twice(opened, outliving):
     script = [openai_server.code(TICKS), openai_server.text("Six ticks.")]
     async with opened(script[0], sessions=BRIEF) as house:
