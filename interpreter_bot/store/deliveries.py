@@ -7,9 +7,11 @@ from collections.abc import Sequence
 
 import sqlalchemy as sa
 
+from interpreter_bot import values
 from interpreter_bot.store import schema, transactions
 
 _D = schema.DELIVERIES
+_T = schema.TURNS
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -75,9 +77,16 @@ class Deliveries:
             return [Delivery(**row._asdict()) for row in rows]
 
     async def prune(self, before: float) -> None:
-        """Delete those that were tried before a moment, in wall-clock time."""
+        """Delete those that were tried before a moment, unless their turn runs.
+
+        Args:
+            before: in wall-clock time.
+        """
+        # Without them, the next bot would post the answer of a long turn once more.
+        running = sa.select(_T.c.request_id).where(_T.c.status == values.TurnStatus.RUNNING.value)
+        old = sa.delete(_D).where(_D.c.tried < before, _D.c.request_id.not_in(running))
         async with self._begin.writing() as transaction:
-            await transaction.execute(sa.delete(_D).where(_D.c.tried < before))
+            await transaction.execute(old)
 
 
 def _of(platform: str, request_id: str) -> tuple[sa.ColumnElement[bool], ...]:

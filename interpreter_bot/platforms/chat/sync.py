@@ -182,6 +182,7 @@ class MessageSync:
                     slot.old = None
         while len(self.slots) > len(drafts):
             last = self.slots[-1]
+            await self._find_unconfirmed(last)
             if last.posted is not None and not last.is_gone:
                 await self._network.delete(last.posted)
             self.slots.pop()
@@ -192,12 +193,9 @@ class MessageSync:
 
     async def _post(self, index: int, slot: Slot, draft: transport.Draft) -> None:
         """Post a message, if it does not stand already without our knowledge."""
-        if slot.key is not None and slot.is_unconfirmed:
-            known_ids = {
-                other.posted.message_id for other in self.slots if other.posted is not None
-            }
-            slot.posted = await self._network.find(self._at, slot.key, known_ids)
-        else:
+        await self._find_unconfirmed(slot)
+        is_repeated = slot.is_unconfirmed and slot.draft is not _ADOPTED
+        if slot.key is None or (slot.posted is None and not is_repeated):
             slot.draft, slot.key = draft, make_key(self._request_id, index, draft)
             await self._note(slot.key)
         if slot.posted is None:
@@ -221,6 +219,14 @@ class MessageSync:
         if slot.draft != draft:
             await self._edit(slot, slot.posted, draft)
 
+    async def _find_unconfirmed(self, slot: Slot) -> None:
+        """Look for a message that may stand."""
+        if slot.is_unconfirmed and slot.key is not None:
+            known_ids = {
+                other.posted.message_id for other in self.slots if other.posted is not None
+            }
+            slot.posted = await self._network.find(self._at, slot.key, known_ids)
+
     async def adopt(self) -> None:
         """Go on in the messages that a former bot, or a former answer, posted for the request."""
         platform = self._at.session.platform
@@ -237,13 +243,9 @@ class MessageSync:
                 digest=delivery.digest,
                 first_tried_at=delivery.tried,
             )
-            posted: transport.Posted | None = transport.Posted(delivery.message, self._at)
-            if not delivery.message:
-                known_ids = {other.message for other in deliveries}
-                with contextlib.suppress(transport.TransportError):
-                    posted = await self._network.find(self._at, key, known_ids)
-            if posted is not None and posted.message_id:
-                self.slots.append(Slot(_ADOPTED, key, posted))
+            posted = transport.Posted(delivery.message, self._at) if delivery.message else None
+            # One without an id is looked for before another is posted in its place.
+            self.slots.append(Slot(_ADOPTED, key, posted, is_unconfirmed=posted is None))
 
     async def _note(self, key: transport.PostKey, message: str = "") -> None:
         """Note a message that is about to be posted, or stands."""

@@ -46,7 +46,11 @@ class SocketTransport:
         return _posted(message, at)
 
     async def find(self, at, key, known_ids):
-        for message in (await self._call_again("list", room=at.channel))["messages"]:
+        try:
+            listed = await self._call_again("list", room=at.channel)
+        except _RefusedError as error:
+            raise _translation(error, transport.Draft("")) from error
+        for message in listed["messages"]:
             digest = transport.digest(message["text"], message["files"], message["buttons"])
             is_new = message["moment"] >= key.first_tried_at and str(message["id"]) not in known_ids
             if is_new and digest == key.digest:

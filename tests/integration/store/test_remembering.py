@@ -330,6 +330,17 @@ async def test_old_events_are_forgotten(database):
     assert await database.events.claim("slack", "old")
 
 
+async def test_old_deliveries_are_forgotten_unless_their_turn_runs(database, session):
+    delivery = {"nonce": "n", "digest": "d", "tried": 1.0, "message": "5"}
+    for request_id in ("running", "ended"):
+        turn = await database.turns.start(session.id, person="p", text="x", request_id=request_id)
+        await database.deliveries.put("slack", request_id, 0, **delivery)
+    await database.turns.finish(turn.id, values.TurnStatus.DONE)
+    await database.deliveries.prune(2.0)
+    assert len(await database.deliveries.of_request("slack", "running")) == 1
+    assert await database.deliveries.of_request("slack", "ended") == []
+
+
 async def test_hostile_text_is_kept_as_well_as_can_be(database):
     key = Key("web\x00", HOSTILE, "c" * 5000, "\ud800")
     session = await database.sessions.open(key)

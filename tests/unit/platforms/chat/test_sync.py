@@ -40,6 +40,13 @@ async def kept(server, deliveries, drafts, **fields):
     await keeping.run()
 
 
+async def forget_message(deliveries, position):
+    """Note what a bot does that dies before it knows that a message stands."""
+    delivery = (await deliveries.of_request("s", "1"))[position]
+    row = {"nonce": delivery.nonce, "digest": delivery.digest, "tried": delivery.tried}
+    await deliveries.put("s", "1", position, message="", **row)
+
+
 def texts(server):
     return [message.text for message in server.room("room")]
 
@@ -109,15 +116,36 @@ async def test_the_next_bot_goes_on_in_messages_of_one_that_was_killed(
     async with kept(server, deliveries, drafts):
         pass
     if not is_noted:
-        # It died before it knew that the second message stands.
-        second = (await deliveries.of_request("s", "1"))[1]
-        row = {"nonce": second.nonce, "digest": second.digest, "tried": second.tried}
-        await deliveries.put("s", "1", 1, message="", **row)
+        await forget_message(deliveries, 1)
     drafts[1:] = [transport.Draft("2"), transport.Draft("3"), transport.Draft("4")]
     async with kept(server, deliveries, drafts) as second:
         await second.adopt()
     assert texts(server) == ["one", "2", "3", "4"]
     assert server.calls.count("post") == 4
+
+
+@pytest.mark.parametrize(("kind", "about"), [("limited", {"seconds": 0.05}), ("away", {})])
+@pytest.mark.parametrize("drafts_left", [2, 1])
+async def test_a_message_of_a_killed_bot_is_found_although_the_network_is_down(
+    server, deliveries, kind, about, drafts_left
+):
+    drafts = [transport.Draft("one"), transport.Draft("two")]
+    async with kept(server, deliveries, drafts):
+        pass
+    await forget_message(deliveries, 1)
+    server.plan("list", kind, times=2, **about)
+    drafts[:] = [transport.Draft("one"), transport.Draft("2")][:drafts_left]
+    async with kept(server, deliveries, drafts) as second:
+        await second.adopt()
+    assert texts(server) == ["one", "2"][:drafts_left]
+    assert server.calls.count("post") == 2
+
+
+async def test_a_message_that_a_killed_bot_never_posted_is_posted(server, deliveries):
+    await deliveries.put("s", "1", 0, nonce="n", digest="d", tried=0.0, message="")
+    async with kept(server, deliveries, [transport.Draft("one")]) as second:
+        await second.adopt()
+    assert texts(server) == ["one"]
 
 
 async def test_a_message_that_a_person_deleted_meanwhile_is_not_posted_again(server, deliveries):
