@@ -263,8 +263,10 @@ def confine_program(
     )
     _become_and_enforce(ruleset, uid)
     syscalls.drop_capabilities()
+    # Another bot in this container may give a program the same id; this Landlock is one wall less.
+    has_shared_id = uid is None or syscalls.landlock_abi() < _SIGNALS_ABI
     program = seccomp.build(
-        has_namespaces=False, has_shared_id=uid is None, has_network=has_network
+        has_namespaces=False, has_shared_id=has_shared_id, has_network=has_network
     )
     syscalls.install_filter(program)
 

@@ -7,10 +7,10 @@ now and then, and what grows faster than that is ended late.
 from __future__ import annotations
 
 import asyncio
-import collections
 import itertools
 import logging
 import os
+from collections.abc import Iterable
 from typing import Final
 
 from interpreter_bot import errors, settings
@@ -32,13 +32,15 @@ class ProgramGroups:
         sandbox: the settings of the sandbox.
     """
 
-    def __init__(self, sandbox: settings.Sandbox) -> None:
-        """Look for nothing yet."""
+    def __init__(self, sandbox: settings.Sandbox, servers: Iterable[settings.McpServer]) -> None:
+        """Look for nothing yet. `servers` are all that the settings list."""
         self.sandbox = sandbox
         self._found: cgroups.Cgroups | None = None
         self._looking = asyncio.Lock()
         self._numbers = itertools.count(1)
-        self._uids = collections.defaultdict[str, int](itertools.count().__next__)
+        # By position, so that other processes with these settings give a program the same id.
+        programs = [server.name for server in servers if server.command]
+        self._uids = {name: position for position, name in enumerate(programs)}
 
     def uid(self, server: settings.McpServer) -> int:
         """Return the user id of a program at the level `container`, if the bot is root."""

@@ -81,7 +81,9 @@ class ToolBroker:
         if twice := {name for name in names if names.count(name) > 1}:
             raise errors.SettingsError(tool_words.same_servers(", ".join(sorted(twice))))
         self._servers = {server.name: server for server in servers}
-        self._groups = groups or program_cgroups.ProgramGroups(settings.Sandbox(cgroups="off"))
+        self._groups = groups or program_cgroups.ProgramGroups(
+            settings.Sandbox(cgroups="off"), servers
+        )
         self._connections = {
             server.name: server_connections.ServerConnection(server, environment, self._groups)
             for server in servers
@@ -289,7 +291,7 @@ async def opened(
     if store is not None and any(one.authorization == "person" for one in servers):
         keys = keys or encryption.KeyRing.of(config)
         logins = person_logins.PersonLogins(servers, environment, store, keys)
-    groups = program_cgroups.ProgramGroups(config.sandbox)
+    groups = program_cgroups.ProgramGroups(config.sandbox, servers)
     broker = ToolBroker(servers, environment, config.paths.data, logins, groups)
     try:
         yield broker

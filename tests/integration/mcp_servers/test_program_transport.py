@@ -37,7 +37,7 @@ async def main():
     script = pathlib.Path(sys.argv[1])
     server = settings.McpServer(
         name="local", command=("python3", str(script)), readable=(script.parent,))
-    groups = program_cgroups.ProgramGroups(settings.Sandbox(cgroups="off"))
+    groups = program_cgroups.ProgramGroups(settings.Sandbox(cgroups="off"), [server])
     async with program_transport.started(server, {}, groups=groups, on_end=print) as (heard, _):
         await heard.receive()
         os.execv(sys.executable, [sys.executable, "-c", "print('anew', flush=True); input()"])
@@ -73,7 +73,7 @@ async def program(request, tmp_path, monkeypatch):
         environment={"KEY": "${LOCAL_KEY}"},
         memory_bytes=256 * settings.MIB,
     )
-    groups = program_cgroups.ProgramGroups(settings.Sandbox(cgroups=request.param))
+    groups = program_cgroups.ProgramGroups(settings.Sandbox(cgroups=request.param), [server])
     connection = server_connections.ServerConnection(
         server, {"LOCAL_KEY": "hunter2-hunter2"}, groups
     )

@@ -12,7 +12,7 @@ from interpreter_bot import errors, settings
 from interpreter_bot.mcp_servers import call_results, program_cgroups, server_connections
 from tests.fakes import tool_servers
 
-NO_GROUPS = program_cgroups.ProgramGroups("off")
+NO_GROUPS = program_cgroups.ProgramGroups("off", [])
 
 
 @pytest.fixture
