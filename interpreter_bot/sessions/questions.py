@@ -82,8 +82,13 @@ class Questions:
             StoreError: they cannot be read.
         """
         for turn_id, question, answer in await self._table.load() if self._table else ():
-            entry = _Entry(turn_id, _read_question(question), is_stored=True)
-            entry.answer = _read_answer(answer) if answer is not None else None
+            try:
+                entry = _Entry(turn_id, _read_question(question), is_stored=True)
+                entry.answer = _read_answer(answer) if answer is not None else None
+            except (KeyError, TypeError, ValueError) as error:
+                # Another release wrote it. The turn asks anew.
+                _log.warning("a question of turn %d cannot be read", turn_id, exc_info=error)
+                continue
             self._by_turn[turn_id] = self._by_id[entry.question.id] = entry
 
     def find(self, question_id: str) -> events.Question | None:

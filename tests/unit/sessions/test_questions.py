@@ -199,6 +199,32 @@ async def test_a_secret_is_not_stored_and_is_asked_for_again(database, tmp_path)
     assert not any(b"hunter2" in file.read_bytes() for file in tmp_path.iterdir() if file.is_file())
 
 
+@pytest.mark.parametrize(
+    ("changes", "answer"),
+    [
+        ({"kind": "VoteQuestion"}, None),
+        ({"urgency": "high"}, None),
+        ({"session": {"place": "t"}}, None),
+        ({"session": None}, None),
+        ({"choices": None}, None),
+        ({}, {"kind": "Approved", "signature": "x"}),
+        ({}, {"scope": "session"}),
+    ],
+)
+async def test_a_question_of_another_release_is_asked_anew(database, changes, answer):
+    turn, other = await begun(database), await begun(database)
+    document = {"kind": "ApprovalQuestion", **dataclasses.asdict(APPROVAL)}
+    await database.questions.put(turn, "2", document | changes)
+    if answer is not None:
+        await database.questions.answer("2", answer)
+    await database.questions.put(other, "1", {"kind": "InputQuestion", **dataclasses.asdict(INPUT)})
+    registry = await registry_of(database)
+    assert registry.open_in(KEY, "anna") == (INPUT,)
+    async with asked(registry, APPROVAL, turn_id=turn) as (waiting, _):
+        await registry.answer("2", RUN, person="anna")
+        assert await waiting == RUN
+
+
 async def test_questions_end_with_their_turn_and_with_the_next_question(database):
     turn = await begun(database)
     registry = await registry_of(database)
