@@ -16,6 +16,7 @@
     │   └── FileMissingError     no such regular file
     ├── LoginNeededError         a person has no account to do it with, but can log in
     ├── UnansweredError          a person was asked, and did not answer in time
+    ├── AnswerRefusedError       an answer came too late, or from somebody else
     ├── StoreError               the database cannot be used, or what was asked for is gone
     └── PlatformLostError        a chat platform cannot be reached, and may be tried again
 
@@ -116,6 +117,10 @@ class LoginNeededError(BotError):
 
 class UnansweredError(BotError):
     """The code waited for input, and nobody answered."""
+
+
+class AnswerRefusedError(BotError):
+    """This question takes no answer of yours."""
 
 
 class StoreError(BotError):

@@ -116,16 +116,16 @@ class Questions:
         administrator, unless it acts with an account of who asked, or other code is to run.
 
         Raises:
-            BotError: they may not, or it is too late.
+            AnswerRefusedError: they may not, or it is too late.
         """
         question = self.find(question_id)
         if question is None:
-            raise errors.BotError(question_words.EXPIRED)
+            raise errors.AnswerRefusedError(question_words.EXPIRED)
         is_open_to_admins = isinstance(question, events.ApprovalQuestion) and not (
             question.is_personal or edits
         )
         if person != question.person and not (is_admin and is_open_to_admins):
-            raise errors.BotError(question_words.NOT_YOURS)
+            raise errors.AnswerRefusedError(question_words.NOT_YOURS)
         return question
 
     async def answer(
@@ -134,23 +134,27 @@ class Questions:
         """Answer a question, also one that waits for the bot that takes its turn over.
 
         Raises:
-            BotError: it is not theirs to answer, or too late; nothing was answered.
+            AnswerRefusedError: it is not theirs to answer, or too late; nothing was answered.
+            StoreError: nothing was answered, and it can be tried again. Not of `Unanswered`: a turn
+                would wait for ever because the database is down.
         """
         edits = isinstance(answer, events.Approved) and answer.edited is not None
         self.require(question_id, person, is_admin=is_admin, edits=edits)
         entry = self._by_id[question_id]
         if entry.is_secret and entry.waiter is None:
             # It could only wait in the database.
-            raise errors.BotError(question_words.EXPIRED)
+            raise errors.AnswerRefusedError(question_words.EXPIRED)
         entry.answer = answer
         if self._table is not None and entry.is_stored and not entry.is_secret:
             try:
                 is_first = await self._table.answer(question_id, _written(answer))
             except errors.StoreError:
-                entry.answer = None
-                raise
+                if not isinstance(answer, events.Unanswered):
+                    entry.answer = None
+                    raise
+                is_first = True
             if not is_first:
-                raise errors.BotError(question_words.EXPIRED)
+                raise errors.AnswerRefusedError(question_words.EXPIRED)
         if entry.waiter is not None and not entry.waiter.done():
             entry.waiter.set_result(answer)
 

@@ -31,10 +31,12 @@ class Asker:
         self._session = session
         self._person = person
 
-    async def _ask(self, kind, **fields):
+    async def _ask(self, kind, *, turn_id=None, **fields):
         number = next(_numbers)
         question = kind(id=f"{number}", session=self._session, person=self._person, **fields)
-        answer = await self._registry.ask(question, emit=self._reply.emit, turn_id=number)
+        answer = await self._registry.ask(
+            question, emit=self._reply.emit, turn_id=turn_id or number
+        )
         return text_of(question, answer)
 
     async def input(self, prompt, cell=0, **fields):

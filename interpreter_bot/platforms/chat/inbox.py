@@ -173,9 +173,7 @@ class Inbox(OrderedClaims, Generic[_Message]):
             if not await self._claim(envelope, envelope.content if answer is None else None):
                 return False
             await stack.enter_async_context(self._events.settled(self._network, envelope.name))
-            if answer is not None and await answer():
-                return True
-            start = await self.prepare(message, is_again=False)
+            start = await self.prepare(message, is_again=False, answer=answer)
             claim_scope = stack.pop_all()
         await self._start(claim_scope, start, envelope.name)
         return True
@@ -197,9 +195,14 @@ class Inbox(OrderedClaims, Generic[_Message]):
                 await self._receiver.announce_mention(message, reason)
         return not reason
 
-    async def prepare(self, message: _Message, *, is_again: bool) -> StartRequest | None:
-        """Prepare a message, or tell its author why not, as no other bot will answer it."""
+    async def prepare(
+        self, message: _Message, *, is_again: bool, answer: Answer | None = None
+    ) -> StartRequest | None:
+        """Answer a question with a message, else prepare it, or tell its author why not, as no
+        other bot will answer it."""
         try:
+            if answer is not None and await answer():
+                return None
             return await self._receiver.prepare(message, is_again=is_again)
         except Exception as error:
             if not isinstance(error, errors.BotError):

@@ -51,5 +51,10 @@ class QuestionTasks:
             # What comes next is told so, too.
             answer = events.Unanswered(session_words.UNWATCHED)
         # It may have been withdrawn this moment.
-        with contextlib.suppress(errors.BotError):
-            await self._answer(question.id, answer, person=question.person)
+        with contextlib.suppress(errors.AnswerRefusedError):
+            try:
+                await self._answer(question.id, answer, person=question.person)
+            except errors.StoreError as error:
+                # The line is consumed, and whoever wrote it will not write it again.
+                unanswered = events.Unanswered(str(error))
+                await self._answer(question.id, unanswered, person=question.person)

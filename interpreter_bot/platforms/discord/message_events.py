@@ -155,7 +155,7 @@ class MessageEvents:
         person = str(message.author.id)
         try:
             await self._service.answer(question.id, events.TextAnswer(text), person=person)
-        except errors.BotError:
+        except errors.AnswerRefusedError:
             return False
         return True
 

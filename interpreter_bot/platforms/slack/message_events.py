@@ -179,7 +179,7 @@ class MessageEvents:
         message, answer = received.message, events.TextAnswer(received.incoming.text)
         try:
             await self._questions.answer(question.id, answer, person=message.user)
-        except errors.BotError:
+        except errors.AnswerRefusedError:
             return False
         self._input_answers.append((received.workspace.team, message.channel, message.ts))
         return True

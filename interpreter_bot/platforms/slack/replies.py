@@ -117,7 +117,7 @@ class SlackReply(ports.Reply):
             # The turn would wait for ever.
             _log.exception("a question could not be asked")
             unanswered = events.Unanswered(run_words.error_sentence(error))
-            with contextlib.suppress(errors.BotError):
+            with contextlib.suppress(errors.AnswerRefusedError):
                 await self._service.answer(question.id, unanswered, person=question.person)
 
     async def _put_question(

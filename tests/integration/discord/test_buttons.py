@@ -5,6 +5,7 @@ import asyncio
 import pytest
 
 from interpreter_bot import code_activity, values
+from tests.fakes import full_databases
 from tests.fakes.discord_server import worlds
 from tests.integration.discord import steps
 
@@ -276,6 +277,22 @@ async def test_input_is_answered_by_a_message_of_who_asked(discord_server, lab, 
     assert len(service.handled) == 1
     # Should the bot die, it is not taken for a request.
     assert None in [about.get("content", "") for _, about in service.claimed]
+
+
+async def test_an_answer_that_cannot_be_stored_is_said_and_is_no_request(
+    discord_server, lab, connect, until, tmp_path
+):
+    alice, channel = lab.person("alice"), lab.channel("general")
+    async with connect(ask_name) as service:
+        discord_server.say(alice, channel, f"{discord_server.bot.mention} greet")
+        thread = await steps.thread_in(channel)
+        await _asked(until, thread)
+        with full_databases.refusing_answers(tmp_path):
+            discord_server.say(alice, thread, "Ada")
+            await until(lambda: any("database" in m.content for m in thread.of_bots))
+        discord_server.say(alice, thread, "Ada")
+        await until(lambda: any("Length 3." in m.content for m in thread.of_bots))
+    assert len(service.handled) == 1
 
 
 @pytest.mark.parametrize("way", ["/py", "reply", "thread of two"])

@@ -6,6 +6,7 @@ import pytest
 
 from interpreter_bot import values
 from tests.fakes import conversations as fake
+from tests.fakes import full_databases
 from tests.fakes.slack_server.servers import Fault
 from tests.integration.slack.worlds import connected
 
@@ -165,6 +166,23 @@ async def test_input_of_a_channels_session_is_answered_in_its_own_thread_only(sl
     slack.say("U1", "C1", "Ada", thread=question["thread_ts"])
     await slack.until(lambda: "Hi " in str(slack.world.messages))
     assert "Hi Ada" in str(slack.world.messages)
+
+
+async def test_an_answer_that_cannot_be_stored_is_said_and_is_no_request(
+    slack, service, app, tmp_path
+):
+    service.script = asking
+    ts = slack.say("U1", "C1", "<@UBOT> ask me")
+    await slack.until(
+        lambda: [m for m in slack.replies("C1", ts) if "input_answer" in str(m.get("blocks"))]
+    )
+    with full_databases.refusing_answers(tmp_path):
+        slack.say("U1", "C1", "Ada", thread=ts)
+        await slack.until(lambda: "database" in str(slack.world.ephemerals))
+    assert len(service.requests) == 1
+    slack.say("U1", "C1", "Ada", thread=ts)
+    await slack.until(lambda: "Hi Ada" in str(slack.answers("C1", ts)))
+    assert len(service.requests) == 1
 
 
 async def test_input_can_be_answered_with_a_form_and_a_password_only_so(slack, service, app):

@@ -9,6 +9,7 @@ import pytest
 from interpreter_bot import errors, events, values
 from interpreter_bot.sessions import questions
 from interpreter_bot.store import databases
+from tests.fakes import full_databases
 
 LATE = "This question has expired."
 KEY = values.SessionKey("web", thread="t")
@@ -183,6 +184,26 @@ async def test_an_answer_that_only_one_of_two_bots_may_take_counts_once(database
         await registry.answer("2", NO, person="anna")
         with pytest.raises(errors.BotError, match=LATE):
             await former.answer("2", RUN, person="anna")
+
+
+async def test_an_answer_that_cannot_be_stored_may_be_given_again(database, tmp_path):
+    turn = await begun(database)
+    registry = await registry_of(database)
+    async with asked(registry, INPUT, turn_id=turn) as (waiting, _):
+        with full_databases.refusing_answers(tmp_path), pytest.raises(errors.StoreError):
+            await registry.answer("1", TEXT, person="anna")
+        await registry.answer("1", TEXT, person="anna")
+        assert await waiting == TEXT
+
+
+async def test_a_turn_hears_that_nobody_can_answer_though_that_cannot_be_stored(database, tmp_path):
+    turn, nobody = await begun(database), events.Unanswered("It could not be shown.")
+    registry = await registry_of(database)
+    async with asked(registry, INPUT, turn_id=turn) as (waiting, _):
+        with full_databases.refusing_answers(tmp_path):
+            await registry.answer("1", nobody, person="anna")
+        async with asyncio.timeout(20):
+            assert await waiting == nobody
 
 
 async def test_a_secret_is_not_stored_and_is_asked_for_again(database, tmp_path):

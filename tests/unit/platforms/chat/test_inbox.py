@@ -29,6 +29,8 @@ class SmallChat:
 
     async def find_answer(self, message):
         async def answer():
+            if message == "answer lost":
+                raise errors.StoreError
             self.done.append(f"answered {message}")
             return self.waits_for_answer
 
@@ -103,6 +105,12 @@ async def test_a_message_answers_a_question_or_else_is_a_request(events):
     chat.waits_for_answer = False
     await chat.send("answer two")
     assert chat.done[1:] == ["answered answer two", "prepared answer two", "ended answer two"]
+
+
+async def test_an_answer_that_cannot_be_stored_is_refused_and_no_request(events):
+    chat = SmallChat(events)
+    assert await chat.send("answer lost")
+    assert chat.done == ["The conversation cannot be stored right now."]
 
 
 async def test_what_is_not_for_the_bot_is_left_alone(events):

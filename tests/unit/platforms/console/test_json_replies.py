@@ -1,5 +1,6 @@
 """The lines that programs read."""
 
+import asyncio
 import contextlib
 import hashlib
 import io
@@ -12,7 +13,8 @@ import pytest
 from interpreter_bot import errors, events, values
 from interpreter_bot.platforms.console import json_replies, saved_files, terminal_input
 from interpreter_bot.sessions import questions
-from tests.fakes import asking
+from interpreter_bot.store import databases
+from tests.fakes import asking, full_databases
 
 
 @pytest.fixture
@@ -151,7 +153,7 @@ def driven(tmp_path):
     """Answer the questions of a turn as a program does; returns what is written, and who asks."""
 
     @contextlib.contextmanager
-    def driven(*lines):
+    def driven(*lines, table=None):
         reading, writing = os.pipe()
         for line in lines:
             os.write(writing, (line if isinstance(line, bytes) else json.dumps(line).encode()))
@@ -159,7 +161,7 @@ def driven(tmp_path):
         os.close(writing)
         out = io.StringIO()
         answers = terminal_input.StdinAnswers(is_script=False, descriptor=reading)
-        registry, json_answers = questions.Questions(), json_replies.JsonAnswers(answers)
+        registry, json_answers = questions.Questions(table), json_replies.JsonAnswers(answers)
         reply = json_replies.JsonLines(None, json_answers, registry.answer, out=out)
         try:
             yield out, asking.Asker(reply, registry)
@@ -219,3 +221,17 @@ async def test_the_end_of_standard_input_and_null_decline(driven):
     assert [line["text"] for line in lines_of(out) if line["type"] == "announcement"] == [
         "Declined: standard input has ended, so nobody can answer."
     ]
+
+
+async def test_an_answer_that_cannot_be_stored_ends_the_wait(driven, tmp_path):
+    url = f"sqlite:///{tmp_path}/bot.db"
+    async with databases.Database.open(url, files=tmp_path / "files") as database:
+        session = await database.sessions.open(asking.TEST)
+        turn = (await database.turns.start(session.id, person="anna", text="x")).id
+        with (
+            driven({"id": 1, "answer": "Ada"}, table=database.questions) as (_, asker),
+            full_databases.refusing_answers(tmp_path),
+            pytest.raises(errors.BotError, match="database"),
+        ):
+            async with asyncio.timeout(20):
+                await asker.input(ASKED, turn_id=turn)
