@@ -217,7 +217,7 @@ class ToolRequests:
             number=number,
             kernel_id=kernel_id,
             name=tool_listings.grant_name(server.name, definition.function),
-            digest=_digest(definition.digest, others),
+            digest=_digest(server, definition.digest, others),
             is_personal=server.authorization == "person",
         )
         if approved is None:
@@ -302,12 +302,14 @@ def of_turn(
     )
 
 
-def _digest(definition: str, others: Iterable[str]) -> str:
+def _digest(server: settings.McpServer, definition: str, others: Iterable[str]) -> str:
     """Return the digest of a tool as it is granted: another definition was not.
 
-    Nor was it while somebody else's code might have made such a call, too.
+    Nor was another server under the same name, or a call with another account: settings may change
+    while the kernel lives. Nor was it while somebody else's code might have made such a call, too.
     """
-    granted = json.dumps([definition, *sorted(others)])
+    address = [server.authorization, server.url, *server.command]
+    granted = json.dumps([definition, address, *sorted(others)])
     return hashlib.sha256(granted.encode()).hexdigest()
 
 

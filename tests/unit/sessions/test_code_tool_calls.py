@@ -1,14 +1,25 @@
 import json
 
-from interpreter_bot import values
+from interpreter_bot import events, settings, values
 from interpreter_bot.mcp_servers import tool_broker
-from interpreter_bot.sessions import code_tool_calls, requests
+from interpreter_bot.sessions import (
+    approvals,
+    code_tool_calls,
+    questions,
+    requests,
+    turn_recording,
+    turn_stops,
+    turn_streams,
+)
+from interpreter_bot.store import databases
+from tests.fakes import replies, tool_servers
+
+KEY = values.SessionKey("web", thread="t")
 
 
 async def test_lists_of_tools_are_counted_as_calls_are(tmp_path, monkeypatch):
     monkeypatch.setattr(code_tool_calls, "_MAX_CALLS", 2)
-    key = values.SessionKey("web", thread="t")
-    request = requests.Request(key=key, person=requests.Person("u1", "Anna"), text="", is_code=True)
+    request = requests.Request(key=KEY, person=requests.Person("u1", "Anna"), text="", is_code=True)
     broker = tool_broker.ToolBroker((), {}, tmp_path)
     asked = code_tool_calls.ToolRequests(
         *(broker, None, request, None),
@@ -19,3 +30,57 @@ async def test_lists_of_tools_are_counted_as_calls_are(tmp_path, monkeypatch):
     answers = [json.loads(await asked.answer(wish, "k")) for _ in range(3)]
     assert answers[:2] == [{"servers": {}}] * 2
     assert "more than" in answers[2]["error"]
+
+
+async def nobody():
+    return frozenset()
+
+
+async def test_a_grant_is_for_the_server_whose_call_was_shown(tmp_path):
+    request = requests.Request(key=KEY, person=requests.Person("u1", "Anna"), text="", is_code=True)
+    url = f"sqlite:///{tmp_path}/bot.db"
+    delete = tool_servers.tool("delete")
+    async with (
+        tool_servers.ToolServer(delete).serving() as shown,
+        tool_servers.ToolServer(delete).serving() as other,
+        databases.Database.open(url, files=tmp_path / "files") as database,
+    ):
+        session = await database.sessions.open(KEY)
+        registry = questions.Questions(database.questions)
+
+        async def call(server, number):
+            """Call the tool as code of a kernel that outlives bots; return how many were asked."""
+            turn = await database.turns.start(session.id, person="u1", text="x")
+            reply = replies.Reply(approvals=["session"])
+            reply.answer = registry.answer
+            recorder = turn_recording.Recorder(database, lambda _: None)
+            recorder.turn_id = turn.id
+            stream = turn_streams.TurnStream(
+                request, reply, recorder, asking=registry, stop=turn_stops.StopSignal()
+            )
+            reply.emit(events.CodeStarted(0, "jira.delete()"))
+            stream.cell = 0
+            entry = settings.McpServer(name="jira", url=server.url)
+            broker = tool_broker.ToolBroker((entry,), {}, tmp_path)
+            listing = await broker.look("jira")
+            broker.definitions.accept("jira", listing.digest)
+            tools = code_tool_calls.ToolRequests(
+                broker,
+                database.tool_audit,
+                request,
+                stream,
+                approved_by=approvals.Approvals(request, stream, database.grants, session.id),
+                others=nobody,
+            )
+            wish = {"do": "call", "id": f"{number:032}", "server": "jira", "tool": "delete"}
+            wanted = json.dumps(wish | {"arguments": {}})
+            asking = values.InputRequested("", False, tool_request=wanted, number=number)
+            try:
+                assert not json.loads(await tools.answer(asking, "kernel"))["is_error"]
+            finally:
+                await broker.close()
+            return len(reply.of("approve"))
+
+        asked = [await call(server, n) for n, server in enumerate((shown, shown, other), 1)]
+    assert asked == [1, 0, 1]
+    assert (len(shown.calls), len(other.calls)) == (2, 1)
