@@ -14,7 +14,7 @@ import logging
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final
 
-from interpreter_bot import errors, events, values
+from interpreter_bot import cancellation, errors, events, values
 from interpreter_bot.wording import question_words
 
 if TYPE_CHECKING:
@@ -144,19 +144,33 @@ class Questions:
         if entry.is_secret and entry.waiter is None:
             # It could only wait in the database.
             raise errors.AnswerRefusedError(question_words.EXPIRED)
-        entry.answer = answer
-        if self._table is not None and entry.is_stored and not entry.is_secret:
-            try:
-                is_first = await self._table.answer(question_id, _written(answer))
-            except errors.StoreError:
-                if not isinstance(answer, events.Unanswered):
-                    entry.answer = None
-                    raise
-                is_first = True
+        # Whoever answers may go, such as a closed page: what is stored also reaches the turn.
+        await cancellation.shielded(self._take(entry, answer))
+
+    async def _take(self, entry: _Entry, answer: events.Answer) -> None:
+        """Store an answer, if it is to be, and give it to the turn."""
+        entry.answer, is_first = answer, False
+        try:
+            is_first = await self._store(entry, answer)
+        finally:
             if not is_first:
-                raise errors.AnswerRefusedError(question_words.EXPIRED)
+                entry.answer = None
+        if not is_first or self._by_id.get(entry.question.id) is not entry:
+            # Another bot took an answer, or the question was withdrawn meanwhile.
+            raise errors.AnswerRefusedError(question_words.EXPIRED)
         if entry.waiter is not None and not entry.waiter.done():
             entry.waiter.set_result(answer)
+
+    async def _store(self, entry: _Entry, answer: events.Answer) -> bool:
+        """Store an answer where the next bot finds it; say whether it is the first one."""
+        if self._table is None or not entry.is_stored or entry.is_secret:
+            return True
+        try:
+            return await self._table.answer(entry.question.id, _written(answer))
+        except errors.StoreError:
+            if isinstance(answer, events.Unanswered):
+                return True
+            raise
 
     async def ask(
         self,
@@ -201,10 +215,12 @@ class Questions:
             self._withdraw(entry)
 
     def _withdraw(self, entry: _Entry) -> None:
-        is_open = self._by_id.get(entry.question.id) is entry and entry.answer is None
-        if is_open and entry.waiter is not None:
+        waiter = entry.waiter
+        is_open = self._by_id.get(entry.question.id) is entry
+        # By its waiter: an answer that is not stored yet may still be refused.
+        if is_open and waiter is not None and (waiter.cancelled() or not waiter.done()):
             self._drop(entry)
-            entry.waiter.cancel()
+            waiter.cancel()
             entry.emit(events.QuestionClosed(entry.question, None))
 
     def forget(self, turn_id: int) -> None:

@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import dataclasses
+import sqlite3
 
 import pytest
 
@@ -179,11 +180,50 @@ async def test_a_turn_that_goes_on_in_the_next_bot_gets_the_answer(
 async def test_an_answer_that_only_one_of_two_bots_may_take_counts_once(database):
     turn = await begun(database)
     former = await registry_of(database)
-    async with asked(former, APPROVAL, turn_id=turn):
+    async with asked(former, APPROVAL, turn_id=turn) as (_, told):
         registry = await registry_of(database)
         await registry.answer("2", NO, person="anna")
         with pytest.raises(errors.BotError, match=LATE):
             await former.answer("2", RUN, person="anna")
+        # Its turn does not wait for ever.
+        former.withdraw(turn)
+        assert told[-1] == events.QuestionClosed(APPROVAL, None)
+
+
+@contextlib.asynccontextmanager
+async def being_stored(registry, tmp_path):
+    """Answer, and give the task that cannot store the answer as long as this lasts."""
+    file = tmp_path / "bot.db"
+    with contextlib.closing(sqlite3.connect(file, isolation_level=None)) as connection:
+        connection.execute("BEGIN IMMEDIATE")
+        answering = asyncio.create_task(registry.answer("2", RUN, person="anna"))
+        await asyncio.sleep(0.05)
+        yield answering
+    await asyncio.wait({answering}, timeout=20)
+
+
+async def test_an_answer_counts_though_whoever_gave_it_is_gone(database, tmp_path):
+    turn = await begun(database)
+    registry = await registry_of(database)
+    async with asked(registry, APPROVAL, turn_id=turn) as (waiting, _):
+        async with being_stored(registry, tmp_path) as answering:
+            answering.cancel()
+            await asyncio.sleep(0.05)
+        assert answering.cancelled()
+        async with asyncio.timeout(20):
+            assert await waiting == RUN
+
+
+async def test_a_question_is_withdrawn_while_its_answer_is_stored(database, tmp_path):
+    turn = await begun(database)
+    registry = await registry_of(database)
+    async with asked(registry, APPROVAL, turn_id=turn) as (waiting, told):
+        async with being_stored(registry, tmp_path) as answering:
+            registry.withdraw(turn)
+            await asyncio.wait({waiting}, timeout=20)
+            assert told[-1] == events.QuestionClosed(APPROVAL, None)
+        with pytest.raises(errors.BotError, match=LATE):
+            answering.result()
 
 
 async def test_an_answer_that_cannot_be_stored_may_be_given_again(database, tmp_path):
