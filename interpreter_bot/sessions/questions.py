@@ -141,8 +141,8 @@ class Questions:
         edits = isinstance(answer, events.Approved) and answer.edited is not None
         self.require(question_id, person, is_admin=is_admin, edits=edits)
         entry = self._by_id[question_id]
-        if entry.is_secret and entry.waiter is None:
-            # It could only wait in the database.
+        if entry.is_secret and (entry.waiter is None or entry.waiter.done()):
+            # It could only wait in the database: the next bot asks again.
             raise errors.AnswerRefusedError(question_words.EXPIRED)
         # Whoever answers may go, such as a closed page: what is stored also reaches the turn.
         await cancellation.shielded(self._take(entry, answer))

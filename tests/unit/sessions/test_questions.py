@@ -246,6 +246,17 @@ async def test_a_turn_hears_that_nobody_can_answer_though_that_cannot_be_stored(
             assert await waiting == nobody
 
 
+async def test_a_secret_is_not_taken_while_the_next_bot_takes_the_turn_over():
+    registry = questions.Questions()
+    async with asked(registry, SECRET, turn_id=1, is_suspended=lambda: True):
+        pass
+    with pytest.raises(errors.BotError, match=LATE):
+        await registry.answer("1", events.TextAnswer("hunter2"), person="anna")
+    async with asked(registry, SECRET, turn_id=1) as (waiting, _):
+        await registry.answer("1", events.TextAnswer("hunter2"), person="anna")
+        assert await waiting == events.TextAnswer("hunter2")
+
+
 async def test_a_secret_is_not_stored_and_is_asked_for_again(database, tmp_path):
     turn = await begun(database)
     former = await registry_of(database)
