@@ -438,7 +438,7 @@ COMMANDS: Final = (
     Command(
         "again", "Rebuild lost variables by running their code again.", _again, is_request=True
     ),
-    Command("stop", "Stop the running code; variables are kept.", _stop),
+    Command("stop", "Stop the running code; variables are kept.", _stop, is_public=True),
     Command(
         "reset",
         "Restart Python without variables and history; files are kept.",

@@ -26,9 +26,11 @@ class View(Protocol):
 
     Attributes:
         characters: that a message takes.
+        is_private: only the person reads what is said of a command that is not public.
     """
 
     characters: int
+    is_private: bool
 
     def escape(self, text: str, /) -> str:
         """Return foreign words, harmless in the network's markup."""
@@ -143,26 +145,33 @@ async def give(
     Raises:
         BotError: it cannot be done, or shown.
     """
-    await show(await command_table.run(invocation, place), place, view)
+    result = await command_table.run(invocation, place)
+    await show(result, place, view, is_public=invocation.command.is_public)
 
 
-async def show(result: command_table.Result, place: command_table.Place, view: View) -> None:
-    """Show the result of a command.
+async def show(
+    result: command_table.Result, place: command_table.Place, view: View, *, is_public: bool
+) -> None:
+    """Show the result of a command; only to the person if it is not public.
+
+    Help and files are for whoever reads the conversation.
 
     Raises:
         BotError: it is a file that is not there, or that the network does not take.
     """
+    is_open = is_public or view.is_private
+    say = view.say if is_open else functools.partial(view.whisper, url="", label="")
     match result:
         case command_table.Run(code):
             await view.run(code)
         case command_table.FileSent():
             await _send_file(result, place, view)
         case command_table.Said(text, link):
-            await view.say(f"{view.escape(text)} {link}".rstrip())
+            await say(f"{view.escape(text)} {link}".rstrip())
         case command_table.Private(text, url, label):
             await view.whisper(text, url, label)
         case command_table.Listed():
-            await view.say(_list(result, view))
+            await say(_list(result, view))
         case command_table.Help(commands):
             notice = place.service.model_notice
             lines = [view.help(commands), view.small_print(view.escape(notice)) if notice else ""]

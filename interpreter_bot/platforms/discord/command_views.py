@@ -171,6 +171,8 @@ class _View:
 class InteractionView(_View):
     """Shows results as the answer to an interaction."""
 
+    is_private = True
+
     def __init__(self, handler: interactions.InteractionHandler, interaction: _Interaction) -> None:
         super().__init__(interaction.client)
         self._handler = handler
@@ -215,6 +217,7 @@ class ChannelView(_View):
     ) -> None:
         super().__init__(client)
         self._network = discord_transport.DiscordTransport(client, in_flight.limits)
+        self.is_private = place.guild_id is None
         self._place = place
         self._channel = channel
         self._person = person

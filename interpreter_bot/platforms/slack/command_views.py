@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import functools
 import io
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
@@ -63,6 +64,7 @@ class SlackView:
         place: message_posting.Place,
         tell: Tell | None = None,
     ) -> None:
+        self.is_private = tell is not None or place.is_direct
         self._services = services
         self._key = key
         self._place = place
@@ -86,7 +88,11 @@ class SlackView:
 
     async def whisper(self, text: str, url: str, label: str) -> None:
         below = [blocks.linked(url, label)] if url else []
-        await message_posting.whisper(self._services.api, self._place, text, *below)
+        place = self._place
+        if place.thread == place.asked and not place.is_direct:
+            # Slack shows ephemeral messages in no thread that has not begun.
+            place = dataclasses.replace(place, thread="")
+        await message_posting.whisper(self._services.api, place, text, *below)
 
     async def send_file(self, upload: transport.Upload, about: str) -> None:
         content = upload.content

@@ -7,6 +7,8 @@ import pytest
 
 from interpreter_bot import values
 from interpreter_bot.platforms import command_table
+from interpreter_bot.platforms.discord import markdown
+from interpreter_bot.wording import command_words
 from tests.fakes import offers
 from tests.fakes.discord_server import rules, worlds
 from tests.integration.discord import steps
@@ -399,12 +401,39 @@ async def test_commands_in_words_are_carried_out(discord_server, lab, connect, u
             await until(lambda: len(channel.of_bots) > before)
             return channel.of_bots[-1]
 
-        assert "`report.csv`" in (await said("files")).content
         assert (await said("files report.csv")).files == {"report.csv": b"1,2"}
-        assert (await said("Settings threads off")).content == "threads is now off for you."
         assert (await said("stop")).content == "Nothing is running."
         assert "Only people who manage" in (await said("approval every server")).content
         assert service.handled == []
+
+
+async def test_a_person_alone_reads_what_is_said_of_private_commands_in_words(
+    discord_server, lab, connect, until
+):
+    alice, channel = lab.person("alice"), lab.channel("general")
+    direct = discord_server.direct(alice)
+    async with connect() as service:
+        key = values.SessionKey("discord", str(lab.id), str(channel.id))
+        (service.directory(key) / "report.csv").write_bytes(b"1,2")
+        for words, answer in {
+            **{name: SAID[name] for name in ("variables", "tools", "settings", "model")},
+            "usage": "You, today: ",
+            "files": "`report.csv`",
+            "Settings threads off": "threads is now off for you.",
+        }.items():
+            before = len(direct.of_bots)
+            discord_server.say(alice, channel, f"{discord_server.bot.mention} {words}")
+            await until(lambda before=before: len(direct.of_bots) > before)
+            assert answer in direct.of_bots[-1].content
+        assert channel.of_bots == []
+        # Also when no direct message can be sent.
+        direct.is_closed = True
+        discord_server.expect(50007)
+        discord_server.say(alice, channel, f"{discord_server.bot.mention} usage")
+        await until(lambda: channel.of_bots)
+    assert [message.content for message in channel.of_bots] == [
+        markdown.escape(command_words.NO_DIRECT_MESSAGE)
+    ]
 
 
 async def test_words_that_only_look_like_commands_are_for_the_model(discord_server, lab, connect):

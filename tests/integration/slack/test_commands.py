@@ -115,6 +115,31 @@ async def test_interpreter_answers_the_person_alone(slack, service, app, said, a
     assert posted(slack) == []
 
 
+@pytest.mark.parametrize("is_in_thread", [True, False])
+async def test_a_person_alone_reads_what_is_said_of_private_commands_in_words(
+    slack, service, app, is_in_thread
+):
+    root = slack.say("U1", "C1", "<@UBOT> hello")
+    await slack.until(lambda: service.ends and slack.answers("C1", root))
+    for number, (words, answer) in enumerate(
+        {
+            "usage": "You, today: ",
+            "variables": "In Python now: ",
+            "tools": "Tools: none",
+            "settings": "`follow_threads`: on (",
+            "files": "There are no files in /mnt/data.",
+        }.items()
+    ):
+        slack.say("U1", "C1", f"<@UBOT> {words}", thread=root if is_in_thread else "")
+        await slack.until(lambda number=number: len(slack.world.ephemerals) > number)
+        whisper = slack.world.ephemerals[number]
+        assert answer in whisper["blocks"][0]["text"]
+        # In a thread that has not begun nobody would see it.
+        place = whisper["channel"], whisper["user"], whisper.get("thread_ts")
+        assert place == ("C1", "U1", root if is_in_thread else None)
+    assert len(posted(slack)) == 1
+
+
 async def test_interpreter_sends_files_and_the_notebook(slack, service, app):
     (service.directory(CHANNEL) / "a.csv").write_bytes(b"a")
     slack.command("U1", "C1", "/interpreter", "files a.csv")
