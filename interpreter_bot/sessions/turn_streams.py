@@ -52,14 +52,16 @@ class TurnStream:
                 self._pictures.add(hashlib.sha256(data).hexdigest())
             case events.CodeFinished(finished=finished):
                 self.last = finished
-                self._questions.withdraw(self._recorder.turn_id)
             case events.NoticeShown(cell=None, text=text):
                 event = events.NoticeShown(text, max(self.cell, 0))
             case events.FileMade(cell=cell, artifact=artifact):
                 if artifact.sha256 in self._pictures:
                     artifact = dataclasses.replace(artifact, is_shown=True)
                     event = events.FileMade(cell, artifact)
-        if self._recorder.record(event):
+        is_new = self._recorder.record(event)
+        if isinstance(event, events.CodeFinished):
+            self._questions.withdraw(self._recorder.turn_id)
+        if is_new:
             self.reply.emit(event)
 
     async def start_code(self, code: str, hosted_id: str = "") -> None:

@@ -148,7 +148,8 @@ class SlackReply(ports.Reply):
 
     def _close_question(self, question: events.Question, answer: events.Answer | None) -> None:
         closed = self._open_questions.pop(question.id, None)
-        if closed is not None:
+        # The pump may have ended before, and taken with it what waits for this.
+        if closed is not None and not closed.done():
             closed.set_result(answer)
 
     def save(self, name: str) -> ports.FileWriter | None:

@@ -2,13 +2,22 @@
 
 import asyncio
 
+import aiohttp
 import pytest
 
-from interpreter_bot import values
+from interpreter_bot import events, values
+from interpreter_bot.platforms.slack import (
+    api_errors,
+    handler_dependencies,
+    installations,
+    message_posting,
+    requests_in_flight,
+)
+from interpreter_bot.sessions import requests
 from tests.fakes import conversations as fake
 from tests.fakes import full_databases
 from tests.fakes.slack_server.servers import Fault
-from tests.integration.slack.worlds import connected
+from tests.integration.slack.worlds import connected, settings_for
 
 
 async def endless(turn):
@@ -237,6 +246,45 @@ async def test_question_is_taken_back_when_the_turn_is_stopped(slack, service, a
     slack.press_stop("U1", "C1", ts)
     await slack.until(lambda: "This question has expired." in question["blocks"][0]["text"])
     assert len(question["blocks"]) == 1
+
+
+async def test_end_of_code_is_recorded_though_slack_was_lost_while_it_asked(slack, service):
+    is_lost = asyncio.Event()
+
+    def is_pumping():
+        return any(task.get_name() == "slack pump" for task in asyncio.all_tasks())
+
+    async def script(turn):
+        await turn.reply.code(0, turn.request.text)
+        question = asyncio.create_task(asking_name(turn))
+        await is_lost.wait()
+        turn.reply.output(0, values.Text("stdout", "more\n"))
+        await slack.until(lambda: not is_pumping())
+        turn.reply.finished(0, fake.done())
+        await asyncio.wait([question])
+
+    async def asking_name(turn):
+        await turn.reply.ask(0, values.InputRequested("Name? ", is_password=False))
+
+    service.script = script
+    workspace = installations.InstalledWorkspace(
+        "T1", "UBOT", "BBOT", slack.world.teams["T1"].token
+    )
+    known = installations.InstalledWorkspaces(workspace)
+    key, person = values.SessionKey("slack", "T1", "C1"), requests.Person("U1", "Ada")
+    request = requests.Request(key=key, person=person, text="input()", is_code=True, id="1")
+    place = message_posting.Place(workspace, "C1", thread="", asked="", user="U1")
+    async with aiohttp.ClientSession() as session:
+        shared = handler_dependencies.build(service, settings_for(slack), known, session)
+        answer = await requests_in_flight.RequestsInFlight(shared).open_code(place, request)
+        answering = asyncio.create_task(answer())
+        await slack.until(lambda: "input_answer" in str(slack.world.messages))
+        known.leave("T1", api_errors.GoneError("chat.update", "token_revoked"))
+        is_lost.set()
+        await answering
+    assert service.ends[0].status is values.TurnStatus.DONE
+    [turn] = await service.queries.history(key)
+    assert any(isinstance(event, events.CodeFinished) for event in turn.events)
 
 
 async def approving(turn):
