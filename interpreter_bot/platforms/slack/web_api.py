@@ -57,6 +57,8 @@ _FIRST_PAUSE_SECONDS: Final = 0.1
 _LONGEST_PAUSE_SECONDS: Final = 5.0
 # How often a call that can wait is repeated because of Slack's rates.
 _MAX_LIMITED: Final = 20
+# How long it waits for them in all, while others wait behind it.
+_MAX_LIMITED_SECONDS: Final = 900.0
 _MAX_LANES: Final = 4096
 _MAX_MADE: Final = 20_000
 # A single refusal of the token may be a fault of Slack's, so it is asked again after such pauses.
@@ -108,8 +110,16 @@ class WebApi:
         session: aiohttp.ClientSession,
         config: settings.Slack,
         known: installations.InstalledWorkspaces,
+        *,
+        max_limited_seconds: float = _MAX_LIMITED_SECONDS,
     ) -> None:
+        """Call nothing yet.
+
+        Args:
+            max_limited_seconds: how long a call that can wait does so because of Slack's rates.
+        """
         self.session: Final = session
+        self._max_limited_seconds = max_limited_seconds
         self.config: Final = config
         self._workspaces = known
         self._rate_limits = builtin_async_handlers.AsyncRateLimitErrorRetryHandler(_MAX_LIMITED)
@@ -155,7 +165,7 @@ class WebApi:
         Raises:
             RefusedError: Slack said no.
             LostError: it could not be reached, or whether it did it is not known.
-            WaitError: it is limited, and does not wait.
+            WaitError: it is limited for longer than it waits.
             GoneError: it does not accept the token, also not when asked again.
         """
         given = {name: value for name, value in arguments.items() if value is not None}
@@ -246,16 +256,20 @@ class WebApi:
             raise api_errors.RefusedError(method, "feature_not_enabled")
         client = self._client(workspace, can_wait=max_seconds >= LONGEST_OUTAGE_SECONDS)
         is_json = method.startswith(_READS_JSON)
+        deadline = asyncio.timeout(self._max_limited_seconds)
         try:
-            if is_json:
-                response = await client.api_call(method, json=arguments)
-            else:
-                response = await client.api_call(method, data=_form(arguments))
+            async with deadline:
+                if is_json:
+                    response = await client.api_call(method, json=arguments)
+                else:
+                    response = await client.api_call(method, data=_form(arguments))
         except sdk_errors.SlackApiError as error:
             raise self._translated(workspace.team, method, error) from error
         except aiohttp.ClientConnectorError as error:
             raise _BrokenError(may_be_done=False) from error
         except (aiohttp.ClientError, TimeoutError, OSError, ValueError) as error:
+            if deadline.expired():
+                raise WaitError(slack_words.RATE_LIMITED) from error
             raise _BrokenError(may_be_done=True) from error
         return dict(response.data) if isinstance(response.data, dict) else {}
 

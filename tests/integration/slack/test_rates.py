@@ -3,10 +3,14 @@
 import asyncio
 import time
 
+import aiohttp
+import pytest
+
 from interpreter_bot import values
+from interpreter_bot.platforms.slack import installations, web_api
 from tests.fakes import conversations as fake
 from tests.fakes.slack_server import servers
-from tests.integration.slack.worlds import connected
+from tests.integration.slack.worlds import connected, settings_for
 
 PIXEL = b"\x89PNG\r\n\x1a\n" + b"0" * 20
 
@@ -54,6 +58,24 @@ async def test_words_are_shown_while_pictures_are_uploaded(slack, service, app):
     await slack.until(lambda: "Look:" in str(slack.replies("C1", ts)))
     assert pictures(slack, "C1", ts) == 0
     await slack.until(lambda: pictures(slack, "C1", ts) == 2)
+
+
+async def test_a_call_does_not_wait_for_ever_for_slacks_rates(slack):
+    workspace = installations.InstalledWorkspace(
+        "T1", "UBOT", "BBOT", slack.world.teams["T1"].token
+    )
+    known = installations.InstalledWorkspaces(workspace)
+    message = {"channel": "C1", "unfurl_links": False, "unfurl_media": False}
+    slack.fail("chat.postMessage", servers.Fault("ratelimited", seconds=10))
+    async with aiohttp.ClientSession() as session:
+        api = web_api.WebApi(session, settings_for(slack), known, max_limited_seconds=0.5)
+        began = time.monotonic()
+        with pytest.raises(web_api.WaitError):
+            await api.call(workspace, "chat.postMessage", text="one", **message)
+        assert time.monotonic() - began < 5
+        # Whoever waited behind it posts.
+        await api.call(workspace, "chat.postMessage", text="two", **message)
+    assert [message["text"] for message in slack.world.messages.values()] == ["two"]
 
 
 async def test_twenty_mentions_at_once_are_seen_at_once_and_first_signs_come_first(tmp_path):
