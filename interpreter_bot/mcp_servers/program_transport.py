@@ -282,7 +282,10 @@ def _excess(
     )
     deleted_bytes = 0
     if procfs.namespace(pid, "pid_for_children") == procfs.namespace("self", "pid"):
-        deleted_bytes = processes.deleted_bytes(place.st_dev)
+        # One byte more than all, so that a file that cannot be measured ends the program.
+        deleted_bytes = processes.deleted_bytes(
+            place.st_dev, os.path.realpath(directory), mapped_bytes=server.temporary_bytes + 1
+        )
     if files.is_over or files.bytes + deleted_bytes > server.temporary_bytes:
         return _TOO_FULL
     if group is not None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import errno
 import os
 import pathlib
 import re
@@ -30,6 +31,7 @@ _MEMORY_ROWS: Final = re.compile(rb"^Vm(?:RSS|Swap|PTE):\s+(\d+) kB", re.MULTILI
 _PAGE_TABLE_ROW: Final = re.compile(rb"^VmPTE:\s+(\d+) kB", re.MULTILINE)
 # Linux's internal mount for shared memory without a file: the first mount without a device.
 _SHARED_MAPPING: Final = re.compile(rb"^(\w+)-(\w+) ..[-x]s \w+ 00:01 (\d+) ", re.MULTILINE)
+_DELETED_MAPPING: Final = re.compile(rb"^(?:\S+ ){4}(\d+) +(/.*) \(deleted\)$", re.MULTILINE)
 _PROPORTIONAL_ROWS: Final = re.compile(rb"^(?:Pss|SwapPss): +(\d+) kB", re.MULTILINE)
 
 
@@ -178,6 +180,23 @@ def deleted_files(pid: int, device: int) -> dict[int, int]:
         if upper_bound_bytes(pid):
             raise
     return sizes
+
+
+def deleted_mappings(pid: int, directory: str) -> set[int]:
+    """Return the inodes of deleted files of a directory that a process has mapped.
+
+    Raises:
+        OSError: the process may not be read, or has too many mappings.
+    """
+    try:
+        text = read_or_raise(f"/proc/{pid}/maps")
+    except (FileNotFoundError, ProcessLookupError):
+        return set()
+    if len(text) >= _MAX_BYTES:
+        raise OSError(errno.EFBIG, os.strerror(errno.EFBIG))
+    start = os.fsencode(f"{directory}/")
+    mappings = _DELETED_MAPPING.findall(text)
+    return {int(inode) for inode, path in mappings if path.startswith(start)}
 
 
 def upper_bound_bytes(pid: int) -> int:

@@ -184,19 +184,26 @@ class SessionProcesses:
                     rows[pid] = [int(word) if word.isdigit() else 0 for word in words]
         return rows
 
-    def deleted_bytes(self, device: int) -> int:
-        """Return the size of the deleted files of a device that the processes have open.
+    def deleted_bytes(self, device: int, directory: str, *, mapped_bytes: int) -> int:
+        """Return the size of the deleted files that the processes have open, or have mapped.
+
+        Args:
+            device: of the files.
+            directory: where they were, without symbolic links.
+            mapped_bytes: the size of a file that is only mapped, which cannot be measured.
 
         Raises:
-            PermissionError: a process hides its files.
+            OSError: a process hides its files, or has too many mappings.
             TimeoutError: there are too many to read them in time.
         """
         budget, sizes = procfs.TimeBudget(_READING_SECONDS), dict[int, int]()
+        mapped = set[int]()
         own_pids = []
         with procfs.reading_as(self._read_as):
             for pid in self.pids():
                 try:
                     sizes |= procfs.deleted_files(procfs.readable_id(pid), device)
+                    mapped |= procfs.deleted_mappings(procfs.readable_id(pid), directory)
                 except PermissionError:
                     own_pids.append(pid)
                 if budget.is_spent:
@@ -204,7 +211,8 @@ class SessionProcesses:
         # Those that are not yet of the other user.
         for pid in own_pids:
             sizes |= procfs.deleted_files(pid, device)
-        return sum(sizes.values())
+            mapped |= procfs.deleted_mappings(pid, directory)
+        return sum(sizes.values()) + mapped_bytes * len(mapped - sizes.keys())
 
     def memory_bytes(self, limit_bytes: int | None = None) -> int:
         """Return the memory of all processes together.

@@ -199,6 +199,11 @@ async def test_in_a_container_a_program_with_a_network_has_no_sockets_of_files(p
             "[(f := open('x', 'wb'), f.write(bytes(10**7)), os.unlink('x')) for _ in range(8)]",
             "too large ones",
         ),
+        (
+            "(f := open('x', 'wb+', 0), f.write(bytes(9)), __import__('ctypes').CDLL(None)"
+            ".mmap(None, 4096, 1, 1, f.fileno(), 0), os.unlink('x'), f.close())",
+            "too large ones",
+        ),
         ("__import__('ctypes').CDLL(None).prctl(4, 0)", "cannot be measured"),
         ("[os.mkdir(str(n)) for n in range(30_000)]", "too many files"),
         ("[os.fork() or time.sleep(600) for _ in range(400)]", "too many processes"),

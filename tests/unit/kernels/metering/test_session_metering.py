@@ -66,8 +66,26 @@ def test_deleted_files_count_while_they_are_open(session, tmp_path):
     )
     found = session(code)
     device = tmp_path.stat().st_dev
-    assert 20 * MIB <= found.deleted_bytes(device) < 40 * MIB
-    assert found.deleted_bytes(device + 1) == 0
+
+    def measured(device):
+        return found.deleted_bytes(device, str(tmp_path), mapped_bytes=1)
+
+    assert 20 * MIB <= measured(device) < 40 * MIB
+    assert measured(device + 1) == 0
+
+
+def test_deleted_files_that_are_only_mapped_count_as_the_given_size(session, tmp_path):
+    path = str(tmp_path / "x")
+    code = (
+        "import ctypes\n"
+        f"file = open({path!r}, 'wb+', 0)\nfile.write(bytes(4096))\n"
+        "map = ctypes.CDLL(None).mmap\nmap.restype = ctypes.c_void_p\n"
+        "address = map(None, ctypes.c_size_t(4096), 1, 1, file.fileno(), ctypes.c_long(0))\n"
+        f"assert address != ctypes.c_void_p(-1).value\nos.unlink({path!r})\nfile.close()"
+    )
+    found, device = session(code), tmp_path.stat().st_dev
+    assert found.deleted_bytes(device, str(tmp_path), mapped_bytes=7 * MIB) == 7 * MIB
+    assert found.deleted_bytes(device, str(tmp_path / "other"), mapped_bytes=7 * MIB) == 0
 
 
 def test_what_is_gone_uses_nothing(session):
