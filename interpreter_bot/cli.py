@@ -82,7 +82,7 @@ def _has_kernels(options: argparse.Namespace) -> bool:
 
 
 def _needs_own_ids(config: settings.Settings, options: argparse.Namespace) -> bool:
-    """Say whether a command has kernels of its own, or deletes what those of a dead host left."""
+    """Return whether a command has kernels of its own, or deletes what a dead host left."""
     if options.module == "run":
         return config.host.mode == "inside"
     return options.module in _SLOW or getattr(options, "verb", None) == "forget"

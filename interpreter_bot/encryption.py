@@ -75,7 +75,7 @@ class KeyRing:
         return known
 
     def is_current(self, text: str) -> bool:
-        """Say whether a text is encrypted with the first key."""
+        """Return whether a text is encrypted with the first key."""
         if not self._fernets:
             self._read()
         return text.startswith(MARK) and self._decrypted(text, max_keys=1) is not None

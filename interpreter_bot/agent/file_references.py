@@ -148,13 +148,13 @@ class _Files:
         return None
 
     def has_ending_in(self, name: str) -> bool:
-        """Say whether a file's name equals or ends in a name, which the answer may have cut."""
+        """Return whether a file's name equals or ends in a name, which the answer may have cut."""
         spelling = _spelling(name)
         return any(other.endswith(spelling) for other in self.spellings)
 
 
 def may_refer(text: str) -> bool:
-    """Say whether an answer may refer to files at all."""
+    """Return whether an answer may refer to files at all."""
     return _MAY_REFER.search(text) is not None
 
 

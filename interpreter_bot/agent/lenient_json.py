@@ -81,7 +81,7 @@ def _literal(text: str) -> object:
 
 
 def _has_adjacent_strings(text: str) -> bool:
-    """Say whether Python would join strings: an unescaped quote then ends a string too early."""
+    """Return whether Python would join strings: an unescaped quote then ends a string too early."""
     kinds = [
         token.type
         for token in tokenize.generate_tokens(io.StringIO(text).readline)
@@ -131,7 +131,7 @@ def without_escapes(text: str) -> str:
 
 
 def is_prose(code: str) -> bool:
-    """Say whether supposed Python is an answer in words: no line of it parses as Python."""
+    """Return whether supposed Python is an answer in words: no line of it parses as Python."""
     lines = [line.strip() for line in code[:_PROSE_CHARACTERS].splitlines()]
     return bool(code.strip()) and not any(_is_python(line) for line in lines if line)
 

@@ -262,7 +262,7 @@ class _Turn:
         return False
 
     async def _stands(self, reply: chat_messages.ModelReply) -> bool:
-        """Say whether an answer may be the last; files that do not exist are objected to."""
+        """Return whether an answer may be the last; files that do not exist are objected to."""
         text = "".join(self._words)
         self._missing_files = await self._find_missing_files(text)
         is_last = self._doubted or reply.is_second_try or not self._may_go_on

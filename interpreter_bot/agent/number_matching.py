@@ -32,7 +32,7 @@ def all_numbers(texts: Iterable[str]) -> list[float]:
 
 
 def is_among(value: float, places: int, known: list[float]) -> bool:
-    """Say whether a number is known, or is a known one rounded to its decimal places."""
+    """Return whether a number is known, or is a known one rounded to its decimal places."""
     slack = 0.5 * 10.0**-places + 1e-9 if places else 0.0
     at = bisect.bisect_left(known, value - slack)
     return at < len(known) and known[at] <= value + slack

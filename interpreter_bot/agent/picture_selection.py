@@ -39,7 +39,7 @@ _PREVIEWED: Final = (values.Html, values.Latex)
 
 
 def is_picture(head: bytes) -> bool:
-    """Say whether a file with this head is a picture of a kind that models see."""
+    """Return whether a file with this head is a picture of a kind that models see."""
     return head.startswith(_MAGIC) or (head[:4] == b"RIFF" and head[8:12] == b"WEBP")
 
 
@@ -119,7 +119,7 @@ def without(transcript: Iterable[chat_messages.Message]) -> tuple[chat_messages.
 
 
 def any_in(transcript: Iterable[chat_messages.Message]) -> bool:
-    """Say whether there is any picture."""
+    """Return whether there is any picture."""
     return any(map(_of, transcript))
 
 

@@ -65,7 +65,7 @@ class ToolIndex(Protocol):
         """List the functions that fit some words best."""
 
     def describe(self, name: str) -> str:
-        """Say what a function takes and does, or that there is none of that name."""
+        """Return what a function takes and does, or that there is none of that name."""
 
 
 class Llm(Protocol):

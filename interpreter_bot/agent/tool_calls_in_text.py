@@ -218,7 +218,7 @@ class Parser:
         return []
 
     def _may_be_musing(self) -> bool:
-        """Say whether the text held back begins as thoughts do."""
+        """Return whether the text held back begins as thoughts do."""
         words = "".join(piece.text for piece in self._lead or () if isinstance(piece, Words))
         begun = words[:_LONGEST_TAG].lstrip().lower()
         return any(
@@ -596,7 +596,7 @@ def _is_telling(piece: Piece) -> bool:
 
 
 def _may_be_fence(line: str) -> bool:
-    """Say whether a line so far may still open a block."""
+    """Return whether a line so far may still open a block."""
     if len(line) > _LONGEST_OPENING:
         return False
     stripped = line.lstrip(" \t")
@@ -609,7 +609,7 @@ def _may_be_fence(line: str) -> bool:
 
 
 def _may_be_closing(line: str) -> bool:
-    """Say whether a line so far may still close a block."""
+    """Return whether a line so far may still close a block."""
     stripped = line.strip()
     if len(line) > _LONGEST_OPENING:
         return False
@@ -618,7 +618,7 @@ def _may_be_closing(line: str) -> bool:
 
 
 def _ends_in_string(code: str) -> bool:
-    """Say whether code breaks off within a string of several lines."""
+    """Return whether code breaks off within a string of several lines."""
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")

@@ -255,7 +255,7 @@ def _code_argument(arguments: Mapping[object, object]) -> str | Misread:
 
 
 def _looks_encoded(text: str) -> bool:
-    """Say whether a text is an object with code in it, rather than code that begins likewise."""
+    """Return whether a text is an object with code in it, rather than code that begins likewise."""
     if not text.lstrip().startswith("{"):
         return False
     try:

@@ -104,7 +104,7 @@ _UNKNOWN: Final = re.compile(
 
 
 def is_marker(tag: str) -> bool:
-    """Say whether a tag or token, such as `<tool_call>`, begins a call in some markup."""
+    """Return whether a tag or token, such as `<tool_call>`, begins a call in some markup."""
     inner = tag.strip("<>|\uff5c[]✿ ").lower().replace("▁", "_").replace("\uff5c", "_")
     if inner.startswith("/"):
         return False
@@ -135,18 +135,18 @@ def read(text: str) -> list[WrittenCall]:
 
 
 def is_intended(text: str) -> bool:
-    """Say whether a text that holds no readable call was still meant as one."""
+    """Return whether a text that holds no readable call was still meant as one."""
     return _INTENDED.search(text) is not None
 
 
 def is_unmarked(words: str) -> bool:
-    """Say whether words hold a call without a marker that is known; code in them is none."""
+    """Return whether words hold a call without a marker that is known; code in them is none."""
     prose = _CODE.sub("", words)
     return is_intended(prose) or _UNKNOWN.search(prose) is not None
 
 
 def may_be_call(text: str) -> bool:
-    """Say whether the beginning of an object or list may still become a call."""
+    """Return whether the beginning of an object or list may still become a call."""
     if listed := _LISTED.match(text):
         name = listed["name"]
         if listed["open"]:

@@ -103,5 +103,5 @@ def _attachments(
 
 
 def _is_data(options: argparse.Namespace) -> bool:
-    """Say whether standard input is data: with --json, a pipe brings answers."""
+    """Return whether standard input is data: with --json, a pipe brings answers."""
     return not options.json or terminal_input.is_file()

@@ -304,7 +304,7 @@ class Proxy:
 
 
 async def _refuse(client: http_streams.HttpStream, refusal: policies.Refusal) -> None:
-    """Say why a request is refused; where an answer has begun, break it off."""
+    """Answer with the reason of a refusal; if an answer has begun, break it off."""
     if not client.can_refuse:
         client.ends.writer.transport.abort()
         return

@@ -162,7 +162,7 @@ def readable(text: object, max_characters: int) -> str:
 def warnings(
     server: str, tool: Mapping[str, Any], others: Mapping[str, Iterable[str]]
 ) -> list[str]:
-    """Say what is suspicious about a definition.
+    """Return what is suspicious about a definition.
 
     Args:
         server: whose it is.

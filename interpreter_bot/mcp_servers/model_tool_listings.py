@@ -80,7 +80,7 @@ class ToolIndex:
         return "\n".join(line for _, line in best) or _NONE.format(servers=servers)
 
     def describe(self, name: str) -> str:
-        """Say what a tool takes and does."""
+        """Return what a tool takes and does."""
         wanted = name.strip().removeprefix("tools.").partition("(")[0]
         for server, tool in self._tools:
             if wanted in (f"{server}.{tool.function}", f"{server}.{tool.name}"):

@@ -620,7 +620,7 @@ def parse_words(text: str, platform: str) -> Invocation | None:
 
 
 def _is_prose(text: str) -> bool:
-    """Say whether what follows `py` is words: nothing of it looks like code, and it is none."""
+    """Return whether what follows `py` is words: nothing of it looks like code, and it is none."""
     if _SIGNS_OF_CODE.search(text):
         return False
     try:
@@ -631,7 +631,7 @@ def _is_prose(text: str) -> bool:
 
 
 async def names_something(invocation: Invocation, place: Place) -> bool:
-    """Say whether what a command names exists, such as a file; true if it names nothing."""
+    """Return whether what a command names exists, such as a file; true if it names nothing."""
     arguments = invocation.command.arguments_on(place.key.platform)
     if not invocation.argument or not arguments or arguments[0].names is None:
         return True

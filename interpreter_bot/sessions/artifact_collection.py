@@ -150,5 +150,5 @@ _BY_PRODUCTS = frozenset(
 
 
 def _is_by_product(name: str) -> bool:
-    """Say whether a file is a by-product of programs rather than a result for people."""
+    """Return whether a file is a by-product of programs rather than a result for people."""
     return any(part in _BY_PRODUCTS for part in name.split("/"))

@@ -106,7 +106,7 @@ class Questions:
         )
 
     def has_asked(self, question_id: str) -> bool:
-        """Say whether a question is known: it can be answered, or this process asked it."""
+        """Return whether a question is known: it can be answered, or this process asked it."""
         return question_id in self._by_id or question_id in self._asked
 
     def require(

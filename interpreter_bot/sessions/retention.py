@@ -124,7 +124,7 @@ class Retention:
         return held, stored
 
     def _was_warned(self, session: records.Session, now: datetime.datetime) -> bool | None:
-        """Say whether people were told long enough ago; None if they were not, or came since."""
+        """Return whether people were told long enough ago; None if they were not, or came since."""
         if "at" not in session.files or session.used_after_file_notice:
             return None
         return now - datetime.datetime.fromisoformat(session.files["at"]) >= self._warning

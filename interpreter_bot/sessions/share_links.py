@@ -92,7 +92,7 @@ class ShareLinks:
         return visit if visit is not None and visit.id == visit_id else None
 
     async def shows(self, key: values.SessionKey, sha256: str) -> bool:
-        """Say whether a picture or a page of that hash was shown in a session."""
+        """Return whether a picture or a page of that hash was shown in a session."""
         session = await self._services.database.sessions.find(key)
         database = self._services.database
         return session is not None and await database.parts.refers(session.id, sha256)

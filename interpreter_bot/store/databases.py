@@ -102,7 +102,7 @@ def _run(connection: sqlalchemy.Connection) -> None:
 
 
 def _is_newest(connection: sqlalchemy.Connection) -> bool:
-    """Say whether there is nothing to upgrade, by what Alembic has noted and the names of files."""
+    """Return whether nothing is to be upgraded, by the mark of Alembic and the names of files."""
     noted = sqlalchemy.table("alembic_version", sqlalchemy.column("version_num"))
     if not sqlalchemy.inspect(connection).has_table(noted.name):
         return False

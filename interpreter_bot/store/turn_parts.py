@@ -155,7 +155,7 @@ class TurnParts:
             return tuple(map(_record, await transaction.execute(query)))
 
     async def refers(self, session_id: int, sha256: str) -> bool:
-        """Say whether a part of a session refers to a blob."""
+        """Return whether a part of a session refers to a blob."""
         turns = schema.TURNS
         query = sa.select(_T.c.id).join_from(_T, turns).limit(1)
         query = query.where(_T.c.sha256 == sha256, turns.c.session_id == session_id)

@@ -49,7 +49,7 @@ async def _begun(
 
 
 def _is_its_place(row: sa.Row[Any]) -> bool:
-    """Say whether the session of a turn is that of an event.
+    """Return whether the session of a turn is that of an event.
 
     What is said in a channel may be answered in a new thread, and the reverse.
     """

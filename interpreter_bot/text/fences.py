@@ -63,7 +63,7 @@ def opened(line: str) -> Fence | None:
 
 
 def closes(line: str, fence: Fence) -> bool:
-    """Say whether a line closes a fence."""
+    """Return whether a line closes a fence."""
     found = _CLOSING.fullmatch(line)
     return found is not None and found["marks"].startswith(fence.marks)
 
@@ -87,7 +87,7 @@ def scanned(
 
 
 def begins(text: str) -> bool:
-    """Say whether text may become a fence, depending on how its line goes on."""
+    """Return whether text may become a fence, depending on how its line goes on."""
     return _BEGINNING.match(text) is not None
 
 

@@ -8,7 +8,7 @@ _MAX_OPEN_BRACKETS: Final = 50
 
 
 def is_excessive(text: str) -> bool:
-    """Say whether brackets of a text stay open in such numbers that only a plain text is cheap.
+    """Return whether brackets of a text stay open in such numbers that only a plain text is cheap.
 
     For each open bracket markdown-it looks for the end of a link, through all that follow it.
     """

@@ -94,7 +94,7 @@ async def _anthropics(
 
 
 def has_anthropics_sdk() -> bool:
-    """Say whether Anthropic's SDK is installed, without importing it."""
+    """Return whether Anthropic's SDK is installed, without importing it."""
     return importlib.util.find_spec("anthropic") is not None
 
 

@@ -164,7 +164,7 @@ def items(said: chat_messages.AssistantMessage, origin: str) -> Iterator[Mapping
 
 
 def is_refused(status_code: int, said: str, parameters: Mapping[str, Any]) -> bool:
-    """Say whether a server refused a request because of the reasoning in it.
+    """Return whether a server refused a request because of the reasoning in it.
 
     Args:
         status_code: of the refusal.

@@ -175,7 +175,7 @@ def _topics(text: str) -> set[str]:
 
 
 def has_data(transcript: Iterable[chat_messages.Message]) -> bool:
-    """Say whether the transcript has data from which figures could be computed."""
+    """Return whether the transcript has data from which figures could be computed."""
     return any(
         isinstance(message, chat_messages.ToolResult)
         or (
@@ -223,7 +223,7 @@ def _about_question(last: chat_messages.UserMessage, way: str, *, is_small: bool
 
 
 def _may_be_talk(words: str) -> bool:
-    """Say whether a message may need no computation: "Thanks!", "Are you sure?".
+    """Return whether a message may need no computation: "Thanks!", "Are you sure?".
 
     A model that is told of this way out takes it where it should not.
     """
@@ -321,7 +321,7 @@ def _name(output: str) -> str:
 
 
 def is_nothing(output: str) -> bool:
-    """Say whether an output is what is printed when a condition matches none of the data."""
+    """Return whether an output is what is printed when a condition matches none of the data."""
     return bool(_NOTHING.fullmatch(output) or _ALL_NAN.fullmatch(output))
 
 

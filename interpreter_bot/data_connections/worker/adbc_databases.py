@@ -176,7 +176,7 @@ class AdbcDatabase:
         return found
 
     def find_writable(self) -> str | None:
-        """Say what this login could change if a transaction let it."""
+        """Return what this login could change if a transaction let it."""
         if not self._is_postgresql:
             return None
         with self._open(_CATALOGUE_SECONDS, reads=True) as cursor:

@@ -167,7 +167,7 @@ class SqlalchemyEngine:
                 pass
 
     def find_writable(self) -> str | None:
-        """Say what a login could do in MySQL; others tell that each in its own way."""
+        """Return what a login could do in MySQL; others tell that each in its own way."""
         if not self._is_mysql:
             return None
         with self._open() as connection:

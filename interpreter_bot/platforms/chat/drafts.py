@@ -181,7 +181,7 @@ class TurnDrawing:
                 yield from self._question(entry)
 
     def _is_out(self, entry: turn_log.Part) -> bool:
-        """Say whether the final words stand without an entry."""
+        """Return whether the final words stand without an entry."""
         end = self._log.end
         if not (self._leaves_out or (self.is_brief and end and end.turn_id)):
             return False
@@ -262,7 +262,7 @@ class TurnDrawing:
             yield self._marks.small_print(f"{runs} · {quantities.duration(end.seconds)}")
 
     def _has_words(self) -> bool:
-        """Say whether text is left after conversion to the network's Markdown."""
+        """Return whether text is left after conversion to the network's Markdown."""
         words = (part for part in self._log.parts if isinstance(part, turn_log.Words))
         return any(
             block.text.strip() for entry in words for block in self._marks.blocks(entry.text)

@@ -61,7 +61,7 @@ class Receiver(Protocol[_Message_contra]):
         """Return what answers a question of running code with a message; None if it is none."""
 
     async def is_in_own_thread(self, message: _Message_contra, /) -> bool:
-        """Say whether a message stands in a thread in which the bot was asked before."""
+        """Return whether a message stands in a thread in which the bot was asked before."""
 
     async def mention_reason(self, message: _Message_contra, /) -> str:
         """Return why messages in such a thread need a mention, as a sentence; empty if they do

@@ -78,6 +78,6 @@ def _for_kitty(data: bytes, width: str) -> str:
 
 
 def _is_wide(data: bytes, columns: int) -> bool:
-    """Say whether a PNG is wider than so many cells, which are of about that many pixels."""
+    """Return whether a PNG is wider than so many cells, which are of about that many pixels."""
     is_png = data[:8] == b"\x89PNG\r\n\x1a\n"
     return is_png and int.from_bytes(data[16:20], "big") > columns * _CELL_PIXELS

@@ -53,7 +53,7 @@ _LIMITED: Final = 429
 
 
 def is_passing(error: BaseException) -> bool:
-    """Say whether the same request may succeed later."""
+    """Return whether the same request may succeed later."""
     if isinstance(error, discord.HTTPException):
         return error.status >= _SERVER or error.status == _LIMITED
     return isinstance(error, CONNECTION)

@@ -94,7 +94,7 @@ def of_interaction(interaction: discord.Interaction) -> Place:
 
 
 def is_bot_at(interaction: discord.Interaction) -> bool:
-    """Say whether the bot is where a person did something, and not only that person."""
+    """Return whether the bot is where a person did something, and not only that person."""
     if interaction.guild_id is None:
         return interaction.context.dm_channel
     return interaction.is_guild_integration()
@@ -218,7 +218,7 @@ class Threads:
             people.add(message.author.id)
 
     async def is_of_one_person(self, thread: discord.Thread, person: int) -> bool:
-        """Say whether nobody but this person, and bots, is known to have written in a thread."""
+        """Return whether nobody but this person, and bots, is known to have written in a thread."""
         people = self._people.get(thread.id)
         if people is None:
             people = self._people[thread.id] = {_UNREAD}

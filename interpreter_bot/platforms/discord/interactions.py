@@ -167,7 +167,7 @@ class InteractionHandler:
         return str(policies.refusal(requester, permissions.rules(self.config)) or "")
 
     def may_complete(self, interaction: discord.Interaction[Any]) -> bool:
-        """Say whether a person may see autocompletions."""
+        """Return whether a person may see autocompletions."""
         return not self._refusal(interaction)
 
     async def tell(

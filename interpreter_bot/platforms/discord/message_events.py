@@ -223,7 +223,7 @@ class MessageEvents:
         return message.channel
 
     async def is_still_for_us(self, message: discord.Message) -> bool:
-        """Say whether an edited message is for the bot now, as far as is known."""
+        """Return whether an edited message is for the bot now, as far as is known."""
         received = _Received(message, message.channel)
         return await self._inbox.is_for_bot(received, self._envelope(received), announces=False)
 
@@ -416,6 +416,6 @@ class MessageEvents:
 
 
 def _is_of_a_person(message: discord.Message) -> bool:
-    """Say whether a person wrote it: bots that answer each other would never end."""
+    """Return whether a person wrote it: bots that answer each other would never end."""
     is_automatic = message.author.bot or message.author.system or message.webhook_id is not None
     return not is_automatic and message.type in _KINDS

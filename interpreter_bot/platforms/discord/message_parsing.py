@@ -91,7 +91,7 @@ def referred(message: discord.Message) -> discord.Message | None:
 
 
 def is_of_others(message: discord.Message, me: int) -> bool:
-    """Say whether a message is for others: it mentions them, or replies to them."""
+    """Return whether a message is for others: it mentions them, or replies to them."""
     original = referred(message)
     mentions_others = any(user.id not in (me, message.author.id) for user in message.mentions)
     is_reply = original is not None and original.author.id not in (me, message.author.id)
@@ -99,7 +99,7 @@ def is_of_others(message: discord.Message, me: int) -> bool:
 
 
 def mentions_bot(message: discord.Message, me: int) -> bool:
-    """Say whether the words of a message mention the bot, and not only that it is a reply."""
+    """Return whether the words of a message mention the bot, and not only that it is a reply."""
     return f"<@{me}>" in message.content or f"<@!{me}>" in message.content
 
 

@@ -185,7 +185,7 @@ async def _take(
 
 
 def is_admin(interaction: discord.Interaction[Any]) -> bool:
-    """Say whether a person is an administrator of a server where the bot is."""
+    """Return whether a person is an administrator of a server where the bot is."""
     is_on_server = interaction.guild_id is not None and channels_and_threads.is_bot_at(interaction)
     return is_on_server and interaction.permissions.administrator
 

@@ -49,7 +49,7 @@ class Memberships:
         )
 
     def is_unknown(self, user: channels_and_threads.Author, guild_id: int | None) -> bool:
-        """Say whether a permission depends on something that has to be fetched."""
+        """Return whether a permission depends on something that has to be fetched."""
         config = self._config
         if user.id in config.people:
             return False

@@ -60,7 +60,7 @@ class Action(discord.ui.DynamicItem[discord.ui.Button[Any]], template=_TEMPLATE)
 
 
 def is_known(custom_id: str) -> bool:
-    """Say whether this is the id of a button of the bot."""
+    """Return whether this is the id of a button of the bot."""
     return _ID.fullmatch(custom_id) is not None
 
 

@@ -69,7 +69,7 @@ class RateLimits:
             self._free_at[_route(call)] = free_at
 
     def was_accepted(self, call: str) -> bool:
-        """Say whether Discord carried a call out, such as `POST /channels/1/messages`."""
+        """Return whether Discord carried a call out, such as `POST /channels/1/messages`."""
         return call in self._accepted
 
     def seconds_left(self, call: str) -> float:

@@ -93,7 +93,7 @@ class RecentMessages:
 
 
 def _may_read(message: discord.Message) -> bool:
-    """Say whether the bot may read the history of a message's channel, as far as is known."""
+    """Return whether the bot may read the history of a message's channel, as far as is known."""
     channel = message.channel
     if message.guild is None or isinstance(channel, discord.PartialMessageable):
         return True

@@ -145,7 +145,7 @@ class RequestsInFlight:
             task.cancel()
 
     def is_running(self, request_id: str) -> bool:
-        """Say whether a request is in flight."""
+        """Return whether a request is in flight."""
         return request_id in self._runs
 
     async def cancel(self, request_id: str) -> bool:

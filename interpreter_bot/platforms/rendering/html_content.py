@@ -45,7 +45,7 @@ _REPR: Final = re.compile(r"\s*(?:<[^<>\n]*>|Figure\(.*\)|Figure\(\{.*)\s*", re.
 
 
 def says_something(plain: str) -> bool:
-    """Say whether a display's plain text means something to people, unlike `<…object at 0x…>`."""
+    """Return whether a display's plain text means something, unlike `<…object at 0x…>`."""
     return bool(plain.strip()) and _REPR.fullmatch(plain) is None
 
 

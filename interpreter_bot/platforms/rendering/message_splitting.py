@@ -214,7 +214,7 @@ class _Cutter:
         return size + len(_closing(self._text[place : line.end], line.after))
 
     def _fits_alone(self, index: int) -> bool:
-        """Say whether a line fits into a piece, and so need not be broken."""
+        """Return whether a line fits into a piece, and so need not be broken."""
         line = self._lines[index]
         opening = line.before.opening if line.before else ""
         room = self._max_characters - len(opening)

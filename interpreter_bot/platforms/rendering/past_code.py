@@ -37,12 +37,12 @@ class RunCode:
 
 
 def is_narration(words: str) -> bool:
-    """Say whether words before code only announce it, such as "Let me look at the columns."."""
+    """Return whether words before code only announce it, such as "Let me look at the columns."."""
     return len(words.strip()) <= _NARRATION_CHARACTERS and "\n" not in words.strip()
 
 
 def is_left_out(item: display_items.Item) -> bool:
-    """Say whether an answer in words leaves out an item: it is text, and no formula."""
+    """Return whether an answer in words leaves out an item: it is text, and no formula."""
     if isinstance(item, display_items.CodeItem):
         return item.language != "latex"
     return isinstance(item, display_items.TextItem)

@@ -316,7 +316,7 @@ class ButtonActions:
         )
 
     async def _is_admin(self, place: message_posting.Place, question_id: str) -> bool:
-        """Say whether somebody who was not asked may answer as an admin; asks Slack only then."""
+        """Return whether somebody who was not asked may answer as an admin."""
         question = self._service.questions.find(question_id)
         if question is None or question.person == place.user:
             return False
@@ -325,5 +325,5 @@ class ButtonActions:
 
 
 def _is_there(key: values.SessionKey, place: message_posting.Place) -> bool:
-    """Say whether a session is one of the channel where a button was pressed."""
+    """Return whether a session is one of the channel where a button was pressed."""
     return (key.workspace, key.channel) == (place.workspace.team, place.channel)

@@ -84,7 +84,7 @@ class InstalledWorkspace:
     enterprise: str = ""
 
     def has_written(self, message: Mapping[str, Any]) -> bool:
-        """Say whether a message is the bot's own; not every server signs it with `bot_id`."""
+        """Return whether a message is the bot's own; not every server signs it with `bot_id`."""
         is_signed = bool(self.bot) and message.get("bot_id") == self.bot
         return is_signed or message.get("user") == self.bot_user
 
@@ -178,7 +178,7 @@ class InstalledWorkspaces:
         raise api_errors.LostError(slack_words.token_lost(self._loss))
 
     def is_revoked(self, team: str) -> bool:
-        """Say whether the token of a workspace is no longer accepted."""
+        """Return whether the token of a workspace is no longer accepted."""
         return team in self._gone
 
     async def uninstall(self, team: str, enterprise: str = "") -> None:

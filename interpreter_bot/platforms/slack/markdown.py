@@ -48,7 +48,7 @@ def defused(text: str) -> str:
 
 
 def has_mention(text: str) -> bool:
-    """Say whether a text holds what `defused` would break."""
+    """Return whether a text holds what `defused` would break."""
     return _TOKENS.search(text) is not None
 
 

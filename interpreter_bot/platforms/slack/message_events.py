@@ -227,7 +227,7 @@ class MessageEvents:
     def _answers_former_bot(
         self, thread: thread_history.Thread, message: message_parsing.Message
     ) -> bool:
-        """Say whether a message answers a question of a bot that is gone."""
+        """Return whether a message answers a question of a bot that is gone."""
         is_answer = bool(thread.question) and thread.asks == message.user
         return is_answer and not self._questions.has_asked(thread.question)
 

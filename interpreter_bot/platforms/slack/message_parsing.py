@@ -144,12 +144,12 @@ def _text_of_bot(event: Mapping[str, Any]) -> str:
 
 
 def mentions_others(text: str, bot_user: str) -> bool:
-    """Say whether a text mentions somebody else, and not the bot."""
+    """Return whether a text mentions somebody else, and not the bot."""
     return bool(_MENTION.search(text)) and not mentions(text, bot_user)
 
 
 def mentions(text: str, user: str) -> bool:
-    """Say whether a text mentions somebody."""
+    """Return whether a text mentions somebody."""
     return f"<@{user}>" in text or f"<@{user}|" in text
 
 
@@ -218,5 +218,5 @@ def preformatted(blocks: tuple[Mapping[str, Any], ...]) -> list[str]:
 
 
 def is_snippet(file: Mapping[str, Any]) -> bool:
-    """Say whether a file is Python that was pasted rather than sent."""
+    """Return whether a file is Python that was pasted rather than sent."""
     return file.get("mode") == "snippet" and file.get("filetype") in _CODE_TYPES

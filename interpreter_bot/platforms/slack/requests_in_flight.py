@@ -281,7 +281,7 @@ class RequestsInFlight:
             _log.info("unfinished answers cannot be looked for: %s", error)
 
     def _is_running(self, request_id: str) -> bool:
-        """Say whether a request is being answered."""
+        """Return whether a request is being answered."""
         return any(entry.request_id == request_id for entry in self._entries.values())
 
     def _crowd(self, team: str) -> int:

@@ -161,7 +161,7 @@ class Stream:
         return [{"type": "markdown_text", "text": shown}] if shown else []
 
     def has_room_for(self, below: Sequence[blocks.Block]) -> bool:
-        """Say whether blocks fit under its message."""
+        """Return whether blocks fit under its message."""
         text = len(self._body) + len(self._held_back)
         return text + blocks.size(below) <= blocks.MAX_CHARACTERS
 

@@ -88,7 +88,7 @@ async def find(
 
 
 def is_timestamp(text: str) -> bool:
-    """Say whether a request's id is that of a message, and not of an interaction."""
+    """Return whether a request's id is that of a message, and not of an interaction."""
     return _TIMESTAMP.fullmatch(text) is not None
 
 
@@ -104,7 +104,7 @@ async def _own_messages(
 
 
 def _is_stream(message: Mapping[str, Any], request_id: str) -> bool:
-    """Say whether a message was streamed when its bot died: it has no metadata."""
+    """Return whether a message was streamed when its bot died: it has no metadata."""
     is_later = not is_timestamp(request_id) or str(message["ts"]) > request_id
     return is_later and "metadata" not in message and not message.get("files")
 
@@ -131,7 +131,7 @@ async def _end_stream(
 
 
 def is_answer(message: Mapping[str, Any]) -> bool:
-    """Say whether a message still offers to stop its answer, or to answer its question."""
+    """Return whether a message still offers to stop its answer, or to answer its question."""
     names = {blocks.STOP, blocks.RUN, blocks.ANSWER, blocks.CANCEL}
     return any(
         element.get("action_id") in names

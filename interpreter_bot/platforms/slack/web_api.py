@@ -130,11 +130,11 @@ class WebApi:
         self._lacking: dict[tuple[str, str], float] = {}
 
     def has_made(self, channel: str, ts: str) -> bool:
-        """Say whether a message is one that this process posted and knows of."""
+        """Return whether a message is one that this process posted and knows of."""
         return (channel, ts) in self._made
 
     def lacks(self, team: str, feature: str) -> bool:
-        """Say whether a workspace is known to lack a method or another feature."""
+        """Return whether a workspace is known to lack a method or another feature."""
         return self._lacking.get((team, feature), 0.0) > time.monotonic()
 
     def note_lacking(self, team: str, feature: str, seconds: float) -> None:

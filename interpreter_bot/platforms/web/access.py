@@ -138,7 +138,7 @@ class Access:
         return await handler(request)
 
     async def _is_visit(self, request: web.Request) -> bool:
-        """Say whether a request may be made without the token; note what it may read."""
+        """Return whether a request may be made without the token; note what it may read."""
         if (request.method, request.path) == ("POST", "/visit"):
             return True
         if not _is_read_only(request):
@@ -178,13 +178,13 @@ class Access:
         )
 
     def _is_secure(self, request: web.Request) -> bool:
-        """Say whether a browser came by TLS: its proxy says so, or the operator does."""
+        """Return whether a browser came by TLS: its proxy says so, or the operator does."""
         is_told = request.headers.get("X-Forwarded-Proto") == "https"
         is_public = request.headers.get("Host", "").lower() == self._public_host
         return is_told or (is_public and self._public_url.startswith("https:"))
 
     def has_token(self, request: web.Request) -> bool:
-        """Say whether a request comes from a browser that was let in by the token."""
+        """Return whether a request comes from a browser that was let in by the token."""
         return _are_equal(request.cookies.get(_cookie(request), ""), self._pass(request))
 
     def _is_host_ours(self, request: web.Request) -> bool:
@@ -196,7 +196,7 @@ class Access:
         return _is_loopback(name) or not self._allowed_hosts.isdisjoint((host, match[1]))
 
     def _is_asked_by_us(self, request: web.Request) -> bool:
-        """Say whether a request comes from our own page or a person, not from another page."""
+        """Return whether a request comes from our own page or a person, not from another page."""
         origin = request.headers.get("Origin")
         if origin is not None:
             return self._is_own_origin(request, origin)
@@ -287,7 +287,7 @@ def _visit_cookie(request: web.Request, visit_id: str) -> str:
 
 
 def _is_loopback(name: str) -> bool:
-    """Say whether a name leads to this machine with any resolver; the port does not matter."""
+    """Return whether a name leads to this machine with any resolver; the port does not matter."""
     if name == "localhost":
         return True
     try:

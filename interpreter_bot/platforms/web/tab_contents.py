@@ -41,7 +41,7 @@ def heading(request: str, files: Iterable[str], *, is_code: bool, started: float
 
 
 def problem(error: errors.BotError) -> dict[str, Any]:
-    """Say why a live table cannot be looked at, and whether it can be later, or never more."""
+    """Return why a live table cannot be looked at, and whether it can be later, or never more."""
     return {
         "problem": str(error),
         "is_busy": isinstance(error, live_data_views.PythonBusyError),
@@ -121,7 +121,7 @@ async def keep_listed(service: session_service.SessionService, hub: tab_hub.Hub)
 def _rest(
     progress: notebook_progress.NotebookProgress | None, *, is_running: bool
 ) -> dict[str, Any] | None:
-    """Say what is left of a notebook; None of one whose cells run just now."""
+    """Return what is left of a notebook; None of one whose cells run just now."""
     if progress is None or is_running or progress.begun >= progress.count:
         return None
     return {"name": progress.name, "left": progress.count - progress.begun}

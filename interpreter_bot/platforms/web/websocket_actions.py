@@ -208,7 +208,7 @@ class TabConnection:
         )
 
     async def _is_new_request(self, request: requests.Request) -> bool:
-        """Say whether nobody has this request: a tab sends it again after a lost connection.
+        """Return whether nobody has this request: a tab sends it again after a lost connection.
 
         A request that a killed bot had claimed is new, too: its tab or `handle_again`, whichever
         comes first, has it carried out.

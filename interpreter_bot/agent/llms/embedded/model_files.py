@@ -113,7 +113,7 @@ async def sha256(path: pathlib.Path) -> str:
 
 
 async def is_official(path: pathlib.Path, wanted: Weights) -> bool:
-    """Say whether a file is the wanted one, by its digest.
+    """Return whether a file is the wanted one, by its digest.
 
     Raises:
         OSError: it cannot be read.
