@@ -287,7 +287,7 @@ async def test_an_answer_that_cannot_be_stored_is_said_and_is_no_request(
         discord_server.say(alice, channel, f"{discord_server.bot.mention} greet")
         thread = await steps.thread_in(channel)
         await _asked(until, thread)
-        with full_databases.refusing_answers(tmp_path):
+        async with full_databases.refusing_answers(tmp_path):
             discord_server.say(alice, thread, "Ada")
             await until(lambda: any("database" in m.content for m in thread.of_bots))
         discord_server.say(alice, thread, "Ada")

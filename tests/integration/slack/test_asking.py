@@ -185,7 +185,7 @@ async def test_an_answer_that_cannot_be_stored_is_said_and_is_no_request(
     await slack.until(
         lambda: [m for m in slack.replies("C1", ts) if "input_answer" in str(m.get("blocks"))]
     )
-    with full_databases.refusing_answers(tmp_path):
+    async with full_databases.refusing_answers(tmp_path):
         slack.say("U1", "C1", "Ada", thread=ts)
         await slack.until(lambda: "database" in str(slack.world.ephemerals))
     assert len(service.requests) == 1

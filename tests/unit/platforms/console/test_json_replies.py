@@ -228,10 +228,9 @@ async def test_an_answer_that_cannot_be_stored_ends_the_wait(driven, tmp_path):
     async with databases.Database.open(url, files=tmp_path / "files") as database:
         session = await database.sessions.open(asking.TEST)
         turn = (await database.turns.start(session.id, person="anna", text="x")).id
-        with (
-            driven({"id": 1, "answer": "Ada"}, table=database.questions) as (_, asker),
-            full_databases.refusing_answers(tmp_path),
-            pytest.raises(errors.BotError, match="database"),
-        ):
-            async with asyncio.timeout(20):
+        async with full_databases.refusing_answers(tmp_path), asyncio.timeout(20):
+            with (
+                driven({"id": 1, "answer": "Ada"}, table=database.questions) as (_, asker),
+                pytest.raises(errors.BotError, match="database"),
+            ):
                 await asker.input(ASKED, turn_id=turn)
