@@ -9,7 +9,7 @@ from tests.integration.slack.worlds import connected, recent
 TOLD = "Several people write in this thread"
 
 
-@pytest.mark.parametrize("first", ["help", "limits", "a question"])
+@pytest.mark.parametrize("first", ["help", "a question"])
 async def test_thread_that_is_the_bots_stays_the_bots(slack, service, app, first):
     root = slack.say("U1", "C1", f"<@UBOT> {first}")
     await slack.until(lambda: slack.answers("C1", root))
