@@ -73,7 +73,8 @@ async def program(request, tmp_path, monkeypatch):
         environment={"KEY": "${LOCAL_KEY}"},
         memory_bytes=256 * settings.MIB,
     )
-    groups = program_cgroups.ProgramGroups(settings.Sandbox(cgroups=request.param), [server])
+    servers = [server, server.model_copy(update={"name": "other"})]
+    groups = program_cgroups.ProgramGroups(settings.Sandbox(cgroups=request.param), servers)
     connection = server_connections.ServerConnection(
         server, {"LOCAL_KEY": "hunter2-hunter2"}, groups
     )
