@@ -6,13 +6,16 @@ import re
 import urllib.parse
 from typing import Final
 
+# Names such as "result (1).csv" are common.
+_IN_NAME: Final = r"(?:[^()\n]|\([^()\n]{0,100}\))"
 _LINK: Final = re.compile(
     r"!?\[(?P<label>[^\[\]\n]{0,200})\]"
-    r"\((?:sandbox|attachment):/{0,3}(?:mnt/data/)?(?P<name>[^()\n]{1,500})\)"
+    rf"\((?:sandbox|attachment):/{{0,3}}(?:mnt/data/)?(?P<name>{_IN_NAME}{{1,500}})\)"
 )
 _BEGINNING: Final = re.compile(
     r"!?(?:\[[^\[\]\n]{0,200}"
-    r"(?:\](?:\((?:[a-z]{0,10}|(?:sandbox|attachment):[^()\n]{0,510}))?)?)?\Z"
+    r"(?:\](?:\((?:[a-z]{0,10}|(?:sandbox|attachment):"
+    rf"{_IN_NAME}{{0,510}}(?:\([^()\n]{{0,100}})?))?)?)?\Z"
 )
 
 

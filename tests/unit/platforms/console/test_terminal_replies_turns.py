@@ -46,14 +46,14 @@ def test_links_to_files_become_their_names_however_the_text_arrives(size):
     text = (
         "Done! See [the table](sandbox:/mnt/data/by%20month.csv) and ![a.png](sandbox:a.png), or "
         "[our site](https://example.org/a), `x[0](1)` and [`a.png`](attachment:/mnt/data/a.png).\n"
-        "The end is [not (a link"
+        "[It](sandbox:/mnt/data/result (1).csv). The end is [not (a link"
     )
     for start in range(0, len(text), size):
         printer.emit(events.TextAdded(text[start : start + size]))
     printer.emit(ended())
     assert out.getvalue() == (
         "Done! See the table (by month.csv) and a.png, or [our site](https://example.org/a), "
-        "`x[0](1)` and a.png.\nThe end is [not (a link\n"
+        "`x[0](1)` and a.png.\nIt (result (1).csv). The end is [not (a link\n"
     )
 
 
