@@ -20,7 +20,7 @@ def render(kind: str, item: object, autogenerating: object) -> str | bool:
 
 
 def is_compared(item: object, name: str | None, *_: object) -> bool:
-    """Leave out the index of words, which the code's tables cannot say; see migration 0018."""
+    """Leave out the index of words, which the code's tables cannot say; see the first migration."""
     return not (name or "").startswith("turn_words")
 
 

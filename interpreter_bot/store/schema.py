@@ -73,7 +73,7 @@ SESSIONS = _table(
     sa.Index(None, "platform", "workspace", "used"),
 )
 
-# Its words are indexed by what migration 0018 makes: on SQLite by triggers, which go with the table
+# The first migration makes an index of its words: on SQLite by triggers, which go with the table
 # if a migration copies it.
 TURNS = _table(
     "turns",

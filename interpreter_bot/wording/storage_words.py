@@ -6,8 +6,9 @@ from typing import Final
 
 DATABASE_DOWN: Final = "The database cannot be used right now. Try again in a minute."
 OTHER_DATABASE: Final = (
-    "The database was made by another version of the bot, and this version cannot use it. Start "
-    "that version again, or set another store.url or paths.data to begin with a new database."
+    "The database was made by another version of the bot, perhaps a development version, and this "
+    "version cannot use it. Start that version again, or begin with a new database: move the old "
+    "one away, or set another store.url or paths.data."
 )
 NOT_A_URL: Final = "The database's address (store.url) is not a URL."
 NOT_A_FILE: Final = "An SQLite database must be a plain file (store.url)."

@@ -53,18 +53,6 @@ async def test_migrations_lead_to_exactly_the_tables_of_the_code(url, opening):
     await on(url, lambda connection: alembic.command.check(databases.config(connection)))
 
 
-async def test_downgrading_leaves_nothing_and_upgrading_again_works(url, opening):
-    async with opening():
-        pass
-    await on(
-        url,
-        lambda connection: alembic.command.downgrade(databases.config(connection), "base"),
-    )
-    assert await on(url, tables) == {"alembic_version"}
-    async with opening() as database:
-        await database.sessions.open(KEY)
-
-
 async def test_opening_again_keeps_what_was_there(opening):
     async with opening() as database:
         first = await database.sessions.open(KEY)
@@ -108,13 +96,13 @@ async def test_processes_that_start_together_upgrade_once(url, opening, tmp_path
     assert [await process.wait() for process in started] == [0, 0, 0, 0]
 
 
-@pytest.mark.parametrize("version", ["0017", "9999"])
+@pytest.mark.parametrize("version", ["0001", "0021", "9999"])
 async def test_a_database_of_another_version_is_refused_in_a_sentence(url, opening, version):
     async with opening():
         pass
     other = sqlalchemy.text(f"UPDATE alembic_version SET version_num = '{version}'")
     await on(url, lambda connection: connection.execute(other))
-    with pytest.raises(errors.BotError, match="another version"):
+    with pytest.raises(errors.StoreError, match="perhaps a development version"):
         async with opening():
             pass
 
@@ -123,7 +111,6 @@ def test_the_alembic_command_works_by_itself(url):
     for words in (
         ["upgrade", "head"],
         ["check"],
-        ["downgrade", "base"],
         ["upgrade", "head", "--sql"],
     ):
         command = [sys.executable, "-m", "alembic", "-x", f"url={url}", *words]

@@ -1,0 +1,261 @@
+"""The first tables, and the index of words for search.
+
+Nothing was released before: earlier numbers are of development versions, whose databases are
+refused. SQLite's index, `turn_words`, is a table that triggers keep; it has no copy of the words.
+"""
+
+import datetime
+
+import sqlalchemy as sa
+from alembic import op
+
+revision = "0022"
+down_revision = None
+branch_labels = None
+depends_on = None
+
+_OLD = (
+    "INSERT INTO turn_words(turn_words, rowid, request, answer)"
+    " VALUES ('delete', old.id, old.request, old.answer);"
+)
+_NEW = "INSERT INTO turn_words(rowid, request, answer) VALUES (new.id, new.request, new.answer);"
+_SQLITE = (
+    "CREATE VIRTUAL TABLE turn_words"
+    " USING fts5(request, answer, content='turns', content_rowid='id')",
+    f"CREATE TRIGGER turn_words_begun AFTER INSERT ON turns BEGIN {_NEW} END",
+    f"CREATE TRIGGER turn_words_gone AFTER DELETE ON turns BEGIN {_OLD} END",
+    "CREATE TRIGGER turn_words_changed AFTER UPDATE OF request, answer ON turns"
+    f" BEGIN {_OLD} {_NEW} END",
+)
+_POSTGRESQL = (
+    "CREATE INDEX turn_words ON turns USING gin (to_tsvector('simple'::regconfig,"
+    " substr(request, 1, 50000) || ' ' || substr(answer, 1, 50000)))"
+)
+
+
+def upgrade() -> None:
+    """Create them, those first that others refer to."""
+    table(
+        "sessions",
+        *names("platform", "workspace", "channel", "thread"),
+        sa.Column("title", sa.Text(), nullable=False),
+        sa.Column("model", sa.String(128)),
+        sa.Column("kernel", sa.Text()),
+        sa.Column("files", sa.Text()),
+        sa.Column("mark", sa.String(16), server_default="", nullable=False),
+        sa.Column("branch_of", sa.BigInteger(), index=True),
+        *moments("created", "used"),
+        sa.UniqueConstraint("platform", "workspace", "channel", "thread"),
+        sa.Index(None, "platform", "workspace", "used"),
+    )
+    table(
+        "turns",
+        reference("session"),
+        *names("request_id", "person"),
+        sa.Column("request", sa.Text(), nullable=False),
+        sa.Column("attachments", sa.Text(), nullable=False),
+        sa.Column("status", sa.String(16), nullable=False),
+        sa.Column("answer", sa.Text(), nullable=False),
+        *names("owner"),
+        sa.Column("progress", sa.Text()),
+        sa.Column("original", sa.BigInteger()),
+        sa.Column("instead_of", sa.BigInteger()),
+        *moments("started"),
+        sa.Column("ended", sa.DateTime(timezone=True)),
+        sa.Index(None, "status", "owner"),
+    )
+    table(
+        "executions",
+        reference("turn"),
+        sa.Column("code", sa.Text(), nullable=False),
+        sa.Column("hosted_id", sa.String(128), server_default="", nullable=False),
+        sa.Column("heard", sa.Integer(), server_default="0", nullable=False),
+        sa.Column("ending", sa.String(16)),
+        sa.Column("seconds", sa.Double(), nullable=False),
+        sa.Column("reason", sa.Text(), nullable=False),
+        sa.Column("kernel_lost", sa.Boolean(), nullable=False),
+        *moments("started"),
+    )
+    table(
+        "parts",
+        reference("turn"),
+        sa.Column("step", sa.Integer(), nullable=False),
+        sa.Column("kind", sa.String(16), nullable=False),
+        sa.Column("text", sa.Text(), nullable=False),
+        sa.Column("output", sa.Text()),
+        sa.Column("sha256", sa.String(64), index=True),
+        sa.Column("detail", sa.Text()),
+        reference("execution", outlives=True),
+        *moments("created"),
+    )
+    table(
+        "artifacts",
+        reference("turn"),
+        sa.Column("name", sa.Text(), nullable=False),
+        sa.Column("size_bytes", sa.BigInteger(), nullable=False),
+        sa.Column("sha256", sa.String(64), nullable=False),
+        *names("media_type"),
+        *moments("created"),
+    )
+    table(
+        "questions",
+        reference("turn", index=False),
+        *names("name"),
+        sa.Column("question", sa.Text(), nullable=False),
+        sa.Column("answer", sa.Text()),
+        sa.UniqueConstraint("turn_id"),
+    )
+    table(
+        "grants",
+        reference("session"),
+        *names("kernel_id", "person", "subject", "name"),
+        sa.Column("digest", sa.String(64), nullable=False),
+    )
+    table(
+        "usage",
+        reference("turn", outlives=True),
+        reference("session", outlives=True),
+        *names("platform", "workspace", "person"),
+        sa.Column("day", sa.Date(), nullable=False),
+        *names("model"),
+        sa.Column("input_tokens", sa.BigInteger(), nullable=False),
+        sa.Column("output_tokens", sa.BigInteger(), nullable=False),
+        sa.Column("money_micros", sa.BigInteger(), nullable=False),
+        sa.Column("cpu_seconds", sa.Double(), nullable=False),
+        sa.Index(None, "platform", "workspace", "person", "day"),
+    )
+    table(
+        "placements",
+        sa.Column("session_digest", sa.String(64), nullable=False),
+        *names("host"),
+        sa.Column("epoch", sa.BigInteger(), nullable=False),
+        sa.Column("is_told", sa.Boolean(), nullable=False),
+        *moments("placed"),
+        sa.UniqueConstraint("session_digest"),
+    )
+    table(
+        "hosts",
+        *names("address", "data_id", "boot_id"),
+        sa.Column("free_bytes", sa.BigInteger(), nullable=False),
+        sa.Column("memory_bytes", sa.BigInteger(), nullable=False),
+        sa.Column("is_draining", sa.Boolean(), nullable=False),
+        *moments("seen"),
+        sa.UniqueConstraint("address"),
+    )
+    table(
+        "choices",
+        *names("platform", "workspace", "channel", "person", "name"),
+        sa.Column("value", sa.Text(), nullable=False),
+        *moments("changed"),
+        sa.UniqueConstraint("name", "platform", "workspace", "channel", "person"),
+    )
+    op.create_table(
+        "events",
+        sa.Column("platform", sa.String(128), primary_key=True),
+        sa.Column("event_id", sa.String(128), primary_key=True),
+        sa.Column("seen", sa.DateTime(timezone=True), nullable=False, index=True),
+        sa.Column("owner", sa.String(128), server_default="", nullable=False),
+        sa.Column("request_id", sa.String(128), server_default="", nullable=False),
+        sa.Column("address", sa.Text(), server_default="", nullable=False),
+        sa.Column("content", sa.Text()),
+    )
+    op.create_table(
+        "deliveries",
+        sa.Column("platform", sa.String(128), primary_key=True),
+        sa.Column("request_id", sa.String(128), primary_key=True),
+        sa.Column("position", sa.Integer(), primary_key=True),
+        *names("nonce", "digest"),
+        sa.Column("tried", sa.Double(), nullable=False, index=True),
+        sa.Column("message", sa.String(128), server_default="", nullable=False),
+    )
+    table(
+        "contacts",
+        *names("platform", "workspace", "channel", "thread", "kernel_id", "method"),
+        sa.Column("host", sa.Text(), nullable=False),
+        sa.Column("port", sa.Integer(), nullable=False),
+        sa.Column("path", sa.Text(), nullable=False),
+        sa.Column("status", sa.Integer(), nullable=False),
+        sa.Column("reason", sa.Text(), nullable=False),
+        sa.Column("sent_bytes", sa.BigInteger(), nullable=False),
+        sa.Column("received_bytes", sa.BigInteger(), nullable=False),
+        sa.Column("seconds", sa.Double(), nullable=False),
+        sa.Column("began", sa.DateTime(timezone=True), nullable=False, index=True),
+    )
+    table(
+        "tool_calls",
+        *names("platform", "workspace", "channel", "thread"),
+        *names("person", "call_id", "server", "tool"),
+        sa.Column("arguments", sa.Text(), nullable=False),
+        sa.Column("was_approved", sa.Boolean(), nullable=False),
+        *names("outcome"),
+        sa.Column("reason", sa.Text(), nullable=False),
+        sa.Column("sent_bytes", sa.BigInteger(), nullable=False),
+        sa.Column("received_bytes", sa.BigInteger(), nullable=False),
+        sa.Column("seconds", sa.Double(), nullable=False),
+        sa.Column("began", sa.DateTime(timezone=True), nullable=False, index=True),
+        sa.UniqueConstraint("call_id"),
+    )
+    table(
+        "installations",
+        *names("platform", "workspace", "channel", "thread"),
+        *names("kernel_id", "person", "layer"),
+        sa.Column("packages", sa.Text(), nullable=False),
+        sa.Column("began", sa.DateTime(timezone=True), nullable=False, index=True),
+    )
+    table(
+        "queries",
+        *names("platform", "workspace", "channel", "thread"),
+        *names("kernel_id", "person", "connection"),
+        sa.Column("statement", sa.Text(), nullable=False),
+        sa.Column("reason", sa.Text(), nullable=False),
+        sa.Column("rows", sa.BigInteger(), nullable=False),
+        sa.Column("sent_bytes", sa.BigInteger(), nullable=False),
+        sa.Column("seconds", sa.Double(), nullable=False),
+        sa.Column("began", sa.DateTime(timezone=True), nullable=False, index=True),
+    )
+    table(
+        "accounts",
+        *names("platform", "workspace", "person", "server"),
+        sa.Column("sealed", sa.Text(), nullable=False),
+        *moments("changed"),
+        sa.UniqueConstraint("platform", "workspace", "person", "server"),
+    )
+    table(
+        "logins",
+        *names("platform", "workspace", "person", "server"),
+        sa.Column("digest", sa.String(64), nullable=False),
+        sa.Column("sealed", sa.Text(), nullable=False),
+        *moments("began"),
+        sa.UniqueConstraint("digest"),
+        sa.UniqueConstraint("platform", "workspace", "person", "server"),
+    )
+    is_sqlite = op.get_context().dialect.name == "sqlite"
+    for statement in _SQLITE if is_sqlite else (_POSTGRESQL,):
+        op.execute(statement)
+
+
+def downgrade() -> None:
+    """Nothing is before it: begin with a new database instead."""
+    raise NotImplementedError
+
+
+def table(name: str, *items: sa.schema.SchemaItem) -> None:
+    """Create a table whose ids SQLite never uses again."""
+    key = sa.BigInteger().with_variant(sa.Integer(), "sqlite")
+    op.create_table(name, sa.Column("id", key, primary_key=True), *items, sqlite_autoincrement=True)
+
+
+def names(*names: str) -> list[sa.Column[str]]:
+    """Columns of names."""
+    return [sa.Column(name, sa.String(128), nullable=False) for name in names]
+
+
+def moments(*names: str) -> list[sa.Column[datetime.datetime]]:
+    """Columns of times."""
+    return [sa.Column(name, sa.DateTime(timezone=True), nullable=False) for name in names]
+
+
+def reference(to: str, *, outlives: bool = False, index: bool = True) -> sa.Column[int]:
+    """Column of the id of a row, with which its own row is deleted unless it outlives it."""
+    key = sa.ForeignKey(f"{to}s.id", ondelete="SET NULL" if outlives else "CASCADE")
+    return sa.Column(f"{to}_id", sa.BigInteger(), key, nullable=outlives, index=index)
