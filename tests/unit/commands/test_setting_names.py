@@ -1,26 +1,33 @@
 """Wrong settings, as the command line reports them."""
 
+import logging
 import os
 import subprocess
 import sys
 
 import pytest
 
+from interpreter_bot import cli
 
-def _stderr(tmp_path, toml="", **variables):
-    file = tmp_path / "bot.toml"
-    file.write_text(toml)
-    process = subprocess.run(
-        [sys.executable, "-m", "interpreter_bot", "--config", str(file), "sessions"],
-        env=os.environ | variables,
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )
-    assert process.returncode == 2
-    assert "Traceback" not in process.stderr
-    return process.stderr
+
+@pytest.fixture
+def refusal(tmp_path, monkeypatch, capsys):
+    """Give what a command prints that refuses a file or variables."""
+    root = logging.getLogger()
+    level, handlers = root.level, list(root.handlers)
+
+    def printed(toml="", **variables):
+        file = tmp_path / "bot.toml"
+        file.write_text(toml)
+        with monkeypatch.context() as patch:
+            for name, value in variables.items():
+                patch.setenv(name, value)
+            assert cli.main(["--config", str(file), "sessions"]) == 2
+        return capsys.readouterr().err
+
+    yield printed
+    root.handlers[:] = handlers
+    root.setLevel(level)
 
 
 @pytest.mark.parametrize(
@@ -33,13 +40,13 @@ def _stderr(tmp_path, toml="", **variables):
         ("interpreter_bot_web_port", "INTERPRETER_BOT_WEB__PORT"),
     ],
 )
-def test_an_unknown_variable_is_refused_with_the_one_that_was_meant(tmp_path, variable, meant):
-    said = _stderr(tmp_path, **{variable: "1"})
+def test_an_unknown_variable_is_refused_with_the_one_that_was_meant(refusal, variable, meant):
+    said = refusal(**{variable: "1"})
     assert said == f"interpreter-bot: There is no setting {variable}. Did you mean {meant}?\n"
 
 
-def test_a_variable_like_no_other_is_refused_without_a_guess(tmp_path):
-    said = _stderr(tmp_path, INTERPRETER_BOT_QWERTY="1")
+def test_a_variable_like_no_other_is_refused_without_a_guess(refusal):
+    said = refusal(INTERPRETER_BOT_QWERTY="1")
     assert said == "interpreter-bot: There is no setting INTERPRETER_BOT_QWERTY.\n"
 
 
@@ -51,13 +58,13 @@ def test_a_variable_like_no_other_is_refused_without_a_guess(tmp_path):
         ('[[models]]\nnme = "gpt"', "models.0.nme", "models.name"),
     ],
 )
-def test_an_unknown_name_in_the_file_is_refused_with_the_one_meant(tmp_path, toml, unknown, meant):
-    said = _stderr(tmp_path, toml)
+def test_an_unknown_name_in_the_file_is_refused_with_the_one_meant(refusal, toml, unknown, meant):
+    said = refusal(toml)
     assert f"There is no setting {unknown}. Did you mean {meant}?" in said
 
 
-def test_a_wrong_value_is_named_and_not_repeated(tmp_path):
-    said = _stderr(tmp_path, INTERPRETER_BOT_WEB__PORT="sk-secret")
+def test_a_wrong_value_is_named_and_not_repeated(refusal):
+    said = refusal(INTERPRETER_BOT_WEB__PORT="sk-secret")
     assert said.startswith("interpreter-bot: The setting web.port is wrong: ")
     assert "sk-secret" not in said
 
@@ -83,14 +90,14 @@ KEY = "sk-" + "a1b2" * 8
         ("${OPENAI_API_KEY}", "is a placeholder"),
     ],
 )
-def test_a_key_that_no_server_can_take_is_refused_at_once(tmp_path, value, fault):
+def test_a_key_that_no_server_can_take_is_refused_at_once(refusal, value, fault):
     for variable, name in {
         "OPENAI_API_KEY": "OPENAI_API_KEY cannot be used: it",
         "ANTHROPIC_API_KEY": "ANTHROPIC_API_KEY cannot be used: it",
         "SLACK_BOT_TOKEN": "The setting slack.bot_token is wrong: it",
         "DISCORD_TOKEN": "The setting discord.token is wrong: it",
     }.items():
-        said = _stderr(tmp_path, **{variable: value})
+        said = refusal(**{variable: value})
         assert said.startswith(f"interpreter-bot: {name} {fault}")
         assert said.count("\n") == 1
         assert "a1b2a1b2" not in said
@@ -107,16 +114,16 @@ def test_a_key_that_no_server_can_take_is_refused_at_once(tmp_path, value, fault
         ("OPENAI_PROJECT_ID", "proj\n1", "has a line break in it"),
     ],
 )
-def test_other_headers_and_addresses_of_models_are_checked_too(tmp_path, variable, value, fault):
-    said = _stderr(tmp_path, **{variable: value})
+def test_other_headers_and_addresses_of_models_are_checked_too(refusal, variable, value, fault):
+    said = refusal(**{variable: value})
     assert said.startswith(f"interpreter-bot: {variable} cannot be used: it {fault}")
 
 
-def test_the_key_of_a_model_in_the_file_is_checked(tmp_path):
+def test_the_key_of_a_model_in_the_file_is_checked(refusal):
     toml = '[[models]]\nname = "m"\napi_key_variable = "MY_KEY"'
-    said = _stderr(tmp_path, toml, MY_KEY=f"Bearer {KEY}")
+    said = refusal(toml, MY_KEY=f"Bearer {KEY}")
     assert said.startswith("interpreter-bot: MY_KEY cannot be used: it begins with 'Bearer'")
-    said = _stderr(tmp_path, '[[models]]\nname = "m"\nbase_url = "api.example/v1"')
+    said = refusal('[[models]]\nname = "m"\nbase_url = "api.example/v1"')
     assert "The setting models.0.base_url is wrong: it has to begin with http" in said
 
 
