@@ -15,6 +15,8 @@ from interpreter_bot import settings
 from interpreter_bot.kernels.provisioning import cgroup_files, subordinate_ids
 from tests import browsers, machine, unprivileged
 
+_TESTS = pathlib.Path(__file__).parent
+
 # pytest-asyncio looks for the loop that is set, which makes one where none ever was. Nobody closes
 # that, and whichever test runs when it is collected would fail for it.
 asyncio.set_event_loop(None)
@@ -28,6 +30,25 @@ gc.disable()
 if os.environ.get(unprivileged.GRANTED):
     # As the command line does first of all: later there are threads.
     assert subordinate_ids.enter(settings.Sandbox()), "no ids were granted"
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items):
+    """Mark as slow what `make test` leaves to `make test-all` of suites that start processes.
+
+    Of `acceptance` it runs what has the mark `gate`, and of what has several cases the first: of
+    `attacks` too, but for those that are tried in a session of all. `every_case` keeps them all.
+    """
+    begun = set()
+    for item in items:
+        suite = item.path.relative_to(_TESTS).parts[0]
+        test = item.path, item.originalname
+        is_further = test in begun and not item.get_closest_marker("every_case")
+        begun.add(test)
+        is_costly = suite == "acceptance" or "attempt" not in item.fixturenames
+        is_left_out = suite == "acceptance" and not item.get_closest_marker("gate")
+        if is_left_out or (suite in ("acceptance", "attacks") and is_further and is_costly):
+            item.add_marker("slow")
 
 
 def pytest_collection_finish():

@@ -128,6 +128,7 @@ def ask(tmp_path, short_path):
     return run
 
 
+@pytest.mark.gate
 async def test_a_question_about_a_file_is_answered_and_what_was_made_is_saved(ask, tmp_path):
     table = tmp_path / "t.csv"
     table.write_text("a,b\n1,2\n")
@@ -179,6 +180,7 @@ async def test_several_prompts_are_turns_of_one_session(ask):
     assert ran.of("artifact")[0]["name"] == "out.txt"
 
 
+@pytest.mark.gate
 async def test_a_turn_that_fails_is_said_and_shows_in_the_status(ask):
     refused = openai_server.failure(401, "bad key")
     ran = await ask([refused], "hello")
@@ -192,12 +194,14 @@ async def test_an_unknown_model_is_refused_before_anything_is_asked(ask):
     assert "There are: scripted" in ran.err
 
 
+@pytest.mark.gate
 async def test_a_file_that_is_not_there_is_refused(ask, tmp_path):
     ran = await ask([], "--file", tmp_path / "none.csv", "hello")
     assert ran.status == 2
     assert "none.csv is not a file" in ran.err
 
 
+@pytest.mark.gate
 async def test_an_interrupt_stops_the_turn_and_the_next_goes_on(ask):
     endless = openai_server.code("y = 7\nprint('running', flush=True)\nwhile True: pass")
     script = [endless, openai_server.code("print(y)"), openai_server.text("Seven.")]
@@ -237,6 +241,7 @@ async def test_data_that_comes_through_a_pipe_is_a_file(ask):
     assert (ran.status, ran.out) == (0, f"{len(data)}\nRead.\n")
 
 
+@pytest.mark.gate
 async def test_no_question_is_said_before_anything_starts(ask):
     ran = await ask([], stdin=b" \n")
     assert (ran.status, ran.out) == (2, "")
@@ -244,6 +249,7 @@ async def test_no_question_is_said_before_anything_starts(ask):
     assert ran.err.count("\n") == 1
 
 
+@pytest.mark.gate
 async def test_without_a_prompt_a_terminal_is_a_chat(ask):
     script = [
         openai_server.code("x = 40\nprint('set')"),
@@ -282,6 +288,7 @@ async def test_without_a_prompt_a_terminal_is_a_chat(ask):
     assert ran.out.startswith("Starting…\r\n")
 
 
+@pytest.mark.gate
 async def test_a_person_at_the_terminal_says_whether_code_runs(ask):
     hidden = "print('a\u202eb')"
     script = [
@@ -356,6 +363,7 @@ async def test_what_is_typed_while_it_starts_is_in_the_first_prompt(ask):
     assert "/limits" not in before_greeting
 
 
+@pytest.mark.gate
 async def test_code_that_nobody_can_approve_does_not_run(ask):
     script = [openai_server.code("print('ran')"), openai_server.text("Not run.")]
     ran = await ask(script, "--approval", "every", "--json", "go")

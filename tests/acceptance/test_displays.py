@@ -46,6 +46,7 @@ def shown(tmp_path, short_path):
     return run
 
 
+@pytest.mark.gate
 def test_all_figures_of_a_cell_are_shown_in_order_with_its_text(shown):
     (found, after) = shown(
         "import matplotlib.pyplot as plt\n"

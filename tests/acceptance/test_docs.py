@@ -33,7 +33,16 @@ def _lines():
     return list(dict.fromkeys(line for line in commands if line and not NOT_RUN.search(line)))
 
 
-@pytest.mark.parametrize("line", _lines())
+def _cases():
+    """All lines; `make test` runs those without a kernel, as other tests of it have kernels."""
+    in_gate = (pytest.mark.gate, pytest.mark.every_case)
+    return [
+        pytest.param(line, marks=() if re.search(r"-bot (?:ask|exec)\b", line) else in_gate)
+        for line in _lines()
+    ]
+
+
+@pytest.mark.parametrize("line", _cases())
 async def test_a_command_does_what_it_says(line, tmp_path, short_path):
     (tmp_path / "sales.csv").write_text("region,units\nnorth,1\nsouth,2\n")
     (tmp_path / "analysis.py").write_text("print(6 * 7)\n")

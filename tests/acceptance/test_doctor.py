@@ -85,6 +85,7 @@ def has_groups():
     return groups.version > 0
 
 
+@pytest.mark.gate
 @pytest.mark.kernel
 @pytest.mark.namespaces
 def test_every_wall_stands_here(examined):
@@ -95,6 +96,7 @@ def test_every_wall_stands_here(examined):
     assert missing.keys() <= allowed, missing
 
 
+@pytest.mark.gate
 @pytest.mark.kernel
 @pytest.mark.namespaces
 def test_level_is_what_this_machine_can_do(examined):
@@ -116,6 +118,7 @@ def test_is_quick_enough_for_every_start(examined):
     assert examined[1] < 10
 
 
+@pytest.mark.gate
 @pytest.mark.kernel
 @pytest.mark.usefixtures("examined")
 def test_nothing_is_left(servers_before):
@@ -171,6 +174,7 @@ def test_masked_proc_is_told_apart(tmp_path):
     assert "ProtectProc" in fix or "systempaths" in fix
 
 
+@pytest.mark.gate
 @pytest.mark.kernel
 @pytest.mark.namespaces
 @pytest.mark.skipif(not IS_ROOT, reason="only root can make a container")

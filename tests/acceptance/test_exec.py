@@ -70,6 +70,7 @@ def interpreter_bot(tmp_path, short_path):
     return run
 
 
+@pytest.mark.gate
 def test_every_kind_of_output_has_its_line(interpreter_bot, tmp_path):
     kept = tmp_path / "kept"
     ran = interpreter_bot(
@@ -114,6 +115,7 @@ def test_every_kind_of_output_has_its_line(interpreter_bot, tmp_path):
     assert all(line["seconds"] >= 0 for line in ran.of("finished"))
 
 
+@pytest.mark.gate
 def test_every_cell_is_finished_also_after_its_kernel_died(interpreter_bot):
     ran = interpreter_bot(
         "exec",
@@ -148,6 +150,7 @@ def test_state_is_kept_from_script_to_cells_and_files_arrive_whole(interpreter_b
     assert not ran.of("artifact")
 
 
+@pytest.mark.gate
 def test_a_notebook_runs_its_code_cells(interpreter_bot, tmp_path):
     notebook = nbformat.v4.new_notebook()
     notebook.cells = [
@@ -168,6 +171,7 @@ def test_a_script_comes_from_standard_input(interpreter_bot):
     assert ran.stdout == "from stdin\n"
 
 
+@pytest.mark.gate
 def test_input_reads_the_next_line(interpreter_bot):
     ran = interpreter_bot("exec", "--cell=print('hello', input('who? '))", text="Ada\n")
     assert (ran.status, ran.stdout) == (0, "who? hello Ada\n")
@@ -199,6 +203,7 @@ def test_input_at_the_end_of_standard_input_is_an_error_that_code_can_catch(inte
     assert ran.of("error")[0]["name"] == "EOFError"
 
 
+@pytest.mark.gate
 def test_wall_time_ends_a_printing_loop_and_keeps_variables(interpreter_bot):
     ran = interpreter_bot(
         "exec",
@@ -230,6 +235,7 @@ def test_printing_is_cut_in_the_middle_and_says_where_and_how_much(interpreter_b
     assert ran.of("finished")[0]["status"] == "ok"
 
 
+@pytest.mark.gate
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
@@ -255,12 +261,14 @@ def test_a_broken_notebook_is_refused(interpreter_bot, tmp_path):
     assert "not a notebook" in ran.stderr
 
 
+@pytest.mark.gate
 def test_a_wrong_setting_is_named(interpreter_bot):
     ran = interpreter_bot("limits", execution_seconds="soon")
     assert ran.status == 2
     assert "limits.execution_seconds" in ran.stderr
 
 
+@pytest.mark.gate
 def test_only_the_flag_turns_the_sandbox_off(interpreter_bot, tmp_path):
     config = tmp_path / "c.toml"
     config.write_text("[sandbox]\nenabled = false\n")
@@ -451,6 +459,7 @@ def test_input_that_never_comes_does_not_keep_the_command_from_ending(started):
     assert "nobody answered" in process.stdout.read()
 
 
+@pytest.mark.gate
 def test_ctrl_c_stops_a_cell_and_twice_the_run_but_every_cell_has_its_end(started):
     cells = [f"--cell=import time; print('in {n}', flush=True); time.sleep(60)" for n in range(3)]
     process = started("exec", "--json", *cells)

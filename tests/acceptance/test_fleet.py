@@ -155,7 +155,6 @@ async def test_new_sessions_go_to_both(config, machines):
         assert placed == set(machines)
 
 
-@pytest.mark.slow
 async def test_sessions_stay_where_they_are(config, machines):
     keys = [f"s{number}" for number in range(6)]
     async with opened(config) as (hosts, database):
@@ -167,7 +166,6 @@ async def test_sessions_stay_where_they_are(config, machines):
         assert {key: await database.placements.find(key) for key in keys} == placed
 
 
-@pytest.mark.slow
 async def test_a_session_goes_where_its_files_are(config, machines):
     for machine in machines:
         key = f"files in {machine.data.name}"
@@ -180,6 +178,7 @@ async def test_a_session_goes_where_its_files_are(config, machines):
             assert machine_of(machines, await database.placements.find(key)) is machine
 
 
+@pytest.mark.gate
 async def test_a_host_that_is_killed_loses_its_own_sessions_only(config, machines):
     async with opened(config) as (hosts, database):
         lost, kept = await sessions_of_both(hosts, database, machines)
@@ -206,7 +205,6 @@ def cut_off(connection):
     connection._socket._response.connection.transport.abort()
 
 
-@pytest.mark.slow
 async def test_a_host_that_was_only_cut_off_is_refused_what_it_lost(config, machines):
     async with opened(config) as (hosts, database):
         lost, kept = await sessions_of_both(hosts, database, machines)
@@ -233,7 +231,6 @@ async def test_a_host_that_was_only_cut_off_is_refused_what_it_lost(config, mach
         assert await ran(hosts, kept, "print(x)") == kept
 
 
-@pytest.mark.slow
 async def test_a_stop_reaches_a_host_that_is_away_just_then(config, machines):
     async with (
         opened(config, lost_seconds=30) as (hosts, database),
@@ -267,7 +264,6 @@ async def test_a_stop_reaches_a_host_that_is_away_just_then(config, machines):
             assert (await executing).finished.ending is values.Ending.STOPPED
 
 
-@pytest.mark.slow
 def test_doctor_and_status_tell_of_each_host(config, machines):
     machines[1].kill()
     reached, lost = sorted(
@@ -283,7 +279,6 @@ def test_doctor_and_status_tell_of_each_host(config, machines):
     assert {one.get("error") for one in told} == {None, host_words.UNREACHABLE}
 
 
-@pytest.mark.slow
 async def test_a_kernel_from_before_the_fleet_ends_once_its_session_is_elsewhere(config, machines):
     async with opened(config) as (hosts, database):
         first, second = sorted(
@@ -308,7 +303,6 @@ async def sessions_of_both(hosts, database, machines):
     return found
 
 
-@pytest.mark.slow
 async def test_people_hear_that_a_machine_took_variables_and_files(config, machines):
     async with (
         execution_startup.open_hosts(config, kernels_outlive=True) as hosts,

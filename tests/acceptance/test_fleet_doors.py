@@ -184,7 +184,6 @@ print(requests.post(address, data=b'x' * 5_000_000, verify='ca.pem').text)
         assert len(fleet.outside.bodies[-1]) == 5_000_000
 
 
-@pytest.mark.slow
 async def test_who_reads_slowly_is_not_cut_off(fleet, monkeypatch):
     monkeypatch.setattr(door_streams, "HEARTBEAT_SECONDS", 0.5)
     code = f"""
@@ -201,7 +200,6 @@ with requests.get(address, verify='ca.pem', stream=True) as response:
         assert await fleet.run(hosts, KEYS[0], code) == hashlib.sha256(PAGE).hexdigest()
 
 
-@pytest.mark.slow
 async def test_the_next_bot_has_the_doors_and_none_is_there_between(fleet):
     key, machine = KEYS[2], fleet.machines[0]
     async with fleet.bot() as hosts:
@@ -217,7 +215,6 @@ async def test_the_next_bot_has_the_doors_and_none_is_there_between(fleet):
         await test_fleet.until(lambda: all(one[0] != key for one in kept(hosts)))
 
 
-@pytest.mark.slow
 async def test_a_host_speaks_for_no_session_that_is_elsewhere(fleet):
     key, (first, second) = KEYS[3], fleet.machines
     async with fleet.bot() as hosts:
@@ -249,7 +246,6 @@ async def test_a_host_speaks_for_no_session_that_is_elsewhere(fleet):
         assert key not in [one[0] for one in kept(hosts)]
 
 
-@pytest.mark.slow
 async def test_data_connections_answer_on_each_machine(fleet):
     async with fleet.bot() as hosts:
         for key in KEYS[:2]:
@@ -259,7 +255,6 @@ async def test_data_connections_answer_on_each_machine(fleet):
             assert told == "42"
 
 
-@pytest.mark.slow
 async def test_packages_are_installed_and_tools_called_on_each_machine(fleet):
     async def answer(context, name, arguments):
         return {"result": arguments["query"]}
@@ -283,7 +278,6 @@ async def test_packages_are_installed_and_tools_called_on_each_machine(fleet):
                 assert told.splitlines()[-1] == f"{key} 1.0"
 
 
-@pytest.mark.slow
 async def test_a_host_without_doors_or_on_a_copied_data_directory_is_refused(fleet):
     first, second = fleet.machines
     async with fleet.bot() as hosts:

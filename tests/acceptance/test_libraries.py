@@ -115,7 +115,6 @@ def test_a_kernel_that_runs_keeps_the_libraries_it_began_with(bot):
     assert second == (bot.prefix / "kernels").resolve()
 
 
-@pytest.mark.slow
 def test_libraries_that_cannot_be_installed_leave_the_former_ones_in_use(bot):
     bot.used()
     old = bot.grow_old()
@@ -139,7 +138,6 @@ def test_libraries_that_cannot_be_installed_leave_the_former_ones_in_use(bot):
     assert not old.exists()
 
 
-@pytest.mark.slow
 def test_what_a_killed_bot_left_behind_is_waited_for_and_made_anew(bot):
     (bot.place / "seconds").write_text("3")
     killed = bot.start("libraries")
@@ -152,7 +150,6 @@ def test_what_a_killed_bot_left_behind_is_waited_for_and_made_anew(bot):
     assert [path for path in bot.prefix.glob("kernels-*") if path.is_dir()] == [used]
 
 
-@pytest.mark.slow
 def test_an_environment_of_an_older_layout_is_used_and_replaced(bot):
     bot.used()
     link = bot.prefix / "kernels"
@@ -192,7 +189,6 @@ def add_module(bot):
     return environment, packages / "__pycache__"
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("has_mark", [False, True])
 def test_modules_are_compiled_by_the_next_start_if_the_first_was_ended(bot, has_mark):
     environment, compiled = add_module(bot)
@@ -215,7 +211,6 @@ def test_the_list_of_fonts_is_made_once_and_anew_by_the_command(bot):
     assert "Of the List" not in fonts.read_text()
 
 
-@pytest.mark.slow
 def test_modules_are_compiled_where_nobody_may_make_semaphores(bot):
     if os.geteuid() or not machine.offers_namespaces():
         pytest.skip("only root of a machine with namespaces can take /dev/shm away")
@@ -232,7 +227,6 @@ def test_modules_are_compiled_where_nobody_may_make_semaphores(bot):
     assert list(compiled.glob("added.*.pyc"))
 
 
-@pytest.mark.slow
 def test_a_module_of_a_group_that_is_not_installed_is_told(bot):
     status, said, warned = bot.run("exec", "--cell", "import polars.selectors")
     assert status == 1

@@ -40,6 +40,7 @@ def _handle(result):
     return _said(result).rpartition("[session: ")[2].rstrip("]")
 
 
+@pytest.mark.gate
 async def test_an_agent_runs_code_and_moves_files(parameters, tmp_path):
     async with mcp.Client(parameters, read_timeout_seconds=60) as client:
         listed = await client.list_tools()

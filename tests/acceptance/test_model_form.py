@@ -69,6 +69,7 @@ def _answer(request):
     return openai_server.text("Hello there.")
 
 
+@pytest.mark.gate
 async def test_a_model_is_tried_used_at_once_and_after_a_restart(running, browsing, bot, caplog):
     async with openai_server.Server(_answer, api_key=KEY) as server, browsing() as browser:
         for number in range(2):
@@ -168,6 +169,7 @@ async def test_a_model_of_the_environment_is_not_replaced_on_the_page(running, b
             assert "where the bot runs" in answer[1]
 
 
+@pytest.mark.gate
 async def test_only_whoever_has_the_token_may_choose(running):
     jar = aiohttp.CookieJar(unsafe=True)
     async with running() as address, aiohttp.ClientSession(cookie_jar=jar) as stranger:

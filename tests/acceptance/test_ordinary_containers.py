@@ -65,6 +65,7 @@ def run_in_container(config, *arguments, options=(), prelude=""):
     return subprocess.run(command, capture_output=True, text=True, timeout=60)
 
 
+@pytest.mark.gate
 @pytest.mark.parametrize("options", [[], ["--plain"]], ids=["root", "plain"])
 def test_code_reaches_what_the_operator_lists_and_nothing_of_the_machine(config, options):
     done = run_in_container(config, "exec", "--cell", CELL, options=options, prelude=DATABASE)
@@ -102,6 +103,7 @@ venv.create("/tmp/closed/environment", symlinks=True)
 """
 
 
+@pytest.mark.gate
 @pytest.mark.parametrize(
     "arguments", [("exec", "--cell", "1"), ("doctor",)], ids=["exec", "doctor"]
 )

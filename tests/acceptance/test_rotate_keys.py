@@ -5,6 +5,7 @@ import os
 import subprocess
 import sys
 
+import pytest
 from slack_sdk.oauth.installation_store import Installation
 
 from interpreter_bot import encryption, settings
@@ -26,6 +27,7 @@ async def install(data, *, token=""):
     return found.bot_token, tables.encrypted
 
 
+@pytest.mark.gate
 def test_keys_are_rotated_and_a_missing_one_is_said(tmp_path):
     asyncio.run(install(tmp_path, token="xoxb-1"))
     [old] = (tmp_path / "keys").read_text().split()

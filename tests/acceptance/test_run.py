@@ -63,6 +63,7 @@ async def said(capsys, words, task):
     return told, warned
 
 
+@pytest.mark.gate
 async def test_slack_and_discord_live_in_one_process(bot, capsys):
     async with (
         slack_servers.Server(speed=60) as slack,
@@ -87,6 +88,7 @@ async def test_slack_and_discord_live_in_one_process(bot, capsys):
             assert await task == 0
 
 
+@pytest.mark.gate
 async def test_one_that_cannot_log_in_takes_nobody_down_but_is_told(bot, capsys):
     async with (
         slack_servers.Server(speed=60) as slack,
@@ -225,6 +227,7 @@ def started(tmp_path, short_path):
         process.stderr.close()
 
 
+@pytest.mark.gate
 @pytest.mark.parametrize("signum", [signal.SIGINT, signal.SIGTERM])
 def test_a_signal_ends_it_in_order(started, signum, tmp_path):
     process = started(INTERPRETER_BOT_WEB__PORT="0")
@@ -237,6 +240,7 @@ def test_a_signal_ends_it_in_order(started, signum, tmp_path):
     assert "token=" not in process.stderr.read()
 
 
+@pytest.mark.gate
 def test_nothing_to_be_is_a_sentence(started):
     process = started(INTERPRETER_BOT_WEB__ENABLED="false")
     assert process.wait(timeout=90) == 2

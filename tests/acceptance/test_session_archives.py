@@ -150,7 +150,6 @@ async def other_release(certificates):
         await runner.cleanup()
 
 
-@pytest.mark.slow
 async def test_an_operator_lists_and_moves_a_session_though_other_hosts_cannot_be_asked(
     config, machines, certificates, key, capsys
 ):
@@ -191,7 +190,6 @@ async def test_an_operator_lists_and_moves_a_session_though_other_hosts_cannot_b
         assert "127.0.0.1:1: " in said.err
 
 
-@pytest.mark.slow
 async def test_what_is_damaged_or_cannot_be_reached_is_a_sentence_and_loses_nothing(
     config, machines, bucket, key
 ):
@@ -220,7 +218,6 @@ async def test_what_is_damaged_or_cannot_be_reached_is_a_sentence_and_loses_noth
         assert await ran(hosts, key, LOOK) == "[1, 2] kept"
 
 
-@pytest.mark.slow
 async def test_forgotten_sessions_are_forgotten_in_the_store_too(config, machines, bucket, key):
     async with opened(config) as (hosts, _):
         await ran(hosts, key, MAKE)
@@ -231,7 +228,6 @@ async def test_forgotten_sessions_are_forgotten_in_the_store_too(config, machine
         assert b'"files":[],"variables":[]' in bucket.files[forgotten]
 
 
-@pytest.mark.slow
 async def test_a_copy_of_a_session_is_archived_before_it_is_used(config, machines, bucket, key):
     async with opened(config) as (hosts, database):
         await ran(hosts, key, MAKE)
@@ -244,7 +240,6 @@ async def test_a_copy_of_a_session_is_archived_before_it_is_used(config, machine
         assert await ran(hosts, copy, LOOK) == "[1, 2] kept"
 
 
-@pytest.mark.slow
 def test_a_host_says_at_its_start_that_its_login_is_wrong(
     tmp_path, short_path, certificates, bucket
 ):
@@ -256,7 +251,6 @@ def test_a_host_says_at_its_start_that_its_login_is_wrong(
     assert wrong.process.returncode
 
 
-@pytest.mark.slow
 async def test_what_a_person_uploads_moves_and_a_draining_host_gives_its_sessions_away(
     config, machines, key
 ):

@@ -62,6 +62,7 @@ def stored(tmp_path):
     return stored_credentials.StoredCredentials(config).load()
 
 
+@pytest.mark.gate
 async def test_a_model_that_works_is_stored_and_nothing_else(terminal, tmp_path):
     async with openai_server.Server(lambda _: openai_server.text("OK"), api_key=KEY) as server:
         await terminal.enter("Key (not shown): ", "OPENAI_API_KEY=sk-1")
@@ -111,6 +112,7 @@ async def test_nothing_entered_is_said_and_the_manifest_is_in_a_link(terminal, t
     assert stored(tmp_path) == {}
 
 
+@pytest.mark.gate
 async def test_slack_is_tried_and_the_bot_writes_to_its_installer(terminal_of, tmp_path):
     async with slack_servers.Server() as slack:
         team = slack.world.teams["T1"]
@@ -138,6 +140,7 @@ async def test_slack_is_tried_and_the_bot_writes_to_its_installer(terminal_of, t
     assert stored(tmp_path) == {"SLACK_BOT_TOKEN": team.token, "SLACK_APP_TOKEN": slack.app_token}
 
 
+@pytest.mark.gate
 async def test_discord_is_tried_and_the_bot_writes_to_its_owner(terminal_of, tmp_path):
     async with discord_servers.Server() as discord:
         discord.expect(50007)

@@ -109,6 +109,7 @@ async def gone(tmp_path):
             await asyncio.sleep(0.1)
 
 
+@pytest.mark.gate
 async def test_who_comes_during_the_start_waits_and_loses_nothing(tmp_path, short_path):
     thread = "a" * 32
     code = {"do": "say", "text": "print(6 * 7)", "files": [], "is_code": True, "id": "b" * 32}
@@ -131,6 +132,7 @@ async def test_who_comes_during_the_start_waits_and_loses_nothing(tmp_path, shor
     await gone(tmp_path)
 
 
+@pytest.mark.gate
 async def test_strangers_get_nothing_during_the_start(tmp_path, short_path):
     with database_held_up(tmp_path):
         async with running(tmp_path, short_path) as process, aiohttp.ClientSession() as stranger:
@@ -196,6 +198,7 @@ async def test_a_kill_during_the_start_leaves_nothing(tmp_path, short_path):
     await gone(tmp_path)
 
 
+@pytest.mark.gate
 async def test_a_port_that_is_taken_is_a_sentence_and_starts_nothing(tmp_path, short_path):
     with socket.create_server(("127.0.0.1", 0)) as other:
         port = other.getsockname()[1]

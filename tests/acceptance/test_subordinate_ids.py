@@ -24,6 +24,7 @@ def as_granted(*arguments):
     return done.stdout, done.stderr
 
 
+@pytest.mark.gate
 def test_each_session_has_an_id_of_its_own_and_the_doctor_says_which():
     out, told = as_granted("-m", "interpreter_bot", "doctor", "--json")
 

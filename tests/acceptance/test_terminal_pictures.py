@@ -65,6 +65,7 @@ def terminal(tmp_path, short_path):
     return run
 
 
+@pytest.mark.gate
 def test_a_picture_is_shown_before_what_came_later(terminal):
     sent = terminal("xterm-kitty")
     assert sent.index("\x1b_G") < sent.index("Then? ")

@@ -154,6 +154,7 @@ async def _watched_stream(page):
     return lengths
 
 
+@pytest.mark.gate
 async def test_from_a_file_to_a_chart_and_a_notebook(running, browsing, tmp_path):
     iris = tmp_path / "iris.csv"
     iris.write_text(IRIS)
@@ -275,6 +276,7 @@ async def test_what_code_shows_is_typeset_and_wide_tables_are_whole(running, bro
         assert await page.value("document.querySelectorAll('tbody .long').length") == 95
 
 
+@pytest.mark.gate
 async def test_code_is_approved_on_the_page_and_a_plan_is_in_words(running, browsing):
     script = [
         openai_server.code("print('planned')"),

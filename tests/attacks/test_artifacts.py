@@ -34,6 +34,7 @@ LINKED_DIRECTORIES = {
 }
 
 
+@pytest.mark.every_case
 @pytest.mark.parametrize("what", REFUSED)
 async def test_what_is_no_plain_file_is_not_read(bot, run, files, what):
     expression = REFUSED[what].format(

@@ -73,6 +73,7 @@ SYSTEM_V = {
 }
 
 
+@pytest.mark.every_case
 @pytest.mark.parametrize(
     "place",
     [

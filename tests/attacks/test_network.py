@@ -84,6 +84,7 @@ def ears():
         found.close()
 
 
+@pytest.mark.every_case
 @pytest.mark.parametrize("way", WAYS)
 async def test_host_is_not_reached(bot, run, ears, way):
     expression, ending = WAYS[way]

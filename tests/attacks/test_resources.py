@@ -49,6 +49,7 @@ TOO_MUCH = {
 }
 
 
+@pytest.mark.every_case
 @pytest.mark.parametrize("what", TOO_MUCH)
 async def test_more_memory_than_allowed_is_refused(run, memory, what):
     expression = TOO_MUCH[what].format(size=2 * boxes.LIMITS.memory_bytes)
@@ -80,6 +81,7 @@ HOARDS = {
 }
 
 
+@pytest.mark.every_case
 @pytest.mark.parametrize("what", HOARDS)
 async def test_memory_of_a_whole_session_is_bounded(bot, run, memory, key_of, what):
     await run("pass")
@@ -122,6 +124,7 @@ fill("{folder}")
 """
 
 
+@pytest.mark.every_case
 @pytest.mark.parametrize("folder", [pytest.param("/tmp", marks=pytest.mark.namespaces), "/dev/shm"])
 async def test_temporary_files_end_at_their_limit(bot, run, folder):
     ran = await run(boxes.code(FILL.format(folder=folder)))

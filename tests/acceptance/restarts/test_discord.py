@@ -108,7 +108,6 @@ async def test_an_answer_goes_on_in_its_messages(discord_server, start, how, is_
     assert "⏳" not in answer.content
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGTERM], ids=["kill", "end"])
 async def test_an_answer_that_began_its_thread_goes_on_in_its_message(discord_server, start, how):
     lab = discord_server.guild("Lab")

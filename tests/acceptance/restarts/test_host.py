@@ -104,7 +104,6 @@ def whole_bot(config, code):
     )
 
 
-@pytest.mark.slow
 def test_variables_outlive_a_bot_that_is_killed_and_end_with_one_that_ends(config):
     with whole_bot(
         config, "kept = 7\nopen('ready', 'w').close()\nimport time; time.sleep(1)"
@@ -119,7 +118,6 @@ def test_variables_outlive_a_bot_that_is_killed_and_end_with_one_that_ends(confi
     assert not list(host_sockets.directory(config.paths).glob("*.sock")), "its host went on"
 
 
-@pytest.mark.slow
 async def test_bot_that_fails_ends_its_host(config):
     with pytest.raises(ZeroDivisionError):
         async with host_processes.open_host(config, may_start=True):
@@ -128,6 +126,7 @@ async def test_bot_that_fails_ends_its_host(config):
         await host_processes.status(host_sockets.newest(config.paths))
 
 
+@pytest.mark.gate
 async def test_host_that_was_killed_is_replaced_and_says_what_it_lost(config):
     shown = []
     async with host_processes.open_host(config, may_start=True) as host, host.lease("a") as lease:
@@ -153,7 +152,6 @@ async def test_host_that_was_killed_is_replaced_and_says_what_it_lost(config):
         assert names == {"host.sock", f"{second.pid}.sock"}
 
 
-@pytest.mark.slow
 async def test_host_that_cannot_start_says_why(config):
     wrong = settings.Kernels(python=config.paths.data / "no-python", preload=(), spares=0)
     made = config.model_copy(update={"kernels": wrong})
@@ -162,7 +160,6 @@ async def test_host_that_cannot_start_says_why(config):
             pass
 
 
-@pytest.mark.slow
 async def test_none_is_started_where_one_is_only_looked_for(config):
     with pytest.raises(errors.KernelError):
         async with host_processes.open_host(config, may_start=False):
@@ -177,6 +174,7 @@ def environment(pid):
         return b""
 
 
+@pytest.mark.gate
 async def test_killed_bot_loses_no_line_and_no_variable(config, killed):
     shown = [tuple(one) for one in killed]
     began = time.monotonic()
@@ -233,7 +231,6 @@ async def served(config, *options):
         await process.communicate()
 
 
-@pytest.mark.slow
 async def test_host_that_no_bot_comes_back_to_saves_variables_and_ends(config):
     config = config.model_copy(update={"snapshots": settings.Snapshots(enabled=True)})
     newest = host_sockets.newest(config.paths)
@@ -252,7 +249,6 @@ async def test_host_that_no_bot_comes_back_to_saves_variables_and_ends(config):
     assert [name for name, _ in kernel.restored.lost] == ["lost"]
 
 
-@pytest.mark.slow
 async def test_nothing_is_left_of_a_command_whose_host_was_killed(config):
     async with (
         served(config) as process,
@@ -286,7 +282,6 @@ asyncio.run(main())
 """
 
 
-@pytest.mark.slow
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can serve another user")
 @pytest.mark.namespaces
 async def test_host_of_root_serves_the_bots_of_the_user_that_it_names_and_of_nobody_else(
@@ -328,7 +323,6 @@ async def run(lease, code, execution_id):
     return "".join(shown), kernel
 
 
-@pytest.mark.slow
 async def test_new_host_takes_new_sessions_and_the_former_keeps_its_own_until_they_are_idle(config):
     snapshots = settings.Snapshots(enabled=True)
     brief = config.kernels.model_copy(update={"freeze_seconds": 1.0})
@@ -379,7 +373,6 @@ async def test_new_host_takes_new_sessions_and_the_former_keeps_its_own_until_th
             assert "kept" in str(moved.restored)
 
 
-@pytest.mark.slow
 async def test_of_two_hosts_one_has_a_session_until_it_is_killed(config):
     async with served(config), contextlib.AsyncExitStack() as stack:
         first = host_sockets.target(host_sockets.newest(config.paths))
@@ -401,7 +394,6 @@ async def test_of_two_hosts_one_has_a_session_until_it_is_killed(config):
         assert newer.returncode is None
 
 
-@pytest.mark.slow
 async def test_bot_of_other_settings_starts_a_host_of_its_own_and_ends_both(config, killed):
     former = await host_processes.status(host_sockets.newest(config.paths))
     stricter = config.limits.model_copy(update={"execution_seconds": 30})

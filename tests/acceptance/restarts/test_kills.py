@@ -8,7 +8,6 @@ from tests.integration.store import servers
 pytestmark = [pytest.mark.kernel, pytest.mark.timeout(240)]
 
 
-@pytest.mark.slow
 async def test_nothing_is_lost_unsaid_or_done_twice_whoever_is_killed():
     moments = [
         kills.Moment(0, "bot", "input"),
@@ -20,7 +19,6 @@ async def test_nothing_is_lost_unsaid_or_done_twice_whoever_is_killed():
     assert conversation.killed == {"bot": 1, "kernel": 1, "host": 1}
 
 
-@pytest.mark.slow
 @pytest.mark.skipif(servers.programs() is None, reason="no PostgreSQL here")
 async def test_nothing_is_lost_unsaid_or_done_twice_in_a_database_that_bots_share():
     moments = [kills.Moment(2, "bot", "model"), kills.Moment(3, "bot", "input")]
@@ -34,7 +32,6 @@ async def _faults(conversation, moments):
     return [(one, fault) for one in moments for fault in await conversation.turn(one)]
 
 
-@pytest.mark.slow
 async def test_page_shows_each_line_once_of_a_cell_whose_bot_was_killed_twice():
     async with restarts.Restarts.opened() as opened:
         for _ in range(2):

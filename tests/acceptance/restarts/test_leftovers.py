@@ -166,6 +166,7 @@ def _gone(bot: Running) -> float:
     return time.monotonic() - began
 
 
+@pytest.mark.gate
 def test_killed_bot_leaves_no_process_and_the_next_start_leaves_nothing(start):
     dead = start()
     # Each kernel and its first process are two, and code started two more.
@@ -188,7 +189,6 @@ def test_killed_bot_leaves_no_process_and_the_next_start_leaves_nothing(start):
     assert alive.close() == 0
 
 
-@pytest.mark.slow
 def test_killed_bot_leaves_no_process_that_version_2_froze(start, short_path, unified_group):
     (short_path / "group").symlink_to(unified_group)
     bot = start("version 2")
@@ -199,7 +199,6 @@ def test_killed_bot_leaves_no_process_that_version_2_froze(start, short_path, un
     assert _gone(bot) < GONE_SECONDS
 
 
-@pytest.mark.slow
 def test_killed_bot_leaves_no_frozen_process_though_its_first_process_is_slow(start):
     bot = start()
     # Those of sessions, after the fork server's.
@@ -216,7 +215,6 @@ def test_killed_bot_leaves_no_frozen_process_though_its_first_process_is_slow(st
     assert _gone(bot) < GONE_SECONDS
 
 
-@pytest.mark.slow
 def test_start_beside_a_living_bot_takes_nothing_from_it(start):
     first = start()
     second = start()
@@ -229,7 +227,6 @@ def test_start_beside_a_living_bot_takes_nothing_from_it(start):
     assert first.close() == 0
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("name", ["SIGTERM", "SIGHUP", "SIGSEGV"])
 def test_bot_that_dies_of_another_signal_leaves_no_process_either(start, name):
     bot = start()
@@ -240,7 +237,6 @@ def test_bot_that_dies_of_another_signal_leaves_no_process_either(start, name):
     assert _gone(bot) < GONE_SECONDS
 
 
-@pytest.mark.slow
 def test_closed_bot_leaves_files_of_sessions_and_nothing_else(start):
     bot = start()
     sockets = _sockets_of([bot.process.pid, *bot.descendants])

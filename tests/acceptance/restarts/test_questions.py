@@ -69,7 +69,6 @@ async def being_there(short_path, model, key, **environment):
         yield bot, Person(bot, visitor)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("way", ["kill", "restart"])
 @pytest.mark.parametrize("answer", [CODE, "print('edited')", None])
 async def test_approval_survives_and_the_model_is_not_asked_again(short_path, way, answer):
@@ -90,7 +89,6 @@ async def test_approval_survives_and_the_model_is_not_asked_again(short_path, wa
     assert (over["status"], over["text"]) == ("done", "Done.")
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("way", ["kill", "restart"])
 @pytest.mark.parametrize("is_early", [True, False])
 async def test_input_survives_and_takes_an_answer_before_it_is_asked_again(
@@ -114,7 +112,6 @@ async def test_input_survives_and_takes_an_answer_before_it_is_asked_again(
     assert over["status"] == "done"
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("way", ["kill", "restart"])
 async def test_secret_is_asked_for_again_and_stored_nowhere(short_path, way):
     model = settings.Model(name="none", base_url="http://127.0.0.1:9/v1", protocol="chat")

@@ -42,6 +42,7 @@ def shown(slack, channel, root):
     return html.unescape("\n".join(messages))
 
 
+@pytest.mark.gate
 @pytest.mark.parametrize("way", ["kill", "restart"])
 async def test_answer_goes_on_in_the_same_messages(short_path, way):
     async with servers.Server(speed=20) as slack, being(short_path, slack) as bot:

@@ -144,6 +144,7 @@ async def begun(start):
     return found[0].with_name("go")
 
 
+@pytest.mark.gate
 async def test_killed_bot_is_followed_within_ten_seconds_and_its_turn_goes_on(pair, start, visitor):
     active, standby = pair
     await visitor.say(HELD, HOLD, is_code=True)
@@ -172,7 +173,6 @@ async def test_bot_that_ends_in_order_is_followed_at_once(pair, start, visitor):
     assert await over(visitor, HELD) == ["once", "over"]
 
 
-@pytest.mark.slow
 async def test_of_two_that_start_together_one_acts_and_the_other_ends_when_asked(start):
     bots = await asyncio.gather(start(), start())
     acting = [asyncio.create_task(bot.address()) for bot in bots]
@@ -189,7 +189,6 @@ async def test_of_two_that_start_together_one_acts_and_the_other_ends_when_asked
         task.cancel()
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("url", ["postgresql"], indirect=True)
 async def test_stopped_bot_that_goes_on_after_another_took_over_stands_by(pair, start, visitor):
     active, standby = pair

@@ -132,7 +132,6 @@ async def kill(bot, victim):
         os.kill(pid, signal.SIGKILL)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("victim", "told"),
     [("bot", LIVE), ("fork server", LIVE), ("kernel", SAVED), ("host", SAVED), ("machine", SAVED)],
@@ -184,7 +183,6 @@ async def test_what_waited_when_the_bot_was_killed_is_begun_again_by_the_next_at
         assert await person.ended(second) == ("1 1", "")
 
 
-@pytest.mark.slow
 async def test_what_waited_when_two_bots_were_killed_is_told_and_not_begun_again(bot):
     async with being_there(bot) as person:
         go, first, second = await waiting_behind_another(bot, person)
@@ -199,7 +197,6 @@ async def test_what_waited_when_two_bots_were_killed_is_told_and_not_begun_again
         assert person.shown(second) == [page_visitors.LOST]
 
 
-@pytest.mark.slow
 async def test_variables_survive_an_orderly_end_of_the_bot_and_its_host(bot):
     async with being_there(bot) as person:
         await person.run(BEGIN)
@@ -210,7 +207,6 @@ async def test_variables_survive_an_orderly_end_of_the_bot_and_its_host(bot):
     assert "Your variables are back (1 of 2)" in said
 
 
-@pytest.mark.slow
 async def test_code_goes_on_and_is_shown_by_the_next_bot_after_an_orderly_end(bot):
     async with being_there(bot) as person:
         await person.run(BEGIN)
@@ -230,7 +226,6 @@ async def test_code_goes_on_and_is_shown_by_the_next_bot_after_an_orderly_end(bo
     assert await bot.host_pid() == 0
 
 
-@pytest.mark.slow
 async def test_variables_live_on_in_a_service_while_the_bot_is_restarted(bot):
     bot.environment["INTERPRETER_BOT_HOST__MODE"] = "service"
     service = await asyncio.create_subprocess_exec(
