@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import json
 import logging
 import os
 import pathlib
@@ -17,11 +16,11 @@ from typing import Any, Final
 
 from interpreter_bot import errors, settings
 from interpreter_bot.data_connections import configured_connections, worker_messages
+from interpreter_bot.guest import program_walls
 from interpreter_bot.wording import data_words
 
 _log = logging.getLogger(__name__)
 
-_CONFINED: Final = ("-I", "-B", "-m", "interpreter_bot.guest.landlock_launcher")
 _WORKER: Final = ("-I", "-B", "-m", "interpreter_bot.data_connections.worker")
 # Libraries, how names and certificates are found, and sockets of servers on this machine.
 _READABLE: Final = (
@@ -69,7 +68,7 @@ class Worker:
                 end.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _CHUNK_BYTES)
             ours.setblocking(False)
             process = await asyncio.create_subprocess_exec(
-                *(sys.executable, *_CONFINED, json.dumps(_walls(rule, limits))),
+                *_walls(rule, limits).command(),
                 *(sys.executable, *_WORKER),
                 stdin=theirs.fileno(),
                 stdout=asyncio.subprocess.DEVNULL,
@@ -223,18 +222,19 @@ class Workers:
         await self.reap(0)
 
 
-def _walls(rule: configured_connections.Rule, limits: settings.ConnectionLimits) -> dict[str, Any]:
+def _walls(
+    rule: configured_connections.Rule, limits: settings.ConnectionLimits
+) -> program_walls.LandlockWalls:
     """Return what a process may touch of this machine: libraries, and the file that it reads."""
     ours = str(pathlib.Path(__file__).parents[1])
     pythons = {sys.prefix, sys.base_prefix, *map(os.path.realpath, (sys.prefix, sys.base_prefix))}
     beside = [rule.directory] if rule.directory else []
-    return {
-        "readable": [*_READABLE, *pythons, ours, *beside],
-        "writable": beside if rule.writes else [],
-        "rlimits": {
-            "DATA": limits.worker_bytes,
-            "CORE": 0,
-            # What is read is not written; temporary files of a database's engine are refused.
-            **({} if rule.writes else {"FSIZE": 0}),
-        },
-    }
+    rlimits = {"DATA": limits.worker_bytes, "CORE": 0}
+    if not rule.writes:
+        # Temporary files of a database's engine are refused too.
+        rlimits["FSIZE"] = 0
+    return program_walls.LandlockWalls(
+        readable=[*_READABLE, *pythons, ours, *beside],
+        writable=beside if rule.writes else [],
+        rlimits=rlimits,
+    )

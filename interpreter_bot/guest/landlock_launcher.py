@@ -1,8 +1,7 @@
 """Launcher that sandboxes a program of the host, which reads untrusted files, without namespaces.
 
-`python -m interpreter_bot.guest.landlock_launcher SPEC PROGRAM ARGUMENT…` becomes PROGRAM. SPEC
-is JSON: the directories that PROGRAM may read and write, its resource limits, and optionally the
-only TCP ports that it may connect to. PROGRAM stays in the host's network.
+`python -m interpreter_bot.guest.landlock_launcher WALLS PROGRAM ARGUMENT…` becomes PROGRAM, which
+stays in the host's network. WALLS is JSON.
 """
 
 from __future__ import annotations
@@ -12,17 +11,15 @@ import os
 import signal
 import sys
 
-from . import confinement, landlock, rootfs, syscalls
+from . import confinement, landlock, program_walls, rootfs, syscalls
 
 
 def main(arguments: list[str]) -> None:
-    """Confine this process and execute the program; `arguments` are SPEC, PROGRAM and its own."""
-    spec = json.loads(arguments[0])
-    confinement.limit(spec["rlimits"])
+    """Confine this process and execute the program; `arguments` are WALLS, PROGRAM and its own."""
+    walls = program_walls.LandlockWalls(**json.loads(arguments[0]))
+    confinement.limit(walls.rlimits)
     syscalls.forbid_new_privileges()
-    landlock.restrict(
-        spec["readable"], spec["writable"], rootfs.device_paths(), ports=spec.get("ports")
-    )
+    landlock.restrict(walls.readable, walls.writable, rootfs.device_paths(), ports=walls.ports)
     confinement.confine()
     # After the change of privileges, which clears it.
     syscalls.die_with_parent(signal.SIGKILL)

@@ -1,14 +1,9 @@
 """Launcher of foreign programs, each in a sandbox of its own, like those of kernels.
 
-`python -m interpreter_bot.guest.sandbox_launcher SPEC PROGRAM ARGUMENT…` becomes three processes:
-this one waits, its child is process 1 of a pid namespace, and PROGRAM is a child of that one. SPEC
-is JSON: the configured level, the directories that PROGRAM may read, its resource limits, the size
-of its /tmp, which has its home, whether it has the host's network, and descriptors to join its
-cgroup.
-
-At the level `container`, PROGRAM is a child of this process, which ends all its descendants. For
-that level, SPEC also has a directory for temporary files, and a user id if this process runs as
-root. Without PROGRAM, it only tries whether such a sandbox is possible.
+`python -m interpreter_bot.guest.sandbox_launcher WALLS PROGRAM ARGUMENT…` becomes three processes:
+this one waits, its child is process 1 of a pid namespace, and PROGRAM is a child of that one. At
+the level `container`, PROGRAM is a child of this process, which ends all its descendants. WALLS is
+JSON. Without PROGRAM, it only tries whether such a sandbox is possible.
 
 PROGRAM is ended if it outlives its input: the bot is gone then, or has executed itself anew.
 """
@@ -22,9 +17,10 @@ import select
 import signal
 import sys
 import time
-from typing import Any, NoReturn
+from typing import NoReturn
 
 from . import confinement, container_walls, landlock, rootfs, syscalls
+from .program_walls import SandboxWalls
 
 _NAMESPACES = syscalls.CLONE_NEWUSER | syscalls.CLONE_NEWNS | syscalls.CLONE_NEWUTS
 _FAILED = 125
@@ -44,25 +40,29 @@ def main(arguments: list[str]) -> NoReturn:
     """Run a program behind walls, and end as it does.
 
     Args:
-        arguments: the spec, then the program and its own arguments.
+        arguments: the walls, then the program and its own arguments.
 
     Raises:
         OSError: a wall cannot be built; nothing runs then.
     """
-    spec, program, program_input = json.loads(arguments[0]), arguments[1:], os.dup(0)
-    for entrance in spec["entrances"]:
+    walls, program, program_input = (
+        SandboxWalls(**json.loads(arguments[0])),
+        arguments[1:],
+        os.dup(0),
+    )
+    for entrance in walls.entrances:
         os.write(entrance, b"0")
         os.close(entrance)
-    refusal = "" if spec["level"] == confinement.CONTAINER else _refusal_of_namespaces()
-    has_namespaces = not refusal and spec["level"] != confinement.CONTAINER
-    if refusal and spec["level"] != "auto":
+    refusal = "" if walls.level == confinement.CONTAINER else _refusal_of_namespaces()
+    has_namespaces = not refusal and walls.level != confinement.CONTAINER
+    if refusal and walls.level != "auto":
         sys.exit(refusal)
-    if not has_namespaces and (reason := _refusal_of_container(spec)):
+    if not has_namespaces and (reason := _refusal_of_container(walls)):
         sys.exit(f"{refusal}; and without namespaces: {reason}" if refusal else reason)
     if not program:
         sys.exit()
     if not has_namespaces:
-        _run_in_container(spec, program, program_input)
+        _run_in_container(walls, program, program_input)
     uid, gid = os.getuid(), os.getgid()
     if not uid:
         os.setgroups([])
@@ -75,8 +75,8 @@ def main(arguments: list[str]) -> NoReturn:
     if init := os.fork():
         os._exit(_await_end(init, program_input))
     syscalls.die_with_parent(signal.SIGKILL)
-    _enter_sandbox(spec)
-    _run(spec, program)
+    _enter_sandbox(walls)
+    _run(walls, program)
 
 
 def _refusal_of_namespaces() -> str:
@@ -104,12 +104,12 @@ def _refusal_of_namespaces() -> str:
     return refusal
 
 
-def _refusal_of_container(spec: dict[str, Any]) -> str:
+def _refusal_of_container(walls: SandboxWalls) -> str:
     """Return why a program cannot have the walls of the level `container`; empty if it can."""
     is_root = not os.getuid()
     reason = container_walls.missing(has_own_ids=is_root)
     if is_root and not reason:
-        reason = container_walls.own_id_refusal(spec["uid"], spec["readable"])
+        reason = container_walls.own_id_refusal(walls.uid, walls.readable)
     return reason
 
 
@@ -137,7 +137,7 @@ def _await_end(child: int, program_input: int) -> int:
     return _status(ended[child])
 
 
-def _run_in_container(spec: dict[str, Any], program: list[str], program_input: int) -> NoReturn:
+def _run_in_container(walls: SandboxWalls, program: list[str], program_input: int) -> NoReturn:
     """Run the program as a child of this process, and end all its descendants."""
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(_FAILED))
     syscalls.die_with_parent(signal.SIGTERM)
@@ -146,7 +146,7 @@ def _run_in_container(spec: dict[str, Any], program: list[str], program_input: i
     try:
         child = os.fork()
         if not child:
-            _exec_in_container(spec, program)
+            _exec_in_container(walls, program)
         null = os.open(os.devnull, os.O_RDWR)
         for number in range(3):
             os.dup2(null, number)
@@ -157,35 +157,34 @@ def _run_in_container(spec: dict[str, Any], program: list[str], program_input: i
             container_walls.end_descendants()
 
 
-def _exec_in_container(spec: dict[str, Any], program: list[str]) -> NoReturn:
+def _exec_in_container(walls: SandboxWalls, program: list[str]) -> NoReturn:
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     # The bot kills the process group of this process's parent, which then ends the descendants.
     os.setsid()
     confinement.prefer_as_oom_victim()
-    limits = spec["rlimits"]
     container_limits = {
-        "NPROC": _PROGRAMS_OF_ONE_USER * limits["NPROC"],
-        "FSIZE": spec["temporary_bytes"],
+        "NPROC": _PROGRAMS_OF_ONE_USER * walls.rlimits["NPROC"],
+        "FSIZE": walls.temporary_bytes,
     }
-    confinement.limit(limits | container_limits)
-    uid = None if os.getuid() else spec["uid"]
+    confinement.limit(walls.rlimits | container_limits)
+    uid = None if os.getuid() else walls.uid
     if uid is not None:
-        os.chown(spec["temporary"], uid, uid)
+        os.chown(walls.temporary, uid, uid)
     container_walls.confine_program(
-        readable=[*spec["readable"], *(_NETWORK_FILES if spec["has_network"] else ())],
-        writable=spec["temporary"],
+        readable=[*walls.readable, *(_NETWORK_FILES if walls.has_network else ())],
+        writable=walls.temporary,
         uid=uid,
-        has_network=spec["has_network"],
+        has_network=walls.has_network,
     )
     os.execvp(program[0], program)
 
 
-def _enter_sandbox(spec: dict[str, Any]) -> None:
-    """Enter a root that shows the system's files and the directories of the spec."""
-    readable = spec["readable"]
+def _enter_sandbox(walls: SandboxWalls) -> None:
+    """Enter a root that shows the system's files and the directories of the walls."""
+    readable = walls.readable
     syscalls.mount(None, "/", None, syscalls.MS_REC | syscalls.MS_PRIVATE)
     trees = rootfs.MountTrees(readable, [], "", skills="", layers="")
-    names = _NETWORK_FILES if spec["has_network"] else ()
+    names = _NETWORK_FILES if walls.has_network else ()
     network_trees = {path: syscalls.open_tree(path) for path in names if os.path.exists(path)}
     directories = {path for path in network_trees if os.path.isdir(path)}
     trees.enter(cores=os.cpu_count() or 1)
@@ -196,14 +195,14 @@ def _enter_sandbox(spec: dict[str, Any]) -> None:
     trees.mount_temporary()
     rootfs.seal()
     confinement.enter_namespaces(
-        temporary_bytes=spec["temporary_bytes"],
+        temporary_bytes=walls.temporary_bytes,
         uid=0,
         readable=readable,
-        has_network=spec["has_network"],
+        has_network=walls.has_network,
     )
 
 
-def _run(spec: dict[str, Any], program: list[str]) -> NoReturn:
+def _run(walls: SandboxWalls, program: list[str]) -> NoReturn:
     """Run the program as a child of this process, which reaps orphans."""
     entered, entered_signal = os.pipe()
     masked, masked_signal = os.pipe()
@@ -217,7 +216,7 @@ def _run(spec: dict[str, Any], program: list[str]) -> NoReturn:
         os.close(masked_signal)
         if not os.read(masked, 1):
             os._exit(_FAILED)
-        _exec_program(spec, program)
+        _exec_program(walls, program)
     os.close(entered_signal)
     if os.read(entered, 1):
         confinement.mask_proc({})
@@ -232,9 +231,9 @@ def _run(spec: dict[str, Any], program: list[str]) -> NoReturn:
             os._exit(_status(status))
 
 
-def _exec_program(spec: dict[str, Any], program: list[str]) -> NoReturn:
-    confinement.limit(spec["rlimits"])
-    if not landlock.restrict_kernel(spec["readable"]) and spec["has_network"]:
+def _exec_program(walls: SandboxWalls, program: list[str]) -> NoReturn:
+    confinement.limit(walls.rlimits)
+    if not landlock.restrict_kernel(walls.readable) and walls.has_network:
         # Sockets of the host that have no file would be within reach.
         raise OSError("with a network, Landlock is needed")
     confinement.confine()

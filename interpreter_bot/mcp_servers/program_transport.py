@@ -7,12 +7,11 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import json
+import dataclasses
 import logging
 import os
 import pathlib
 import signal
-import sys
 import tempfile
 from collections.abc import AsyncIterator, Callable, Mapping
 from typing import Final, TypeAlias
@@ -23,6 +22,7 @@ from anyio.streams import memory
 from mcp.shared import message as messages
 
 from interpreter_bot import settings
+from interpreter_bot.guest import program_walls
 from interpreter_bot.kernels.files import directory_contents, safe_open
 from interpreter_bot.kernels.metering import procfs, session_metering
 from interpreter_bot.kernels.provisioning import cgroups
@@ -35,7 +35,6 @@ _Said: TypeAlias = messages.SessionMessage | Exception
 _Hearing: TypeAlias = memory.MemoryObjectReceiveStream[_Said]
 _Saying: TypeAlias = memory.MemoryObjectSendStream[messages.SessionMessage]
 
-_SANDBOXED: Final = ("-I", "-B", "-m", "interpreter_bot.guest.sandbox_launcher")
 _ENVIRONMENT: Final = {"PATH": "/usr/local/bin:/usr/bin:/bin", "LANG": "C.UTF-8"}
 _PROCESSES: Final = 256
 _OPEN_FILES: Final = 1024
@@ -73,7 +72,8 @@ async def started(
     try:
         async with _temporary_directory(server.name) as directory:
             walls = await asyncio.to_thread(_walls, server, groups)
-            process = await _process(server, environment, group, walls | {"temporary": directory})
+            walls = dataclasses.replace(walls, temporary=directory)
+            process = await _process(server, environment, group, walls)
             async with _conversing(server, process, group, directory, on_end) as streams:
                 yield streams
     finally:
@@ -98,7 +98,7 @@ async def refusal(server: settings.McpServer, groups: program_cgroups.ProgramGro
     """Return why the program cannot have a sandbox here; empty if it can."""
     walls = await asyncio.to_thread(_walls, server, groups)
     process = await asyncio.create_subprocess_exec(
-        *(sys.executable, *_SANDBOXED, json.dumps(walls | {"entrances": []})),
+        *walls.command(),
         stdin=asyncio.subprocess.DEVNULL,
         stdout=asyncio.subprocess.DEVNULL,
         stderr=asyncio.subprocess.PIPE,
@@ -113,14 +113,14 @@ async def _process(
     server: settings.McpServer,
     environment: Mapping[str, str],
     group: cgroups.Group | None,
-    walls: dict[str, object],
+    walls: program_walls.SandboxWalls,
 ) -> asyncio.subprocess.Process:
     """Start the program; it enters its group by itself, before it runs what is foreign."""
     entrances = group.entry_files() if group is not None else []
-    spec = json.dumps(walls | {"entrances": entrances})
+    launcher = dataclasses.replace(walls, entrances=entrances).command()
     try:
         return await asyncio.create_subprocess_exec(
-            *(sys.executable, *_SANDBOXED, spec, *server.command),
+            *(*launcher, *server.command),
             stdin=asyncio.subprocess.PIPE,
             stdout=asyncio.subprocess.PIPE,
             stderr=asyncio.subprocess.PIPE,
@@ -172,20 +172,22 @@ async def _conversing(
             _kill(process)
 
 
-def _walls(server: settings.McpServer, groups: program_cgroups.ProgramGroups) -> dict[str, object]:
-    return {
-        "level": groups.sandbox.level,
-        "uid": groups.uid(server),
-        "readable": [str(path) for path in server.readable],
-        "has_network": server.network,
-        "temporary_bytes": server.temporary_bytes,
-        "rlimits": {
+def _walls(
+    server: settings.McpServer, groups: program_cgroups.ProgramGroups
+) -> program_walls.SandboxWalls:
+    return program_walls.SandboxWalls(
+        level=groups.sandbox.level,
+        uid=groups.uid(server),
+        readable=[str(path) for path in server.readable],
+        has_network=server.network,
+        temporary_bytes=server.temporary_bytes,
+        rlimits={
             "DATA": server.memory_bytes,
             "NPROC": _PROCESSES,
             "NOFILE": _OPEN_FILES,
             "CORE": 0,
         },
-    }
+    )
 
 
 async def _hear(

@@ -8,13 +8,11 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import errno
-import json
 import logging
 import os
 import pathlib
 import re
 import signal
-import sys
 import sysconfig
 import urllib.parse
 from collections.abc import Collection, Mapping, Sequence
@@ -23,6 +21,7 @@ from typing import Final
 from packaging import requirements
 
 from interpreter_bot import cancellation, errors, settings
+from interpreter_bot.guest import program_walls
 from interpreter_bot.kernels import admissions
 from interpreter_bot.kernels.files import directory_contents, workspace_io
 from interpreter_bot.kernels.packages import lock_files
@@ -31,7 +30,6 @@ from interpreter_bot.wording import package_words
 
 _log = logging.getLogger(__name__)
 
-_LAUNCHER_ARGUMENTS: Final = ("-I", "-B", "-m", "interpreter_bot.guest.landlock_launcher")
 # Besides its own files and the kernels' Python: libraries, name resolution and certificates.
 _READABLE_SYSTEM_PATHS: Final = (
     *("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/proc", "/sys/fs/cgroup"),
@@ -265,18 +263,18 @@ class Uv:
         readable = [*_READABLE_SYSTEM_PATHS, *self._environment.readable, program]
         readable += filter(None, [str(config.netrc_file or "")])
         readable += (network[name] for name in settings.CERTIFICATE_VARIABLES if name in network)
-        spec = {
-            "readable": readable,
-            "writable": [str(staging), str(cache)],
+        walls = program_walls.LandlockWalls(
+            readable=readable,
+            writable=[str(staging), str(cache)],
             # An index may name any address, so only the web's and its own ports are open.
-            "ports": sorted(_ports([config.url, *proxies])),
-            "rlimits": {
+            ports=sorted(_ports([config.url, *proxies])),
+            rlimits={
                 "FSIZE": config.unpacked_bytes,
                 "CPU": int(_INSTALL_SECONDS) + 1,
                 "DATA": _DATA_BYTES,
                 "CORE": 0,
             },
-        }
+        )
         variables = {
             "HOME": str(staging),
             "TMPDIR": str(staging),
@@ -291,9 +289,7 @@ class Uv:
         admission_queue = self._restore_admissions if person is None else self._new_admissions
         async with admission_queue.place(staging.name, person or ""):
             process = await asyncio.create_subprocess_exec(
-                sys.executable,
-                *_LAUNCHER_ARGUMENTS,
-                json.dumps(spec),
+                *walls.command(),
                 *command,
                 stdin=asyncio.subprocess.DEVNULL,
                 stdout=asyncio.subprocess.DEVNULL,
