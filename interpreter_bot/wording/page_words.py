@@ -9,7 +9,7 @@ from interpreter_bot.text import quantities
 WRITE_SOMETHING: Final = "Please write something first."
 NO_MODEL: Final = (
     "There is no model to answer this. Press Python to run your own code. To set up a model, enter "
-    "a key here, or run `interpreter-bot setup` where the bot runs."
+    "a key here, or run “interpreter-bot setup” where the bot runs."
 )
 NO_PANEL: Final = "There is nothing to show under that name."
 NO_NAME: Final = "A name cannot be empty."
