@@ -47,6 +47,3 @@ class Reply(ports.Reply):
                 self.end = event
             case _:
                 self._sign()
-
-    def save(self, name: str) -> ports.FileWriter | None:
-        return None

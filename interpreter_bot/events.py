@@ -8,6 +8,7 @@ them, platforms show them. They come from the event loop, in order; those of a t
 from __future__ import annotations
 
 import dataclasses
+import pathlib
 from collections.abc import Callable
 from typing import Final, Literal, TypeAlias
 
@@ -100,10 +101,15 @@ class CodeFinished:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class FileMade:
-    """A cell made or changed a file."""
+    """A cell made or changed a file.
+
+    Attributes:
+        copy: in the reply's spool, where it belongs to the reply; None if that wants no copies.
+    """
 
     cell: int
     artifact: values.Artifact
+    copy: pathlib.Path | None = None
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -112,10 +118,12 @@ class NoticeShown:
 
     Attributes:
         cell: that it is about; None for the latest.
+        is_copy_missing: of a file, since it could not be written to the reply's spool.
     """
 
     text: str
     cell: int | None = None
+    is_copy_missing: bool = False
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import contextlib
-import errno
 import hashlib
 import logging
+import pathlib
+import secrets
 import shutil
-import tempfile
-from collections.abc import Callable
-from typing import Final, Protocol
+from typing import IO, Final
 
 from interpreter_bot import cancellation, errors, events, settings, values
 from interpreter_bot.hosts import ports as host_ports
-from interpreter_bot.sessions import ports
 from interpreter_bot.wording import file_words
 
 _log = logging.getLogger(__name__)
@@ -21,64 +18,20 @@ _log = logging.getLogger(__name__)
 _MAX_ARTIFACTS: Final = 100
 
 
-class _NullWriter:
-    """A writer for an artifact that is only counted, not sent."""
-
-    def write(self, data: bytes, /) -> object:
-        """Ignore `data`."""
-
-    def complete(self) -> None:
-        """Do nothing."""
-
-    def close(self) -> None:
-        """Do nothing."""
-
-
-class Writable(Protocol):
-    """Target of a file's copy; called in a thread."""
-
-    def write(self, data: bytes, /) -> object:
-        """Write all of `data`."""
-
-
-async def copy(
-    workspace: host_ports.Workspace, name: str, into: Writable, *, max_bytes: int
-) -> values.Artifact:
-    """Copy a file that code made, with its present content.
-
-    Args:
-        workspace: where it lies.
-        name: of the file.
-        into: receives the bytes. What it raises is passed on.
-        max_bytes: a larger file is refused before anything is copied.
-
-    Raises:
-        FileMissingError: there is no such regular file (any more).
-        FileTooLargeError: it is larger than `max_bytes`, or sparse.
-    """
-    digest, size_bytes = hashlib.sha256(), 0
-    async with workspace.read(name, max_bytes=max_bytes, may_be_sparse=False) as content:
-        async for chunk in content:
-            await cancellation.in_thread(into.write, chunk)
-            await cancellation.in_thread(digest.update, chunk)
-            size_bytes += len(chunk)
-    return values.Artifact(name, size_bytes, digest.hexdigest())
-
-
 class ArtifactCollector:
-    """Collects artifacts from one workspace for one sink."""
+    """Collects artifacts of one workspace, with copies in a spool if there is one."""
 
     def __init__(
         self,
         workspace: host_ports.Workspace,
         *,
         emit: events.Emit,
-        save: Callable[[str], ports.FileWriter | None],
+        spool: pathlib.Path | None,
         limits: settings.Limits,
     ) -> None:
         self._workspace = workspace
         self._emit = emit
-        self._save = save
+        self._spool = spool
         self._max_bytes = max(limits.file_bytes, limits.upload_bytes)
         # A sparse file occupies no disk but is read in full: what is copied has a budget too.
         self._bytes_left = limits.workspace_bytes
@@ -110,38 +63,48 @@ class ArtifactCollector:
 
     async def _give(self, cell: int, info: values.FileInfo) -> values.Artifact | None:
         try:
-            artifact = await self._copy(cell, info)
+            made = await self._copy(cell, info)
         except errors.BotError as error:
             self._emit(events.NoticeShown(file_words.left_out(info.name, error), cell))
+            return None
         except OSError as error:
             _log.warning("an artifact could not be saved", exc_info=error)
-            is_full = error.errno in (errno.ENOSPC, errno.EDQUOT)
-            reason = file_words.DISK_FULL if is_full else file_words.not_saved(error.strerror)
-            self._emit(events.NoticeShown(file_words.left_out(info.name, reason), cell))
-        else:
-            self._emit(events.FileMade(cell, artifact))
-            return artifact
-        return None
+            sentence = file_words.left_out(info.name, file_words.not_saved(error.strerror))
+            self._emit(events.NoticeShown(sentence, cell, is_copy_missing=True))
+            return None
+        self._emit(made)
+        return made.artifact
 
-    async def _copy(self, cell: int, info: values.FileInfo) -> values.Artifact:
+    async def _copy(self, cell: int, info: values.FileInfo) -> events.FileMade:
         if info.size_bytes > self._bytes_left:
             raise errors.FileTooLargeError(file_words.TOO_LARGE_TOGETHER)
+        if self._spool is None:
+            return events.FileMade(cell, await self._read(info.name))
+        # Many turns may copy at once: together they must leave the reserve, too.
+        if shutil.disk_usage(self._spool).free < self._reserve_bytes + info.size_bytes:
+            raise errors.WorkspaceFullError(file_words.MACHINE_DISK_FULL)
+        copy = self._spool / f".{secrets.token_hex(8)}.part"
+        try:
+            with copy.open("xb") as file:
+                artifact = await self._read(info.name, file)
+        except BaseException:
+            copy.unlink(missing_ok=True)
+            raise
+        return events.FileMade(cell, artifact, copy)
+
+    async def _read(self, name: str, copy: IO[bytes] | None = None) -> values.Artifact:
+        """Read the present content of a file, which may be gone or grown."""
+        digest, size_bytes = hashlib.sha256(), 0
         max_bytes = min(self._max_bytes, self._bytes_left)
-        saving = self._save(info.name) or _NullWriter()
-        with contextlib.closing(saving):
-            # Many turns may copy at once: together they must leave the reserve, too.
-            is_copied = not isinstance(saving, _NullWriter)
-            if is_copied and _free_bytes() < self._reserve_bytes + info.size_bytes:
-                raise errors.WorkspaceFullError(file_words.MACHINE_DISK_FULL)
-            artifact = await copy(self._workspace, info.name, saving, max_bytes=max_bytes)
-            saving.complete()
-        self._bytes_left -= artifact.size_bytes
-        return artifact
-
-
-def _free_bytes() -> int:
-    """Return what is free where platforms copy files to before they send them."""
-    return shutil.disk_usage(tempfile.gettempdir()).free
+        reading = self._workspace.read(name, max_bytes=max_bytes, may_be_sparse=False)
+        async with reading as content:
+            async for chunk in content:
+                if copy is not None:
+                    await cancellation.in_thread(copy.write, chunk)
+                await cancellation.in_thread(digest.update, chunk)
+                size_bytes += len(chunk)
+        self._bytes_left -= size_bytes
+        return values.Artifact(name, size_bytes, digest.hexdigest())
 
 
 _BY_PRODUCTS = frozenset(

@@ -1,30 +1,15 @@
-"""Protocols that platforms implement: the reply to a request, and writers for its files."""
+"""What platforms implement: the reply to a request."""
 
 from __future__ import annotations
 
 import abc
-from typing import Final, Protocol
+import pathlib
+from typing import Final
 
 from interpreter_bot import events
 
 NO_TOOLS: Final = '{"servers": {}}'
 """What code is answered that asks for tools where there are none; of a call, it has no result."""
-
-
-class FileWriter(Protocol):
-    """Writes the bytes of one artifact."""
-
-    def write(self, data: bytes, /) -> object:
-        """Write all of `data`. Called in a thread; OSError ends the copy."""
-
-    def complete(self) -> None:
-        """Publish the artifact: all of it was written. OSError says that it cannot."""
-
-    def close(self) -> None:
-        """Close the writer; an artifact that was not completed is discarded.
-
-        Always called, and last.
-        """
 
 
 class Reply(abc.ABC):
@@ -48,10 +33,7 @@ class Reply(abc.ABC):
     def _show(self, event: events.TurnEvent) -> None:
         """Show an event, or note it to be shown; must not block."""
 
-    @abc.abstractmethod
-    def save(self, name: str) -> FileWriter | None:
-        """Return the writer for a changed file, whose `FileMade` follows; None if it is not wanted.
-
-        Raises:
-            OSError: it cannot be written; the file is left out, which is announced.
-        """
+    @property
+    def spool(self) -> pathlib.Path | None:
+        """The directory for copies of the files that code makes; None if it wants no copies."""
+        return None

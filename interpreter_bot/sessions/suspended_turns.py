@@ -341,7 +341,3 @@ class LateReply(ports.Reply):
                 self._names.append(artifact.name)
             case events.TurnEnded():
                 self._end = event
-
-    def save(self, name: str) -> ports.FileWriter | None:
-        """Return no writer: files stay where they are."""
-        return None

@@ -257,7 +257,7 @@ class SessionEnvironment:
         if self.mark is None or self._stop.is_suspended:
             return []
         collector = artifact_collection.ArtifactCollector(
-            self.workspace, emit=self._stream.emit, save=self._stream.save, limits=limits
+            self.workspace, emit=self._stream.emit, spool=self._stream.reply.spool, limits=limits
         )
         return await collector.collect(max(self._stream.cell, 0), self.mark)
 

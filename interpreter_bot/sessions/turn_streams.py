@@ -52,12 +52,11 @@ class TurnStream:
                 self._pictures.add(hashlib.sha256(data).hexdigest())
             case events.CodeFinished(finished=finished):
                 self.last = finished
-            case events.NoticeShown(cell=None, text=text):
-                event = events.NoticeShown(text, max(self.cell, 0))
-            case events.FileMade(cell=cell, artifact=artifact):
-                if artifact.sha256 in self._pictures:
-                    artifact = dataclasses.replace(artifact, is_shown=True)
-                    event = events.FileMade(cell, artifact)
+            case events.NoticeShown(cell=None):
+                event = dataclasses.replace(event, cell=max(self.cell, 0))
+            case events.FileMade(artifact=artifact) if artifact.sha256 in self._pictures:
+                artifact = dataclasses.replace(artifact, is_shown=True)
+                event = dataclasses.replace(event, artifact=artifact)
         is_new = self._recorder.record(event)
         if isinstance(event, events.CodeFinished):
             self._questions.withdraw(self._recorder.turn_id)
@@ -171,7 +170,3 @@ class TurnStream:
     def note_cpu(self, cpu_seconds: float) -> None:
         """Record the processor time of the turn's code until now."""
         self._recorder.note_cpu(cpu_seconds)
-
-    def save(self, name: str) -> ports.FileWriter | None:
-        """Return the reply's writer for a file."""
-        return self.reply.save(name)

@@ -119,7 +119,7 @@ class UnrecordedCodeRun:
         mark = await workspace.mark_files()
         finished = await self._execute(kernel, number, code)
         collector = artifact_collection.ArtifactCollector(
-            workspace, emit=self._reply.emit, save=self._reply.save, limits=self._limits
+            workspace, emit=self._reply.emit, spool=self._reply.spool, limits=self._limits
         )
         await collector.collect(number, mark)
         return finished

@@ -31,7 +31,6 @@ SLACK_ACCESS: Final = {
     "tombstone": "it was deleted",
 }
 MACHINE_DISK_FULL: Final = "The machine's disk is nearly full."
-DISK_FULL: Final = "the disk is full"
 BOT_DISK_FULL: Final = "The bot's disk is full."
 BEFORE_GONE: Final = "The earlier files are no longer kept, so nothing was changed."
 COPY_DISK_FULL: Final = "The machine's disk is nearly full, so no files are copied."

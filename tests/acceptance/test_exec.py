@@ -484,8 +484,9 @@ def test_files_of_any_name_are_kept_or_announced_and_end_nothing(interpreter_bot
     )
     assert ran.status == 1, "a/b is missing"
     kept = [pathlib.Path(line["path"]).read_text() for line in ran.of("artifact", 0)]
+    assert "path" not in ran.of("artifact", 1)[0]
     assert sorted(kept) == ["file", "long"]
-    assert "a/b was left out" in ran.of("announcement", 1)[0]["text"]
+    assert "a/b could not be saved" in ran.of("announcement", 1)[0]["text"]
     assert ran.of("stdout", 2)[0]["text"] == "on\n"
 
 

@@ -303,11 +303,11 @@ def _every_output(text):
 
 
 def _file(reply, cell, name, data):
-    if (writer := reply.save(name)) is not None:
-        with contextlib.closing(writer):
-            writer.write(data)
-            writer.complete()
-    reply.emit(events.FileMade(cell, values.Artifact(name, len(data), "0" * 64)))
+    copy = None
+    if reply.spool is not None:
+        copy = reply.spool / ".copy"
+        copy.write_bytes(data)
+    reply.emit(events.FileMade(cell, values.Artifact(name, len(data), "0" * 64), copy))
 
 
 async def test_a_turn_is_shown_from_its_wait_to_its_end(opened):

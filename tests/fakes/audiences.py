@@ -1,26 +1,10 @@
 """A reply to runs of code that remembers, and insists on the order of events."""
 
 import asyncio
-import io
 
 from interpreter_bot import events
 from interpreter_bot.sessions import ports, questions
 from tests.fakes import replies
-
-
-class _Saving(io.BytesIO):
-    def __init__(self, audience, name):
-        super().__init__()
-        self._audience = audience
-        self._name = name
-
-    def complete(self):
-        assert not self.closed
-        self._audience.files[self._name] = self.getvalue()
-
-    def close(self):
-        self._audience.open_files.discard(self)
-        super().close()
 
 
 class Audience(ports.Reply):
@@ -32,7 +16,7 @@ class Audience(ports.Reply):
         self.faults = dict(faults or {})
         self.heard = []
         self.files = {}
-        self.open_files = set()
+        self._directory = replies.new_spool(self)
         self._ended = -1
         self.questions = questions.Questions()
         self._tasks = []
@@ -51,10 +35,11 @@ class Audience(ports.Reply):
             case events.QuestionClosed():
                 return
         name, content = replies.described(event)
-        if name == "artifact":
-            assert not self.open_files
-        elif name == "announcement":
+        if name == "announcement":
             assert content
+        if name == "artifact" and event.copy is not None:
+            self.files[content.name] = event.copy.read_bytes()
+            event.copy.unlink()
         self._hear(event.cell, name, content)
         if name == "finished":
             self._ended = event.cell
@@ -67,13 +52,9 @@ class Audience(ports.Reply):
         answering = self.questions.answer(question.id, answer, person=question.person)
         self._tasks.append(asyncio.create_task(answering))
 
-    def save(self, name):
-        self._hear(self._ended + 1, "save", name)
-        if not self._is_keeping:
-            return None
-        saving = _Saving(self, name)
-        self.open_files.add(saving)
-        return saving
+    @property
+    def spool(self):
+        return self._directory if self._is_keeping else None
 
     def of(self, method):
         """What was heard by one method, as (cell, what)."""

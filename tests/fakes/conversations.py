@@ -20,6 +20,7 @@ import dataclasses
 import hashlib
 import json
 import pathlib
+import secrets
 import types
 from unittest import mock
 
@@ -125,12 +126,13 @@ class Events:
         self._is_running = False
         self._stream.emit(events.CodeFinished(cell, finished))
 
-    def save(self, cell, name):
-        return self._stream.save(name)
-
-    def artifact(self, cell, artifact):
+    def artifact(self, cell, artifact, data=b""):
         assert not self._is_running
-        self._stream.emit(events.FileMade(cell, artifact))
+        copy = None
+        if (spool := self._stream.reply.spool) is not None:
+            copy = spool / f".{secrets.token_hex(8)}.part"
+            copy.write_bytes(data)
+        self._stream.emit(events.FileMade(cell, artifact, copy))
 
     def _check(self, cell):
         assert (cell, self._is_running) == (self._stream.cell, True), "it is of code that runs"
@@ -175,13 +177,8 @@ class Turn:
 
     def make(self, cell, name, data):
         """Give a file back, as the collector does."""
-        if (saving := self.reply.save(cell, name)) is not None:
-            with contextlib.closing(saving):
-                for start in range(0, len(data), 65_536):
-                    saving.write(data[start : start + 65_536])
-                saving.complete()
         digest = hashlib.sha256(data).hexdigest()
-        self.reply.artifact(cell, values.Artifact(name, len(data), digest))
+        self.reply.artifact(cell, values.Artifact(name, len(data), digest), data)
 
 
 class _ScriptedWork(turns._Work):

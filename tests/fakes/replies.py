@@ -1,7 +1,10 @@
 """A reply that remembers, and insists on the order of events."""
 
 import asyncio
-import io
+import pathlib
+import shutil
+import tempfile
+import weakref
 
 from interpreter_bot import events
 from interpreter_bot.sessions import ports
@@ -37,14 +40,11 @@ def described(event):
     return name, getattr(event, field)
 
 
-class _Saving(io.BytesIO):
-    def __init__(self, reply, name):
-        super().__init__()
-        self._reply = reply
-        self._name = name
-
-    def complete(self):
-        self._reply.files[self._name] = self.getvalue()
+def new_spool(reply):
+    """Make a directory for copies of files, which lives as long as the reply."""
+    directory = tempfile.mkdtemp()
+    weakref.finalize(reply, shutil.rmtree, directory, ignore_errors=True)
+    return pathlib.Path(directory)
 
 
 class Reply(ports.Reply):
@@ -65,6 +65,7 @@ class Reply(ports.Reply):
         self._approvals = list(approvals)
         self._faults = dict(faults or {})
         self._is_keeping = is_keeping
+        self._directory = new_spool(self)
         self._running = None
         self._cells = 0
         self._arrival = asyncio.Event()
@@ -119,8 +120,12 @@ class Reply(ports.Reply):
             case events.CodeFinished(cell=cell):
                 assert cell == self._running
                 self._running = None
-            case events.FileMade(cell=cell):
+            case events.FileMade(cell=cell, artifact=artifact, copy=copy):
+                assert self._running is None
                 assert cell == self._cells - 1
+                if copy is not None:
+                    self.files[artifact.name] = copy.read_bytes()
+                    copy.unlink()
 
     def _take_question(self, question):
         if isinstance(question, events.InputQuestion):
@@ -140,10 +145,9 @@ class Reply(ports.Reply):
             answering = self.answer(question.id, answer, person=question.person)
             self._tasks.append(asyncio.create_task(answering))
 
-    def save(self, name):
-        assert self._running is None
-        self._hear("save", name)
-        return _Saving(self, name) if self._is_keeping else None
+    @property
+    def spool(self):
+        return self._directory if self._is_keeping else None
 
     def of(self, method):
         """What was heard by one method."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import dataclasses
+import pathlib
 from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Final
 
@@ -63,9 +64,9 @@ class Answer(ports.Reply):
         self._tasks = tasks
         self._takes = network.capabilities(plan.at)
         self._log = turn_log.TurnLog()
-        self.spool: Final = uploads.UploadSpool(marks, file_bytes=self._takes.max_file_bytes)
+        self.uploads: Final = uploads.UploadSpool(marks, file_bytes=self._takes.max_file_bytes)
         self._drawing = drafts.TurnDrawing(
-            self._log, plan.style, marks, self._takes, self.spool.make
+            self._log, plan.style, marks, self._takes, self.uploads.make
         )
         self._has_begun = asyncio.Event()
         if not plan.is_replayed:
@@ -75,11 +76,15 @@ class Answer(ports.Reply):
             plan.at,
             plan.request_id,
             self._drafts,
-            self.spool.refuse,
+            self.uploads.refuse,
             deliveries,
             pace_seconds=plan.pace_seconds,
             slots=plan.slots,
         )
+
+    @property
+    def spool(self) -> pathlib.Path:
+        return self.uploads.directory
 
     @property
     def slots(self) -> list[sync.Slot]:
@@ -104,8 +109,8 @@ class Answer(ports.Reply):
         if self._log.end is not None:
             for file in self._log.files.values():
                 if not file.artifact.is_shown:
-                    parts.append(await self.spool.prepare(file.artifact))
-        if self.spool.is_forbidden:
+                    parts.append(await self.uploads.prepare(file))
+        if self.uploads.is_forbidden:
             parts.append(file_words.NO_ATTACHMENTS)
         return layout.lay_out(parts, self._takes, self._offered())
 
@@ -155,10 +160,6 @@ class Answer(ports.Reply):
         self._has_begun.set()
         self._sync.finish()
 
-    def save(self, name: str) -> ports.FileWriter | None:
-        """Return the writer of an artifact, which is sent in the end."""
-        return self.spool.save(name)
-
 
 @contextlib.asynccontextmanager
 async def open_answer(
@@ -185,4 +186,4 @@ async def open_answer(
             yield answer
             await showing
         finally:
-            answer.spool.close()
+            answer.uploads.close()

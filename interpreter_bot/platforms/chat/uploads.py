@@ -11,7 +11,7 @@ import tempfile
 import zipfile
 from typing import Final, TypeAlias
 
-from interpreter_bot import settings, values
+from interpreter_bot import events, settings, values
 from interpreter_bot.platforms.chat import markup, transport
 from interpreter_bot.text import quantities
 from interpreter_bot.wording import chat_words, file_words
@@ -26,33 +26,10 @@ UploadOrSentence: TypeAlias = transport.Upload | str
 """A file, or why it is not there."""
 
 
-class _Writer:
-    """A writer of one artifact to disk."""
-
-    def __init__(self, spool: UploadSpool, name: str, path: pathlib.Path) -> None:
-        self._spool, self._name, self._path = spool, name, path
-        self._file = path.open("xb")
-        self._is_complete = False
-
-    def write(self, data: bytes, /) -> object:
-        return self._file.write(data)
-
-    def complete(self) -> None:
-        self._file.flush()
-        self._is_complete = True
-        self._spool.saved[self._name] = self._path
-
-    def close(self) -> None:
-        self._file.close()
-        if not self._is_complete:
-            self._path.unlink(missing_ok=True)
-
-
 class UploadSpool:
     """Uploads of one answer.
 
     Attributes:
-        saved: paths of complete artifacts, by name.
         is_forbidden: no files may be sent where the answer goes.
     """
 
@@ -60,12 +37,10 @@ class UploadSpool:
         self._marks = marks
         self._file_bytes = file_bytes
         self._directory: tempfile.TemporaryDirectory[str] | None = None
-        self._count = 0
         self._shown: set[str] = set()
         self._made: dict[tuple[str, int], transport.Upload] = {}
         self._prepared: dict[str, tuple[str, UploadOrSentence]] = {}
         self._refused: set[str] = set()
-        self.saved: dict[str, pathlib.Path] = {}
         self.is_forbidden = False
 
     def close(self) -> None:
@@ -74,19 +49,12 @@ class UploadSpool:
             with contextlib.suppress(FileNotFoundError):
                 self._directory.cleanup()
 
-    def save(self, name: str) -> _Writer:
-        """Return the writer of an artifact.
-
-        Raises:
-            OSError: there is no room on disk.
-        """
-        return _Writer(self, name, self._path())
-
-    def _path(self) -> pathlib.Path:
+    @property
+    def directory(self) -> pathlib.Path:
+        """Where files lie until the answer has been shown."""
         if self._directory is None:
             self._directory = tempfile.TemporaryDirectory(prefix="interpreter-bot-")
-        self._count += 1
-        return pathlib.Path(self._directory.name, str(self._count))
+        return pathlib.Path(self._directory.name)
 
     def refuse(self, error: transport.FilesRefusedError) -> None:
         """Record that the network refused files together: the largest, or any, is too large."""
@@ -120,20 +88,22 @@ class UploadSpool:
         line = self._marks.inline_code(name)
         return file_words.too_large_to_attach(line, len(data), self._file_bytes)
 
-    async def prepare(self, artifact: values.Artifact) -> UploadOrSentence:
-        """Return an artifact as it may be sent, compressed if it is too large; empty for none.
+    async def prepare(self, file: events.FileMade) -> UploadOrSentence:
+        """Return a file as it may be sent, compressed if it is too large; empty for none.
 
         What was shown as a picture already, byte for byte, is not sent a second time.
         """
+        artifact = file.artifact
+        if file.copy is None:
+            return ""
         sha256, prepared = self._prepared.get(artifact.name, ("", ""))
         if sha256 != artifact.sha256:
-            prepared = await self._fitted(artifact)
+            prepared = await self._fitted(artifact, file.copy)
             self._prepared[artifact.name] = artifact.sha256, prepared
         return prepared
 
-    async def _fitted(self, artifact: values.Artifact) -> UploadOrSentence:
-        path = self.saved.get(artifact.name)
-        if path is None or artifact.sha256 in self._shown:
+    async def _fitted(self, artifact: values.Artifact, path: pathlib.Path) -> UploadOrSentence:
+        if artifact.sha256 in self._shown:
             return ""
         if self.is_forbidden:
             return self._left_out(artifact.name)
@@ -141,7 +111,7 @@ class UploadSpool:
             return self._refusal(artifact, chat_words.FILE_REFUSED)
         if artifact.size_bytes <= self._file_bytes:
             return self._upload(artifact.name, path, artifact.size_bytes)
-        packed = self._path()
+        packed = path.with_suffix(".zip")
         try:
             await asyncio.to_thread(
                 _compress, path, packed, self._marks.file_name(_short(artifact.name))
@@ -174,7 +144,7 @@ class UploadSpool:
 
 
 def _compress(path: pathlib.Path, packed: pathlib.Path, name: str) -> None:
-    with zipfile.ZipFile(packed, "x", zipfile.ZIP_DEFLATED, compresslevel=6) as archive:
+    with zipfile.ZipFile(packed, "w", zipfile.ZIP_DEFLATED, compresslevel=6) as archive:
         archive.write(path, name)
 
 

@@ -3,8 +3,10 @@ docs/cli.md. Questions have an `id`; their answers are JSON lines, too."""
 
 from __future__ import annotations
 
+import functools
 import itertools
 import json
+import pathlib
 from collections.abc import Callable
 from typing import Final, TextIO
 
@@ -96,8 +98,11 @@ class JsonLines(ports.Reply):
                 fields["text"] = safe_text.clean(text)
             case events.OutputShown(cell=cell, output=values.Image() | values.Html() as output):
                 fields |= self._content(cell, output)
-            case events.FileMade(artifact=artifact) if self._keeper is not None:
-                fields["path"] = str(self._keeper.path_of(artifact.name))
+            case events.NoticeShown(is_copy_missing=True) if self._keeper is not None:
+                self._keeper.has_failed = True
+            case events.FileMade(copy=pathlib.Path() as copy) if self._keeper is not None:
+                take = functools.partial(self._keeper.take, event.artifact.name, copy)
+                fields |= self._saved(event.cell, take)
             case events.QuestionAsked(question=question):
                 number = self._number = fields["id"] = self._answers.new_id()
                 self._questions.begin(question, lambda: self._read(question, number))
@@ -112,11 +117,16 @@ class JsonLines(ports.Reply):
         if isinstance(output, values.Html):
             content["html"] = output.html.decode("utf-8", "replace")
         if self._keeper is not None:
-            try:
-                content["path"] = str(self._keeper.keep(cell, output))
-            except saved_files.SavingError as error:
-                self._show(events.NoticeShown(str(error), cell))
+            content |= self._saved(cell, functools.partial(self._keeper.keep, cell, output))
         return content
+
+    def _saved(self, cell: int, save: Callable[[], pathlib.Path]) -> event_json.EventJson:
+        """Save something; return its path for the line about it."""
+        try:
+            return {"path": str(save())}
+        except saved_files.SavingError as error:
+            self._show(events.NoticeShown(str(error), cell))
+            return {}
 
     async def _read(self, question: events.Question, number: int) -> events.Answer:
         try:
@@ -136,6 +146,6 @@ class JsonLines(ports.Reply):
             return events.Unanswered(terminal_words.INPUT_DECLINED)
         return events.TextAnswer(answer)
 
-    def save(self, name: str) -> ports.FileWriter | None:
-        """Save files if a directory was given."""
-        return self._keeper.open(name) if self._keeper is not None else None
+    @property
+    def spool(self) -> pathlib.Path | None:
+        return None if self._keeper is None else self._keeper.directory

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import contextlib
 import errno
 import hashlib
 import os
 import pathlib
 import secrets
-from collections.abc import Iterator
 from typing import Final
 
 from interpreter_bot import errors, values
@@ -22,52 +20,13 @@ class SavingError(errors.BotError):
     """It could not be saved."""
 
 
-class Failures:
-    """Whether saving any file has failed."""
-
-    def __init__(self) -> None:
-        self.is_any = False
-
-    @contextlib.contextmanager
-    def noted(self) -> Iterator[None]:
-        """Record an OSError that passes through."""
-        try:
-            yield
-        except OSError:
-            self.is_any = True
-            raise
-
-
-class SavedFile:
-    """One file being written to the directory; it appears whole, and replaces an earlier one."""
-
-    def __init__(self, path: pathlib.Path, failures: Failures) -> None:
-        self._path = path
-        self._failures = failures
-        self._staged = path.with_name(f".{secrets.token_hex(8)}.part")
-        self._file = self._staged.open("xb")
-
-    def write(self, data: bytes, /) -> object:
-        """Append bytes."""
-        with self._failures.noted():
-            return self._file.write(data)
-
-    def complete(self) -> None:
-        """Replace the file of that name: a link itself and not what it points to."""
-        with self._failures.noted():
-            self._file.close()
-            self._staged.replace(self._path)
-
-    def close(self) -> None:
-        """Close the file; one that was not completed is removed."""
-        with contextlib.suppress(OSError):
-            # A write that failed before would fail again now.
-            self._file.close()
-        self._staged.unlink(missing_ok=True)
-
-
 class SavedFiles:
-    """Writes below one directory, and nowhere else for any file name."""
+    """Writes below one directory, and nowhere else for any file name.
+
+    Attributes:
+        directory: that one.
+        has_failed: something is missing there because saving failed.
+    """
 
     def __init__(self, directory: pathlib.Path) -> None:
         """Make the directory.
@@ -75,19 +34,14 @@ class SavedFiles:
         Raises:
             SettingsError: it cannot be made.
         """
-        self._directory = directory
-        self._failures = Failures()
+        self.directory: Final = directory
+        self.has_failed = False
         self._count = 0
         self._displays: dict[tuple[str, str], pathlib.Path] = {}
         try:
             directory.mkdir(parents=True, exist_ok=True)
         except OSError as error:
             raise errors.SettingsError(terminal_words.nothing_saved(directory)) from error
-
-    @property
-    def has_failed(self) -> bool:
-        """Whether something is missing in the directory because saving failed."""
-        return self._failures.is_any
 
     def keep(self, cell: int, output: values.Image | values.Html) -> pathlib.Path:
         """Save a display under a generated name; an update replaces the display it updates.
@@ -103,41 +57,42 @@ class SavedFiles:
         path = self._displays.get(identity) if identity and output.is_update else None
         if path is None:
             self._count += 1
-            path = self._directory / f"cell-{cell}-{self._count}{suffix}"
+            path = self.directory / f"cell-{cell}-{self._count}{suffix}"
         if identity:
             self._displays[identity] = path
-        try:
-            with contextlib.closing(self._begin(path)) as kept:
-                kept.write(data)
-                kept.complete()
-        except OSError as error:
-            raise SavingError(terminal_words.not_saved(path, error.strerror)) from error
+        self._put(path, data)
         return path
 
-    def path_of(self, name: str) -> pathlib.Path:
-        """Return where a file of the workspace is saved."""
-        return self._directory.joinpath(_FILES, *_components(name))
-
-    def open(self, name: str) -> SavedFile:
-        """Begin to save a file of the workspace; an earlier copy stays until it is complete.
+    def take(self, name: str, copy: pathlib.Path) -> pathlib.Path:
+        """Save a file that code made, of which there is a copy in the directory.
 
         Raises:
-            OSError: it cannot be written.
+            SavingError: it could not be saved.
         """
-        return self._begin(self.path_of(name))
+        path = self.directory.joinpath(_FILES, *_components(name))
+        self._put(path, copy)
+        return path
 
-    def _begin(self, path: pathlib.Path) -> SavedFile:
-        """Make the directories down to the file; none of them may be a link that leads out.
+    def _put(self, path: pathlib.Path, content: bytes | pathlib.Path) -> None:
+        """Put bytes, or a copy in the directory, in a file's place, so that it appears whole.
 
-        Raises:
-            OSError: it cannot be written.
+        A link is replaced itself, and not what it points to.
         """
-        with self._failures.noted():
+        staged = self.directory / f".{secrets.token_hex(8)}.part"
+        if isinstance(content, pathlib.Path):
+            staged = content
+        try:
             # The directory itself may well be a link: a person named it.
-            if not path.parent.resolve().is_relative_to(self._directory.resolve()):
-                raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), str(path))
+            if not path.parent.resolve().is_relative_to(self.directory.resolve()):
+                raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR))
             path.parent.mkdir(parents=True, exist_ok=True)
-            return SavedFile(path, self._failures)
+            if isinstance(content, bytes):
+                staged.write_bytes(content)
+            staged.replace(path)
+        except OSError as error:
+            self.has_failed = True
+            staged.unlink(missing_ok=True)
+            raise SavingError(terminal_words.not_saved(path, error.strerror)) from error
 
 
 def _components(name: str) -> list[str]:

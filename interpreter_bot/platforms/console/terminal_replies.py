@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import functools
+import pathlib
 import shutil
 import time
+from collections.abc import Callable
 from typing import Final, TextIO
 
 from interpreter_bot import events, values
@@ -32,6 +35,14 @@ _DIM: Final = "2"
 def draw_table(table: values.Table, max_width: int | None = None) -> str:
     """Draw the head of a table, no wider than the terminal if its width is known."""
     return tables.draw(table, max_width, max_rows=_MAX_ROWS)
+
+
+def _saved(save: Callable[[], pathlib.Path]) -> str:
+    """Save something; say where it is, or why it is not."""
+    try:
+        return f"saved as {save()}"
+    except saved_files.SavingError as error:
+        return str(error)
 
 
 class ExecutionPrinter(ports.Reply):
@@ -101,12 +112,14 @@ class ExecutionPrinter(ports.Reply):
 
     def _show(self, event: events.TurnEvent) -> None:
         match event:
-            case events.NoticeShown(text=text):
+            case events.NoticeShown(text=text, is_copy_missing=is_copy_missing):
                 self._say(text, style=_YELLOW)
+                if is_copy_missing and self._keeper is not None:
+                    self._keeper.has_failed = True
             case events.OutputShown(cell=cell, output=output):
                 self._print_output(cell, output)
-            case events.FileMade(artifact=artifact):
-                self._print_file(artifact)
+            case events.FileMade(artifact=artifact, copy=copy):
+                self._print_file(artifact, copy)
             case events.QuestionAsked(question=question):
                 self._ask(question)
             case events.QuestionClosed(question=question, answer=answer):
@@ -162,10 +175,7 @@ class ExecutionPrinter(ports.Reply):
             self._say(f"[{words}]", style=_DIM)
             self._tell_keep()
             return
-        try:
-            where = f"saved as {self._keeper.keep(cell, output)}"
-        except saved_files.SavingError as error:
-            where = str(error)
+        where = _saved(functools.partial(self._keeper.keep, cell, output))
         self._say(f"[{words}: {where}]", style=_DIM)
 
     def _tell_keep(self) -> None:
@@ -200,15 +210,15 @@ class ExecutionPrinter(ports.Reply):
                 raise
             return events.TextAnswer(values.END_OF_INPUT)
 
-    def save(self, name: str) -> ports.FileWriter | None:
-        """Save files if a directory was given."""
-        return self._keeper.open(name) if self._keeper is not None else None
+    @property
+    def spool(self) -> pathlib.Path | None:
+        return None if self._keeper is None else self._keeper.directory
 
-    def _print_file(self, artifact: values.Artifact) -> None:
-        where = f", saved as {self._keeper.path_of(artifact.name)}" if self._keeper else ""
-        self._say(
-            f"[file {artifact.name}, {quantities.size(artifact.size_bytes)}{where}]", style=_DIM
-        )
+    def _print_file(self, artifact: values.Artifact, copy: pathlib.Path | None) -> None:
+        facts = [f"file {artifact.name}", quantities.size(artifact.size_bytes)]
+        if self._keeper is not None and copy is not None:
+            facts.append(_saved(functools.partial(self._keeper.take, artifact.name, copy)))
+        self._say(f"[{', '.join(facts)}]", style=_DIM)
         if self._keeper is None:
             self._tell_keep()
 

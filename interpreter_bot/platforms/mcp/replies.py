@@ -36,7 +36,3 @@ class RunReply(ports.Reply):
 
     def _show(self, event: events.TurnEvent) -> None:
         self.log.apply(event)
-
-    def save(self, name: str) -> ports.FileWriter | None:
-        """Return no writer: the client reads files from the workspace when it wants them."""
-        return None

@@ -34,28 +34,6 @@ _PICTURES: Final = frozenset({"image/png", "image/jpeg", "image/gif"})
 _TOO_LARGE: Final = frozenset({"file_upload_size_restricted"})
 
 
-class UploadSpool:
-    """A writer of one file's bytes to disk; see `sessions.ports.FileWriter`."""
-
-    def __init__(self) -> None:
-        self.file: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115 - closed by its owner
-        self.is_complete = False
-
-    def write(self, data: bytes, /) -> object:
-        """Append bytes."""
-        return self.file.write(data)
-
-    def complete(self) -> None:
-        """Keep it for the batch."""
-        self.file.flush()
-        self.is_complete = True
-
-    def close(self) -> None:
-        """Close it unless it is complete; complete files are closed when they were sent."""
-        if not self.is_complete:
-            self.file.close()
-
-
 @dataclasses.dataclass(frozen=True, slots=True)
 class Outgoing:
     """One file of a batch."""

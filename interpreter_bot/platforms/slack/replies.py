@@ -8,6 +8,8 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import pathlib
+import tempfile
 from collections.abc import Awaitable, Callable, Sequence
 from typing import TypeAlias
 
@@ -72,7 +74,6 @@ class SlackReply(ports.Reply):
             self._log, shared.config, shared.service.queries.limits, is_code=is_code
         )
         self._made: list[file_uploads.Outgoing] = []
-        self._spools: dict[str, file_uploads.UploadSpool] = {}
         self._is_suspended = False
         self.is_left = False
         self._changed = asyncio.Event()
@@ -82,8 +83,8 @@ class SlackReply(ports.Reply):
 
     def _show(self, event: events.TurnEvent) -> None:
         match event:
-            case events.FileMade(artifact=artifact):
-                self._take_file(artifact)
+            case events.FileMade(artifact=artifact, copy=pathlib.Path() as copy):
+                self._take_file(artifact, copy)
             case events.QuestionAsked(question=question):
                 # Messages of their own show questions.
                 self._ask(question)
@@ -152,19 +153,14 @@ class SlackReply(ports.Reply):
         if closed is not None and not closed.done():
             closed.set_result(answer)
 
-    def save(self, name: str) -> ports.FileWriter | None:
-        """Return a writer to disk, from where the file is uploaded in the end."""
-        spool = self._spools[name] = file_uploads.UploadSpool()
-        return spool
+    @property
+    def spool(self) -> pathlib.Path:
+        return pathlib.Path(tempfile.gettempdir())
 
-    def _take_file(self, artifact: values.Artifact) -> None:
-        spool = self._spools.pop(artifact.name, None)
-        if spool is None or not spool.is_complete:
-            return
-        if artifact.is_shown:
-            spool.file.close()
-        else:
-            self._made.append(file_uploads.Outgoing(artifact.name, spool.file))
+    def _take_file(self, artifact: values.Artifact, copy: pathlib.Path) -> None:
+        if not artifact.is_shown:
+            self._made.append(file_uploads.Outgoing(artifact.name, copy.open("rb")))
+        copy.unlink()
 
     # The pump -----------------------------------------------------------------------------
 
@@ -196,8 +192,6 @@ class SlackReply(ports.Reply):
                 task.cancel()
             for outgoing in self._made:
                 outgoing.file.close()
-            for spool in self._spools.values():
-                spool.file.close()
 
     async def _whisper(self) -> None:
         """Send what only the person may see: an ephemeral message."""

@@ -55,10 +55,6 @@ class LiveTurn(ports.Reply):
         self.log.apply(shown)
         self._send(self, shown)
 
-    def save(self, name: str) -> ports.FileWriter | None:
-        """Return no writer: the page reads files from the workspace when they are asked for."""
-        return None
-
     def with_events(self) -> dict[str, Any]:
         """Return the turn and all its events so far."""
         cut = [events.NoticeShown(page_words.OUTPUT_LEFT_OUT)] if self.log.is_cut else []

@@ -1,7 +1,7 @@
 """Turns in bad weather: cancelled anywhere, stopped anywhere, without a database, without files."""
 
 import asyncio
-import errno
+import resource
 
 import pytest
 
@@ -159,60 +159,45 @@ async def test_a_table_from_elsewhere_is_described_as_it_is_to_be_read(opened):
     assert "sep=';', encoding='cp1252', decimal=','" in told
 
 
-class FullDisk:
-    """What saves a file on a disk without room."""
+class SmallDisk(replies.Reply):
+    """A reply for whose copies there is little room."""
 
-    def write(self, data):
-        raise OSError(errno.ENOSPC, "No space left on device")
-
-    def complete(self):
-        """Nothing is complete."""
-
-    def close(self):
-        """Nothing is open."""
+    @property
+    def spool(self):
+        _, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (4_000_000, hard))
+        return super().spool
 
 
-class Unsaved(replies.Reply):
-    """A reply that cannot keep the file "a"."""
-
-    def __init__(self, fault):
-        super().__init__()
-        self._fault = fault
-
-    def save(self, name):
-        if name != "a":
-            return super().save(name)
-        if isinstance(self._fault, type):
-            return self._fault()
-        raise self._fault
-
-
-@pytest.mark.parametrize(
-    ("fault", "reason"),
-    [
-        (FullDisk, "a was left out: the disk is full."),
-        (errors.BotError("No room here."), "a was left out: No room here."),
-    ],
-)
-async def test_file_that_cannot_be_saved_costs_neither_the_answer_nor_the_others(
-    opened, fault, reason
-):
-    code = "for name in 'ab': open(name, 'w').write(name)"
+async def test_file_that_cannot_be_copied_costs_neither_the_answer_nor_the_others(opened):
+    code = "for name in 'ab': open(name, 'wb').write(bytes(6_000_000 if name == 'a' else 1))"
     script = [openai_server.call("run_code", {"code": code}), openai_server.text("Written.")]
-    async with opened(*script) as house:
-        reply = await house.ask("write", Unsaved(fault))
-        (turn,) = await house.service.queries.history(KEY)
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    try:
+        async with opened(*script) as house:
+            reply = await house.ask("write", SmallDisk())
+            (turn,) = await house.service.queries.history(KEY)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
     assert (reply.end.status, reply.end.text) == (Status.DONE, "Written.")
-    assert reply.of("announcement") == [reason]
-    assert reply.files == {"b": b"b"}
+    assert reply.of("announcement") == ["a was left out: it cannot be saved (File too large)."]
+    assert reply.files == {"b": b"\0"}
     assert turn.answer == "Written."
+
+
+class Defective(replies.Reply):
+    """A reply with a defect."""
+
+    @property
+    def spool(self):
+        raise ArithmeticError("a defect")
 
 
 async def test_defect_in_giving_files_back_costs_no_answer(opened):
     code = "open('a', 'w').write('1')"
     script = [openai_server.call("run_code", {"code": code}), openai_server.text("Written.")]
     async with opened(*script) as house:
-        reply = await house.ask("write", Unsaved(ArithmeticError("a defect")))
+        reply = await house.ask("write", Defective())
     assert (reply.end.status, reply.end.text) == (Status.DONE, "Written.")
     assert any("went wrong" in sentence for sentence in reply.of("announcement"))
 

@@ -31,7 +31,7 @@ async def test_a_question_becomes_code_output_file_and_answer(opened):
     order = [name for name, _ in reply.heard if name not in ("writing", "usage")]
     assert order == [
         *("begun", "step", "text", "code", "output", "finished"),
-        *("step", "text", "text", "save", "artifact", "over"),
+        *("step", "text", "text", "artifact", "over"),
     ]
     assert [output.plain for output in reply.of("output")] == ["42\n"]
     assert reply.files == {"out.csv": b"a,b"}

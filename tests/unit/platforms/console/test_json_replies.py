@@ -103,13 +103,15 @@ def test_what_is_kept_has_its_path(told, tmp_path):
     def show(audience):
         audience.emit(events.OutputShown(0, values.Image(mime="image/svg+xml", data=b"<svg/>")))
         audience.emit(events.OutputShown(0, values.Html(html=b"h")))
-        audience.emit(events.FileMade(0, values.Artifact("a/b", 3, "00")))
+        (tmp_path / "copy").write_bytes(b"123")
+        audience.emit(events.FileMade(0, values.Artifact("a/b", 3, "00"), tmp_path / "copy"))
 
     image, html, artifact = told(show, keeper)
     assert (tmp_path / "cell-0-1.svg").read_bytes() == b"<svg/>"
     assert image["path"] == str(tmp_path / "cell-0-1.svg")
     assert html["path"] == str(tmp_path / "cell-0-2.html")
     assert artifact["path"] == str(tmp_path / "files/a/b")
+    assert (tmp_path / "files/a/b").read_bytes() == b"123"
 
 
 def test_what_cannot_be_kept_is_announced_and_shown_without_a_path(told, tmp_path):

@@ -95,7 +95,9 @@ def test_artifacts_and_announcements_are_told_beside_the_output(capsys, tmp_path
         err=sys.stderr,
     )
     printer.emit(events.NoticeShown("A new Python was started.", 0))
-    printer.emit(events.FileMade(0, values.Artifact("a.csv", 1234, "00")))
+    copy = tmp_path / "copy"
+    copy.touch()
+    printer.emit(events.FileMade(0, values.Artifact("a.csv", 1234, "00"), copy))
     assert capsys.readouterr() == (
         "",
         f"A new Python was started.\n[file a.csv, 1.21 KiB, saved as {tmp_path}/files/a.csv]\n",
