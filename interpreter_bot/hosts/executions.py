@@ -138,7 +138,6 @@ class CallbackQuestioner:
         self._call_task: asyncio.Task[None] | None = None
 
     def ask(self, number: int, request: values.InputRequested) -> None:
-        """Call back."""
         self._call_task = asyncio.create_task(self._call(number, request), name="answer to code")
 
     async def _call(self, number: int, request: values.InputRequested) -> None:
@@ -148,7 +147,6 @@ class CallbackQuestioner:
             self._questions.answer(number, error)
 
     def withdraw(self, number: int) -> None:
-        """End the call."""
         if self._call_task is not None:
             self._call_task.cancel()
 
@@ -182,7 +180,6 @@ class _OrderedQuestioner:
             self._questioner.ask(question, request)
 
     def withdraw(self, number: int) -> None:
-        """Withdraw the question."""
         self._waiting = None
         self._questioner.withdraw(number)
 

@@ -88,11 +88,9 @@ class LocalDoors(abc.ABC):
         """Return the next connection; see `Doors.accept`."""
 
     async def wait_closed(self) -> None:
-        """Return once the kernel has ended."""
         await self._ended.wait()
 
     def close(self) -> None:
-        """Close the sockets."""
         self._end()
         for door in self._sockets:
             door.close()
@@ -110,7 +108,6 @@ class ListeningDoors(LocalDoors):
             door.listen(_BACKLOG)
 
     async def accept(self, door: int) -> socket.socket:
-        """Return the next connection; see `Doors.accept`."""
         endpoint, _ = await asyncio.get_running_loop().sock_accept(self._sockets[door])
         return endpoint
 
@@ -122,7 +119,6 @@ class SupervisedDoors(LocalDoors):
     """
 
     async def accept(self, door: int) -> socket.socket:
-        """Return the next connection; see `Doors.accept`."""
         channel = control_channels.ControlChannel(self._sockets[door])
         packet = None
         with contextlib.suppress(errors.KernelStartError):

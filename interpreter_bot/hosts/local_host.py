@@ -55,27 +55,22 @@ class LocalKernel:
 
     @property
     def id(self) -> str:
-        """Unique among all kernels ever."""
         return self.live.id
 
     @property
     def announcement(self) -> str:
-        """Why the former kernel ended; mostly empty."""
         return self.live.announcement
 
     @property
     def runs(self) -> int:
-        """How many pieces of code were begun in it."""
         return self.live.runs
 
     @property
     def restored(self) -> session_variables.SavedVariables | None:
-        """The variables that it began with."""
         return self.live.restored
 
     @property
     def restore_notice(self) -> str:
-        """What of those did not come back; mostly empty."""
         return self.live.restore_notice
 
     async def execute(
@@ -88,7 +83,6 @@ class LocalKernel:
         seconds: float | None = None,
         is_own: bool = False,
     ) -> ports.ExecutionEnd:
-        """Run code and follow it; see `ports.Kernel.execute`."""
         self._executions.begin(
             execution_id,
             self.live,
@@ -114,7 +108,6 @@ class LocalLease:
         self._open_doors = open_doors
 
     async def kernel(self, *, waiting: ports.OnWait | None = None) -> LocalKernel:
-        """Return the session's kernel; see `ports.Lease.kernel`."""
         kernel = await self._lease.kernel(waiting=waiting)
         await self._open_doors(kernel)
         return LocalKernel(kernel, self._executions)
@@ -196,26 +189,21 @@ class LocalHost:
 
     @property
     def sandbox_level(self) -> values.SandboxLevel:
-        """What keeps code apart."""
         return self.pool.sandbox_level
 
     @property
     def has_doors(self) -> bool:
-        """Whether the bot can listen where code connects."""
         return self.pool.has_doors
 
     @property
     def packages(self) -> Mapping[str, str]:
-        """Packages that code may import, with their versions."""
         return self.pool.packages
 
     @property
     def keeps_variables(self) -> bool:
-        """Whether variables of idle sessions are saved."""
         return self.pool.snapshots.is_used
 
     async def variables(self, key: str) -> session_variables.HeldVariables:
-        """Return what a session has of variables."""
         saved = await self.pool.saved_variables(key)
         launched = self.pool.live.get(key)
         if launched is None or not launched.kernel.is_alive:
@@ -226,17 +214,14 @@ class LocalHost:
     async def fork(
         self, key: str, new_key: str, *, checkpoint: str = ""
     ) -> session_variables.RestoredState:
-        """Let a new session begin as a copy of another; see `ports.Hosts.fork`."""
         return await self._forks.fork(key, new_key, checkpoint=checkpoint)
 
     async def note_checkpoint(self, key: str, name: str) -> None:
-        """Remember what a session is; see `ports.Hosts.note_checkpoint`."""
         await self._forks.note_checkpoint(key, name)
 
     async def go_back(
         self, key: str, name: str, *, is_whole: bool = False
     ) -> session_variables.RestoredState:
-        """Let a session be what it was; see `ports.Hosts.go_back`."""
         return await self._forks.go_back(key, name, is_whole=is_whole)
 
     async def doors(self, kernel_id: str) -> kernel_doors.LocalDoors | None:
@@ -251,7 +236,6 @@ class LocalHost:
         return kernel_doors.ListeningDoors(*doors, ask=ask)
 
     async def ask_person(self, kernel_id: str, question: values.InputRequested) -> str:
-        """Ask the person who runs a kernel's code; see `ports.HostProcess.ask_person`."""
         if (launched := self._find_launched(kernel_id)) is None:
             raise errors.KernelError
         return await launched.kernel.ask(question)
@@ -276,11 +260,9 @@ class LocalHost:
         return None
 
     def reach(self, key: str) -> code_activity.Reach:
-        """Return what code of a session may reach outside."""
         return code_activity.NOWHERE if self._doorkeeper is None else self._doorkeeper.reach(key)
 
     async def subscribe_losses(self, on_loss: ports.OnLoss | None) -> None:
-        """Tell this one of lost kernels; see `ports.Hosts.subscribe_losses`."""
         self._on_loss = on_loss
         while on_loss is not None and self._unreported_losses:
             await on_loss(self._unreported_losses.popleft())
@@ -294,7 +276,6 @@ class LocalHost:
 
     @contextlib.asynccontextmanager
     async def lease(self, key: str, *, person: str = "") -> AsyncIterator[LocalLease]:
-        """Lease a session's kernel."""
         async with self.pool.lease(key, person=person) as lease:
             yield LocalLease(lease, self._executions, functools.partial(self._open_doors, key))
 
@@ -314,21 +295,17 @@ class LocalHost:
     async def follow(
         self, execution_id: str, *, after: int = 0, show: ports.OnEvent, ask: ports.Ask | None
     ) -> ports.ExecutionEnd:
-        """Follow an execution; see `ports.Hosts.follow`."""
         return await _follow(self._executions, execution_id, after=after, show=show, ask=ask)
 
     async def stop(self, execution_id: str, reason: str = "") -> None:
-        """Interrupt an execution, or keep it from beginning."""
         await self._executions.stop(execution_id, reason)
 
     def acknowledge(self, execution_id: str) -> None:
-        """Forget what an execution showed, if it has ended."""
         self._executions.acknowledge(execution_id)
 
     async def statuses(
         self, keys: Collection[str] | None = None
     ) -> Mapping[str, ports.KernelStatus]:
-        """Return the kernels of sessions, by their keys."""
         now = time.monotonic()
         by_key = {}
         for key, launched in self.pool.live.items():
@@ -345,11 +322,9 @@ class LocalHost:
         return by_key
 
     async def release(self, key: str) -> None:
-        """End a session's kernel, at a person's request."""
         await self.pool.release(key)
 
     async def save(self, key: str) -> bool:
-        """Save a session's variables now; return whether all are saved."""
         if (launched := self.pool.live.get(key)) is not None:
             await self.pool.save_variables(key)
         saved = await self.pool.saved_variables(key)
@@ -359,7 +334,6 @@ class LocalHost:
         return saved is not None and (saved.kernel, saved.runs) == state
 
     async def end_session(self, key: str, reason: str) -> None:
-        """Save a session's variables if nobody uses them, and end its kernel."""
         await self.save(key)
         launched = self.pool.live.get(key)
         await self.pool.run_without_kernel(key, _leave_files)
@@ -367,25 +341,20 @@ class LocalHost:
             await self._report_loss(key, launched.kernel, reason)
 
     async def offer(self, key: str) -> placement_offers.Offer:
-        """Return what this host offers a session."""
         stored = workspaces.Workspaces(self.data / "workspaces", self.pool.settings.limits)
         has_files = await asyncio.to_thread(stored.get(key).directory.exists)
         return placement_offers.Offer(has_files, machine_exhaustion.free_bytes())
 
     async def snapshot_sizes(self, keys: Collection[str]) -> session_variables.SnapshotSizes:
-        """Return sizes of sessions' saved variables."""
         return await snapshot_retention.measure(await self.pool.stored_workspaces(), keys)
 
     async def forget(self, key: str) -> None:
-        """End a session's kernel and delete its files."""
         await self.pool.forget(key)
 
     async def workspace(self, key: str) -> workspaces.Workspace:
-        """Return a session's files."""
         return await self.pool.workspace(key)
 
     async def stored_bytes(self, keys: Collection[str]) -> ports.StoredBytes:
-        """Measure workspaces, also of sessions without a kernel."""
         sizes = {}
         for workspace in await self.pool.stored_workspaces():
             try:

@@ -300,7 +300,6 @@ class PlacedHosts(session_router.SessionRouter):
         return (await self._place(key))[0]
 
     async def ensure_placed(self, key: str) -> bool:
-        """Place a session if needed; return, once, whether it lost its state with a machine."""
         _, placement = await self._place(key)
         is_news = not placement.is_announced and await self._placements.mark_announced(
             key, placement.epoch
@@ -325,14 +324,12 @@ class PlacedHosts(session_router.SessionRouter):
 
     @contextlib.asynccontextmanager
     async def lease(self, key: str, *, person: str = "") -> AsyncIterator[remote_host.RemoteLease]:
-        """Lease a session's kernel."""
         async with (await self.host_of(key)).lease(key, person=person) as lease:
             yield lease
 
     async def follow(
         self, execution_id: str, *, after: int = 0, show: ports.OnEvent, ask: ports.Ask | None
     ) -> ports.ExecutionEnd:
-        """Follow an execution; see `ports.Hosts.follow`."""
         # Hosts that are away may have it too: asking them waits until they are back or lost.
         hosts = sorted(self._hosts.values(), key=lambda host: not host.connection.is_connected)
         for host in hosts:
@@ -341,7 +338,6 @@ class PlacedHosts(session_router.SessionRouter):
         raise errors.ExecutionMissingError
 
     async def stop(self, execution_id: str, reason: str = "") -> None:
-        """Stop an execution, also on a machine that is away."""
         stopping = {
             self._spawn(remote_host.try_to_stop(host, execution_id, reason), "stop an execution")
             for host in self._hosts.values()
@@ -353,7 +349,6 @@ class PlacedHosts(session_router.SessionRouter):
     async def statuses(
         self, keys: Collection[str] | None = None
     ) -> Mapping[str, ports.KernelStatus]:
-        """Return the kernels of sessions, by their keys."""
         by_key: dict[str, ports.KernelStatus] = {}
         for answer in await remote_host.ask_all(
             self._connected_hosts(), lambda host: host.statuses(keys)
@@ -371,7 +366,6 @@ class PlacedHosts(session_router.SessionRouter):
         await remote_host.ask_all(others, lambda other: other.forget(key))
 
     async def stored_bytes(self, keys: Collection[str]) -> ports.StoredBytes:
-        """Measure workspaces of all hosts that answer."""
         by_key: dict[str, int] = {}
         others = disk_bytes = 0
         answers = await remote_host.ask_all(

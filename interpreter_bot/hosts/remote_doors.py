@@ -80,7 +80,6 @@ class RemoteDoors:
             connection.on_connect = self.take_over
 
     def reach(self, key: str) -> code_activity.Reach:
-        """Return what code of a session may reach outside."""
         return code_activity.NOWHERE if self._doorkeeper is None else self._doorkeeper.reach(key)
 
     async def close(self) -> None:
@@ -259,15 +258,12 @@ class TunneledDoors:
         """Result: whether the host leased the doors."""
 
     async def accept(self, door: int) -> socket.socket:
-        """Return the next connection; see `kernel_doors.Doors.accept`."""
         return await self._accepted[door].get()
 
     async def wait_closed(self) -> None:
-        """Return once the host gives no more connections."""
         await self._closed.wait()
 
     def close(self) -> None:
-        """Accept no more; `carry` returns."""
         self._closing.set()
 
     async def carry(self) -> bool:

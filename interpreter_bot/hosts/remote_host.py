@@ -62,7 +62,6 @@ class RemoteKernel:
         seconds: float | None = None,
         is_own: bool = False,
     ) -> ports.ExecutionEnd:
-        """Run code and follow it; see `ports.Kernel.execute`."""
         message = messages.Code(self._lease, self.id, code, seconds, is_own)
         end = await _follow(
             self._connection, execution_id, after=0, show=show, ask=ask, code=message
@@ -101,7 +100,6 @@ class _KernelStart(host_connection.Call):
                 self._waiting(sentence)
 
     def on_host_lost(self) -> None:
-        """Fail the start."""
         if not self.result.done():
             self.result.set_exception(errors.KernelStartError(host_words.LOST))
 
@@ -219,11 +217,9 @@ class RemoteLease(host_connection.Call):
         self._message = messages.Lease(self.number, key, person, epoch, is_ephemeral)
 
     def message(self, *, host_changed: bool) -> messages.ToHost:
-        """Return the lease; another host gets the same."""
         return self._message
 
     async def kernel(self, *, waiting: ports.OnWait | None = None) -> RemoteKernel:
-        """Return the session's kernel; see `ports.Lease.kernel`."""
         number = self._connection.new_call_number()
         start = _KernelStart(number, self.number, waiting)
         with self._connection.open_call(number, start):
@@ -332,37 +328,30 @@ class RemoteHost(ports.HostProcess):
 
     @property
     def has_doors(self) -> bool:
-        """Whether the bot can listen where code connects."""
         return self.connection.status.has_doors
 
     @property
     def sandbox_level(self) -> values.SandboxLevel:
-        """The sandbox level."""
         return self.connection.status.sandbox_level
 
     @property
     def packages(self) -> Mapping[str, str]:
-        """Packages that code may import, with their versions."""
         return self.connection.status.packages
 
     @property
     def keeps_variables(self) -> bool:
-        """Whether variables of idle sessions are saved."""
         return self.connection.status.keeps_variables
 
     def reach(self, key: str) -> code_activity.Reach:
-        """Return what code of a session may reach outside."""
         return self._doors.reach(key)
 
     async def subscribe_losses(self, on_loss: ports.OnLoss | None) -> None:
-        """Report lost kernels to `on_loss`; see `ports.Hosts.subscribe_losses`."""
         # An ephemeral session reports the loss itself when it is used again.
         if not self._is_ephemeral:
             await self.connection.subscribe_losses(on_loss)
 
     @contextlib.asynccontextmanager
     async def lease(self, key: str, *, person: str = "") -> AsyncIterator[RemoteLease]:
-        """Lease a session's kernel."""
         self._forget_at_end(key)
         lease = RemoteLease(self.connection, self._doors, key, person=person, epoch=self._epoch)
         with self.connection.open_call(lease.number, lease):
@@ -371,15 +360,12 @@ class RemoteHost(ports.HostProcess):
     async def follow(
         self, execution_id: str, *, after: int = 0, show: ports.OnEvent, ask: ports.Ask | None
     ) -> ports.ExecutionEnd:
-        """Follow an execution; see `ports.Hosts.follow`."""
         return await _follow(self.connection, execution_id, after=after, show=show, ask=ask)
 
     def acknowledge(self, execution_id: str) -> None:
-        """Let the host forget an execution."""
         self.connection.send(messages.Acknowledge(execution_id))
 
     async def workspace(self, key: str) -> remote_workspaces.RemoteWorkspace:
-        """Return a session's files."""
         self._forget_at_end(key)
         return remote_workspaces.RemoteWorkspace.of(self.connection, key, self._epoch)
 

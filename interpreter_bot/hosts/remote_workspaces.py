@@ -32,11 +32,6 @@ class RemoteContent:
             raise errors.KernelError(host_words.UNREADABLE) from error
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
-        """Yield chunks.
-
-        Raises:
-            WorkspaceError: reading failed.
-        """
         try:
             async for chunk in self._response.content.iter_chunked(_CHUNK_BYTES):
                 yield chunk
@@ -60,7 +55,6 @@ class RemoteWorkspace(ports.Workspace):
         return cls(connection, key, epoch)
 
     async def put(self, name: str, chunks: AsyncIterable[bytes]) -> values.FileInfo:
-        """Store a file; see `ports.Workspace.put`."""
         fault: Exception | None = None
         parameters = {**self._session_params, "name": file_names.safe_name(name)}
 
@@ -97,7 +91,6 @@ class RemoteWorkspace(ports.Workspace):
         may_be_sparse: bool = True,
         checkpoint: str = "",
     ) -> AsyncIterator[RemoteContent]:
-        """Open a file; see `ports.Workspace.read`."""
         _check_name(name)
         params = {**self._session_params, "name": name, "start": str(start)}
         params |= {} if max_bytes is None else {"max_bytes": str(max_bytes)}
@@ -114,7 +107,6 @@ class RemoteWorkspace(ports.Workspace):
             yield content
 
     async def send_request(self, request: requests.Request, arguments: Any) -> Any:  # noqa: ANN401
-        """Send a request about these files; see `ports.Workspace`."""
         if hasattr(arguments, "name"):
             _check_name(arguments.name)
         if hasattr(arguments, "new_name"):

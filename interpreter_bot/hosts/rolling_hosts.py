@@ -51,7 +51,6 @@ class RollingLease:
         return self._current
 
     async def kernel(self, *, waiting: ports.OnWait | None = None) -> ports.Kernel:
-        """Return the session's kernel; see `ports.Lease.kernel`."""
         try:
             return await (await self.begin()).kernel(waiting=waiting)
         except errors.KernelStartError:
@@ -193,12 +192,10 @@ class RollingHosts(session_router.SessionRouter):
         return False
 
     def keep_for_next_bot(self) -> None:
-        """Keep what runs for the next bot."""
         self.is_kept = True
 
     @contextlib.asynccontextmanager
     async def lease(self, key: str, *, person: str = "") -> AsyncIterator[RollingLease]:
-        """Lease a session's kernel."""
         async with contextlib.AsyncExitStack() as stack:
 
             async def lease_of(host: remote_host.RemoteHost) -> ports.Lease:
@@ -212,7 +209,6 @@ class RollingHosts(session_router.SessionRouter):
     async def follow(
         self, execution_id: str, *, after: int = 0, show: ports.OnEvent, ask: ports.Ask | None
     ) -> ports.ExecutionEnd:
-        """Follow an execution; see `ports.Hosts.follow`."""
         await self._refresh()
         # The newest host takes over executions of hosts that ended, so it is asked last.
         for host in reversed(self._hosts[1:]):
@@ -221,13 +217,11 @@ class RollingHosts(session_router.SessionRouter):
         return await self._hosts[0].follow(execution_id, after=after, show=show, ask=ask)
 
     async def stop(self, execution_id: str, reason: str = "") -> None:
-        """Interrupt an execution, or keep it from beginning."""
         await self._ask_all(lambda host: host.stop(execution_id, reason))
 
     async def statuses(
         self, keys: Collection[str] | None = None
     ) -> Mapping[str, ports.KernelStatus]:
-        """Return the kernels of sessions, by their keys."""
         await self._refresh()
         by_key: dict[str, ports.KernelStatus] = {}
         for answer in reversed(await self._ask_all(lambda host: host.statuses(keys))):

@@ -47,12 +47,10 @@ class SessionRouter(ports.Hosts):
 
     @property
     def sandbox_level(self) -> values.SandboxLevel:
-        """What keeps code apart; the weakest of all hosts."""
         return values.SandboxLevel.weakest(host.sandbox_level for host in self.hosts)
 
     @property
     def has_doors(self) -> bool:
-        """Whether the bot can listen where code connects, on all hosts."""
         return all(host.has_doors for host in self.hosts)
 
     @property
@@ -62,11 +60,9 @@ class SessionRouter(ports.Hosts):
 
     @property
     def keeps_variables(self) -> bool:
-        """Whether variables of idle sessions are saved, on all hosts."""
         return all(host.keeps_variables for host in self.hosts)
 
     def reach(self, key: str) -> code_activity.Reach:
-        """Return what code of a session may reach outside."""
         return code_activity.NOWHERE if self._doorkeeper is None else self._doorkeeper.reach(key)
 
     def acknowledge(self, execution_id: str) -> None:
@@ -79,11 +75,9 @@ class SessionRouter(ports.Hosts):
         return await (await self.host_of(arguments.key)).send_request(request, arguments)
 
     async def workspace(self, key: str) -> ports.Workspace:
-        """Return a session's files."""
         return await (await self.host_of(key)).workspace(key)
 
     async def subscribe_losses(self, on_loss: ports.OnLoss | None) -> None:
-        """Tell this one of lost kernels; see `ports.Hosts.subscribe_losses`."""
         self.on_loss = on_loss
         for host in tuple(self.hosts):
             await host.subscribe_losses(on_loss)
