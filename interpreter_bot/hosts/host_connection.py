@@ -400,7 +400,8 @@ class HostConnection:
             raise messages.MalformedError("this is no event") from error
         if message.type is not aiohttp.WSMsgType.TEXT:
             raise messages.MalformedError("this is no message")
-        match messages.to_bot(message.data):
+        received: messages.ToBot = messages.decode(messages.ToBot, message.data)
+        match received:
             case messages.KernelLost(number, loss):
                 self._losses[number] = loss
                 task = asyncio.create_task(self._report_loss(number), name="loss of a kernel")

@@ -293,7 +293,7 @@ class _HostStarter:
                     process.kill()
             line = await first_line
         try:
-            started = messages.to_starter(line)
+            started: messages.ToStarter = messages.decode(messages.ToStarter, line)
         except messages.MalformedError as error:
             await asyncio.to_thread(process.wait)
             raise errors.KernelError(host_words.NOT_STARTED) from error

@@ -337,47 +337,12 @@ def encode(message: ToHost | ToBot | ToDoors | ToStarter) -> str:
     return document({"type": type(message).__name__, "fields": message}).decode("ascii")
 
 
-def to_host(data: str) -> ToHost:
-    """Read a message of a bot.
+def decode(kinds: Any, data: str | bytes) -> Any:  # noqa: ANN401 - one of the kinds
+    """Read a message that is of one of the kinds of a union, such as `ToHost`.
 
     Raises:
         MalformedError: it is none.
     """
-    message: ToHost = _decode(ToHost, data)
-    return message
-
-
-def to_bot(data: str) -> ToBot:
-    """Read a message of a host.
-
-    Raises:
-        MalformedError: it is none.
-    """
-    message: ToBot = _decode(ToBot, data)
-    return message
-
-
-def to_doors(data: str) -> ToDoors:
-    """Read a message of a host over the link of doors.
-
-    Raises:
-        MalformedError: it is none.
-    """
-    message: ToDoors = _decode(ToDoors, data)
-    return message
-
-
-def to_starter(data: str | bytes) -> ToStarter:
-    """Read the line of a host process that starts.
-
-    Raises:
-        MalformedError: it is none.
-    """
-    message: ToStarter = _decode(ToStarter, data)
-    return message
-
-
-def _decode(kinds: Any, data: str | bytes) -> Any:  # noqa: ANN401 - one of the kinds
     try:
         message = json.loads(data)
         return read(_kinds_by_name(kinds)[message["type"]], message["fields"])

@@ -279,7 +279,7 @@ class TunneledDoors:
                 heartbeat=door_streams.HEARTBEAT_SECONDS,
                 max_msg_size=_MAX_MESSAGE_BYTES,
             ) as link:
-                opened = messages.to_doors(await link.receive_str())
+                opened = messages.decode(messages.ToDoors, await link.receive_str())
                 if not isinstance(opened, messages.DoorsOpened):
                     raise messages.MalformedError("the doors are not open")
                 self.ports = opened.ports
@@ -320,7 +320,7 @@ class TunneledDoors:
             MalformedError: it sends something else.
         """
         async for message in link:
-            connection = messages.to_doors(message.data)
+            connection = messages.decode(messages.ToDoors, message.data)
             if not isinstance(connection, messages.DoorConnection):
                 raise messages.MalformedError("the doors are open already")
             if len(self._streams) >= _MAX_STREAMS:

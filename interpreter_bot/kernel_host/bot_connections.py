@@ -97,7 +97,7 @@ class BotConnection:
             async for message in self._socket:
                 if message.type is not aiohttp.WSMsgType.TEXT:
                     break
-                request = messages.to_host(message.data)
+                request: messages.ToHost = messages.decode(messages.ToHost, message.data)
                 try:
                     await self._dispatch(request)
                 except (errors.BotError, OSError):

@@ -88,7 +88,7 @@ async def hanging_bot(host):
     async with bot(host) as link:
         await link.receive_json()
         with await host.code():
-            name = messages.to_doors(await link.receive_str()).stream
+            name = messages.decode(messages.ToDoors, await link.receive_str()).stream
             async with host.session.ws_connect(STREAM, params={"stream": name}):
                 yield
 
@@ -110,7 +110,10 @@ async def test_connection_that_the_bot_does_not_fetch_is_reset(host):
     async with bot(host) as link:
         await link.receive_json()
         with await host.code() as code:
-            assert messages.to_doors(await link.receive_str()).door == kernel_doors.PROXY
+            assert (
+                messages.decode(messages.ToDoors, await link.receive_str()).door
+                == kernel_doors.PROXY
+            )
             await link.close()
             with pytest.raises(ConnectionResetError):
                 await asyncio.get_running_loop().sock_recv(code, 1)
@@ -120,7 +123,7 @@ async def test_connection_that_is_given_up_while_it_is_fetched_is_reset(host):
     async with bot(host) as link:
         await link.receive_json()
         with await host.code() as code:
-            name = messages.to_doors(await link.receive_str()).stream
+            name = messages.decode(messages.ToDoors, await link.receive_str()).stream
             host.may_prepare.clear()
             opening = host.session.ws_connect(STREAM, params={"stream": name})
             fetching = asyncio.ensure_future(opening)
