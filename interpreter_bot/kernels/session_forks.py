@@ -59,9 +59,7 @@ class SessionForks:
             files = checkpoints.files_of(source.checkpoints, checkpoint)
 
         def copy() -> str:
-            is_ours = files != source.directory
-            limits = self._copy_limits
-            flaw = file_copies.copy_tree(files, target.directory, limits, is_ours=is_ours)
+            flaw = file_copies.copy_tree(files, target.directory, self._copy_limits)
             self._copy_variables(source, target, past_state)
             return flaw
 
@@ -209,7 +207,7 @@ class SessionForks:
         files = checkpoints.files_of(workspace.checkpoints, name)
         with contextlib.ExitStack() as unless_done:
             unless_done.callback(safe_open.remove, workspace.staging)
-            flaw = file_copies.copy_tree(files, workspace.staging, self._copy_limits, is_ours=True)
+            flaw = file_copies.copy_tree(files, workspace.staging, self._copy_limits)
             if flaw:
                 raise errors.WorkspaceError(flaw)
             unless_done.pop_all()

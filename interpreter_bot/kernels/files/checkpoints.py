@@ -2,9 +2,8 @@
 block.
 
 A checkpoint is a directory out of reach of code. It has a copy of the session's files, and the
-signed pointer to the generation of variables that was current. Files that did not change between
-two checkpoints are stored once. If files are too many, too large or cannot be copied, a checkpoint
-has only variables and says why.
+signed pointer to the generation of variables that was current. If files are too many, too large or
+cannot be copied, a checkpoint has only variables and says why.
 """
 
 from __future__ import annotations
@@ -76,15 +75,8 @@ def write(
     directory.mkdir(mode=0o700, exist_ok=True)
     safe_open.remove(partial)
     (partial / _FILES).mkdir(mode=0o700, parents=True)
-    earlier_files = (
-        earlier_directory / _FILES
-        for earlier_directory, checkpoint in _all_checkpoints(directory)
-        if not checkpoint.flaw
-    )
     try:
-        flaw = file_copies.copy_tree(
-            files, partial / _FILES, limits, base=next(earlier_files, None)
-        )
+        flaw = file_copies.copy_tree(files, partial / _FILES, limits)
     except errors.WorkspaceError as error:
         flaw = str(error)
     except OSError:
@@ -105,7 +97,7 @@ def write(
 
 
 def used_bytes(directory: pathlib.Path) -> int:
-    """Measure the disk usage of a session's checkpoints; shared files count once."""
+    """Measure the disk usage of a session's checkpoints."""
     with contextlib.suppress(FileNotFoundError), workspace_io.opened(directory) as root:
         return directory_contents.measure(
             root, max_bytes=_MAX_COUNTED, max_files=_MAX_COUNTED
@@ -145,7 +137,7 @@ def copies_of(directory: pathlib.Path, path: bytes) -> dict[str, int]:
             contextlib.suppress(errors.FileMissingError, FileNotFoundError),
             workspace_io.opened(path_of_checkpoint / _FILES) as root,
         ):
-            file = safe_open.open_file(root, path, may_be_linked=True)
+            file = safe_open.open_file(root, path)
             sizes[path_of_checkpoint.name] = os.fstat(file).st_size
             os.close(file)
     return sizes

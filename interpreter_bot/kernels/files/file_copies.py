@@ -13,7 +13,6 @@ import fcntl
 import itertools
 import os
 import pathlib
-import stat
 import time
 from collections.abc import Collection
 from typing import Final
@@ -34,41 +33,20 @@ class CopyLimits:
     """Limits of a copy.
 
     Attributes:
-        max_bytes: disk usage, including shared files; code that writes meanwhile may add a file.
+        max_bytes: disk usage; code that writes meanwhile may add a file.
         max_files: files and folders.
         reserve_bytes: twice as much disk space stays free.
         max_seconds: the copy fails after so long.
-        settled_seconds: a file is shared with an earlier copy only if it had not changed for so
-            long when that copy began: writes to mapped pages change the file's time only when the
-            pages reach the disk, which takes half a minute.
     """
 
     max_bytes: int
     max_files: int
     reserve_bytes: int
     max_seconds: float = 600.0
-    settled_seconds: float = 60.0
 
 
-def copy_tree(
-    source: pathlib.Path,
-    target: pathlib.Path,
-    limits: CopyLimits,
-    *,
-    base: pathlib.Path | None = None,
-    is_ours: bool = False,
-) -> str:
+def copy_tree(source: pathlib.Path, target: pathlib.Path, limits: CopyLimits) -> str:
     """Copy everything below a directory into an empty one that no code uses. Links stay links.
-
-    The target's modification time becomes the start of the copy, so that it can be the base of a
-    later copy.
-
-    Args:
-        source: the directory to copy.
-        target: the empty directory.
-        limits: of the copy.
-        base: an earlier copy that nobody changes; files that have not changed since are shared.
-        is_ours: whether no code reaches `source`, so that its files may have several names.
 
     Returns:
         A sentence that says why a file is missing or torn: it has several names, is a pipe, or
@@ -78,20 +56,13 @@ def copy_tree(
         WorkspaceFullError: a limit is exceeded.
         OSError: the operating system refuses.
     """
-    with contextlib.ExitStack() as stack:
-        old = stack.enter_context(workspace_io.opened(source))
-        new = stack.enter_context(workspace_io.opened(target))
-        shared = None if base is None else stack.enter_context(workspace_io.opened(base))
-        # The time is that of the file system's clock, which is coarser than the system's clock.
-        began_ns = os.fstat(new).st_ctime_ns
+    with workspace_io.opened(source) as old, workspace_io.opened(target) as new:
         scan = directory_contents.scan(old, limits.max_files)
         if scan.is_truncated:
             raise errors.WorkspaceFullError(file_words.copy_too_many(limits.max_files))
         for folder in scan.folders:
             os.close(_open_or_make(new, folder))
-        flaw = copy_entries(old, new, scan.entries, limits, base=shared, is_ours=is_ours)
-        os.utime(new, ns=(began_ns, began_ns))
-        return flaw
+        return copy_entries(old, new, scan.entries, limits)
 
 
 def copy_entries(
@@ -99,66 +70,24 @@ def copy_entries(
     target: int,
     entries: Collection[directory_contents.Entry],
     limits: CopyLimits,
-    *,
-    base: int | None = None,
-    is_ours: bool = False,
 ) -> str:
     """Copy scanned entries from an open directory into another; see `copy_tree`."""
     if sum(entry.held_bytes for entry in entries) > limits.max_bytes:
         size = quantities.size(limits.max_bytes)
         raise errors.WorkspaceFullError(file_words.copy_too_large(size))
     flaw, deadline = "", time.monotonic() + limits.max_seconds
-    shared_before_ns = 0
-    if base is not None:
-        shared_before_ns = os.fstat(base).st_mtime_ns - int(limits.settled_seconds * 1e9)
     for folder, group in itertools.groupby(entries, lambda entry: os.path.dirname(entry.path)):
         with contextlib.ExitStack() as stack:
             stack.callback(os.close, new := _open_or_make(target, folder))
             old = _open_if_present(source, folder, stack)
-            earlier_folder = None
-            if base is not None and _is_unmoved(source, folder, shared_before_ns):
-                earlier_folder = _open_if_present(base, folder, stack)
             for entry in group:
                 try:
                     if old is None:
                         raise errors.FileMissingError(file_words.CHANGED)
-                    if earlier_folder is None or not _share(
-                        entry, earlier_folder, new, shared_before_ns
-                    ):
-                        _copy(entry, old, new, limits, deadline, is_ours=is_ours)
+                    _copy(entry, old, new, limits, deadline)
                 except errors.FileMissingError as error:
                     flaw = flaw or file_words.not_copied(entry.info.name, error)
     return flaw
-
-
-def _is_unmoved(root: int, folder: bytes, before_ns: int) -> bool:
-    """Return whether no folder of a path changed since: moving one leaves its files unchanged."""
-    parents = itertools.accumulate(
-        filter(None, folder.split(b"/")), lambda *parts: b"/".join(parts)
-    )
-    try:
-        return all(os.stat(path, dir_fd=root).st_ctime_ns < before_ns for path in parents)
-    except OSError:
-        return False
-
-
-def _share(entry: directory_contents.Entry, earlier_folder: int, new: int, before_ns: int) -> bool:
-    """Link the file of an earlier copy if the present file is the same; return whether it is."""
-    name = os.path.basename(entry.path)
-    _, *present, inode_changed_ns = entry.identity
-    # Code can set all other times, as `cp -p` does.
-    if inode_changed_ns >= before_ns:
-        return False
-    try:
-        status = os.stat(name, dir_fd=earlier_folder, follow_symlinks=False)
-        is_file = stat.S_ISREG(status.st_mode) and not entry.refusal
-        if not is_file or [status.st_size, status.st_mtime_ns] != present:
-            return False
-        os.link(name, name, src_dir_fd=earlier_folder, dst_dir_fd=new, follow_symlinks=False)
-    except OSError:
-        # The file is missing, or the file system allows no (more) links.
-        return False
-    return True
 
 
 def _copy(
@@ -167,8 +96,6 @@ def _copy(
     new: int,
     limits: CopyLimits,
     deadline: float,
-    *,
-    is_ours: bool,
 ) -> None:
     """Copy an entry from one open folder to another.
 
@@ -179,10 +106,10 @@ def _copy(
     if entry.is_link:
         os.symlink(safe_open.read_link(old, name), name, dir_fd=new)
         return
-    if entry.refusal and not (is_ours and entry.refusal == safe_open.SEVERAL_NAMES):
+    if entry.refusal:
         raise errors.FileMissingError(entry.refusal)
     try:
-        file = safe_open.open_file(old, name, may_be_linked=is_ours)
+        file = safe_open.open_file(old, name)
     except errors.FileMissingError as error:
         raise errors.FileMissingError(file_words.CHANGED) from error
     try:

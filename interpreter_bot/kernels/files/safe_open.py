@@ -21,9 +21,6 @@ from collections.abc import Iterator
 from interpreter_bot import errors
 from interpreter_bot.wording import file_words
 
-SEVERAL_NAMES = file_words.SEVERAL_NAMES
-"""Refusal of a file with hard links: the others may lie outside."""
-
 _MAX_PATH_BYTES = 4095 - len("/mnt/data/")  # of PATH_MAX: code inside cannot use longer paths
 _MAX_REMOVALS = 20_000_000
 _BATCH = 1000
@@ -55,15 +52,14 @@ def refusal(status: os.stat_result) -> str:
     if not stat.S_ISREG(status.st_mode):
         return file_words.NOT_REGULAR
     if status.st_nlink > 1:
-        return SEVERAL_NAMES
+        return file_words.SEVERAL_NAMES
     return "" if status.st_nlink else file_words.IS_DELETED
 
 
-def open_file(root: int, path: bytes, *, may_be_linked: bool = False) -> int:
+def open_file(root: int, path: bytes) -> int:
     """Open a regular file that has exactly one name, for reading.
 
-    `path` is relative to descriptor `root`, without "." or "..". With `may_be_linked`, the file may
-    have several names, as in directories out of reach of code.
+    `path` is relative to descriptor `root`, without "." or "..".
 
     Raises:
         FileMissingError: there is no such file, or it is refused.
@@ -74,8 +70,7 @@ def open_file(root: int, path: bytes, *, may_be_linked: bool = False) -> int:
     except OSError as e:
         kind = errors.WorkspaceError if e.errno in BROKEN else errors.FileMissingError
         raise kind from e
-    reason = refusal(os.fstat(descriptor))
-    if reason and not (may_be_linked and reason == SEVERAL_NAMES):
+    if refusal(os.fstat(descriptor)):
         os.close(descriptor)
         raise errors.FileMissingError
     return descriptor

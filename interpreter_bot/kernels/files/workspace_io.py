@@ -197,12 +197,9 @@ class Content:
 
     info: values.FileInfo
 
-    def __init__(
-        self, root: pathlib.Path, name: str, *, max_bytes: int, may_be_linked: bool = False
-    ) -> None:
+    def __init__(self, root: pathlib.Path, name: str, *, max_bytes: int) -> None:
         self._root, self._name = root, name
         self._max_bytes = max_bytes
-        self._may_be_linked = may_be_linked
         self.info = values.FileInfo(name, 0, 0)
         self._file: BinaryIO | None = None
         self._remaining = 0
@@ -218,7 +215,7 @@ class Content:
         root = open_root(self._root)
         try:
             # A file object, not a descriptor, as it has a lock that prevents closing during a read.
-            file = safe_open.open_file(root, path, may_be_linked=self._may_be_linked)
+            file = safe_open.open_file(root, path)
             self._file = os.fdopen(file, "rb")
         finally:
             os.close(root)

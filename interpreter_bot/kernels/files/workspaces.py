@@ -165,13 +165,6 @@ class Workspace:
     ) -> AsyncIterator[workspace_io.Content]:
         """Open a file: `async with workspace.read(name) as content`, then iterate for chunks.
 
-        Args:
-            name: as listed.
-            start: number of bytes to skip.
-            max_bytes: a larger file is refused; by default the largest that can exist.
-            may_be_sparse: whether a file that is nearly all holes is read, too.
-            checkpoint: read the file's copy in this checkpoint; empty for the present file.
-
         Raises:
             FileMissingError: there is no such regular file.
             FileTooLargeError: it is larger than `max_bytes`, or sparse.
@@ -187,7 +180,7 @@ class Workspace:
             if checkpoint not in checkpoint_names:
                 raise errors.FileMissingError(file_words.earlier_gone(name))
             files = checkpoints.files_of(self.checkpoints, checkpoint)
-            content = workspace_io.Content(files, name, max_bytes=max_bytes, may_be_linked=True)
+            content = workspace_io.Content(files, name, max_bytes=max_bytes)
         try:
             await workspace_io.file_work(content.begin)
             if not may_be_sparse:

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import mmap
 import os
-import shutil
 import threading
-import time
 
 import pytest
 
@@ -25,18 +22,16 @@ def source(tmp_path):
 def copied(tmp_path, source):
     """Copy it into a new directory, which is returned with the flaw."""
 
-    def copy(name="target", *, base=None, **limits):
+    def copy(name="target", **limits):
         target = tmp_path / name
-        time.sleep(0.02)  # The clock of a file system has ticks of up to 10 ms.
         target.mkdir()
         limits = {
             "max_bytes": 10**9,
             "max_files": 1000,
             "reserve_bytes": 0,
-            "settled_seconds": 0,
         } | limits
         limits = file_copies.CopyLimits(**limits)
-        return target, file_copies.copy_tree(source, target, limits, base=base)
+        return target, file_copies.copy_tree(source, target, limits)
 
     return copy
 
@@ -92,80 +87,6 @@ def test_what_is_too_much_is_refused_with_a_sentence(copied, source, limits, rea
         (source / name).write_bytes(bytes(range(256)) * 150)
     with pytest.raises(errors.WorkspaceFullError, match=reason):
         copied(**limits)
-
-
-def test_what_did_not_change_since_an_earlier_copy_is_stored_once(copied, source):
-    (source / "d").mkdir()
-    for name in ("same", "changed", "d/gone"):
-        (source / name).write_bytes(bytes(100_000))
-    base, _ = copied("base")
-    (source / "changed").write_bytes(bytes(50_000))
-    (source / "d" / "gone").unlink()
-    target, _ = copied(base=base)
-    assert (target / "same").stat().st_ino == (base / "same").stat().st_ino
-    assert (target / "same").stat().st_ino != (source / "same").stat().st_ino
-    assert (target / "changed").stat().st_size == 50_000
-
-
-def test_a_file_that_another_of_its_size_and_time_replaced_is_copied_anew(copied, source):
-    (source / "f").write_text("1,2,3")
-    base, _ = copied("base")
-    status = (source / "f").stat()
-    (source / "new").write_text("9,9,9")
-    os.utime(source / "new", ns=(status.st_atime_ns, status.st_mtime_ns))
-    (source / "new").replace(source / "f")
-    target, _ = copied(base=base)
-    assert (target / "f").read_text() == "9,9,9"
-
-
-def test_a_file_in_a_folder_that_was_moved_there_is_copied_anew(copied, source):
-    for name in ("old", "new"):
-        (source / name).mkdir()
-        (source / name / "f").write_text(name)
-        os.utime(source / name / "f", ns=(1, 1))
-    base, _ = copied("base")
-    shutil.rmtree(source / "old")
-    (source / "new").rename(source / "old")
-    target, _ = copied(base=base)
-    assert (target / "old" / "f").read_text() == "new"
-
-
-def test_a_file_whose_mapped_pages_may_not_be_on_the_disk_is_copied_anew(copied, source):
-    (source / "f").write_bytes(b"a" * 4096)
-    with (source / "f").open("r+b") as file, mmap.mmap(file.fileno(), 0) as mapped:
-        mapped[0] = ord("b")
-        base, _ = copied("base")
-        mapped[0] = ord("c")
-        target, _ = copied(base=base, settled_seconds=60)
-    assert (target / "f").read_bytes()[:1] == b"c"
-
-
-def test_where_a_file_system_has_no_hard_links_files_are_copied(copied, source, monkeypatch):
-    (source / "f").write_text("same")
-    base, _ = copied("base")
-
-    def refuse(*_, **__):
-        raise PermissionError
-
-    monkeypatch.setattr(os, "link", refuse)
-    target, flaw = copied(base=base)
-    assert ((target / "f").read_text(), flaw) == ("same", "")
-
-
-def test_a_folder_that_was_a_link_in_the_earlier_copy_shares_nothing(copied, source, tmp_path):
-    secret = tmp_path / "outside" / "file"
-    secret.parent.mkdir()
-    secret.write_text("secret")
-    (source / "d").symlink_to(secret.parent)
-    (source / "moved").mkdir()
-    (source / "moved" / "file").write_text("public")
-    os.utime(source / "moved" / "file", ns=(0, secret.stat().st_mtime_ns))
-    base, _ = copied("base")
-    (source / "d").unlink()
-    (source / "moved").rename(source / "d")
-    target, _ = copied(base=base)
-    assert (target / "d" / "file").read_text() == "public"
-    assert secret.stat().st_nlink == 1
 
 
 def test_code_that_swaps_files_for_links_gets_no_secret_copied(copied, source, tmp_path):
