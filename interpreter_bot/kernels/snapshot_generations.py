@@ -141,21 +141,6 @@ class Generations:
         )
         return Snapshot(workspace, record.number, summary, record.deaths, manifest.blobs.keys())
 
-    def has_other_format(self, workspace: workspaces.Workspace) -> bool:
-        """Return whether another version of the bot saved the current generation.
-
-        Raises:
-            BotError, OSError: it cannot be read now.
-        """
-        content = read_pointer(workspace).rpartition("\n")[0]
-        if not content:
-            return False
-        try:
-            record = PointerRecord.model_validate_json(content)
-        except pydantic.ValidationError:
-            return True
-        return snapshot_manifests.has_other_format(workspace, record.number)
-
     def _read_record(
         self, workspace: workspaces.Workspace, pointer: str | None = None
     ) -> PointerRecord | None:
@@ -225,7 +210,7 @@ class Generations:
     ) -> Snapshot | None:
         """Delete files that neither the current generation nor a checkpoint needs.
 
-        Variables saved by another version stay until a kernel has said that they are not restored.
+        Variables that cannot be read stay until a kernel has said so.
         If `known_numbers`, as in `activate`, lacks the current generation, nothing is deleted.
 
         Returns:
@@ -237,10 +222,8 @@ class Generations:
         if known_numbers is not None and not self._is_known(workspace, known_numbers):
             return None
         snapshot = self.find(workspace)
-        if snapshot is None and self.has_other_format(workspace):
+        if snapshot is None and read_pointer(workspace):
             return None
-        if snapshot is None:
-            _pointer_file(workspace).unlink(missing_ok=True)
         needed = self._needed_snapshots(workspace, snapshot)
         while _delete_unneeded(workspace, needed) > self._max_bytes:
             if not checkpoints.remove_oldest(workspace.checkpoints):
@@ -248,11 +231,11 @@ class Generations:
             needed = self._needed_snapshots(workspace, snapshot)
         return snapshot
 
-    def drop_other_format(self, workspace: workspaces.Workspace) -> bool:
-        """Delete variables saved by another version; return whether there were any."""
-        if not self.has_other_format(workspace):
+    def drop_unreadable(self, workspace: workspaces.Workspace) -> bool:
+        """Delete a current generation that cannot be read; return whether there was one."""
+        if not read_pointer(workspace) or self.find(workspace) is not None:
             return False
-        _pointer_file(workspace).unlink(missing_ok=True)
+        _pointer_file(workspace).unlink()
         self.prune(workspace)
         return True
 

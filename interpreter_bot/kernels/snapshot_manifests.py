@@ -20,7 +20,6 @@ from interpreter_bot.text import safe_text
 
 _log = logging.getLogger(__name__)
 
-_FORMAT: Final = 3
 _MAX_BYTES: Final = 256 * 1024
 _MAX_LISTED: Final = 200
 _MAX_BLOBS: Final = 1000
@@ -84,25 +83,17 @@ def read(workspace: workspaces.Workspace, number: int) -> Manifest | None:
     Raises:
         WorkspaceError, OSError: it cannot be read now.
     """
-    content = _read_json(workspace, number)
+    content = _read_content(workspace, number)
     if content is None:
         return None
     try:
-        return Manifest.model_validate(content)
-    except pydantic.ValidationError:
-        _log.warning("session %s has no valid manifest of variables", workspace.name)
-        return None
-
-
-def has_other_format(workspace: workspaces.Workspace, number: int) -> bool:
-    """Return whether the manifest of a generation has the format of another version.
-
-    Raises:
-        WorkspaceError, OSError: it cannot be read now.
-    """
-    content = _read_json(workspace, number)
-    format_number = content.get("format") if isinstance(content, dict) else None
-    return type(format_number) is int and format_number != _FORMAT
+        if len(content) <= _MAX_BYTES:
+            return Manifest.model_validate(json.loads(content))
+    except (ValueError, RecursionError):
+        # Not JSON, of another version of the bot, or damaged.
+        pass
+    _log.warning("session %s has no valid manifest of variables", workspace.name)
+    return None
 
 
 def failures(answer: str) -> tuple[tuple[str, str], ...]:
@@ -142,19 +133,6 @@ def summary(
         partly=harmless(manifest.partly),
         partly_count=max(manifest.partly_count, len(manifest.partly)),
     )
-
-
-def _read_json(workspace: workspaces.Workspace, number: int) -> object:
-    """Parse a manifest as a kernel wrote it; None if there is none, or it is not JSON."""
-    content = _read_content(workspace, number)
-    if content is None or len(content) > _MAX_BYTES:
-        return None
-    try:
-        parsed: object = json.loads(content)
-    except (ValueError, RecursionError):
-        _log.warning("session %s has no valid manifest of variables", workspace.name)
-        return None
-    return parsed
 
 
 def _read_content(workspace: workspaces.Workspace, number: int) -> bytes | None:

@@ -204,7 +204,7 @@ class Snapshots:
             return True
         kernel.generations.add(snapshot.number if snapshot is not None else 0)
         if snapshot is None:
-            await self._drop_other_format(launched)
+            await self._drop_unreadable(launched)
             return True
         code = kernel_calls.restore_variables(snapshot.number)
         last_json = _LastJson()
@@ -227,20 +227,20 @@ class Snapshots:
             _keep_saved_variables(launched, "")
         return True
 
-    async def _drop_other_format(self, launched: launchers.LaunchedKernel) -> None:
-        """Drop variables saved by another version of the bot, and let the kernel say so."""
+    async def _drop_unreadable(self, launched: launchers.LaunchedKernel) -> None:
+        """Drop variables that are damaged, or of another version, and let the kernel say so."""
         if launched.workspace is None or not self.is_used:
             return
         try:
             async with self.lock(launched.workspace):
                 was_dropped = await workspace_io.file_work(
-                    self.generations.drop_other_format, launched.workspace
+                    self.generations.drop_unreadable, launched.workspace
                 )
         except errors.BotError:
-            _log.exception("it is unknown whether another version saved variables")
+            _log.exception("it is unknown whether variables were saved")
             return
         if was_dropped:
-            launched.kernel.restore_notice = variable_words.OTHER_VERSION
+            launched.kernel.restore_notice = variable_words.UNREADABLE
 
     async def note_unread(self, launched: launchers.LaunchedKernel) -> None:
         """Let a kernel say that the former one crashed while restoring variables."""

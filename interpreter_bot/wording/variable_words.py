@@ -14,9 +14,6 @@ USED_ELSEWHERE: Final = (
 )
 THEN_PARTLY_SAVED: Final = "Some variables of that time were not saved, so nothing was changed."
 THEN_GONE: Final = "The variables of that time are no longer kept, so nothing was changed."
-OTHER_VERSION: Final = (
-    "Your variables were saved by another version of this bot, so they are not restored."
-)
 UNREADABLE: Final = "Your saved variables cannot be read, so they were deleted."
 NOT_READ_NOW: Final = "They cannot be read right now."
 CRASHED_READING: Final = "Python crashed while it read them."

@@ -212,9 +212,10 @@ async def test_what_was_saved_goes_where_none_are_taken_any_more(tmp_path, opene
         ('{"format": 4}', {}),
         ("encrypted", {"seal": "0" * 32}),
         ("{}", {"number": "5"}),
+        *((damaged, {}) for damaged in ("", "x" * 300_000, "[" * 100_000, '{"format": 3}', "[2]")),
     ],
 )
-async def test_what_another_version_saved_stays_until_that_is_said(
+async def test_what_cannot_be_read_stays_until_that_is_said(
     generations, workspace, manifest, pointer, sign
 ):
     _write(workspace, 5)
@@ -226,21 +227,9 @@ async def test_what_another_version_saved_stays_until_that_is_said(
     assert generations.find(workspace) is None
     assert generations.prune(workspace) is None
     assert _left(workspace) == ["5"]
-    assert generations.drop_other_format(workspace)
+    assert generations.drop_unreadable(workspace)
     assert (_left(workspace), snapshot_generations.read_pointer(workspace)) == ([], "")
-    assert not generations.drop_other_format(workspace)
-
-
-@pytest.mark.parametrize("manifest", ["", "x" * 300_000, "[" * 100_000, '{"format": 3}', "[2]"])
-async def test_what_is_damaged_is_not_taken_for_what_another_version_saved(
-    generations, workspace, manifest
-):
-    _write(workspace, 5)
-    _activate(generations, workspace, 5, {0})
-    (workspace.variables / "5" / "manifest.json").write_text(manifest)
-    assert not generations.drop_other_format(workspace)
-    assert generations.prune(workspace) is None
-    assert _left(workspace) == []
+    assert not generations.drop_unreadable(workspace)
 
 
 async def test_a_copy_is_signed_for_its_own_session_and_holds_only_what_was_signed(
