@@ -38,15 +38,7 @@ class Keeper(init_processes.Init):
             [socket.socket, control_messages.KernelParameters, str, list[int]], NoReturn
         ],
     ) -> None:
-        """Start nothing yet.
-
-        Args:
-            channel: this end of the socket to the bot.
-            configuration: what the bot sent the fork server.
-            kernel: start parameters of the kernel.
-            run_kernel: runs the kernel, given its end of the link, its parameters, its key and its
-                listeners, and exits.
-        """
+        """Start nothing yet."""
         super().__init__(channel, configuration, kernel)
         self._run_kernel = run_kernel
         self._doors: dict[int, supervised_connections.Door] = {}

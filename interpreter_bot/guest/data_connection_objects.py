@@ -294,14 +294,7 @@ def _encode_parameter(value: Any) -> Any:
 def install(
     variables: dict[str, Any], hidden: dict[str, Any], port: int, *, refusal: str = ""
 ) -> None:
-    """Define `connections` for code.
-
-    Args:
-        variables: of the session.
-        hidden: variables that code did not define.
-        port: at which the bot answers.
-        refusal: a sentence why there are no connections; usually empty.
-    """
+    """Define `connections` for code."""
     global _port, _refusal
     _port, _refusal = port, refusal
     if "connections" not in variables:

@@ -31,14 +31,7 @@ def run(
     kernel: control_messages.KernelParameters,
     kernel_requests: socket.socket,
 ) -> NoReturn:
-    """Run this process from start to exit.
-
-    Args:
-        channel: this end of the socket to the bot.
-        configuration: what the bot sent the fork server.
-        kernel: start parameters of the kernel.
-        kernel_requests: socket for requests to the fork server.
-    """
+    """Run this process from start to exit."""
     run_init(_NamespaceInit(channel, configuration, kernel, kernel_requests), channel)
 
 

@@ -38,11 +38,6 @@ exit 1
 def install(directory: str, packages: list[str], *, can_install: bool) -> dict[str, str]:
     """Write the programs into a directory at the end of PATH.
 
-    Args:
-        directory: created if missing.
-        packages: names of installed packages.
-        can_install: whether cells can, by `%pip install`.
-
     Returns:
         Environment variables that configure these programs.
     """

@@ -46,14 +46,7 @@ def run(
     *,
     data_bytes: int,
 ) -> NoReturn:
-    """Run this process from its fork to its exit.
-
-    Args:
-        link: to the kernel's init.
-        configuration: what the bot sent the fork server.
-        run_kernel: runs the kernel, once it is confined.
-        data_bytes: private writable memory that every kernel starts with.
-    """
+    """Run this process from its fork to its exit."""
 
     def confine() -> KernelSpec:
         request, listeners = _join(link)
@@ -73,17 +66,7 @@ def run_in_container(
     listeners: list[int],
     data_bytes: int,
 ) -> NoReturn:
-    """Run this process from its fork to its exit, without namespaces.
-
-    Args:
-        link: to the session's keeper.
-        configuration: what the bot sent the fork server.
-        kernel: start parameters of the kernel.
-        run_kernel: runs the kernel, once it is confined.
-        key: signs the messages of the kernel and the bot.
-        listeners: sockets of the kernel's channels.
-        data_bytes: private writable memory that every kernel starts with.
-    """
+    """Run this process from its fork to its exit, without namespaces."""
 
     def confine() -> KernelSpec:
         syscalls.die_with_parent(signal.SIGKILL)

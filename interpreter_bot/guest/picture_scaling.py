@@ -100,14 +100,7 @@ def _encoded(image: Any, kind: str, **options: Any) -> bytes:
 
 
 def publish(shell: Any, names: list[str], contents: list[str], **bounds: int) -> None:
-    """Scale pictures, and display each with its number in place of text.
-
-    Args:
-        shell: displays them.
-        names: names of files.
-        contents: further pictures, in base64; numbered after the files.
-        bounds: see `scale`.
-    """
+    """Scale pictures, and display each with its number in place of text."""
     sources: list[str | bytes] = [*names, *map(base64.b64decode, contents)]
     for number, picture in enumerate(scale(sources, **bounds)):
         if picture is not None:

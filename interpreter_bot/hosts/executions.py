@@ -230,11 +230,6 @@ class Executions:
     ) -> AsyncIterator[Executions]:
         """Open the journals of a directory, and end the executions of hosts that died.
 
-        Args:
-            directory: of the journals of all hosts.
-            bounds: of the journals.
-            input_seconds: how long to wait for an answer while a bot is connected.
-
         Raises:
             OSError: the directory cannot be used.
         """

@@ -56,11 +56,7 @@ class Call(abc.ABC):
 
     @abc.abstractmethod
     def message(self, *, host_changed: bool) -> messages.ToHost:
-        """Return the message that opens the call, the first time or again.
-
-        Args:
-            host_changed: the host that received it before is gone.
-        """
+        """Return the message that opens the call, the first time or again."""
 
     def on_reply(self, reply: messages.Reply) -> None:  # noqa: B027 - a lease has none
         """Handle a reply of the host."""
@@ -203,11 +199,6 @@ class HostConnection:
         self, request: requests.Request, arguments: object, params: Mapping[str, str] | None = None
     ) -> Any:  # noqa: ANN401 - of the type that the request says
         """Send a request and return its answer.
-
-        Args:
-            request: of the table.
-            arguments: an instance of its `arguments`.
-            params: the session and, with several machines, its epoch.
 
         Raises:
             BotError: the host refused; the sentence says why.

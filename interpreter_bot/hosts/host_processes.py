@@ -161,11 +161,6 @@ async def open_host(
 ) -> AsyncIterator[rolling_hosts.RollingHosts]:
     """Find a compatible host or start one; at an orderly end, end a host that no bot uses.
 
-    Args:
-        config: the settings in effect.
-        may_start: whether a host may be started, now and when it is lost.
-        doorkeeper: decides what kernels reach; None lets them reach nothing.
-
     Raises:
         BotError: there is no host, and none can be started; the sentence says why.
     """

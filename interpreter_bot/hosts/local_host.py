@@ -147,9 +147,7 @@ class LocalHost:
     ) -> AsyncIterator[LocalHost]:
         """Open the pool of kernels on a machine, and start its periodic jobs.
 
-        Args:
-            machine: ready for kernels.
-            doorkeeper: decides what kernels reach; None keeps all doors shut.
+        Without a doorkeeper, all doors stay shut.
 
         Raises:
             BotError: the pool cannot be opened; the sentence says why.

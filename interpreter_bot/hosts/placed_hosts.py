@@ -79,9 +79,7 @@ class PlacedHosts(session_router.SessionRouter):
     ) -> AsyncIterator[PlacedHosts]:
         """Connect to all hosts of a fleet, now and whenever one joins.
 
-        Args:
-            lost_seconds: how long a host may be away before its sessions go elsewhere.
-            doorkeeper: decides what kernels reach; None lets them reach nothing.
+        The sessions of a host that is away for `lost_seconds` go elsewhere.
 
         Raises:
             KernelError: no host can be used; the sentence says why.

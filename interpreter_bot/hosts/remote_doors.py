@@ -57,12 +57,8 @@ class RemoteDoors:
     ) -> None:
         """Open nothing yet.
 
-        Args:
-            host: of the kernels.
-            connection: to the host.
-            doorkeeper: decides what kernels reach; None lets them reach nothing.
-            is_bot: whether to take over doors of the former bot; a short-lived command must not.
-            find_epoch: given with several hosts, each of which decides only for its own sessions.
+        A short-lived command, which is no bot, must not take over doors of the former bot. With
+        several hosts, each decides only for the sessions of which `find_epoch` finds an epoch.
         """
         self._host = host
         self._connection = connection
@@ -238,14 +234,7 @@ class TunneledDoors:
         is_current: Callable[[], Awaitable[bool]],
         ask: kernel_doors.Ask,
     ) -> None:
-        """Open nothing yet.
-
-        Args:
-            connection: to the host.
-            params: name the kernel, its session and the epoch.
-            is_current: returns whether the session is still on that host in that epoch.
-            ask: see `kernel_doors.Doors`.
-        """
+        """Open nothing yet."""
         self.ask = ask
         self.ports = 0, 0
         self._connection = connection

@@ -99,12 +99,6 @@ class RollingHosts(session_router.SessionRouter):
     ) -> AsyncIterator[RollingHosts]:
         """Connect to all hosts of a data directory.
 
-        Args:
-            newest: the link to the newest host's socket.
-            revive: called when a host cannot be reached.
-            doorkeeper: decides what kernels reach; None lets them reach nothing.
-            ends_with_bot: whether hosts end at an orderly end of the bot.
-
         Raises:
             KernelError: the newest host cannot be reached, or is of another release.
         """

@@ -62,17 +62,7 @@ class BotConnection:
         is_bot: bool,
         epochs: session_epochs.SessionEpochs,
     ) -> None:
-        """Serve a bot at a WebSocket.
-
-        Args:
-            socket: of the bot.
-            host: in this process.
-            host_executions: its executions.
-            may_start: returns whether sessions without a kernel may get one.
-            on_listen: called when the bot begins to listen for losses.
-            is_bot: whether it is a bot and not a short-lived command.
-            epochs: of sessions.
-        """
+        """Serve a bot at a WebSocket."""
         self.is_bot = is_bot
         self.listens = False
         self._on_listen = on_listen

@@ -41,16 +41,7 @@ class RequestAnswers:
         doors: door_leases.DoorLeases,
         drain: Callable[..., Awaitable[None]],
     ) -> None:
-        """Answer for a host.
-
-        Args:
-            host: has the sessions.
-            host_executions: its executions.
-            epochs: of sessions.
-            archives: of sessions, if machines share a store.
-            doors: of its kernels.
-            drain: lets the host end.
-        """
+        """Answer for a host."""
         self._host, self._epochs, self._archives = host, epochs, archives
         self.drain, self.stop, self.fence = drain, host_executions.stop, epochs.fence
         answering = (self, doors, host)

@@ -27,12 +27,7 @@ class SessionEpochs:
     def __init__(
         self, directory: pathlib.Path, end_kernel: Callable[[str], Awaitable[None]]
     ) -> None:
-        """Keep epochs in a directory, which is made when needed; read none yet.
-
-        Args:
-            directory: of a small file for each session.
-            end_kernel: ends a session's kernel, whose state is outdated.
-        """
+        """Keep epochs in a directory, which is made when needed; read none yet."""
         self._directory = directory
         self.on_epoch: Callable[[str, int], None] | None = None
         self._end_kernel = end_kernel

@@ -46,16 +46,7 @@ class RoomReservations:
         save: Callable[[str], asyncio.Task[None] | None],
         end_kernel: Callable[[str, str], Awaitable[None]],
     ) -> None:
-        """Reserve nothing yet.
-
-        Args:
-            kernels: the settings.
-            live: all kernels of the pool, by session.
-            holders: who has leases.
-            shutdowns: kernels that are being ended.
-            save: starts to save a session's variables; returns None if there is nothing to save.
-            end_kernel: ends a session's kernel, for a reason.
-        """
+        """Reserve nothing yet; `save` returns None if there is nothing to save."""
         self._kernels = kernels
         self._live = live
         self._holders = holders

@@ -79,10 +79,7 @@ def culprit(
 ) -> _T | None:
     """Return the session that took most of the missing memory; None if no session did.
 
-    Args:
-        taken_bytes: decrease of free memory since it was highest.
-        taken_by_kernel_bytes: the part of it that the host's kernel holds.
-        strains: memory and system time of each active session since then.
+    All arguments are changes since free memory was highest.
     """
     half_bytes = taken_bytes / 2
     if taken_bytes < _MIN_TAKEN_BYTES or not strains:

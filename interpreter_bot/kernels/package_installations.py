@@ -91,13 +91,6 @@ class Installations:
     ) -> AsyncIterator[Installations]:
         """Open the store of packages, and start to resolve the packages of channels.
 
-        Args:
-            config: the settings in effect.
-            environment: the kernels' environment.
-            staging: directory of this process below `directory`.
-            python: version of the kernels' Python.
-            shown_at: path of the layers in kernels; empty if it is the same as here.
-
         Raises:
             SettingsError: the store cannot be used, or a channel's packages are not valid.
         """

@@ -104,9 +104,7 @@ class Spares:
     async def maintain(self, *, last_used: float, is_needed: bool) -> None:
         """Start missing spares, or end all if no session has used a kernel for `rest_seconds`.
 
-        Args:
-            last_used: when a live kernel was used last, in monotonic seconds.
-            is_needed: whether any session has a kernel, or is about to.
+        `last_used`, in monotonic seconds, is when a live kernel was used last.
         """
         self._last_used = max(self._last_used, last_used)
         if is_needed or time.monotonic() - self._last_used < self._rest_seconds:

@@ -78,11 +78,7 @@ class SessionProcesses:
     ) -> None:
         """Start without readings.
 
-        Args:
-            init_pid: the host's pid of the session's first process.
-            kernel_pid: the host's pid of the kernel, if any.
-            max_tasks: bound of listed processes and threads, for fork storms.
-            read_as: user id to read its processes as, if the bot's may not.
+        The processes are read as the user `read_as`, if the bot may not read them.
         """
         self._read_as, self._max_tasks = read_as, max_tasks
         self._init, self._kernel = init_pid, kernel_pid

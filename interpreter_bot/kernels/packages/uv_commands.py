@@ -125,11 +125,7 @@ class Uv:
     ) -> lock_files.Lock:
         """Find the packages to add to the installed ones, which stay as they are.
 
-        Args:
-            requested: the requirements to meet.
-            installed: versions by name.
-            staging: an empty directory to work in.
-            person: for whom; None for the packages of a channel.
+        `staging` is empty; `person` is None for the packages of a channel.
 
         Raises:
             PackagesError: it is not possible; the message says why.
@@ -188,11 +184,7 @@ class Uv:
     ) -> None:
         """Download the wheels of a lock, check their hashes and unpack them into `target`.
 
-        Args:
-            lock: the packages.
-            target: the directory to fill, in `staging`.
-            staging: a directory to work in.
-            person: for whom; None if a session already had the packages.
+        `target` is in `staging`; `person` is None if a session already had the packages.
 
         Raises:
             PackagesError: it is not possible; the message says why.

@@ -446,15 +446,10 @@ class ForkServer:
     async def fork(
         self, kernel_id: str, kernel: control_messages.KernelParameters, link: int
     ) -> None:
-        """Fork the init process of a kernel.
+        """Fork the init process of a kernel, whose id must be passed to `forget` at the end.
 
         If the server forks it only after the request failed, it ends at once, because the other end
         of its channel is closed by then.
-
-        Args:
-            kernel_id: must be passed to `forget` at the end.
-            kernel: its start parameters.
-            link: descriptor of that process's end of its control channel.
 
         Raises:
             KernelStartError: it could not be forked.

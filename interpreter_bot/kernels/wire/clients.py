@@ -24,12 +24,7 @@ class Client:
     """Shell, iopub and stdin channels of one kernel."""
 
     def __init__(self, key: bytes, connect: Callable[[str], Awaitable[socket.socket]]) -> None:
-        """Connect nothing yet.
-
-        Args:
-            key: signs the messages.
-            connect: opens a connection to a channel.
-        """
+        """Connect nothing yet."""
         self._signer = jupyter_messages.Signer(key)
         kinds: dict[Name, str] = {"shell": "DEALER", "iopub": "SUB", "stdin": "DEALER"}
         self._channels = {
