@@ -148,7 +148,6 @@ class _ErrorCollector(logging.Handler):
         self.messages: list[str] = []
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Collect the message of one record."""
         self.messages.append(record.getMessage())
 
 

@@ -25,7 +25,6 @@ from . import (
 
 
 def answer(shell: Any, name: str, *arguments: Any) -> None:
-    """Answer a call of the bot."""
     result = CALLS[name](shell, *arguments)
     if result is not None:
         text = result if isinstance(result, str) else json.dumps(result, ensure_ascii=False)

@@ -38,7 +38,6 @@ class Keeper(init_processes.Init):
             [socket.socket, control_messages.KernelParameters, str, list[int]], NoReturn
         ],
     ) -> None:
-        """Start nothing yet."""
         super().__init__(channel, configuration, kernel)
         self._run_kernel = run_kernel
         self._doors: dict[int, supervised_connections.Door] = {}

@@ -278,7 +278,6 @@ class ConnectionAccepted(Message):
 
 
 def encode(message: Message) -> bytes:
-    """Write a message as a packet."""
     content = {"type": type(message).__name__, "fields": message}
     return json.dumps(content, default=vars).encode()
 

@@ -271,7 +271,6 @@ def _read_batches(name: str, answer: _Answer) -> Iterator[Any]:
 
 
 def _encode_parameter(value: Any) -> Any:
-    """Encode a parameter's value as JSON."""
     if isinstance(value, (list, tuple, set)):
         return [_encode_parameter(item) for item in value]
     if hasattr(value, "item") and not isinstance(value, (str, bytes)):

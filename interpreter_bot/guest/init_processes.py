@@ -31,7 +31,6 @@ def run(
     kernel: control_messages.KernelParameters,
     kernel_requests: socket.socket,
 ) -> NoReturn:
-    """Run this process from start to exit."""
     run_init(_NamespaceInit(channel, configuration, kernel, kernel_requests), channel)
 
 

@@ -34,7 +34,6 @@ class IOPubThread:
     """
 
     def __init__(self, socket: zmq.Socket[bytes], session: sessions.Session) -> None:
-        """Send nothing yet."""
         self._socket = socket
         self._session = session
         self._waiting: collections.deque[tuple[list[Any], dict[str, Any]]] = collections.deque()

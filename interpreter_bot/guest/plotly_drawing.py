@@ -17,7 +17,6 @@ Traces = list[tuple[dict[str, Any], Any]]
 
 
 def scatter(axes: Any, traces: Traces, _: str) -> None:
-    """Draw lines and points."""
     for trace, colour in traces:
         x, y = points(trace, "x", "y")
         mode = trace.get("mode") or ("lines" if len(y) > 20 else "lines+markers")
@@ -46,7 +45,6 @@ def scatter(axes: Any, traces: Traces, _: str) -> None:
 
 
 def bars(axes: Any, traces: Traces, mode: str) -> None:
-    """Draw bars side by side, or stacked."""
     is_horizontal = traces[0][0].get("orientation") == "h"
     is_stacked = mode in ("stack", "relative")
     columns = [points(trace, *("yx" if is_horizontal else "xy")) for trace, _ in traces]
@@ -82,7 +80,6 @@ def bars(axes: Any, traces: Traces, mode: str) -> None:
 
 
 def histograms(axes: Any, traces: Traces, mode: str) -> None:
-    """Draw histograms."""
     is_horizontal = traces[0][0].get("x") is None
     columns = [
         (value, colour, values(value.get("y" if is_horizontal else "x")))
@@ -116,7 +113,6 @@ def histograms(axes: Any, traces: Traces, mode: str) -> None:
 
 
 def heatmaps(axes: Any, traces: Traces, _: str) -> None:
-    """Draw heat maps."""
     import numpy as np
 
     trace = traces[-1][0]
@@ -132,7 +128,6 @@ def heatmaps(axes: Any, traces: Traces, _: str) -> None:
 
 
 def boxes(axes: Any, traces: Traces, _: str) -> None:
-    """Draw box plots, group by group."""
     groups: dict[str, tuple[list[float], Any]] = {}
     is_horizontal = traces[0][0].get("y") is None
     value_side, key_side = "xy" if is_horizontal else "yx"

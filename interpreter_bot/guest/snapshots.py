@@ -490,7 +490,6 @@ class _NullFile:
     """File that drops what is written."""
 
     def write(self, data: Any) -> int:
-        """Drop a part of a pickle."""
         return len(data)
 
 

@@ -20,11 +20,9 @@ class StandardInput(io.TextIOBase):
         self._rest = ""
 
     def readable(self) -> bool:
-        """Say that this stream is for reading."""
         return True
 
     def isatty(self) -> bool:
-        """Return False: there is no terminal."""
         return False
 
     def fileno(self) -> int:
@@ -47,11 +45,9 @@ class StandardInput(io.TextIOBase):
         return text
 
     def __iter__(self) -> Iterator[str]:  # type: ignore[override]
-        """Return the lines of one answer."""
         return iter(self.read().splitlines(keepends=True))
 
     def readlines(self, hint: int = -1) -> list[str]:  # type: ignore[override]
-        """Return the lines of one answer."""
         return list(self)
 
     def close(self) -> None:

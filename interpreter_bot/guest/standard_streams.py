@@ -313,11 +313,9 @@ class Stream(io.TextIOBase):
         self.buffer = _Bytes(self)
 
     def writable(self) -> bool:
-        """Say that this stream is for writing."""
         return True
 
     def isatty(self) -> bool:
-        """Return False: there is no terminal."""
         return False
 
     def fileno(self) -> int:
@@ -336,7 +334,6 @@ class Stream(io.TextIOBase):
         return len(text)
 
     def writelines(self, lines: Iterable[str]) -> None:  # type: ignore[override]
-        """Print several texts."""
         for line in lines:
             self.write(line)
 
@@ -345,7 +342,6 @@ class Stream(io.TextIOBase):
         self._printer.flush()
 
     def close(self) -> None:
-        """Stay open."""
         self.flush()
 
     def detach(self) -> Any:
@@ -369,15 +365,12 @@ class _Bytes(io.BufferedIOBase):
         return self
 
     def writable(self) -> bool:
-        """Say that this stream is for writing."""
         return True
 
     def fileno(self) -> int:
-        """Return the descriptor of the stream."""
         return self._stream.fileno()
 
     def write(self, data: Any) -> int:
-        """Print bytes."""
         size_bytes = memoryview(data).nbytes
         self._stream.write(self.decoder.decode(bytes(data)))
         return size_bytes

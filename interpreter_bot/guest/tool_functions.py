@@ -79,11 +79,9 @@ class Finder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
         return importlib.machinery.ModuleSpec(fullname, self, is_package=not server)
 
     def create_module(self, spec: Any) -> types.ModuleType:
-        """Make a module."""
         return _Module(spec.name, self)
 
     def exec_module(self, module: types.ModuleType) -> None:
-        """Fill a module."""
         server = module.__name__.partition(".")[2]
         if server:
             self._fill(module, server)
@@ -205,7 +203,6 @@ def _plain(value: Any) -> Any:
 
 
 def _make_function(kernel: Any, server: str, tool: dict[str, Any]) -> types.FunctionType:
-    """Make the function of a tool."""
     signature = _signature(tool)
     names = {parameter["parameter"]: parameter["name"] for parameter in tool["parameters"]}
 

@@ -77,7 +77,6 @@ class Connector(aiohttp.UnixConnector):
     has_checked = False
 
     def __init__(self, path: pathlib.Path) -> None:
-        """Connect to the socket at a path."""
         super().__init__(str(path), limit=0)
         self._socket_path = path
 
@@ -156,7 +155,6 @@ class HostSession:
         self._session = aiohttp.ClientSession(base, connector=connector, timeout=timeout)
 
     async def request(self, method: str, path: str, **options: Any) -> aiohttp.ClientResponse:
-        """Begin a request; see aiohttp."""
         response = await self._session.request(method, path, **options, **self._tls)
         if self._checked_connector is not None and not self._checked_connector.has_checked:
             # The first request of a session has no secrets, so checking after it is safe.
@@ -165,11 +163,9 @@ class HostSession:
         return response
 
     async def ws_connect(self, path: str, **options: Any) -> Any:  # noqa: ANN401
-        """Open a websocket; see aiohttp."""
         return await self._session.ws_connect(path, **options, **self._tls)
 
     async def close(self) -> None:
-        """Close all connections."""
         await self._session.close()
 
     async def __aenter__(self) -> HostSession:

@@ -377,7 +377,6 @@ async def _follow(
     show: ports.OnEvent,
     ask: ports.Ask | None,
 ) -> ports.ExecutionEnd:
-    """Follow an execution to its end."""
     end: ports.ExecutionEnd | None = None
 
     async def send(number: int, record: bytes) -> None:

@@ -333,7 +333,6 @@ class HostStatus:
 
 
 def encode(message: ToHost | ToBot | ToDoors | ToStarter) -> str:
-    """Write a message."""
     return document({"type": type(message).__name__, "fields": message}).decode("ascii")
 
 
@@ -356,7 +355,6 @@ def _kinds_by_name(kinds: Any) -> Mapping[str, type[Any]]:  # noqa: ANN401 - a u
 
 
 def pack(event: Event) -> bytes:
-    """Encode an event."""
     fields = _fields(event)
     parts: list[bytes] = []
     detached: dict[str, int] = {}
@@ -449,12 +447,10 @@ _adapter = functools.cache(pydantic.TypeAdapter)
 
 
 def error_fields(error: errors.BotError) -> ErrorFields:
-    """Encode an error for the peer."""
     names = (kind.__name__ for kind in type(error).__mro__ if kind.__name__ in _ERRORS)
     return ErrorFields(next(names), str(error)[:_MAX_CHARACTERS])
 
 
 def error(fields: ErrorFields) -> errors.BotError:
-    """Decode an error of the peer."""
     kind = _ERRORS.get(fields.kind, errors.BotError)
     return kind(fields.sentence[:_MAX_CHARACTERS])

@@ -234,7 +234,6 @@ class TunneledDoors:
         is_current: Callable[[], Awaitable[bool]],
         ask: kernel_doors.Ask,
     ) -> None:
-        """Open nothing yet."""
         self.ask = ask
         self.ports = 0, 0
         self._connection = connection

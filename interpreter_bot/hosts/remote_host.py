@@ -189,7 +189,6 @@ class ExecutionCall(host_connection.Call):
             self.result.set_result(ports.ExecutionEnd(finished, loss_reason=host_words.LOST))
 
     def close(self) -> None:
-        """Withdraw all open questions."""
         for task in self._answer_tasks.values():
             task.cancel()
         self._answer_tasks.clear()
@@ -314,7 +313,6 @@ class RemoteHost(ports.HostProcess):
 
     @property
     def has_calls(self) -> bool:
-        """Whether any call to it is open."""
         return self.connection.has_calls
 
     async def ensure_placed(self, key: str) -> bool:

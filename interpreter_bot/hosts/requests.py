@@ -54,7 +54,6 @@ class Request:
 
     @property
     def answer(self) -> Any:  # noqa: ANN401 - a type, or None
-        """Type of its answer."""
         return self._types["return"]
 
     @functools.cached_property

@@ -24,7 +24,6 @@ class SessionRouter(ports.Hosts):
     ends_with_bot = False
 
     def __init__(self, doorkeeper: kernel_doors.Doorkeeper | None) -> None:
-        """Begin without hosts."""
         self._doorkeeper = doorkeeper
         self.on_loss: ports.OnLoss | None = None
 

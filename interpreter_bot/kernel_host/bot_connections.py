@@ -62,7 +62,6 @@ class BotConnection:
         is_bot: bool,
         epochs: session_epochs.SessionEpochs,
     ) -> None:
-        """Serve a bot at a WebSocket."""
         self.is_bot = is_bot
         self.listens = False
         self._on_listen = on_listen
@@ -343,10 +342,8 @@ class _RemoteQuestioner:
         self._call = call
 
     def ask(self, number: int, request: values.InputRequested) -> None:
-        """Send the question to the bot."""
         message = messages.Question(self._call, number, request)
         self._connection._send_soon(message)
 
     def withdraw(self, number: int) -> None:
-        """Tell the bot that the question is withdrawn."""
         self._connection._send_soon(messages.Question(self._call, number, None))

@@ -97,14 +97,12 @@ class DoorLeases:
         self._is_closed = False
 
     def routes(self) -> list[web.RouteDef]:
-        """Return the HTTP routes of links and streams."""
         return [
             web.get("/v1/door_link", self._link),
             web.get("/v1/door_stream", self._stream),
         ]
 
     async def close(self) -> None:
-        """Shut all doors."""
         self._is_closed = True
         for task in self._serving:
             task.cancel()

@@ -297,7 +297,6 @@ class HostServer:
         self.changed.set()
 
     async def loads(self) -> dict[str, int]:
-        """Count `bots`, `kernels` and `executions`."""
         return {
             # Connected commands do not count: a host must not wait for them before it ends.
             "bots": sum(connection.is_bot or connection.listens for connection in self.connections),
@@ -306,7 +305,6 @@ class HostServer:
         }
 
     async def has_kernels(self) -> bool:
-        """Whether any kernel lives."""
         return bool(await self._host.statuses())
 
 

@@ -41,7 +41,6 @@ class RequestAnswers:
         doors: door_leases.DoorLeases,
         drain: Callable[..., Awaitable[None]],
     ) -> None:
-        """Answer for a host."""
         self._host, self._epochs, self._archives = host, epochs, archives
         self.drain, self.stop, self.fence = drain, host_executions.stop, epochs.fence
         answering = (self, doors, host)
@@ -149,7 +148,6 @@ async def read_arguments(request: requests.Request, http_request: web.Request) -
 
 
 def json_response(value: object, *, status: int = 200) -> web.Response:
-    """Return an answer with a value."""
     body = messages.document(value)
     return web.Response(body=body, content_type="application/json", status=status)
 

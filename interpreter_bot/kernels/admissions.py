@@ -22,7 +22,6 @@ class FairQueue:
         self._waiting: dict[str, tuple[int, str]] = {}
 
     def __len__(self) -> int:
-        """Count the waiting starts."""
         return len(self._waiting)
 
     def add(self, key: str, person: str) -> None:
@@ -33,7 +32,6 @@ class FairQueue:
         self._waiting[key] = max([self._round, *own]) + 1, person
 
     def remove(self, key: str) -> None:
-        """Remove a start."""
         del self._waiting[key]
 
     def serve(self, key: str) -> None:

@@ -87,7 +87,6 @@ async def numbers(store: shared_object_stores.SharedStore, name: str) -> list[st
 
 
 def epoch_of(number: str) -> int:
-    """Return the epoch of a manifest's number."""
     return int(number.partition("-")[0])
 
 

@@ -172,7 +172,6 @@ class ExecutionStream:
             await asyncio.wait(output_task, timeout=seconds)
 
     async def close(self) -> None:
-        """Stop reading."""
         for task in (*self._tasks, *self._extra_questions):
             task.cancel()
         results = await asyncio.gather(*self._tasks, return_exceptions=True)

@@ -255,7 +255,6 @@ class JournalDatabase:
 def _connect(
     directory: pathlib.Path, busy_seconds: float
 ) -> tuple[sqlite3.Connection, sqlite3.Connection]:
-    """Open connections for writing and for reading."""
     path = directory / _FILE
     os.close(os.open(path, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600))
     with contextlib.ExitStack() as stack:

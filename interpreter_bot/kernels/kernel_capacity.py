@@ -136,7 +136,6 @@ class RoomReservations:
         self.note_change()
 
     def has_room(self, spare_kernels: spares.Spares) -> bool:
-        """Return whether one more kernel fits."""
         starting_or_ending = self._reserved.total() + spare_kernels.places + len(self._shutdowns)
         return spares.has_room(self._kernels, self._live.values(), starting_or_ending)
 

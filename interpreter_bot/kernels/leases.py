@@ -42,11 +42,9 @@ class Holders(Container[str]):
         return next(filter(None, reversed(self._people.get(key, []))), key)
 
     def add(self, key: str, person: str) -> None:
-        """Record a lease."""
         self._people.setdefault(key, []).append(person)
 
     def remove(self, key: str, person: str) -> None:
-        """Remove one lease of a person."""
         self._people[key].remove(person)
         if not self._people[key]:
             del self._people[key]

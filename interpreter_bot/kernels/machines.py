@@ -120,7 +120,6 @@ async def opened(
 
 
 def _layers(config: settings.Settings) -> pathlib.Path:
-    """Create the directory of installed packages."""
     # Imported only if people may install packages, as it imports a parser of requirements.
     from interpreter_bot.kernels import package_installations
     from interpreter_bot.kernels.packages import layers

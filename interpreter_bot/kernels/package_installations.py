@@ -296,7 +296,6 @@ class Installations:
 
 
 def directory(config: settings.Settings) -> pathlib.Path:
-    """Return the directory of all package files."""
     return config.paths.data / "packages"
 
 

@@ -237,5 +237,4 @@ async def _verified(chunks: AsyncIterator[bytes], digest: str) -> AsyncIterator[
 
 
 def blob_name(digest: str) -> str:
-    """Return the name of content with a digest."""
     return f"blobs/{digest[:2]}/{digest}"

@@ -326,7 +326,6 @@ def used_at(workspace: workspaces.Workspace) -> float | None:
 
 
 def touch(workspace: workspaces.Workspace) -> None:
-    """Set the time of the snapshot's last use to now."""
     os.utime(_pointer_file(workspace))
 
 

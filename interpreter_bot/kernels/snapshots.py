@@ -402,7 +402,6 @@ class _LastJson:
         self.json = ""
 
     def show(self, output: values.Output) -> None:
-        """Remember an output if it is JSON."""
         if isinstance(output, values.Json):
             self.json = output.json
 

@@ -71,7 +71,6 @@ class SessionLocks:
                 os.close(descriptor)
 
     def close(self) -> None:
-        """Unlock all sessions."""
         for name in tuple(self._descriptors):
             self.release(name)
 

@@ -242,7 +242,6 @@ class Content:
             self._file.close()
 
     async def skip(self, size_bytes: int) -> None:
-        """Skip the next `size_bytes` bytes."""
         assert self._file is not None, "read inside `async with`"  # noqa: S101
         skipped = min(size_bytes, self._remaining)
         await file_work(self._file.seek, skipped, os.SEEK_CUR)

@@ -81,7 +81,8 @@ class FileSnapshots:
 class Workspace:
     """One session's files. The parent of its root belongs to the session, too.
 
-    Coroutines raise WorkspaceError if the operating system refuses.
+    Coroutines raise WorkspaceError if the operating system refuses. `hosts.ports.Workspace` says
+    what those for people do.
     """
 
     def __init__(
@@ -127,18 +128,6 @@ class Workspace:
         return self._root.parent.name
 
     async def put(self, name: str, chunks: AsyncIterable[bytes]) -> values.FileInfo:
-        """Store a file that a person sent, under its `file_names.safe_name`.
-
-        The file appears complete or not at all. If the name is taken, the new file gets a number
-        ("data (2).csv"); no file is ever replaced.
-
-        Returns:
-            The file under the name it got.
-
-        Raises:
-            FileTooLargeError: the file is larger than `upload_bytes`.
-            WorkspaceFullError: the file does not fit.
-        """
         upload = workspace_io.Upload(self._root, file_names.safe_name(name), self._limits)
         try:
             await workspace_io.file_work(upload.begin)
@@ -149,7 +138,6 @@ class Workspace:
             await cancellation.in_thread(upload.close)
 
     async def list(self) -> tuple[values.FileInfo, ...]:
-        """List the regular files by name, among at most `workspace_files` entries."""
         scan = await workspace_io.file_work(self._scan)
         return _sort(entry.info for entry in scan.entries if not entry.refusal)
 
@@ -163,12 +151,6 @@ class Workspace:
         may_be_sparse: bool = True,
         checkpoint: str = "",
     ) -> AsyncIterator[workspace_io.Content]:
-        """Open a file: `async with workspace.read(name) as content`, then iterate for chunks.
-
-        Raises:
-            FileMissingError: there is no such regular file.
-            FileTooLargeError: it is larger than `max_bytes`, or sparse.
-        """
         if max_bytes is None:
             max_bytes = max(self._limits.file_bytes, self._limits.upload_bytes)
         content = workspace_io.Content(self._root, name, max_bytes=max_bytes)
@@ -191,35 +173,21 @@ class Workspace:
             await cancellation.in_thread(content.close)
 
     async def checkpoint_copies(self, name: str) -> Mapping[str, int]:
-        """Return the checkpoints with a copy of a file, and the size of each copy in bytes."""
         path = directory_contents.fs_name(name)
         return await workspace_io.file_work(checkpoints.copies_of, self.checkpoints, path)
 
     async def rename(self, name: str, new_name: str) -> str:
-        """Rename a file within its folder to the `safe_name` of a name; return the new name.
-
-        Raises:
-            FileMissingError: there is no such regular file.
-            FileNameError: the new name is taken.
-        """
         return await workspace_io.file_work(self._rename, name, new_name)
 
     async def delete(self, name: str) -> None:
-        """Delete a file; a FileMissingError if there is none."""
         await workspace_io.file_work(self._delete, name)
 
     async def mark_files(self) -> str:
-        """Remember the present files for `changes_since`, and return the snapshot's name."""
         scan = await workspace_io.file_work(self._scan)
         identities = {entry.path: entry.identity for entry in scan.entries}
         return self._file_snapshots.add(_FileSnapshot(identities, is_truncated=scan.is_truncated))
 
     async def changes_since(self, mark: str) -> values.FileChanges:
-        """Return which files were created or written since `mark`. Bounded like `list`.
-
-        Raises:
-            WorkspaceError: also if the snapshot was dropped.
-        """
         snapshot = self._file_snapshots.find(mark)
         scan = await workspace_io.file_work(self._scan)
         new = [e for e in scan.entries if snapshot.identities.get(e.path) != e.identity]
@@ -272,7 +240,6 @@ class Workspace:
         return _measure(self.temporary, max_bytes, max_files, overshoot=_COUNTED_EXCESS)
 
     async def checkpoint_bytes(self) -> int:
-        """Measure the disk usage of checkpoints."""
         return await workspace_io.file_work(checkpoints.used_bytes, self.checkpoints)
 
     async def remove(self) -> None:
@@ -356,7 +323,6 @@ class Workspaces:
         return self._workspace(self.name_of(session_key))
 
     async def existing(self) -> tuple[Workspace, ...]:
-        """List the existing workspaces, by name."""
         names = await workspace_io.file_work(self._names)
         return tuple(self._workspace(name) for name in names if re.fullmatch("[0-9a-f]{32}", name))
 

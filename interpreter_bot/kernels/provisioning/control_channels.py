@@ -29,7 +29,6 @@ class Packet:
     descriptors: tuple[int, ...] = ()
 
     def close(self) -> None:
-        """Close the descriptors of an unused packet."""
         for descriptor in self.descriptors:
             os.close(descriptor)
 

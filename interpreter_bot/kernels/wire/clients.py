@@ -24,7 +24,6 @@ class Client:
     """Shell, iopub and stdin channels of one kernel."""
 
     def __init__(self, key: bytes, connect: Callable[[str], Awaitable[socket.socket]]) -> None:
-        """Connect nothing yet."""
         self._signer = jupyter_messages.Signer(key)
         kinds: dict[Name, str] = {"shell": "DEALER", "iopub": "SUB", "stdin": "DEALER"}
         self._channels = {

@@ -34,7 +34,6 @@ class Socket:
     """Client's end of a channel. One task at a time receives; `connect` replaces the connection."""
 
     def __init__(self, kind: str, connect: Connect) -> None:
-        """Connect nothing yet."""
         self._kind = kind
         self._connect = connect
         self._decoder = zmtp.Decoder(kind)

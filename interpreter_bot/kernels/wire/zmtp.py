@@ -125,7 +125,6 @@ class Decoder:
         self._command_count = 0
 
     def feed(self, data: bytes) -> None:
-        """Add received bytes."""
         # At most a header is unread, because bodies are moved out as they arrive.
         unread = self._buffer[self._position :]
         self._buffer = unread + data if unread else data
