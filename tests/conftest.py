@@ -12,7 +12,7 @@ from collections.abc import Iterator
 import pytest
 
 from interpreter_bot import settings
-from interpreter_bot.kernels.provisioning import cgroup_files, subordinate_ids
+from interpreter_bot.kernels.provisioning import cgroups, subordinate_ids
 from tests import browsers, machine, unprivileged
 
 _TESTS = pathlib.Path(__file__).parent
@@ -93,14 +93,14 @@ def short_path() -> Iterator[pathlib.Path]:
 @pytest.fixture
 def unified_group() -> Iterator[str]:
     """A real cgroup of version 2, without controllers: those may be bound to version 1 here."""
-    unified, _ = cgroup_files.own_cgroups(pathlib.Path("/proc/self"))
+    unified, _ = cgroups.own_cgroups(pathlib.Path("/proc/self"))
     try:
         place = tempfile.mkdtemp(prefix="test-", dir=unified or "/nowhere")
     except OSError:
         pytest.skip("no control group of version 2 can be made here")
     yield place
-    cgroup_files.kill(place, forks_of=place)
-    cgroup_files.remove(place)
+    cgroups.kill(place, forks_of=place)
+    cgroups.remove(place)
 
 
 def _started(path: str | None) -> Iterator[browsers.Chromium]:

@@ -19,7 +19,7 @@ from typing import Final, TypeVar
 from interpreter_bot import settings, values
 from interpreter_bot.kernels import session_monitors
 from interpreter_bot.kernels.metering import procfs, session_metering
-from interpreter_bot.kernels.provisioning import cgroup_files
+from interpreter_bot.kernels.provisioning import cgroups
 from interpreter_bot.wording import run_words
 
 _log = logging.getLogger(__name__)
@@ -70,7 +70,7 @@ def free_bytes() -> int:
 
     It is bounded by the machine and by each cgroup: a container may have far less than the machine.
     """
-    groups = cgroup_files.memory_groups()
+    groups = cgroups.memory_groups()
     return min([machine_memory().free_bytes, *(group.free_bytes() for group in groups)])
 
 
@@ -98,7 +98,7 @@ class MachineExhaustion:
     def __init__(self, limits: settings.Limits) -> None:
         self._reserve_bytes = limits.memory_reserve_bytes
         self._session_bytes = limits.memory_bytes + session_monitors.HEADROOM_BYTES
-        self._groups = cgroup_files.memory_groups()
+        self._groups = cgroups.memory_groups()
         self._baseline: MachineMemory | None = None
         self._strains: dict[session_monitors.SessionMonitor, session_metering.Strain] = {}
 

@@ -24,7 +24,6 @@ from interpreter_bot.kernels.files import safe_open, workspaces
 from interpreter_bot.kernels.libraries import kernel_environment
 from interpreter_bot.kernels.metering import session_metering
 from interpreter_bot.kernels.provisioning import (
-    cgroup_files,
     cgroups,
     forkserver_clients,
     subordinate_ids,
@@ -174,7 +173,7 @@ def memory_bytes(proc: pathlib.Path = pathlib.Path("/proc/self")) -> int:
     `cgroup` and `mountinfo` are read in the directory `proc`.
     """
     machine_bytes = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    return min([machine_bytes, *(group.limit_bytes for group in cgroup_files.memory_groups(proc))])
+    return min([machine_bytes, *(group.limit_bytes for group in cgroups.memory_groups(proc))])
 
 
 def raise_open_files() -> None:

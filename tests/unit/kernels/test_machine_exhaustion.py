@@ -8,7 +8,7 @@ import pytest
 from interpreter_bot import settings, values
 from interpreter_bot.kernels import machine_exhaustion
 from interpreter_bot.kernels.metering import session_metering
-from interpreter_bot.kernels.provisioning import cgroup_files
+from interpreter_bot.kernels.provisioning import cgroups
 from interpreter_bot.wording import run_words
 
 MIB = settings.MIB
@@ -68,7 +68,7 @@ def machine(monkeypatch):
         "machine_memory",
         lambda: machine_exhaustion.MachineMemory(now.free * MIB, now.kernel * MIB),
     )
-    monkeypatch.setattr(cgroup_files, "memory_groups", list)
+    monkeypatch.setattr(cgroups, "memory_groups", list)
     now.reserve = machine_exhaustion.MachineExhaustion(
         settings.Limits(memory_reserve_bytes=100 * MIB)
     )
@@ -136,7 +136,7 @@ async def test_a_machine_that_is_always_short_ends_nobody_for_little(machine):
 
 async def test_the_room_in_a_group_counts_too(machine, monkeypatch):
     group = types.SimpleNamespace(limit_bytes=160 * MIB, free_bytes=lambda: 5 * MIB)
-    monkeypatch.setattr(cgroup_files, "memory_groups", lambda: [group])
+    monkeypatch.setattr(cgroups, "memory_groups", lambda: [group])
     reserve = machine_exhaustion.MachineExhaustion(settings.Limits(memory_reserve_bytes=100 * MIB))
     growing = Session()
     for machine.free in (1000, 940):
@@ -156,8 +156,8 @@ def test_room_in_a_group_is_read(tmp_path, version):
     cache = {1: "total_inactive_file 20", 2: "inactive_file 20"}[version]
     for name, text in VERSIONS[version].items():
         (tmp_path / name).write_text(text + (cache if name == "memory.stat" else ""))
-    assert cgroup_files.MemoryGroup(tmp_path, 100).free_bytes() == 50
-    assert cgroup_files.MemoryGroup(tmp_path / "gone", 100).free_bytes() == 100
+    assert cgroups.MemoryGroup(tmp_path, 100).free_bytes() == 50
+    assert cgroups.MemoryGroup(tmp_path / "gone", 100).free_bytes() == 100
 
 
 def test_the_machine_is_read():
@@ -168,6 +168,6 @@ def test_the_machine_is_read():
 
 @pytest.mark.parametrize(("limit", "left"), [(600, 600), (2000, 1000)])
 def test_what_is_left_is_that_of_the_container_where_it_has_less(machine, limit, left, monkeypatch):
-    group = cgroup_files.MemoryGroup(pathlib.Path("/nowhere"), limit * MIB)
-    monkeypatch.setattr(cgroup_files, "memory_groups", lambda: [group])
+    group = cgroups.MemoryGroup(pathlib.Path("/nowhere"), limit * MIB)
+    monkeypatch.setattr(cgroups, "memory_groups", lambda: [group])
     assert machine_exhaustion.free_bytes() == left * MIB

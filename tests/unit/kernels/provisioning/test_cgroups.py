@@ -12,7 +12,7 @@ import pytest
 
 from interpreter_bot import errors, settings
 from interpreter_bot.kernels.metering import procfs, session_metering
-from interpreter_bot.kernels.provisioning import cgroup_files, cgroups
+from interpreter_bot.kernels.provisioning import cgroups
 
 MIB = 1024 * 1024
 
@@ -173,7 +173,7 @@ async def test_kill_reaches_everybody_and_remove_waits_for_them(groups, start):
     process.stdin.flush()
     for _ in range(4):
         process.stdout.readline()
-    inside = cgroup_files.processes(group._directory_of["pids"])
+    inside = cgroups.processes(group._directory_of["pids"])
     assert len(inside) == 4
     assert await group.remove()
     assert process.wait(30) == -signal.SIGKILL
@@ -187,7 +187,7 @@ def test_a_fork_storm_is_killed(groups, start):
     group.add(process.pid)
     process.stdin.write("\n")
     process.stdin.flush()
-    wait_for(lambda: len(cgroup_files.processes(group._directory_of["pids"])) > 50)
+    wait_for(lambda: len(cgroups.processes(group._directory_of["pids"])) > 50)
     assert group.remove_now()
 
 
@@ -226,7 +226,7 @@ def test_a_single_threaded_process_enters_by_itself_even_as_another_user(groups)
             os.close(door)
     try:
         wait_for(
-            lambda: all(process.pid in cgroup_files.processes(d) for d in group._joined_directories)
+            lambda: all(process.pid in cgroups.processes(d) for d in group._joined_directories)
         )
     finally:
         process.communicate()
@@ -246,10 +246,10 @@ def test_frozen_processes_do_not_run_and_can_be_killed(request, start, kind):
     if not group.can_freeze:
         pytest.skip("version 2 is not mounted beside version 1")
     directory = group._directories[0]
-    wait_for(lambda: len(cgroup_files.processes(directory)) == 2)
+    wait_for(lambda: len(cgroups.processes(directory)) == 2)
 
     def clocks():
-        return list(map(procfs.clock_nanoseconds, cgroup_files.processes(directory)))
+        return list(map(procfs.clock_nanoseconds, cgroups.processes(directory)))
 
     group.set_frozen(True)
     time.sleep(0.1)
@@ -322,7 +322,7 @@ async def test_leftovers_of_the_dead_are_swept_and_the_living_kept(groups, owner
     assert session_metering.start_ticks(int(sleeper)) > 0
     owner.kill()
     # Nobody has waited for it yet: a zombie is dead.
-    wait_for(lambda: cgroup_files.is_left_over(instance))
+    wait_for(lambda: cgroups.is_left_over(instance))
     # At least this one; other bots on this machine may have died just as well.
     assert await groups.sweep() >= 1
     assert not any(place.exists() for place in theirs)
@@ -331,13 +331,13 @@ async def test_leftovers_of_the_dead_are_swept_and_the_living_kept(groups, owner
 
 
 def test_owners_of_other_pid_namespaces_and_strangers_are_left_alone():
-    ours = cgroup_files.instance_name()
+    ours = cgroups.instance_name()
     dead = re.sub(r"-\d+-(\d+)\.", r"-1-\1.", ours)
-    assert not cgroup_files.is_left_over(ours)
-    assert cgroup_files.is_left_over(dead)
-    assert not cgroup_files.is_left_over(re.sub(r"-\d+\.", "-1.", dead))
-    assert not cgroup_files.is_left_over("interpreter-bot.main")
-    assert not cgroup_files.is_left_over("interpreter-bot-x")
+    assert not cgroups.is_left_over(ours)
+    assert cgroups.is_left_over(dead)
+    assert not cgroups.is_left_over(re.sub(r"-\d+\.", "-1.", dead))
+    assert not cgroups.is_left_over("interpreter-bot.main")
+    assert not cgroups.is_left_over("interpreter-bot-x")
 
 
 def test_two_in_one_process_do_not_meet(groups):
@@ -381,7 +381,7 @@ OWN_V1 = ["3:memory:/a/b", "2:pids:/", "1:cpu,cpuacct:/gone", "0::/"]
 def test_our_place_is_found_or_else_the_root_of_the_hierarchy(tree):
     proc = tree(OWN_V1, [("x y/" + point, *rest) for point, *rest in V1])
     (proc / "x y/memory/a/b").mkdir(parents=True)
-    assert cgroup_files.own_cgroups(proc) == (
+    assert cgroups.own_cgroups(proc) == (
         None,
         {
             "memory": str(proc / "x y/memory/a/b"),
@@ -401,7 +401,7 @@ def test_a_container_sees_its_place_as_the_root_of_the_mount(tree):
         ],
     )
     (proc / "memory/x").mkdir()
-    assert cgroup_files.own_cgroups(proc) == (None, {"memory": str(proc / "memory/x")})
+    assert cgroups.own_cgroups(proc) == (None, {"memory": str(proc / "memory/x")})
 
 
 def test_nothing_mounted_is_none(tree):
@@ -444,7 +444,7 @@ class TestVersion2:
 
     @pytest.fixture
     def main(self, base):
-        main = base / cgroup_files.MAIN
+        main = base / cgroups.MAIN
         main.mkdir()
         (main / "cgroup.procs").write_text("")
         return main
@@ -457,20 +457,20 @@ class TestVersion2:
 
     def test_delegated_moves_itself_into_a_leaf_and_enables(self, base, main):
         self.mark(base)
-        assert cgroup_files.claim(str(base), ["memory", "pids"]) == str(base)
+        assert cgroups.claim(str(base), ["memory", "pids"]) == str(base)
         assert (main / "cgroup.procs").read_text() == str(os.getpid())
         assert (base / "cgroup.subtree_control").read_text() == "+memory +pids"
 
     def test_a_bot_that_is_in_the_leaf_already_stays(self, base, main):
         self.mark(base)
         (base / "cgroup.subtree_control").write_text("cpu memory pids")
-        assert cgroup_files.claim(str(main), ["memory", "pids"]) == str(base)
+        assert cgroups.claim(str(main), ["memory", "pids"]) == str(base)
         assert (main / "cgroup.procs").read_text() == ""
 
     def test_not_delegated_is_refused_and_nothing_moves(self, base, main, monkeypatch):
         monkeypatch.setattr(os, "geteuid", lambda: 0)
         with pytest.raises(OSError, match="Delegate=yes"):
-            cgroup_files.claim(str(base), ["memory"])
+            cgroups.claim(str(base), ["memory"])
         assert (main / "cgroup.procs").read_text() == ""
         assert (base / "cgroup.subtree_control").read_text() == ""
 
@@ -478,11 +478,11 @@ class TestVersion2:
         monkeypatch.setattr(os, "geteuid", lambda: 1000)
         (base / "cgroup.procs").write_text(f"{os.getpid()}\n{os.getpid() + 1}\n")
         with pytest.raises(OSError, match="Delegate=yes"):
-            cgroup_files.claim(str(base), ["memory"])
+            cgroups.claim(str(base), ["memory"])
 
     def test_a_missing_controller_is_named(self, base):
         with pytest.raises(OSError, match="has no hugetlb, rdma controller"):
-            cgroup_files.claim(str(base), ["memory", "rdma", "hugetlb"])
+            cgroups.claim(str(base), ["memory", "rdma", "hugetlb"])
 
     def test_a_refusal_moves_back(self, base, main, monkeypatch):
         self.mark(base)
@@ -490,10 +490,10 @@ class TestVersion2:
         def refuse(*_):
             raise OSError(16, "busy")
 
-        monkeypatch.setattr(cgroup_files, "enable", refuse)
+        monkeypatch.setattr(cgroups, "enable", refuse)
         (base / "cgroup.procs").write_text(f"{os.getpid():>12}\n")
         with pytest.raises(OSError, match="busy"):
-            cgroup_files.claim(str(base), ["memory"])
+            cgroups.claim(str(base), ["memory"])
         assert (base / "cgroup.procs").read_text().startswith(str(os.getpid()))
         assert (main / "cgroup.procs").read_text() == str(os.getpid())
 
