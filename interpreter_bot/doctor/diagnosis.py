@@ -22,14 +22,12 @@ from interpreter_bot.doctor import advice, trial_kernels
 from interpreter_bot.kernels import machine_exhaustion
 from interpreter_bot.kernels.files import directory_contents, workspace_io
 from interpreter_bot.kernels.libraries import kernel_environment
-from interpreter_bot.kernels.metering import session_metering
 from interpreter_bot.kernels.provisioning import forkserver_clients
 from interpreter_bot.mcp_servers import accepted_definitions
 from interpreter_bot.skills import accepted_skills
 from interpreter_bot.text import quantities
 from interpreter_bot.wording import doctor_words, host_words
 
-_SOCKET_PATH_BYTES: Final = 107
 # Linux counts descriptors in flight in socket messages by user id. A session with the bot's id may
 # have `open_files` of them in flight, so the bot's own limit must hold those of several sessions.
 _SESSIONS_WITHIN_BOT_LIMIT: Final = 4
@@ -47,7 +45,6 @@ _CHECKS_AT_EVERY_LEVEL: Final = {
     "system calls": "system_calls",
     "nested namespaces": "nested",
     "core dumps": "core_dumps",
-    "out of memory": "out_of_memory",
     "python": "python",
 }
 _CHECKS: Final = {
@@ -71,7 +68,6 @@ _NOT_WALLS: Final = {
     "core dumps",
     "doors",
     "host name",
-    "out of memory",
     "python",
     "second wall of files",
 }
@@ -110,8 +106,7 @@ def diagnose(config: settings.Settings) -> tuple[Finding, ...]:
     Tries the walls even if `sandbox.enabled` is false. A missing wall is a finding, no exception.
     """
     host_findings = (
-        *(_libraries(config), _disk(config), _memory_reserve(config), _runtime_directory(config)),
-        _open_files(config),
+        *(_libraries(config), _disk(config), _memory_reserve(config), _open_files(config)),
         *_skills(config),
         *_tools(config),
         *_logins(config),
@@ -276,17 +271,6 @@ def _memory_reserve(config: settings.Settings) -> Finding:
     detail = doctor_words.memory_left(free_bytes, reserve_bytes)
     is_active = 0 < reserve_bytes < free_bytes
     return _finding("memory of the machine", is_active, detail)
-
-
-def _runtime_directory(config: settings.Settings) -> Finding:
-    pid, runtime = os.getpid(), config.paths.runtime
-    longest = runtime / f"{pid}-{session_metering.start_ticks(pid)}" / ("x" * 8) / "k-1"
-    size, existing = len(os.fsencode(longest)), _nearest_existing(runtime)
-    is_writable = os.access(existing, os.W_OK | os.X_OK)
-    detail = doctor_words.socket_paths(runtime, size, _SOCKET_PATH_BYTES)
-    if not is_writable:
-        detail = doctor_words.not_writable(existing)
-    return _finding("runtime directory", is_writable and size <= _SOCKET_PATH_BYTES, detail)
 
 
 def _open_files(config: settings.Settings) -> Finding:

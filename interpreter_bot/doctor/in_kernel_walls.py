@@ -185,21 +185,6 @@ def core_dumps(_: Facts) -> CheckResult:
     return ([detail] if is_open else []), detail
 
 
-def out_of_memory(_: Facts) -> CheckResult:
-    """Check that the OOM killer chooses this process first, and that code cannot change it."""
-    path = "/proc/self/oom_score_adj"
-    score = read_start(path).decode().strip()
-    result = attempt(lambda: _write(path, "0"))
-    attempt(lambda: _write(path, score))
-    detail = f"oom_score_adj is {score}; code that changes it: {result}"
-    return ([] if score == "1000" and result != ALLOWED else [detail]), detail
-
-
-def _write(path: str, text: str) -> None:
-    with open(path, "w") as file:
-        file.write(text)
-
-
 def python(facts: Facts) -> CheckResult:
     """Look for the modules that the fork server preloads."""
     tops = dict.fromkeys(name.partition(".")[0] for name in facts["preload"])
@@ -217,6 +202,5 @@ CHECKS = (
     system_calls,
     nested,
     core_dumps,
-    out_of_memory,
     python,
 )

@@ -86,10 +86,6 @@ CHECKS: Final[dict[str, tuple[str, str]]] = {
         "instead start the bot with a hard limit of core files above 0 (systemd: "
         "`LimitCORE=infinity`).",
     ),
-    "out of memory": (
-        "If the machine runs out of memory, the bot may be killed instead of a session.",
-        _REPORT,
-    ),
     "memory of the machine": (
         "Memory that counts for no session may use up the machine's memory.",
         "Set limits.memory_reserve_bytes to less than what is available, and more than 0. Or give "
@@ -132,11 +128,6 @@ CHECKS: Final[dict[str, tuple[str, str]]] = {
         "People cannot let the bot call tools with their own accounts.",
         "Set tool_logins.public_url to the https address under which browsers reach "
         "tool_logins.port, and keep the encryption keys where the bot can read them.",
-    ),
-    "runtime directory": (
-        "Python cannot be started, because socket paths are limited to 107 bytes.",
-        "Set paths.runtime to a shorter path that the bot can write to, such as "
-        "/run/interpreter-bot.",
     ),
 }
 """By name of check: consequence and fix."""
@@ -343,10 +334,6 @@ def memory_left(free_bytes: int, reserve_bytes: int) -> str:
         f"{quantities.size(free_bytes)} available; below {quantities.size(reserve_bytes)} the "
         "session that uses most is ended"
     )
-
-
-def socket_paths(runtime: object, size: int, limit: int) -> str:
-    return f"socket paths in {runtime} have {size} of {limit} bytes"
 
 
 def open_files(limit: int, times: int, needed: int) -> str:
