@@ -44,8 +44,7 @@ _FONTS: Final = "share/matplotlib"
 # Other processes that the bot starts must not try again at once.
 _RETRY_SECONDS: Final = 600.0
 _DIGITS: Final = 12
-_OURS: Final = re.compile(rf".*-(former|[0-9a-f]{{{_DIGITS}}})")
-_FORMER_SECONDS: Final = 86_400.0
+_OURS: Final = re.compile(rf".*-[0-9a-f]{{{_DIGITS}}}")
 _HERE: Final = pathlib.Path(__file__).parent
 _GUEST: Final = pathlib.Path(__file__).resolve().parents[2] / "guest"
 _NAME: Final = re.compile(r"[\w.-]+")
@@ -240,12 +239,6 @@ def _build(
 
 def _switch(place: pathlib.Path, directory: pathlib.Path) -> None:
     """Switch the link to a directory beside it, atomically."""
-    if place.is_dir() and not place.is_symlink():
-        # Older releases built the environment at the place of the link, and did not lock it.
-        former = _sibling(place, "former")
-        shutil.rmtree(former, ignore_errors=True)
-        os.utime(place)
-        place.rename(former)
     link = place.with_name(f"{place.name}.new")
     link.unlink(missing_ok=True)
     link.symlink_to(directory.name)
@@ -272,9 +265,7 @@ def _remove_unused(directory: pathlib.Path) -> None:
     descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        age = time.time() - os.fstat(descriptor).st_mtime
-        if not directory.name.endswith("-former") or age > _FORMER_SECONDS:
-            shutil.rmtree(directory)
+        shutil.rmtree(directory)
     except BlockingIOError:
         _log.info("%s is still in use", directory)
     finally:
@@ -319,14 +310,10 @@ def _current(place: pathlib.Path) -> pathlib.Path:
     return place.parent / os.readlink(place) if place.is_symlink() else place
 
 
-def _sibling(place: pathlib.Path, suffix: str) -> pathlib.Path:
-    return place.with_name(f"{place.name}-{suffix}")
-
-
 def _build_directory(place: pathlib.Path, expected: Mapping[str, Any]) -> pathlib.Path:
     """Return the directory of the environment with an expected state."""
     digest = hashlib.sha256(json.dumps(expected).encode()).hexdigest()
-    return _sibling(place, digest[:_DIGITS])
+    return place.with_name(f"{place.name}-{digest[:_DIGITS]}")
 
 
 def _executable(place: pathlib.Path) -> pathlib.Path:
