@@ -12,7 +12,7 @@ from typing import Any
 from bench import measured_bots, metrics, sample_sizes
 from interpreter_bot import values
 from interpreter_bot.app import garbage_collection
-from interpreter_bot.kernels import leases, pools
+from interpreter_bot.kernels import pools
 
 _IDLE_TRIPS = 200
 _BETWEEN_TRIPS_SECONDS = 0.01
@@ -91,7 +91,7 @@ async def _be_bot() -> dict[str, Any]:
 async def _send_all(
     hostile: dict[str, tuple[str, str]],
     pool: pools.Pool,
-    quiet: leases.Lease,
+    quiet: pools.Lease,
     told: dict[str, Any],
 ) -> None:
     from tests.attacks import speaking

@@ -23,7 +23,6 @@ from interpreter_bot.hosts import (
 )
 from interpreter_bot.kernels import (
     launchers,
-    leases,
     live_kernels,
     machine_exhaustion,
     machines,
@@ -99,7 +98,7 @@ class LocalLease:
 
     def __init__(
         self,
-        lease: leases.Lease,
+        lease: pools.Lease,
         host_executions: executions.Executions,
         open_doors: Callable[[live_kernels.Kernel], Awaitable[None]],
     ) -> None:

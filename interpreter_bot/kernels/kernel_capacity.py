@@ -19,7 +19,7 @@ from collections.abc import Awaitable, Callable, Container, Mapping
 from typing import Final
 
 from interpreter_bot import errors, settings
-from interpreter_bot.kernels import launchers, leases, spares
+from interpreter_bot.kernels import launchers, spares
 from interpreter_bot.wording import run_words
 
 # Some changes are not reported, such as the death of a kernel, so waiting starts check again.
@@ -33,6 +33,28 @@ class Room:
     spare: launchers.LaunchedKernel | None = None
 
 
+class Holders(Container[str]):
+    """Who holds leases, by session."""
+
+    def __init__(self) -> None:
+        self._people: dict[str, list[str]] = {}
+
+    def __contains__(self, key: object) -> bool:
+        return key in self._people
+
+    def person(self, key: str) -> str:
+        """Return the person who leased a session last; the session's key if there is none."""
+        return next(filter(None, reversed(self._people.get(key, []))), key)
+
+    def add(self, key: str, person: str) -> None:
+        self._people.setdefault(key, []).append(person)
+
+    def remove(self, key: str, person: str) -> None:
+        self._people[key].remove(person)
+        if not self._people[key]:
+            del self._people[key]
+
+
 class RoomReservations:
     """Reservations of room for the starting kernels of one pool."""
 
@@ -41,7 +63,7 @@ class RoomReservations:
         kernels: settings.Kernels,
         *,
         live: Mapping[str, launchers.LaunchedKernel],
-        holders: leases.Holders,
+        holders: Holders,
         shutdowns: launchers.Shutdowns,
         save: Callable[[str], asyncio.Task[None] | None],
         end_kernel: Callable[[str, str], Awaitable[None]],

@@ -16,7 +16,6 @@ from interpreter_bot.kernels import (
     admissions,
     kernel_capacity,
     launchers,
-    leases,
     live_kernels,
     machine_setup,
     machines,
@@ -39,6 +38,21 @@ FileWork: TypeAlias = Callable[[workspaces.Workspace], Awaitable[None]]
 """Changes the files of a session that has no kernel meanwhile."""
 
 
+OnWait: TypeAlias = Callable[[str], None]
+"""Called with each new reason for a long wait, a sentence, and at its end with an empty one."""
+
+
+class Lease:
+    """Lease of one session's kernel, which is neither evicted nor reaped meanwhile."""
+
+    def __init__(self, pool: Pool, key: str) -> None:
+        self._pool, self._key = pool, key
+
+    async def kernel(self, *, waiting: OnWait | None = None) -> live_kernels.Kernel:
+        """Return the session's live kernel; may be called repeatedly; see `Pool.take`."""
+        return await self._pool.take(self._key, waiting)
+
+
 class Pool:
     """All kernels of one bot. Use `open`."""
 
@@ -58,7 +72,7 @@ class Pool:
         self._launcher = launchers.Launcher(config.kernels, host.host_context)
         self._live: dict[str, launchers.LaunchedKernel] = {}
         self._starting: dict[str, asyncio.Task[launchers.LaunchedKernel]] = {}
-        self._holders = leases.Holders()
+        self._holders = kernel_capacity.Holders()
         self.on_loss: Loss | None = None
         """Called when a session has lost its kernel, unless a person asked for that."""
         self._admissions = admissions.Admissions(config.kernels.starts)
@@ -159,7 +173,7 @@ class Pool:
         return await self._workspaces.existing()
 
     @contextlib.asynccontextmanager
-    async def lease(self, key: str, *, person: str = "") -> AsyncIterator[leases.Lease]:
+    async def lease(self, key: str, *, person: str = "") -> AsyncIterator[Lease]:
         """Lease a session's kernel: a leased kernel is neither evicted nor reaped.
 
         If the session has no kernel, its start begins now; if the start fails, `Lease.kernel` tries
@@ -172,14 +186,14 @@ class Pool:
                 self._begin_start(key)
             elif person:
                 self._live[key].person = person
-            yield leases.Lease(functools.partial(self.take, key))
+            yield Lease(self, key)
         finally:
             self._holders.remove(key, person)
             self._rooms.note_change()
             if (launched := self._live.get(key)) is not None:
                 launched.kernel.last_used = time.monotonic()
 
-    async def take(self, key: str, waiting: leases.OnWait | None = None) -> live_kernels.Kernel:
+    async def take(self, key: str, waiting: OnWait | None = None) -> live_kernels.Kernel:
         """Return the session's kernel; without a `lease` it may be evicted whenever it is idle.
 
         If an earlier kernel died, the `announcement` of the new one says so.
@@ -199,9 +213,7 @@ class Pool:
         # The cancellation of one caller must not take the kernel from the others.
         return (await asyncio.shield(starting)).kernel
 
-    async def _report_wait(
-        self, key: str, starting: asyncio.Future[Any], waiting: leases.OnWait
-    ) -> None:
+    async def _report_wait(self, key: str, starting: asyncio.Future[Any], waiting: OnWait) -> None:
         """Call `waiting` with each new reason for the wait, until the start ends."""
         reported = ""
         try:
