@@ -22,7 +22,7 @@ import rich.text
 from interpreter_bot import errors, events, settings
 from interpreter_bot.app import execution_startup
 from interpreter_bot.commands import session_listings
-from interpreter_bot.hosts import remote_host, session_moves
+from interpreter_bot.hosts import placed_hosts, remote_host
 from interpreter_bot.kernels.files import session_locks, workspaces
 from interpreter_bot.platforms.console import terminal_input
 from interpreter_bot.store import columns, databases
@@ -172,7 +172,7 @@ async def _move(
     source, data_id = _host(entry), target.connection.status.data_id
     if source.connection is target.connection:
         return operator_words.ALREADY_THERE
-    await session_moves.SessionMoves().move_out(entry.key, source, target)
+    await placed_hosts.SessionMoves().move_out(entry.key, source, target)
     placed = await database.placements.put(entry.key, data_id, after=entry.epoch)
     if placed.data_id != data_id:
         raise errors.KernelError(operator_words.MOVED_ELSEWHERE)
