@@ -147,10 +147,6 @@ class DoorSetup:
     version: str
 
 
-def show_nobody(_: values.Output) -> None:
-    """Drop what the bot's own code shows."""
-
-
 class Doorkeeper(Protocol):
     """Decides which connections pass the doors of kernels."""
 

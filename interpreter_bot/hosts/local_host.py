@@ -244,9 +244,7 @@ class LocalHost:
             KernelError: the code did not run to its end, such as after a stop.
         """
         if (launched := self._find_launched(kernel_id)) is not None:
-            finished = await launched.kernel.execute(
-                code, show=kernel_doors.show_nobody, is_own=True
-            )
+            finished, _ = await launched.kernel.execute_own(code)
             if finished.ending is not values.Ending.OK:
                 raise errors.KernelError
 

@@ -163,6 +163,22 @@ class Kernel:
             if not is_own:
                 self.last_used = time.monotonic()
 
+    async def execute_own(
+        self, code: str, *, seconds: float | None = None, is_silent: bool = False
+    ) -> tuple[values.Finished, str]:
+        """Run code of the bot, as `execute` does; return its end and its last JSON."""
+        last_json = ""
+
+        def keep_json(output: values.Output) -> None:
+            nonlocal last_json
+            if isinstance(output, values.Json):
+                last_json = output.json
+
+        finished = await self.execute(
+            code, show=keep_json, seconds=seconds, is_own=True, is_silent=is_silent
+        )
+        return finished, last_json
+
     def note_save(self, started: float) -> None:
         """Record how long a save took that started at monotonic time `started`."""
         self._saving_ended = time.monotonic()

@@ -143,9 +143,7 @@ class Installations:
             )
         if launched.layers:
             code = kernel_calls.use_packages([self._path(name) for name in launched.layers])
-            finished = await launched.kernel.execute(
-                code, show=_ignore, seconds=_USE_SECONDS, is_own=True
-            )
+            finished, _ = await launched.kernel.execute_own(code, seconds=_USE_SECONDS)
             if finished.ending is not values.Ending.OK:
                 _log.warning("a kernel did not take its packages: %s", finished)
 
@@ -309,7 +307,3 @@ def _read_locks(launched: launchers.LaunchedKernel) -> tuple[lock_files.Lock, ..
     except (OSError, ValueError):
         _log.exception("the installed packages of a session are unknown")
         return ()
-
-
-def _ignore(_: values.Output) -> None:
-    pass

@@ -207,10 +207,7 @@ class Snapshots:
             await self._drop_unreadable(launched)
             return True
         code = kernel_calls.restore_variables(snapshot.number)
-        last_json = _LastJson()
-        finished = await kernel.execute(
-            code, show=last_json.show, seconds=self._config.seconds, is_own=True
-        )
+        finished, failures = await kernel.execute_own(code, seconds=self._config.seconds)
         if not kernel.is_alive:
             # If the bot ended it, the snapshot is not to blame.
             if finished.ending is not values.Ending.STOPPED:
@@ -221,7 +218,7 @@ class Snapshots:
             _keep_saved_variables(launched, finished.reason)
             return True
         try:
-            await self._note_restored(kernel, snapshot, last_json.json)
+            await self._note_restored(kernel, snapshot, failures)
         except errors.BotError:
             _log.exception("it is unknown which variables were restored")
             _keep_saved_variables(launched, "")
@@ -372,7 +369,7 @@ class Snapshots:
         code = kernel_calls.save_variables(number, seconds=seconds, max_bytes=self._config.bytes)
         work, started = workspace_io.file_work, time.monotonic()
         try:
-            finished = await kernel.execute(code, show=_ignore, seconds=_FORK_SECONDS, is_own=True)
+            finished, _ = await kernel.execute_own(code, seconds=_FORK_SECONDS)
             if finished.ending is not values.Ending.OK:
                 _log.warning("variables were not saved: %s", finished)
                 return None
@@ -392,25 +389,10 @@ class Snapshots:
             if kernel.is_alive and kernel.runs == runs:
                 # Before a kernel runs anything, it ends the child that saves: code of a pickled
                 # variable may still run there, whatever the manifest says.
-                await kernel.execute("", show=_ignore, seconds=_FORK_SECONDS, is_own=True)
-
-
-class _LastJson:
-    """The last JSON output of the bot's own code; empty if there was none."""
-
-    def __init__(self) -> None:
-        self.json = ""
-
-    def show(self, output: values.Output) -> None:
-        if isinstance(output, values.Json):
-            self.json = output.json
+                await kernel.execute_own("", seconds=_FORK_SECONDS)
 
 
 def _keep_saved_variables(launched: launchers.LaunchedKernel, reason: str) -> None:
     """Let a kernel say that it restored nothing, and keep it from replacing the saved variables."""
     launched.kernel.is_savable = False
     launched.kernel.restore_notice = variable_words.not_restored(reason)
-
-
-def _ignore(_: values.Output) -> None:
-    """Saving shows nothing to people."""

@@ -130,12 +130,8 @@ class Spares:
             try:
                 launched = await self._launch()
                 if not launched.provisioner.starts_when_attached:
-                    await launched.kernel.execute(
-                        _WARM_UP_CODE,
-                        show=lambda _: None,
-                        seconds=_WARM_UP_SECONDS,
-                        is_own=True,
-                        is_silent=True,
+                    await launched.kernel.execute_own(
+                        _WARM_UP_CODE, seconds=_WARM_UP_SECONDS, is_silent=True
                     )
             except errors.BotError:
                 _log.exception("no spare kernel could be started")

@@ -13,7 +13,7 @@ import pytest_asyncio
 
 from interpreter_bot import errors, settings, values
 from interpreter_bot.egress import broker
-from interpreter_bot.hosts import cancellable_executions, kernel_doors, local_startup
+from interpreter_bot.hosts import cancellable_executions, local_startup
 from tests.fakes import outside
 
 pytestmark = [
@@ -161,7 +161,7 @@ async def test_who_is_cancelled_before_a_kernel_is_told_of_its_doors_leaves_that
     async with place.host.pool.lease(address) as held, place.host.lease(address) as lease:
         kernel = await held.kernel()
         code = "import time; time.sleep(0.5)"
-        busy = asyncio.create_task(kernel.execute(code, show=kernel_doors.show_nobody))
+        busy = asyncio.create_task(kernel.execute(code, show=lambda _: None))
         first = asyncio.create_task(lease.kernel())
         async with asyncio.timeout(20):
             while kernel.id not in place.broker._kernels:  # noqa: ASYNC110 - nobody tells of it.
