@@ -681,6 +681,7 @@ x = Slow()
     assert saved.restored()["small"] == 1
 
 
+@pytest.mark.slow
 def test_what_is_read_behind_one_that_hangs_is_tried_out_nevertheless(session):
     saved = session("""
 import os, time
@@ -699,6 +700,7 @@ behind = [2] * 200
     assert (names["good"], names["behind"]) == ([1] * 100, [2] * 200)
 
 
+@pytest.mark.slow
 def test_what_shares_a_part_with_one_that_is_lost_at_last_is_kept(session):
     saved = session("""
 import numpy, time
@@ -743,6 +745,7 @@ del shared
     assert names["only"] == [0] * 30
 
 
+@pytest.mark.slow
 def test_where_one_after_the_other_hangs_what_is_behind_the_last_is_kept(session):
     saved = session("""
 import time
@@ -772,6 +775,7 @@ slow = [Slow(), numpy.ones(1_000_000)]
     assert not saved.failed
 
 
+@pytest.mark.slow
 def test_what_is_behind_one_that_hangs_while_it_is_saved_is_saved(session):
     saved = session("""
 import time
@@ -787,6 +791,7 @@ last = [1] * 300
     assert saved.restored()["last"] == [1] * 300
 
 
+@pytest.mark.slow
 def test_what_is_behind_one_that_ends_python_is_saved_where_others_took_long_together(session):
     saved = session("""
 import os, time
@@ -802,6 +807,7 @@ behind = [1] * 100
     assert saved.restored()["behind"] == [1] * 100
 
 
+@pytest.mark.slow
 def test_the_last_one_has_all_the_time_that_is_left(session):
     saved = session("""
 import time
@@ -1011,6 +1017,7 @@ other = [0] * 2000
     assert "other" in saved.save(3)["kept"]
 
 
+@pytest.mark.slow
 def test_where_only_imports_and_definitions_come_back_the_others_were_tried(session):
     saved = session("""
 import time

@@ -2,13 +2,13 @@
 
 import ast
 import importlib
-import pathlib
 import pkgutil
 import re
 
 import interpreter_bot
 from interpreter_bot import errors
 from interpreter_bot.agent import chat_messages
+from tests.unit.house import sources
 
 # Modules of which a model alone reads the sentences: prompts, results of tools, descriptions.
 OF_MODELS = {
@@ -37,13 +37,6 @@ ADDRESSES_A_MODEL = re.compile(
 WORDS = 3
 
 
-def _modules():
-    root = pathlib.Path(interpreter_bot.__file__).parent
-    for file in sorted(root.rglob("*.py")):
-        name = ".".join(file.relative_to(root).with_suffix("").parts)
-        yield name, ast.parse(file.read_text("utf-8"))
-
-
 def _constants(tree):
     """Give the names of constants, whether they are notes to a model, and their texts."""
     for node in tree.body:
@@ -66,7 +59,8 @@ def _constants(tree):
 
 def notices():
     """Give every notice: its place, its audience, its text."""
-    for module, tree in _modules():
+    for path, (_, tree) in sources.modules().items():
+        module = sources.dotted(path)
         for name, is_note, text in _constants(tree):
             is_models = is_note or module in OF_MODELS
             is_models = is_models and name not in FOR_PEOPLE_THERE.get(module, ())

@@ -2,13 +2,10 @@
 
 import ast
 import collections
-import pathlib
 import re
 
-import interpreter_bot
-from tests.unit.house import test_audiences
+from tests.unit.house import sources, test_audiences
 
-PACKAGE = pathlib.Path(interpreter_bot.__file__).parent
 # They run in kernels, are beneath `wording`, or declare what `--help` and docs show.
 ELSEWHERE = (
     "wording/",
@@ -48,7 +45,8 @@ def _logged_names(tree):
 
 
 def _is_log(node):
-    return isinstance(node, ast.Call) and ast.unparse(node.func).startswith(("_log.", "log."))
+    logger = getattr(node.func, "value", None) if isinstance(node, ast.Call) else None
+    return isinstance(logger, ast.Name) and logger.id in ("_log", "log")
 
 
 def _is_docstring(node):
@@ -59,10 +57,10 @@ def _is_left_out(node, logged):
     """Return whether what stands here is for the log, a model, or who reads the code."""
     if isinstance(node, ast.AnnAssign | ast.Assign):
         target = node.target if isinstance(node, ast.AnnAssign) else node.targets[0]
-        return ast.unparse(target) in logged
-    is_note = isinstance(node, ast.Call) and ast.unparse(node.func).endswith(
-        ("Note", "Prompt", "compile")
-    )
+        return getattr(target, "id", "") in logged
+    called = getattr(node, "func", None)
+    name = getattr(called, "attr", getattr(called, "id", ""))
+    is_note = name.endswith(("Note", "Prompt", "compile"))
     return is_note or _is_log(node) or _is_docstring(node)
 
 
@@ -80,26 +78,25 @@ def sentences(node, logged):
 
 def test_sentences_for_people_stand_in_the_words():
     found = []
-    for file in sorted(PACKAGE.rglob("*.py")):
-        path = file.relative_to(PACKAGE).as_posix()
-        module = path.removesuffix(".py").replace("/", ".")
-        if path.startswith(ELSEWHERE) or module in FOR_MODELS:
+    for path, (_, tree) in sources.modules().items():
+        if path.startswith(ELSEWHERE) or sources.dotted(path) in FOR_MODELS:
             continue
-        tree = ast.parse(file.read_text("utf-8"))
         found += [f"{path}:{line}: {text}" for line, text in sentences(tree, _logged_names(tree))]
     assert found == []
 
 
 def test_each_sentence_is_used():
-    files = {file: file.read_text("utf-8") for file in PACKAGE.rglob("*.py")}
-    used = {name for text in files.values() for name in re.findall(r"\w+_words\.\w+", text)}
+    modules = sources.modules()
+    used = {name for text, _ in modules.values() for name in re.findall(r"\w+_words\.\w+", text)}
     unused = []
-    for file in sorted((PACKAGE / "wording").glob("*_words.py")):
-        names = collections.Counter(re.findall(r"\w+", files[file]))
-        for node in ast.parse(files[file]).body:
+    for path in [path for path in modules if re.fullmatch(r"wording/\w+_words.py", path)]:
+        text, tree = modules[path]
+        file = sources.dotted(path).removeprefix("wording.")
+        names = collections.Counter(re.findall(r"\w+", text))
+        for node in tree.body:
             if isinstance(node, ast.AnnAssign | ast.FunctionDef):
                 is_constant = isinstance(node, ast.AnnAssign)
                 name = ast.unparse(node.target) if is_constant else node.name
-                if f"{file.stem}.{name}" not in used and names[name] < 2:
-                    unused.append(f"{file.stem}.{name}")
+                if f"{file}.{name}" not in used and names[name] < 2:
+                    unused.append(f"{file}.{name}")
     assert unused == []

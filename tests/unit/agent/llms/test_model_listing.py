@@ -57,6 +57,7 @@ async def test_what_is_packed_is_not_unpacked():
             await model_listing.listed(model, "")
 
 
+@pytest.mark.looptime
 async def test_a_list_that_comes_drop_by_drop_is_waited_for_only_so_long():
     async def answer(request):
         response = web.StreamResponse()

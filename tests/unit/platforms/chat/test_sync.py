@@ -9,6 +9,8 @@ from interpreter_bot.platforms.chat import sync, transport
 from interpreter_bot.store import databases
 from tests.fakes.socket_chat import servers, transports
 
+pytestmark = pytest.mark.looptime
+
 
 @pytest.fixture
 async def server(tmp_path):
