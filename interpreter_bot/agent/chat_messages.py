@@ -167,7 +167,6 @@ class ModelReply:
     unread_call: str = ""
     finish: Finish = Finish.STOP
     usage: values.Usage | None = None
-    is_second_try: bool = False
     reasoning: Reasoning | None = None
     is_reasoning_refused: bool = False
     are_pictures_refused: bool = False

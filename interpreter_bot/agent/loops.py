@@ -265,8 +265,7 @@ class _Turn:
         """Return whether an answer may be the last; files that do not exist are objected to."""
         text = "".join(self._words)
         self._missing_files = await self._find_missing_files(text)
-        is_last = self._doubted or reply.is_second_try or not self._may_go_on
-        if not self._missing_files or is_last:
+        if not self._missing_files or self._doubted or not self._may_go_on:
             return True
         self._doubted, self._words = text.strip(), []
         self._transcript.add_note(file_references.as_objection(self._missing_files))

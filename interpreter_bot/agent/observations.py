@@ -24,25 +24,6 @@ _SILENT: Final = (
 )
 # Without this, a model that cannot see describes what it believes to be in the picture.
 _ONLY_DRAWN: Final = "[Nothing was printed: name no figures but those you have seen.]"
-# Small models take a missing column for a fault of their code, and never tell the person.
-_NO_SUCH_NAME: Final = (
-    "[There is no such name in the data. Use one that exists; if none of them is what the person "
-    "asked for, do not run code, but tell them that it is not in the data, and what is.]"
-)
-# The same for amounts with a currency, for which they otherwise try one conversion after the other.
-_OF_TEXT: Final = re.compile(
-    r"could not convert string to float|Unable to parse string|dtype '?(?:str|object|string)'?"
-    r"|unsupported operand type.*'str'|can't multiply sequence|agg function failed"
-)
-NUMBERS_IN_TEXT: Final = (
-    "Convert text such as '$1,200' to a number like this: df['column'].str.strip('$€£% ')"
-    ".str.replace(',', '').astype(float), and a date by pd.to_datetime."
-)
-"""Hint where text was taken for numbers or dates."""
-MISSING_VALUES: Final = "Missing values are found with isna() and notna(), not with == ''."
-"""Hint where missing values were looked for as empty text."""
-HINTS: Final = (_NO_SUCH_NAME, f"[{NUMBERS_IN_TEXT}]")
-"""All hints that an error's output may hold, each on a line."""
 FAILED: Final = (
     "[The code failed with the error above. Take another way to the result, in changed code.]"
 )
@@ -70,7 +51,6 @@ def execution(
             None,
             (
                 context_windows.shorten(shown, max_characters),
-                _hint(error(outputs)),
                 _ended(finished, shown),
             ),
         )
@@ -93,16 +73,6 @@ def _shown(outputs: Sequence[output_screens.Standing], max_characters: int) -> s
         for place, text in zip(places, short, strict=True):
             words[place] = text.strip("\n")
     return "\n".join(filter(None, words))
-
-
-def _hint(failure: values.Error | None) -> str:
-    """Return a hint for errors that are otherwise made again and again."""
-    if failure is None:
-        return ""
-    if failure.name == "KeyError":
-        return _NO_SUCH_NAME
-    is_of_text = failure.name in ("TypeError", "ValueError") and _OF_TEXT.search(failure.message)
-    return f"[{NUMBERS_IN_TEXT}]" if is_of_text else ""
 
 
 def _in_words(output: output_screens.Standing) -> str:

@@ -210,8 +210,7 @@ def _read_code(arguments: str) -> ToolRequest:
         try:
             value = lenient_json.parse(text)
         except ValueError:
-            is_object = text.lstrip().startswith("{")
-            return _run_code(lenient_json.intact_code(text) if is_object else text)
+            return _run_code(None if text.lstrip().startswith("{") else text)
         if isinstance(value, dict):
             code = _code_argument(value)
             if isinstance(code, Misread) or not _looks_encoded(code):

@@ -29,12 +29,12 @@ class BufferedModelReply:
 
     def __init__(self, emit: events.Emit) -> None:
         self._emit = emit
-        self._held: list[str] | None = []
+        self._pending: list[str] | None = []
 
     def emit(self, event: events.TurnEvent) -> None:
         """Hold text back, or pass an event on."""
-        if isinstance(event, events.TextAdded) and self._held is not None:
-            self._held.append(event.text)
+        if isinstance(event, events.TextAdded) and self._pending is not None:
+            self._pending.append(event.text)
             return
         if isinstance(event, events.CodeDrafted):
             self.release()
@@ -42,13 +42,13 @@ class BufferedModelReply:
 
     def drop(self) -> None:
         """Discard the text held back, and start again."""
-        self._held = []
+        self._pending = []
 
     def release(self) -> None:
         """Pass on the text held back, and all that follows."""
-        held, self._held = self._held, None
-        if held:
-            self._emit(events.TextAdded("".join(held)))
+        pending, self._pending = self._pending, None
+        if pending:
+            self._emit(events.TextAdded("".join(pending)))
 
 
 class FencedLlm:
@@ -69,47 +69,31 @@ class FencedLlm:
         self, prompt: chat_messages.Prompt, *, emit: events.Emit
     ) -> chat_messages.ModelReply:
         """Request a reply; a block of Python is a call of `run_code`."""
-        if self._is_small and (bare := small_model_remedies.bare_answer(prompt.messages)):
-            emit(events.TextAdded(bare))
-            written = values.Usage(0, context_windows.text_tokens(bare), is_estimated=True)
-            return chat_messages.ModelReply(text=bare, usage=written)
-        system = prompt.system
-        if rules := self._rules(prompt):
-            system = f"{system}\n\n{rules}"
-        said: list[dict[str, Any]] = [{"role": "system", "content": system}]
-        may_call = bool(prompt.tools) and prompt.may_call
-        # The model has to see the output it is to answer from.
-        for message in (
-            small_model_remedies.without_dead_ends(prompt.messages) if may_call else prompt.messages
-        ):
-            _append(said, message)
-        reminder = (
-            small_model_remedies.reminder(
-                prompt.messages,
-                is_small=self._is_small,
-                query=small_model_remedies.query_example(prompt),
-            )
-            if may_call
-            else ""
-        )
+        rules = self._rules(prompt)
+        system = f"{prompt.system}\n\n{rules}" if rules else prompt.system
+        messages: list[dict[str, Any]] = [{"role": "system", "content": system}]
+        for message in prompt.messages:
+            _append(messages, message)
+        may_remind = self._is_small and bool(prompt.tools) and prompt.may_call
+        reminder = small_model_remedies.reminder(prompt) if may_remind else ""
         if not reminder:
-            return await self._converse(said, prompt, emit)
-        _append(said, chat_messages.UserMessage(reminder, is_ours=True))
+            return await self._converse(messages, prompt, emit)
+        _append(messages, chat_messages.UserMessage(reminder, is_ours=True))
         buffered = BufferedModelReply(emit)
         try:
-            reply = await self._converse(said, prompt, buffered.emit, buffered)
-            objection = small_model_remedies.objection(reply, prompt, is_small=self._is_small)
+            reply = await self._converse(messages, prompt, buffered.emit)
+            objection = small_model_remedies.objection(reply, prompt)
             if not objection:
                 return reply
             buffered.drop()
-            _append(said, chat_messages.AssistantMessage(reply.text))
-            _append(said, chat_messages.UserMessage(objection, is_ours=True))
+            _append(messages, chat_messages.AssistantMessage(reply.text))
+            _append(messages, chat_messages.UserMessage(objection, is_ours=True))
             try:
-                again = await self._converse(said, prompt, buffered.emit, buffered)
+                second_reply = await self._converse(messages, prompt, buffered.emit)
             except model_errors.CutError as error:
-                error.partial = with_both(reply, error.partial)
+                error.partial = add_usage(reply, error.partial)
                 raise
-            return with_both(reply, again)
+            return add_usage(reply, second_reply)
         finally:
             buffered.release()
 
@@ -121,60 +105,43 @@ class FencedLlm:
         return prompt_texts.read("fenced_small" if self._is_small else "fenced")
 
     async def _converse(
-        self,
-        said: list[dict[str, Any]],
-        prompt: chat_messages.Prompt,
-        emit: events.Emit,
-        buffered: BufferedModelReply | None = None,
+        self, messages: list[dict[str, Any]], prompt: chat_messages.Prompt, emit: events.Emit
     ) -> chat_messages.ModelReply:
         assembler = model_reply_assembly.ModelReplyAssembler(
             emit, prompt, takes_python=True, habit=self._chat.habit
         )
-        reply = await self._chat.converse(
-            said, prompt, assembler=assembler, extra={}, stops_at_block=True
+        return await self._chat.converse(
+            messages, prompt, assembler=assembler, extra={}, stops_at_block=True
         )
-        if not reply.calls or not isinstance(wish := tools.read(reply.calls[0]), tools.RunCode):
-            return reply
-        words = wish.code if lenient_json.is_prose(wish.code) else ""
-        if self._is_small and isinstance(prompt.messages[-1], chat_messages.ToolResult):
-            words = words or lenient_json.printed_text(wish.code)
-        if not words:
-            return reply
-        # It copies the shape of its earlier replies, and believes it answers.
-        if buffered is not None:
-            buffered.drop()
-        emit(events.TextAdded(words))
-        return dataclasses.replace(reply, text=f"{reply.text}{words}", calls=())
 
 
-def with_both(
-    guess: chat_messages.ModelReply, reply: chat_messages.ModelReply
+def add_usage(
+    discarded: chat_messages.ModelReply, reply: chat_messages.ModelReply
 ) -> chat_messages.ModelReply:
-    """Add the cost of a discarded guess to a reply.
+    """Add the cost of a discarded reply to the one in its place.
 
     The sum is an estimate even if the server counted both: it measures no single prompt.
     """
-    if guess.usage is None:
-        return dataclasses.replace(reply, usage=None, is_second_try=True)
+    if discarded.usage is None:
+        return dataclasses.replace(reply, usage=None)
     written = context_windows.message_tokens(
         chat_messages.AssistantMessage(reply.text, reply.calls)
     )
-    known = reply.usage or values.Usage(guess.usage.tokens, written)
-    both = guess.usage + known
-    usage = dataclasses.replace(both, is_estimated=True)
-    return dataclasses.replace(reply, usage=usage, is_second_try=True)
+    known = reply.usage or values.Usage(discarded.usage.tokens, written)
+    usage = dataclasses.replace(discarded.usage + known, is_estimated=True)
+    return dataclasses.replace(reply, usage=usage)
 
 
-def _append(said: list[dict[str, Any]], message: chat_messages.Message) -> None:
+def _append(messages: list[dict[str, Any]], message: chat_messages.Message) -> None:
     role, text = _role_and_text(message)
     pictures = () if isinstance(message, chat_messages.AssistantMessage) else message.pictures
     content = chat_completions.wire_content(text, pictures)
-    last = said[-1]
+    last = messages[-1]
     # Many of these models accept only a strict alternation of roles.
     if last["role"] == role:
         last["content"] = _joined(last["content"], content)
     else:
-        said.append({"role": role, "content": content})
+        messages.append({"role": role, "content": content})
 
 
 def _joined(first: _Content, second: _Content) -> _Content:
@@ -201,7 +168,7 @@ def _role_and_text(message: chat_messages.Message) -> tuple[str, str]:
 
 
 def _block(call: chat_messages.Call) -> str:
-    wish = tools.read(call)
-    if isinstance(wish, tools.RunCode):
-        return f"```python\n{wish.code.rstrip()}\n```"
+    request = tools.read(call)
+    if isinstance(request, tools.RunCode):
+        return f"```python\n{request.code.rstrip()}\n```"
     return f"```json\n{lenient_json.without_fence(call.arguments)}\n```"

@@ -133,7 +133,6 @@ async def test_several_calls_of_one_reply_are_answered_in_order():
     [
         "print(1)",
         '"print(1)"',
-        '{"code": "print(1)"',
         json.dumps(json.dumps({"code": "print(1)"})),
         '{"code": "```python\\nprint(1)\\n```"}',
         '{"code": """print(1)"""}',

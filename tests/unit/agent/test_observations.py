@@ -56,12 +56,6 @@ def test_outputs_are_told(outputs, text):
     assert told(*outputs) == text
 
 
-def test_a_name_that_is_missing_is_to_be_told_to_the_person():
-    outputs, finished = scripts.raised("KeyError", "'weight'")
-    assert "tell them that it is not in the data" in told(*outputs, finished=finished)
-    assert "it is not in the data" not in told(*scripts.raised()[0], finished=finished)
-
-
 def test_bars_that_redraw_themselves_are_told_as_they_stand():
     shown = [values.Text("stderr", f"\r{n}%") for n in range(100)]
     assert told(*shown, out("done\n")) == "99%\ndone"
@@ -175,21 +169,3 @@ def test_guard_lets_code_run_again_after_other_code():
         assert guard.refusal_of(code) is None
         guard.ran(code, OK, None)
     assert guard.refusal_of("a  \n\n# same")
-
-
-@pytest.mark.parametrize(
-    ("name", "message", "is_told"),
-    [
-        ("ValueError", "could not convert string to float: '$67,600'", True),
-        ("TypeError", "dtype 'str' does not support operation 'mean'", True),
-        ("TypeError", "agg function failed [how->mean,dtype->object]", True),
-        ("ValueError", "x and y must be the same size", False),
-        ("KeyError", "could not convert string to float", False),
-    ],
-)
-def test_model_is_told_how_numbers_are_made_of_text(name, message, is_told):
-    outputs, finished = (
-        [values.Error(name, message, f"Traceback\n{name}: {message}")],
-        scripts.FAILED,
-    )
-    assert ("'$1,200'" in observations.execution(outputs, finished, 8000)) is is_told

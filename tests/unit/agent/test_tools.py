@@ -25,7 +25,6 @@ def read(arguments, name="run_code"):
         ('{"code": "a = 1\nb = 2"}', "a = 1\nb = 2"),
         ('{"python_code": "print(1)", "language": "python"}', "print(1)"),
         ('{"cell": "print(1)", "title": "Sum"}', "print(1)"),
-        ('{"code": "print(1)", \\n"note": \\n"x"\\n}', "print(1)"),
         ("""{"code": "re.findall('\\d+', s)"}""", r"re.findall('\d+', s)"),
         ('{"code": "a=1\\\\nb=2"}', "a=1\nb=2"),
         ('{"code": "print(\'a\\\\nb\')"}', "print('a\\nb')"),

@@ -3,9 +3,7 @@
 import asyncio
 import datetime
 import json
-import re
 import threading
-import time
 
 import pytest
 
@@ -13,16 +11,13 @@ from interpreter_bot import code_activity, errors, settings, values
 from interpreter_bot.agent import (
     budgets,
     chat_messages,
-    lenient_json,
     model_errors,
-    observations,
     prompt_texts,
 )
 from interpreter_bot.agent.llms import (
     catalogues,
     openai_clients,
     sdk_errors,
-    small_model_remedies,
     tls_contexts,
     tool_support,
 )
@@ -249,7 +244,7 @@ async def test_figures_of_a_model_that_ran_no_code_are_seen_by_nobody():
         server.text("It is 4.5."),
     ]
     async with scripts.stage(
-        replies, scripts.printed("4.5"), protocol="fenced", question=DATA
+        replies, scripts.printed("4.5"), protocol="fenced", name="tiny-1b", question=DATA
     ) as stage:
         outcome = await stage.run()
     assert outcome.text == "It is 4.5."
@@ -266,190 +261,6 @@ async def test_figures_of_a_model_that_ran_no_code_are_seen_by_nobody():
     assert "15.3" not in json.dumps(third)
 
 
-@pytest.mark.parametrize(
-    "answer",
-    [
-        *("It has 3 columns.", "You are welcome!", "7", "The year 2030", "29.7 on average"),
-        *("1. Look at it.\n2. Count.", "**11.** Look.\n  - Step 12: count.", "\n" * 60_000),
-    ],
-)
-def test_a_model_without_tools_may_say_what_it_was_told(answer):
-    question = "[a.csv is at /mnt/data/a.csv. 7 rows, 3 columns.]\n29.699\n\nAll columns"
-    system = "Today is 2030-01-31."
-    prompt = chat_messages.Prompt(system=system, messages=(chat_messages.UserMessage(question),))
-    started = time.process_time()
-    assert not small_model_remedies.objection(
-        chat_messages.ModelReply(text=answer), prompt, is_small=True
-    )
-    assert time.process_time() - started < 2
-    assert small_model_remedies.objection(
-        chat_messages.ModelReply(text=f"{answer} 12.5"), prompt, is_small=True
-    )
-
-
-async def test_model_without_tools_is_told_again_what_was_asked_when_it_has_an_output():
-    replies = [server.text("```python\nprint(42)\n```"), server.text("It is 42.")]
-    async with scripts.stage(
-        replies, scripts.printed(TABLE), protocol="fenced", name="tiny-1b", question=DATA
-    ) as stage:
-        await stage.run()
-    told = stage.server.requests[1].messages[-1]["content"]
-    assert told.startswith(f"[Output of the code:]\n{TABLE}")
-    assert told.endswith(
-        prompt_texts.read("reminder_output").format(question="How many are there?")
-    )
-    assert "The person asked" not in json.dumps(
-        [chat_messages.to_dict(one) for one in stage.transcript.entries]
-    )
-
-
-@pytest.mark.parametrize(
-    ("output", "is_nothing"),
-    [
-        *(("0", True), ("Loans that are out: 0\n", True), ("nan", True), ("share: 0.0%", True)),
-        *(("Empty DataFrame\nColumns: [a]\nIndex: []", True), ("[]", True)),
-        *(("Series([], dtype: float64)", True), ("Ana earns $nan", True)),
-        *(("group\na   NaN\nb   NaN\nName: pay, dtype: float64", True), ("a  NaN\nb  NaN\n", True)),
-        *(("group\na   NaN\nb   4.0\nName: pay", False), ("a  4.0\nb  NaN\nc  NaN\n", False)),
-        *(("[10]", False), ("[0.05]", False), ("0    0\n1    3", False)),
-    ],
-)
-async def test_output_of_nothing_is_looked_into_once(output, is_nothing):
-    replies = [server.text(f"```python\nprint({one})\n```") for one in "ab"]
-    replies += [server.text("None.")]
-    played = [scripts.printed(output)] * 2
-    async with scripts.stage(
-        replies, *played, protocol="fenced", name="tiny-1b", question=DATA
-    ) as stage:
-        await stage.run()
-    hint = f"{observations.MISSING_VALUES} {observations.NUMBERS_IN_TEXT}"
-    nothing, something = (
-        prompt_texts.read(name).format(question="How many are there?", hint=hint)
-        for name in ("reminder_nothing", "reminder_output")
-    )
-    second, third = (one.messages[-1]["content"] for one in stage.server.requests[1:])
-    assert second.endswith(nothing if is_nothing else something)
-    assert third.endswith(something)
-
-
-@pytest.mark.parametrize(
-    ("output", "is_cut"),
-    [
-        *(("0 1\n      ... \n9 9\nLength: 200", True), ("   a\n0  1\n..  ..\n9  9", True)),
-        *(("<Array>\n['a']\nLength: 1", False), ("[To do ...", False)),
-        *(("Fir > Ash > " * 40, True), ("Some words\n" * 40, False)),
-    ],
-)
-async def test_long_list_is_taken_for_no_answer(output, is_cut):
-    replies = [server.text("```python\nprint(1)\n```"), server.text("None.")]
-    async with scripts.stage(
-        replies, scripts.printed(output), protocol="fenced", name="tiny-1b", question=DATA
-    ) as stage:
-        await stage.run()
-    told = stage.server.requests[1].messages[-1]["content"]
-    assert ("too long to be the answer" in told) is is_cut
-
-
-@pytest.mark.parametrize(
-    ("code", "output", "hint"),
-    [
-        ("d[d['back'] == '']", "0", observations.MISSING_VALUES),
-        ("pd.to_numeric(d['pay'], errors = 'coerce')", "nan", observations.NUMBERS_IN_TEXT),
-        ("pd.to_numeric(d['pay'], errors='coerce')", None, observations.NUMBERS_IN_TEXT),
-        ("d['cost'].sum()", "€6.33€25.16" * 40, observations.NUMBERS_IN_TEXT),
-        ("d['cost'].sum()", None, ""),
-    ],
-)
-async def test_code_that_came_to_nothing_is_told_what_it_did_not_reckon_with(code, output, hint):
-    replies = [server.text(f"```python\n{code}\n```"), server.text("None.")]
-    played = scripts.printed(output) if output else scripts.raised("IndexError", "out of bounds")
-    async with scripts.stage(
-        replies, played, protocol="fenced", name="tiny-1b", question=DATA
-    ) as stage:
-        await stage.run()
-    told = stage.server.requests[1].messages[-1]["content"]
-    hints = (observations.MISSING_VALUES, observations.NUMBERS_IN_TEXT)
-    assert [one in told for one in hints] == [one == hint for one in hints]
-    # It forgets what was asked while it mends.
-    assert "[The person asked: How many are there?" in told
-
-
-@pytest.mark.parametrize(
-    ("output", "is_bare"),
-    [
-        *(("0.707\n", True), ("2025-01", True), ("Ana Costa", True), ("48.5 %", True)),
-        *(("Castle lent 42 books.", True), ("Loans: 8\nWith a fine: 1\n", True)),
-        *(("0", False), ("[1, 2]", False), ("8\n1", False), ("Castle  42\nHarbour  -", False)),
-        *(("a b\n" * 6, False), ("word " * 100, False), ("Ana Costa earns $nan", False)),
-        *(("month 4\nName: kwh, dtype: int64", False), ("{'a': 1}", False)),
-    ],
-)
-async def test_words_that_a_small_model_prints_is_the_answer_as_it_stands(output, is_bare):
-    replies = [server.text("```python\nprint(1)\n```")]
-    replies += [] if is_bare else [server.text("None.")]
-    async with scripts.stage(
-        replies, scripts.printed(output), protocol="fenced", question=DATA, name="tiny-1b"
-    ) as stage:
-        outcome = await stage.run()
-    assert outcome.text == stage.observer.said == (output.strip() if is_bare else "None.")
-
-
-async def test_question_is_no_answer_to_itself():
-    question = "How many are there?"
-    replies = [server.text("```python\nprint(42)\n```"), server.text(question), server.text("42.")]
-    async with scripts.stage(
-        replies, scripts.printed(TABLE), protocol="fenced", name="tiny-1b", question=DATA
-    ) as stage:
-        assert (await stage.run()).text == stage.observer.said == "42."
-
-
-async def test_figures_that_no_output_holds_are_seen_by_nobody():
-    replies = [
-        server.text("```python\nprint(0.4846, 24.394)\n```"),
-        server.text("It is 48.46%, after 24.43 days."),
-        server.text("It is 48.46%, after 24.39 days."),
-    ]
-    async with scripts.stage(
-        replies,
-        scripts.printed("a  0.4846\nb  24.394"),
-        protocol="fenced",
-        name="tiny-1b",
-        question=DATA,
-    ) as stage:
-        assert (await stage.run()).text == stage.observer.said == "It is 48.46%, after 24.39 days."
-    told = stage.server.requests[2].messages[-1]["content"]
-    assert told == prompt_texts.read("misquoted").format(figures="24.43")
-
-
-SERIES = "branch\nCastle         28\nNew Harbour    24\nName: count, dtype: int64"
-
-
-@pytest.mark.parametrize(
-    ("output", "answer", "rows"),
-    [
-        (SERIES, "Castle", "New Harbour"),
-        (SERIES, "All changed by 28.", "Castle, New Harbour"),
-        ("a    1.5\nb   -2.0\ndtype: float64", "It is after 1.5.", "a, b"),
-        (SERIES, "castle and **New Harbour**", ""),
-        (SERIES.replace("\nNew Harbour    24", ""), "One.", ""),
-        ("   branch  count\n0  Castle     28\n1  Harbour    24", "Castle", ""),
-        ("\n".join(f"x{n}    1" for n in range(13)), "x1", ""),
-        ("0    28\n1    24\nName: count, dtype: int64", "28 and 24", ""),
-    ],
-)
-async def test_answer_that_leaves_rows_out_is_asked_for_again(output, answer, rows):
-    replies = [server.text("```python\nprint(1)\n```"), server.text(answer)]
-    replies += [server.text("Both of them.")] if rows else []
-    async with scripts.stage(
-        replies, scripts.printed(output), protocol="fenced", name="tiny-1b", question=DATA
-    ) as stage:
-        outcome = await stage.run()
-    assert outcome.text == stage.observer.said == ("Both of them." if rows else answer)
-    if rows:
-        told = stage.server.requests[2].messages[-1]["content"]
-        assert told == prompt_texts.read("left_out").format(rows=rows)
-
-
 @pytest.mark.parametrize("answer", ["Harbour.", "I'm sorry, I cannot know.", "It is 42."])
 async def test_question_about_data_is_not_answered_before_code_ran(answer):
     told = "[a.csv is at /mnt/data/a.csv. 42 rows.]\nFirst rows:\n42,Harbour\n\nWhich branch is it?"
@@ -464,51 +275,6 @@ async def test_question_about_data_is_not_answered_before_code_ran(answer):
         assert (await stage.run()).text == stage.observer.said == "It is Castle."
 
 
-async def test_answer_in_words_that_came_as_a_block_of_code_is_heard():
-    prose = "Loans that are out: 29\nmost at Castle"
-    replies = [server.text("```python\nprint(29)\n```"), server.text(f"```python\n{prose}\n```")]
-    async with scripts.stage(
-        replies, scripts.printed("29"), protocol="fenced", question=DATA
-    ) as stage:
-        assert (await stage.run()).text == stage.observer.said.strip() == prose
-    assert stage.environment.ran == ["print(29)\n"]
-
-
-@pytest.mark.parametrize(
-    ("code", "is_prose"),
-    [
-        *(("Loans: 29 of 260", True), ("The mean is\n4.5 days.", True), ("", False)),
-        *(("x = 1\nwhat is this", False), ("%time x", False), ("!ls -l", False), ("x", False)),
-        *(("print('a", False), ("for a in b:\n  c.d", False), ("# only words", False)),
-    ],
-)
-def test_words_are_told_from_code(code, is_prose):
-    assert lenient_json.is_prose(code) is is_prose
-
-
-async def test_look_that_found_nothing_is_forgotten_once_another_was_taken():
-    replies = [server.text(f"```python\nprint({n})\n```") for n in (1, 2)] + [server.text("29")]
-    played = [scripts.printed("0"), scripts.printed("29")]
-    async with scripts.stage(replies, *played, protocol="fenced", question=DATA) as stage:
-        assert (await stage.run()).text == "29"
-    seen = [json.dumps(one.messages) for one in stage.server.requests]
-    assert ["print(1)" in one for one in seen] == [False, True, False]
-    assert "print(2)" in seen[2]
-
-
-async def test_look_that_found_nothing_is_forgotten_when_it_is_taken_again():
-    looks = [server.text(f"```python\nprint({one})\n```") for one in "aab"]
-    played = [scripts.printed("0"), scripts.printed("29")]
-    async with scripts.stage(
-        looks, *played, protocol="fenced", name="tiny-1b", question=DATA
-    ) as stage:
-        assert (await stage.run()).text == "29"
-    first, _, third = (one.messages for one in stage.server.requests)
-    assert len(third) == len(first)
-    assert "An output of nothing" in third[-1]["content"]
-    assert not re.search(r"print|Not run again", third[-1]["content"])
-
-
 async def test_model_that_must_answer_sees_what_it_found():
     replies = [server.text("```python\nprint(a)\n```")] * 3 + [server.text("There are 0.")]
     async with scripts.stage(
@@ -518,27 +284,6 @@ async def test_model_that_must_answer_sees_what_it_found():
     assert "[Output of the code:]\n0" in json.dumps(stage.server.requests[3].messages)[1:].replace(
         "\\n", "\n"
     )
-
-
-@pytest.mark.parametrize("guess", ["print(13)", "print('There are')\nprint(13)"])
-async def test_figure_that_is_only_printed_is_no_output(guess):
-    blocks = ["print(a)", guess, "print(b)"]
-    replies = [server.text(f"```python\n{one}\n```") for one in blocks]
-    played = [scripts.printed("0"), scripts.printed("29")]
-    async with scripts.stage(
-        replies, *played, protocol="fenced", name="tiny-1b", question=DATA
-    ) as stage:
-        assert (await stage.run()).text == stage.observer.said == "29"
-    assert stage.environment.ran == ["print(a)\n", "print(b)\n"]
-    told = stage.server.requests[2].messages[-1]["content"]
-    assert told == prompt_texts.read("misquoted").format(figures="13")
-
-
-@pytest.mark.parametrize(
-    "code", ["print(a)", "print(1 + 1)", "print(1, a)", "a = 1", "print(", "1"]
-)
-def test_what_computes_is_no_mere_print(code):
-    assert lenient_json.printed_text(code) == ""
 
 
 def test_small_model_reads_less():
@@ -554,14 +299,14 @@ def test_small_model_reads_less():
 
 async def test_one_that_insists_on_its_figures_is_heard():
     replies = [server.text("It is 5."), server.text("I say 5.")]
-    async with scripts.stage(replies, protocol="fenced", question=DATA) as stage:
+    async with scripts.stage(replies, protocol="fenced", name="tiny-1b", question=DATA) as stage:
         assert (await stage.run()).text == stage.observer.said == "I say 5."
 
 
 async def test_words_that_were_held_back_are_heard_when_the_turn_is_stopped():
     stop = asyncio.Event()
     slow = server.text("The mean ", "is 15.", fault="stall")
-    async with scripts.stage([slow], protocol="fenced", question=DATA) as stage:
+    async with scripts.stage([slow], protocol="fenced", name="tiny-1b", question=DATA) as stage:
         running = asyncio.create_task(stage.run(stop=stop))
         async with asyncio.timeout(30):
             await stage.server.stalled.wait()
@@ -576,8 +321,7 @@ async def test_words_that_were_held_back_are_heard_when_the_turn_is_stopped():
 @pytest.mark.parametrize(
     ("words", "name"),
     [
-        ("plot petal length by species", "reminder_groups"),
-        ("plot a histogram of petal length by species", "reminder_picture"),
+        ("plot petal length by species", "reminder_picture"),
         ("Two charts, please", "reminder_picture"),
         ("Who is it?", "reminder_talk"),
         ("Who is the tallest here?", "reminder"),
@@ -603,13 +347,9 @@ QUERY = 'connections["shop"].query("SELECT …")'
 SHOP = code_activity.Offer("connections", "shop", "orders", "  orders(id, region)")
 
 
-async def test_a_small_model_is_told_how_the_database_is_asked_until_it_has_asked():
-    own = "```python\nimport sqlite3\nsqlite3.connect('shop.db').execute('SELECT {}')\n```"
-    replies = [*(server.text(own.format(number)) for number in range(3)), server.text("42")]
-    error = scripts.raised("OperationalError", "no such table: orders")
+async def test_a_small_model_is_told_how_the_database_is_asked():
     async with scripts.stage(
-        replies,
-        *[error] * 2,
+        [server.text("```python\n1\n```"), server.text("42")],
         scripts.printed(TABLE),
         protocol="fenced",
         name="tiny-1b",
@@ -622,10 +362,7 @@ async def test_a_small_model_is_told_how_the_database_is_asked_until_it_has_aske
             is_small=True,
         )
         await stage.run()
-    said = [one.messages[-1]["content"] for one in stage.server.requests]
-    assert f"asks {QUERY}" in said[0]
-    only = [f"Only {QUERY} reaches the database" in one for one in said]
-    assert only == [False, True, True, False]
+    assert f"asks {QUERY}" in stage.server.requests[0].messages[-1]["content"]
 
 
 @pytest.mark.parametrize(
@@ -661,48 +398,6 @@ async def test_model_without_tools_is_left_alone_where_there_is_no_data():
     assert stage.server.requests[0].messages[-1]["content"] == "Hello"
 
 
-async def test_refused_repeat_is_not_shown_to_a_model_that_would_write_it_again():
-    block = server.text("```python\n6*7\n```")
-    replies = [block, block, server.text("42")]
-    async with scripts.stage(
-        replies, scripts.printed("42"), protocol="fenced", question=DATA
-    ) as stage:
-        assert (await stage.run()).text == "42"
-    said = stage.server.requests[2].messages
-    assert [one["role"] for one in said] == ["system", "user", "assistant", "user"]
-    assert "42" in said[-1]["content"]
-    assert "[Not run again" in said[-1]["content"]
-
-
-async def test_tries_that_failed_in_a_row_are_not_shown_again():
-    code = ["1/0", "2/0", "3/0", "print(42)"]
-    replies = [server.text(f"```python\n{one}\n```") for one in code] + [server.text("42")]
-    errors = [scripts.raised("ZeroDivisionError", f"error {n}") for n in range(3)]
-    async with scripts.stage(
-        replies, *errors, scripts.printed("42"), protocol="fenced", question=DATA
-    ) as stage:
-        assert (await stage.run()).text == "42"
-    seen = [json.dumps(one.messages[1:]) for one in stage.server.requests]
-    assert "1/0" in seen[1]
-    assert [("/0" in one, "Begin anew" in one) for one in seen[2:4]] == [(False, True)] * 2
-    assert "3 tries at this failed" in seen[3]
-    assert "ZeroDivisionError: error 2" in seen[3]
-    assert "print(42)" in seen[4]
-
-
-async def test_the_error_that_is_told_of_forgotten_tries_is_an_error():
-    replies = [server.text(f"```python\n{n}\n```") for n in range(3)] + [server.text("42")]
-    errors = [scripts.raised("KeyError", f"'{n}'") for n in range(2)]
-    async with scripts.stage(
-        replies, *errors, scripts.printed("42"), protocol="fenced", question=DATA
-    ) as stage:
-        await stage.run()
-    told = stage.server.requests[2].messages[-1]["content"]
-    assert "the last with \"KeyError: '1'\"" in told
-    # What helps stays, with the tries gone that it was said of.
-    assert told.index("There is no such name in the data") < told.index("2 tries")
-
-
 async def test_picture_and_words_for_a_model_without_tools_are_one_message():
     image = values.Image(mime="image/png", data=scripts.PNG)
     replies = [server.text("```python\nplt.show()\n```"), server.text("Look."), server.text("Yes.")]
@@ -717,7 +412,7 @@ async def test_picture_and_words_for_a_model_without_tools_are_one_message():
     roles = [one["role"] for one in stage.server.requests[2].messages]
     assert roles == ["system", "user", "assistant", "user", "assistant", "user"]
     shown = stage.server.requests[2].messages[-1]["content"]
-    assert [part["type"] for part in shown] == ["text", "image_url", "text"]
+    assert [part["type"] for part in shown] == ["text", "image_url"]
 
 
 def test_two_models_of_one_title_are_refused():
