@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import time
-from typing import Final
+from typing import Final, TypeAlias
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -163,3 +163,63 @@ class AskedQuery:
     rows: int = 0
     seconds: float = 0.0
     reason: str = ""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Installation:
+    """Packages that were installed together into a running kernel.
+
+    Attributes:
+        key: of the session.
+        kernel_id: of its kernel.
+        person: whose code it was.
+        layer: by which the host keeps them.
+        packages: a line each, with version and hashes.
+        at: when that is known to be done, in seconds since the epoch.
+    """
+
+    key: str
+    kernel_id: str
+    person: str
+    layer: str
+    packages: str
+    at: float = dataclasses.field(default_factory=time.time)
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class ToolCall:
+    """A call of a tool.
+
+    Attributes:
+        key: of the session.
+        person: who asked what the code runs for.
+        call_id: by which the code knows it.
+        server: whose tool it is.
+        tool: its name.
+        arguments: JSON, shortened.
+        was_approved: a person was asked, and agreed.
+        outcome: begun, done, failed or refused.
+        reason: why it was refused, or failed.
+        sent_bytes: of all arguments.
+        received_bytes: of the result.
+        at: when it began, in seconds since the epoch.
+        seconds: that it took.
+    """
+
+    key: str
+    person: str
+    call_id: str
+    server: str
+    tool: str
+    arguments: str
+    was_approved: bool = False
+    outcome: str = "begun"
+    reason: str = ""
+    sent_bytes: int = 0
+    received_bytes: int = 0
+    at: float = dataclasses.field(default_factory=time.time)
+    seconds: float = 0.0
+
+
+Activity: TypeAlias = Contact | Query | Installation | ToolCall
+"""What is recorded of what code did outside."""

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import datetime
-import functools
 import logging
 import pathlib
 import shutil
@@ -15,7 +13,7 @@ from collections.abc import AsyncIterator, Awaitable, Iterator, Mapping
 from contextlib import AbstractAsyncContextManager
 from typing import TYPE_CHECKING, Final
 
-from interpreter_bot import encryption, schedules, settings, stored_credentials
+from interpreter_bot import code_activity, encryption, schedules, settings, stored_credentials
 from interpreter_bot.agent.llms import catalogues, model_discovery
 from interpreter_bot.agent.llms.embedded import on_demand_model
 from interpreter_bot.app import execution_startup, garbage_collection
@@ -30,7 +28,7 @@ from interpreter_bot.sessions import (
     session_service,
 )
 from interpreter_bot.skills import accepted_skills
-from interpreter_bot.store import active_bot, databases, engines, records
+from interpreter_bot.store import active_bot, databases, engines
 from interpreter_bot.wording import model_words
 
 if TYPE_CHECKING:
@@ -40,7 +38,6 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 
 _OLD_SECONDS: Final = 24 * 3600.0
-_TIDY_SECONDS: Final = 3600.0
 _MAX_REMEMBERED: Final = 1000
 # Mostly, the platforms are open by then, and pages have connected again.
 _CATCHING_UP_SECONDS: Final = 2.0
@@ -120,7 +117,11 @@ async def open_conversations(
         tools = await stack.enter_async_context(opening_tools)
         kernels = await hosts
         connections = await execution_startup.prepared_connections(broker, kernels)
-        installed = _recording_installations(config, database, stack)
+        recorder = code_activity_recording.ActivityRecorder(
+            database.activities, days=config.retention.record_days
+        )
+        stack.push_async_callback(recorder.write)
+        await _prepare_recording(broker, connections, database, recorder)
         services = session_dependencies.SessionDependencies(
             config=config,
             hosts=kernels,
@@ -131,13 +132,14 @@ async def open_conversations(
             tools=tools,
             connections=connections,
             model_setup=setup,
-            on_installation=installed.add,
+            on_installation=recorder.add,
         )
         opening_service = session_service.SessionService.open(services, model_notice=notice)
         service = await stack.enter_async_context(opening_service)
         upkeep = maintenance.Maintenance(services, service)
-        jobs = (*upkeep.jobs(), *retention.Retention(services, service).jobs(), *installed.jobs())
-        jobs += await _recording_jobs(services, broker, stack)
+        jobs = (*upkeep.jobs(), *retention.Retention(services, service).jobs(), *recorder.jobs())
+        if tools is not None:
+            jobs += tools.jobs()
         await upkeep.take_over(database.orphans)
         await stack.enter_async_context(schedules.run_periodically(*jobs))
         opening_models = asyncio.create_task(_open_models(catalogue), name="open models")
@@ -155,69 +157,19 @@ async def _skills(
     return skills
 
 
-async def _recording_jobs(
-    services: session_dependencies.SessionDependencies,
+async def _prepare_recording(
     broker: Broker | None,
-    stack: contextlib.AsyncExitStack,
-) -> tuple[schedules.PeriodicJob, ...]:
-    """Record what code does outside the kernel, to the end; return the jobs of that."""
-    config, database = services.config, services.database
-    jobs: tuple[schedules.PeriodicJob, ...] = ()
-    if services.tools is not None:
-        jobs += (*services.tools.jobs(), _forgetting_calls(config, database))
+    connections: ConnectionService | None,
+    database: databases.Database,
+    recorder: code_activity_recording.ActivityRecorder,
+) -> None:
+    """Let what code does outside be recorded, and connections know what it asked before."""
     if broker is not None:
-        jobs += _recording(broker, config, database, stack)
-    if services.connections is not None:
-        jobs += await _recording_queries(services.connections, config, database, stack)
-    return jobs
-
-
-def _recording(
-    broker: Broker,
-    config: settings.Settings,
-    database: databases.Database,
-    stack: contextlib.AsyncExitStack,
-) -> tuple[schedules.PeriodicJob, ...]:
-    """Record what code tries to reach, to the end; return the jobs of that."""
-    days = config.retention.record_days
-    recorder = code_activity_recording.ActivityRecorder(database.contacts, days=days)
-    broker.on_contact = recorder.add
-    stack.push_async_callback(recorder.write)
-    return recorder.jobs()
-
-
-def _recording_installations(
-    config: settings.Settings, database: databases.Database, stack: contextlib.AsyncExitStack
-) -> code_activity_recording.ActivityRecorder[records.Installation]:
-    """Record what is installed, to the end."""
-    days = config.retention.record_days
-    recorder = code_activity_recording.ActivityRecorder(database.installations, days=days)
-    stack.push_async_callback(recorder.write)
-    return recorder
-
-
-def _forgetting_calls(
-    config: settings.Settings, database: databases.Database
-) -> schedules.PeriodicJob:
-    age = datetime.timedelta(days=config.retention.record_days)
-    forget = functools.partial(database.tool_audit.prune, age)
-    return schedules.PeriodicJob("delete old tool calls", _TIDY_SECONDS, forget)
-
-
-async def _recording_queries(
-    connections: ConnectionService,
-    config: settings.Settings,
-    database: databases.Database,
-    stack: contextlib.AsyncExitStack,
-) -> tuple[schedules.PeriodicJob, ...]:
-    """Record what code asks of data connections, and let them know what it asked before."""
-    for query in await database.queries.latest(limit=_MAX_REMEMBERED):
-        connections.sources.note_use(query)
-    days = config.retention.record_days
-    recorder = code_activity_recording.ActivityRecorder(database.queries, days=days)
-    connections.on_query = recorder.add
-    stack.push_async_callback(recorder.write)
-    return recorder.jobs()
+        broker.on_contact = recorder.add
+    if connections is not None:
+        for query in await database.activities.latest(code_activity.Query, limit=_MAX_REMEMBERED):
+            connections.sources.note_use(query)
+        connections.on_query = recorder.add
 
 
 async def _models(

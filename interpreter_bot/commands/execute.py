@@ -120,14 +120,13 @@ class _InstallationRecord:
         self._writing.add(asyncio.create_task(self._write(kernel_id, layer), name="record"))
 
     async def _write(self, kernel_id: str, layer: code_activity.InstalledLayer) -> None:
-        # Imported here: of all runs, few install anything.
-        from interpreter_bot.store import records
-
-        one = records.Installation(self._key, kernel_id, _NAME, layer.name, layer.packages)
+        installation = code_activity.Installation(
+            self._key, kernel_id, _NAME, layer.name, layer.packages
+        )
         try:
             opening = execution_startup.open_database(self._config, takes_orphans=False)
             async with opening as database:
-                await database.installations.add([one])
+                await database.activities.add([installation])
         except errors.BotError:
             _log.exception("that this was installed could not be recorded: %s", layer.packages)
 

@@ -5,38 +5,36 @@ from __future__ import annotations
 import collections
 import datetime
 import logging
-from typing import Final, Generic
+from typing import Final
 
-from interpreter_bot import errors, schedules
-from interpreter_bot.store import activity_audit
+from interpreter_bot import code_activity, errors, schedules
+from interpreter_bot.store import activities
 
 _log = logging.getLogger(__name__)
 
 _WRITE_SECONDS: Final = 2.0
-_TIDY_SECONDS: Final = 3600.0
+_DELETE_SECONDS: Final = 3600.0
 _MAX_UNWRITTEN: Final = 10_000
 _MAX_BATCH: Final = 500
 
 
-class ActivityRecorder(Generic[activity_audit.Done]):
-    """Writes contacts, queries or installations; what cannot be written is tried again."""
+class ActivityRecorder:
+    """Writes what code did; what cannot be written is tried again."""
 
-    def __init__(
-        self, table: activity_audit.AuditTable[activity_audit.Done], *, days: float
-    ) -> None:
+    def __init__(self, table: activities.Activities, *, days: float) -> None:
         """Record nothing yet.
 
         Args:
             table: of the store.
-            days: that they are kept.
+            days: that activities are kept.
         """
-        self._table: activity_audit.AuditTable[activity_audit.Done] = table
+        self._table = table
         self._max_age = datetime.timedelta(days=days)
-        self._unwritten: collections.deque[activity_audit.Done] = collections.deque(
+        self._unwritten: collections.deque[code_activity.Activity] = collections.deque(
             maxlen=_MAX_UNWRITTEN
         )
 
-    def add(self, activity: activity_audit.Done) -> None:
+    def add(self, activity: code_activity.Activity) -> None:
         """Add a finished activity to the next batch."""
         self._unwritten.append(activity)
 
@@ -50,16 +48,16 @@ class ActivityRecorder(Generic[activity_audit.Done]):
                 await self._table.add(batch)
             except errors.StoreError:
                 self._unwritten.extendleft(reversed(batch))
-                _log.warning("%d %s are not recorded yet", len(self._unwritten), self._table.name)
+                _log.warning("%d activities are not recorded yet", len(self._unwritten))
                 return
 
-    async def tidy(self) -> None:
-        """Delete old ones."""
+    async def delete_old(self) -> None:
+        """Delete activities that were kept long enough."""
         await self._table.prune(self._max_age)
 
     def jobs(self) -> tuple[schedules.PeriodicJob, ...]:
         """Return its periodic jobs."""
         return (
-            schedules.PeriodicJob(f"record {self._table.name}", _WRITE_SECONDS, self.write),
-            schedules.PeriodicJob(f"delete old {self._table.name}", _TIDY_SECONDS, self.tidy),
+            schedules.PeriodicJob("record activities", _WRITE_SECONDS, self.write),
+            schedules.PeriodicJob("delete old activities", _DELETE_SECONDS, self.delete_old),
         )

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
 
 import pydantic
 
-from interpreter_bot import cancellation, errors, events, settings, values
+from interpreter_bot import cancellation, code_activity, errors, events, settings, values
 from interpreter_bot.sessions import (
     approvals,
     requests,
@@ -30,7 +30,6 @@ from interpreter_bot.sessions import (
     turn_streams,
     variable_losses,
 )
-from interpreter_bot.store import records
 from interpreter_bot.wording import tool_words
 
 if TYPE_CHECKING:
@@ -39,7 +38,7 @@ if TYPE_CHECKING:
     from interpreter_bot.mcp_servers.model_tool_listings import ToolIndex
     from interpreter_bot.mcp_servers.tool_broker import ToolBroker
     from interpreter_bot.sessions import session_dependencies
-    from interpreter_bot.store.activity_audit import ToolAudit
+    from interpreter_bot.store.activities import Activities
 
 _log = logging.getLogger(__name__)
 
@@ -69,7 +68,7 @@ class ToolRequests:
     def __init__(
         self,
         broker: ToolBroker,
-        audit: ToolAudit,
+        audit: Activities,
         request: requests.Request,
         stream: turn_streams.TurnStream,
         *,
@@ -169,8 +168,8 @@ class ToolRequests:
             BotError: it was not, or failed.
         """
         arguments = json.dumps(wish.arguments)
-        call = records.ToolCall(
-            key=self._key,
+        call = code_activity.ToolCall(
+            key=values.text(self._key),
             person=self._person.id,
             call_id=wish.id,
             server=wish.server,
@@ -230,7 +229,7 @@ class ToolRequests:
     async def _made(
         self,
         wish: _Call,
-        call: records.ToolCall,
+        call: code_activity.ToolCall,
         *,
         server: settings.McpServer,
         definition: Definition,
@@ -266,7 +265,7 @@ class ToolRequests:
             await cancellation.shielded(self._record_end(call))
         return result
 
-    async def _record_end(self, call: records.ToolCall) -> None:
+    async def _record_end(self, call: code_activity.ToolCall) -> None:
         try:
             await self._audit.end(call)
         except errors.StoreError:
@@ -294,7 +293,7 @@ def of_turn(
 
     return ToolRequests(
         services.tools,
-        services.database.tool_audit,
+        services.database.activities,
         request,
         stream,
         approved_by=approved_by,

@@ -7,13 +7,13 @@ import uuid
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from interpreter_bot import settings
+from interpreter_bot import code_activity, settings
 from interpreter_bot.agent.llms import catalogues
 from interpreter_bot.hosts import ports as host_ports
 from interpreter_bot.sessions import model_setup, questions, quotas
 from interpreter_bot.sessions import write_retries as retries
 from interpreter_bot.skills import accepted_skills
-from interpreter_bot.store import databases, records
+from interpreter_bot.store import databases
 
 if TYPE_CHECKING:
     # Who has no servers imports nothing of their protocol; who has no data, nothing of queries.
@@ -45,7 +45,7 @@ class SessionDependencies:
     connections: ConnectionService | None = None
     model_setup: model_setup.ModelSetup | None = None
     questions: questions.Questions
-    on_installation: Callable[[records.Installation], None] = lambda _: None
+    on_installation: Callable[[code_activity.Installation], None] = lambda _: None
     id: str = dataclasses.field(default_factory=lambda: uuid.uuid4().hex)
     daily_usage: quotas.DailyUsage = dataclasses.field(default_factory=quotas.DailyUsage)
     write_retries: retries.WriteRetries = dataclasses.field(default_factory=retries.WriteRetries)

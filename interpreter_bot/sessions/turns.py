@@ -14,7 +14,7 @@ import time
 from collections.abc import Awaitable
 from typing import Final, TypeVar
 
-from interpreter_bot import cancellation, errors, events, settings, values
+from interpreter_bot import cancellation, code_activity, errors, events, settings, values
 from interpreter_bot.agent import (
     budgets,
     chat_messages,
@@ -205,7 +205,7 @@ class _Work:
                 statements=statement_requests.of_turn(services, key, asked),
                 checkpoint=(key, f"{self._recorder.turn_id}"),
                 on_installation=lambda kernel, layer: services.on_installation(
-                    records.Installation(key, kernel, person, layer.name, layer.packages)
+                    code_activity.Installation(key, kernel, person, layer.name, layer.packages)
                 ),
             )
             if self._former is not None:

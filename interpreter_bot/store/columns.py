@@ -30,6 +30,14 @@ def storable(text: str) -> str:
     return _UNSTORABLE.sub("\ufffd", text)
 
 
+def shortened(text: str) -> str:
+    """Cut text that is too long, and let it say so."""
+    beyond = len(text) - TEXT_CHARACTERS
+    if beyond <= 0:
+        return text
+    return f"{text[:TEXT_CHARACTERS]}\n… [{beyond:,} more characters were not kept]"
+
+
 def identity(name: str) -> str:
     """Make a name storable such that different names stay different.
 
@@ -69,12 +77,7 @@ class Prose(types.TypeDecorator[str]):
 
     def process_bind_param(self, value: str | None, dialect: sqlalchemy.Dialect) -> str | None:
         """Make it storable."""
-        if value is None:
-            return None
-        beyond = len(value) - TEXT_CHARACTERS
-        if beyond > 0:
-            value = f"{value[:TEXT_CHARACTERS]}\n… [{beyond:,} more characters were not kept]"
-        return storable(value)
+        return None if value is None else storable(shortened(value))
 
 
 class Document(types.TypeDecorator[Any]):

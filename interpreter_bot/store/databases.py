@@ -21,7 +21,7 @@ from interpreter_bot import errors
 from interpreter_bot.store import (
     accounts,
     active_bot,
-    activity_audit,
+    activities,
     blobs,
     deliveries,
     engines,
@@ -190,10 +190,7 @@ class Database:
         self.choices = preferences.Preferences(begin)
         self.events = turns.ClaimedEvents(begin, owner)
         self.deliveries = deliveries.Deliveries(begin)
-        self.contacts = activity_audit.contacts(begin)
-        self.queries = activity_audit.queries(begin)
-        self.installations = activity_audit.installations(begin)
-        self.tool_audit = activity_audit.ToolAudit(begin)
+        self.activities = activities.Activities(begin)
         self.accounts = accounts.Accounts(begin)
 
     @classmethod

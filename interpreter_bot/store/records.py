@@ -8,7 +8,6 @@ from __future__ import annotations
 import dataclasses
 import datetime
 import enum
-import time
 from collections.abc import Mapping
 from typing import Any
 
@@ -211,60 +210,6 @@ class Artifact:
     sha256: str
     media_type: str
     created: datetime.datetime
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class Installation:
-    """Packages that were installed together into a running kernel.
-
-    Attributes:
-        key: of the session.
-        kernel_id: of its kernel.
-        person: whose code it was.
-        layer: by which the host keeps them.
-        packages: a line each, with version and hashes.
-        at: when that is known to be done, in seconds since the epoch.
-    """
-
-    key: str
-    kernel_id: str
-    person: str
-    layer: str
-    packages: str
-    at: float = dataclasses.field(default_factory=time.time)
-
-
-@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class ToolCall:
-    """A call of a tool.
-
-    Attributes:
-        key: of the session.
-        person: who asked what the code runs for.
-        call_id: by which the code knows it.
-        server: whose tool it is.
-        tool: its name.
-        arguments: JSON, shortened.
-        was_approved: a person was asked, and agreed.
-        outcome: begun, done, failed or refused.
-        reason: why it was refused, or failed.
-        sent_bytes: of all arguments.
-        received_bytes: of the result.
-        seconds: that it took.
-    """
-
-    key: values.SessionKey
-    person: str
-    call_id: str
-    server: str
-    tool: str
-    arguments: str
-    was_approved: bool = False
-    outcome: str = "begun"
-    reason: str = ""
-    sent_bytes: int = 0
-    received_bytes: int = 0
-    seconds: float = 0.0
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)

@@ -228,56 +228,17 @@ DELIVERIES = sa.Table(
     sa.Column("message", columns.Name, nullable=False, server_default=""),
 )
 
-# What code tried to reach outside; it stays when the conversation is deleted.
-CONTACTS = _table(
-    "contacts",
-    *_names("platform", "workspace", "channel", "thread", "kernel_id", "method"),
-    _prose("host"),
-    sa.Column("port", sa.Integer, nullable=False),
-    _prose("path"),
-    sa.Column("status", sa.Integer, nullable=False),
-    _prose("reason"),
-    sa.Column("sent_bytes", sa.BigInteger, nullable=False),
-    sa.Column("received_bytes", sa.BigInteger, nullable=False),
-    sa.Column("seconds", sa.Double, nullable=False),
-    sa.Column("began", columns.Moment, nullable=False, index=True),
-)
-
-# Tools of MCP servers that code called; it stays when the conversation is deleted.
-TOOL_CALLS = _table(
-    "tool_calls",
+# What code did outside, each whole in its content; it stays when the conversation is deleted.
+ACTIVITIES = _table(
+    "activities",
     *_names("platform", "workspace", "channel", "thread", "person"),
-    # By which code knows its call: one that is asked for twice is not done twice.
-    *_names("call_id", "server", "tool"),
-    _prose("arguments"),
-    sa.Column("was_approved", sa.Boolean, nullable=False),
-    _name("outcome"),
-    _prose("reason"),
-    sa.Column("sent_bytes", sa.BigInteger, nullable=False),
-    sa.Column("received_bytes", sa.BigInteger, nullable=False),
-    sa.Column("seconds", sa.Double, nullable=False),
-    sa.Column("began", columns.Moment, nullable=False, index=True),
-    sa.UniqueConstraint("call_id"),
-)
-
-# What was installed into kernels; it stays, too.
-INSTALLATIONS = _table(
-    "installations",
-    *_names("platform", "workspace", "channel", "thread", "kernel_id", "person", "layer"),
-    _prose("packages"),
-    sa.Column("began", columns.Moment, nullable=False, index=True),
-)
-
-# What code asked of data connections; it stays, too.
-QUERIES = _table(
-    "queries",
-    *_names("platform", "workspace", "channel", "thread", "kernel_id", "person", "connection"),
-    _prose("statement"),
-    _prose("reason"),
-    sa.Column("rows", sa.BigInteger, nullable=False),
-    sa.Column("sent_bytes", sa.BigInteger, nullable=False),
-    sa.Column("seconds", sa.Double, nullable=False),
-    sa.Column("began", columns.Moment, nullable=False, index=True),
+    sa.Column("kind", sa.String(16), nullable=False),
+    # Two with the same one are the same: a call that code asks for twice is made once.
+    sa.Column("reference", columns.Name),
+    sa.Column("content", columns.Document, nullable=False),
+    _moment("began"),
+    sa.UniqueConstraint("kind", "reference"),
+    sa.Index(None, "kind", "began"),
 )
 
 # Accounts at MCP servers that people let the bot use, with tokens; all that is secret is encrypted.

@@ -300,8 +300,9 @@ def test_what_is_installed_is_in_the_database_also_of_a_kernel_that_died(interpr
     assert [one["status"] for one in ran.of("finished")] == ["crashed", "ok"], ran.stdout
     (file,) = (tmp_path / "data").glob("*.db")
     with contextlib.closing(sqlite3.connect(file)) as database:
-        rows = database.execute("SELECT platform, person, packages FROM installations").fetchall()
-    ((platform, person, packages),) = rows
+        rows = database.execute("SELECT platform, person, content FROM activities").fetchall()
+    ((platform, person, content),) = rows
+    packages = json.loads(content)["packages"]
     assert (platform, person) == ("exec", "exec")
     assert packages.startswith("letters==1.0 --hash=sha256:")
 

@@ -1,6 +1,7 @@
 """Packages that a model installs, or whose import is missing in its code: people see and agree."""
 
 import contextlib
+import json
 import sqlite3
 
 import pytest
@@ -53,7 +54,8 @@ async def test_a_package_that_a_models_code_misses_is_offered_and_recorded(opene
     assert told.endswith("\n2.5")
     (file,) = (tmp_path / "data").glob("*.db")
     with contextlib.closing(sqlite3.connect(file)) as database:
-        rows = database.execute("SELECT platform, person, packages FROM installations").fetchall()
-    ((platform, person, packages),) = rows
+        rows = database.execute("SELECT platform, person, content FROM activities").fetchall()
+    ((platform, person, content),) = rows
+    packages = json.loads(content)["packages"]
     assert (platform, person) == (conftest.KEY.platform, conftest.ANNA.id)
     assert packages.startswith("greeter==2.5 --hash=sha256:")

@@ -6,12 +6,10 @@ import pathlib
 
 import mcp_types
 import pytest
-import sqlalchemy as sa
 
-from interpreter_bot import settings, values
+from interpreter_bot import code_activity, settings, values
 from interpreter_bot.mcp_servers import tool_broker
 from interpreter_bot.sessions import requests
-from interpreter_bot.store import schema
 from tests.fakes import openai_server, replies, tool_servers
 
 pytestmark = pytest.mark.kernel
@@ -43,9 +41,8 @@ async def jira():
 
 async def recorded(house):
     """Return the calls that the database has, in order."""
-    async with house.service._services.database.engine.connect() as connection:
-        query = sa.select(schema.TOOL_CALLS).order_by(schema.TOOL_CALLS.c.id)
-        return (await connection.execute(query)).all()
+    table = house.service._services.database.activities
+    return (await table.latest(code_activity.ToolCall, limit=99))[::-1]
 
 
 def plain(reply):

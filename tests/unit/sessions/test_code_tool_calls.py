@@ -66,7 +66,7 @@ async def test_a_grant_is_for_the_server_whose_call_was_shown(tmp_path):
             broker.definitions.accept("jira", listing.digest)
             tools = code_tool_calls.ToolRequests(
                 broker,
-                database.tool_audit,
+                database.activities,
                 request,
                 stream,
                 approved_by=approvals.Approvals(request, stream, database.grants, session.id),

@@ -9,7 +9,7 @@ import datetime
 import sqlalchemy as sa
 from alembic import op
 
-revision = "0022"
+revision = "0023"
 down_revision = None
 branch_labels = None
 depends_on = None
@@ -169,49 +169,14 @@ def upgrade() -> None:
         sa.Column("message", sa.String(128), server_default="", nullable=False),
     )
     table(
-        "contacts",
-        *names("platform", "workspace", "channel", "thread", "kernel_id", "method"),
-        sa.Column("host", sa.Text(), nullable=False),
-        sa.Column("port", sa.Integer(), nullable=False),
-        sa.Column("path", sa.Text(), nullable=False),
-        sa.Column("status", sa.Integer(), nullable=False),
-        sa.Column("reason", sa.Text(), nullable=False),
-        sa.Column("sent_bytes", sa.BigInteger(), nullable=False),
-        sa.Column("received_bytes", sa.BigInteger(), nullable=False),
-        sa.Column("seconds", sa.Double(), nullable=False),
-        sa.Column("began", sa.DateTime(timezone=True), nullable=False, index=True),
-    )
-    table(
-        "tool_calls",
-        *names("platform", "workspace", "channel", "thread"),
-        *names("person", "call_id", "server", "tool"),
-        sa.Column("arguments", sa.Text(), nullable=False),
-        sa.Column("was_approved", sa.Boolean(), nullable=False),
-        *names("outcome"),
-        sa.Column("reason", sa.Text(), nullable=False),
-        sa.Column("sent_bytes", sa.BigInteger(), nullable=False),
-        sa.Column("received_bytes", sa.BigInteger(), nullable=False),
-        sa.Column("seconds", sa.Double(), nullable=False),
-        sa.Column("began", sa.DateTime(timezone=True), nullable=False, index=True),
-        sa.UniqueConstraint("call_id"),
-    )
-    table(
-        "installations",
-        *names("platform", "workspace", "channel", "thread"),
-        *names("kernel_id", "person", "layer"),
-        sa.Column("packages", sa.Text(), nullable=False),
-        sa.Column("began", sa.DateTime(timezone=True), nullable=False, index=True),
-    )
-    table(
-        "queries",
-        *names("platform", "workspace", "channel", "thread"),
-        *names("kernel_id", "person", "connection"),
-        sa.Column("statement", sa.Text(), nullable=False),
-        sa.Column("reason", sa.Text(), nullable=False),
-        sa.Column("rows", sa.BigInteger(), nullable=False),
-        sa.Column("sent_bytes", sa.BigInteger(), nullable=False),
-        sa.Column("seconds", sa.Double(), nullable=False),
-        sa.Column("began", sa.DateTime(timezone=True), nullable=False, index=True),
+        "activities",
+        *names("platform", "workspace", "channel", "thread", "person"),
+        sa.Column("kind", sa.String(16), nullable=False),
+        sa.Column("reference", sa.String(128)),
+        sa.Column("content", sa.Text(), nullable=False),
+        *moments("began"),
+        sa.UniqueConstraint("kind", "reference"),
+        sa.Index(None, "kind", "began"),
     )
     table(
         "accounts",

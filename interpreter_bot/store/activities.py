@@ -1,0 +1,87 @@
+"""What code of sessions did outside: contacts, queries, installations, and calls of tools.
+
+One table has them all, whatever their kind, and they outlive their sessions.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import datetime
+from collections.abc import Iterable
+from typing import Any, Final, TypeVar
+
+import sqlalchemy as sa
+
+from interpreter_bot import code_activity, values
+from interpreter_bot.store import columns, schema, transactions
+
+_Activity = TypeVar("_Activity", bound=code_activity.Activity)
+
+_T = schema.ACTIVITIES
+_KINDS: Final[dict[type[object], str]] = {
+    code_activity.Contact: "contact",
+    code_activity.Query: "query",
+    code_activity.Installation: "installation",
+    code_activity.ToolCall: "tool call",
+}
+
+
+class Activities:
+    """Table of activities."""
+
+    def __init__(self, begin: transactions.Transactions) -> None:
+        self._begin = begin
+
+    async def add(self, activities: Iterable[code_activity.Activity]) -> None:
+        """Record activities that are over; an installation that is reported again counts once."""
+        adding = self._begin.insert(_T).on_conflict_do_nothing()
+        async with self._begin.writing() as transaction:
+            await transaction.execute(adding, [_row(activity) for activity in activities])
+
+    async def begin(self, call: code_activity.ToolCall) -> bool:
+        """Record a call that is about to be made; says whether it is the first of its id."""
+        adding = self._begin.insert(_T).values(_row(call)).on_conflict_do_nothing()
+        async with self._begin.writing() as transaction:
+            return (await transaction.execute(adding)).rowcount == 1
+
+    async def end(self, call: code_activity.ToolCall) -> None:
+        """Record how a call ended."""
+        row = _row(call)
+        is_it = (_T.c.kind == row["kind"], _T.c.reference == row["reference"])
+        async with self._begin.writing() as transaction:
+            await transaction.execute(sa.update(_T).where(*is_it).values(content=row["content"]))
+
+    async def latest(self, kind: type[_Activity], *, limit: int) -> tuple[_Activity, ...]:
+        """Return the latest of a kind, of all sessions, the latest first."""
+        query = sa.select(_T.c.content).where(_T.c.kind == _KINDS[kind])
+        query = query.order_by(_T.c.began.desc(), _T.c.id.desc()).limit(limit)
+        async with self._begin.reading() as transaction:
+            contents = (await transaction.execute(query)).scalars()
+            return tuple(kind(**content) for content in contents)
+
+    async def prune(self, age: datetime.timedelta) -> None:
+        """Delete those that began longer ago."""
+        # By kind, because the index begins with it.
+        is_old = (_T.c.kind.in_(_KINDS.values()), _T.c.began < columns.now() - age)
+        async with self._begin.writing() as transaction:
+            await transaction.execute(sa.delete(_T).where(*is_old))
+
+
+def _row(activity: code_activity.Activity) -> dict[str, Any]:
+    content = dataclasses.asdict(activity)
+    reference = None
+    if isinstance(activity, code_activity.Installation):
+        reference = f"{activity.kernel_id} {activity.layer}"
+    elif isinstance(activity, code_activity.ToolCall):
+        reference = activity.call_id
+    return {
+        **dataclasses.asdict(values.key(activity.key)),
+        "kind": _KINDS[type(activity)],
+        "person": content.get("person", ""),
+        "reference": reference,
+        "content": {
+            name: columns.shortened(value) if isinstance(value, str) else value
+            for name, value in content.items()
+        },
+        "began": datetime.datetime.fromtimestamp(activity.at, datetime.UTC),
+    }
