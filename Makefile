@@ -10,10 +10,12 @@ UNUSED := debugpy jedi parso fire fontmeta fontpkg termcolor playwright pyee
 # Those that are locked: all but [cluster], as Ray is larger than most of the rest together.
 EXTRAS := data anthropic mcp local
 LIBRARIES := interpreter_bot/kernels/libraries
-# On a busy machine one of thousands may be late: it has two more chances, and the summary names it.
-PYTEST := $(BIN)/pytest -p no:cacheprovider --reruns 2 --reruns-delay 1 -raR --durations 10 --durations-min 5
-# `make test-all` sets both to have everything.
+PYTEST = $(BIN)/pytest -p no:cacheprovider $(RERUNS) -raR --durations 10 --durations-min 5
+# `make test-all` sets these to have everything. Of what takes long on a busy machine, something may be
+# late: it has two more chances then, and the summary names it.
 CHOSEN := not deploy and not slow
+RERUNS :=
+TWO_MORE := --reruns 2 --reruns-delay 1
 export HYPOTHESIS_PROFILE := quick
 # In this order: what takes longest first, so that little is left to wait for at the end.
 SUITES := attacks acceptance integration/sessions unit integration/slack \
@@ -80,12 +82,12 @@ test: setup ## Check format, lint, types and architecture, then run the tests bu
 	@$(RUN_SUITES)
 
 test-all: setup ## Run all tests: also the slow ones, and attacks as the other users and in a container
-	@$(RUN_SUITES) CHOSEN="not deploy" HYPOTHESIS_PROFILE=thorough $(AS_OTHERS)
+	@$(RUN_SUITES) CHOSEN="not deploy" RERUNS="$(TWO_MORE)" HYPOTHESIS_PROFILE=thorough $(AS_OTHERS)
 
 # The attacks once more as users whose walls are others.
 AS_OTHERS := test-plain test-plain-with-ids test-in-container
 test-as-others: setup
-	@$(MAKE) --no-print-directory -j3 --keep-going --output-sync=target $(AS_OTHERS)
+	@$(MAKE) --no-print-directory -j3 --keep-going --output-sync=target RERUNS="$(TWO_MORE)" $(AS_OTHERS)
 
 # Where no bytecode is written, each of hundreds of processes would compile all of it anew. Tests wait
 # as well as compute: four suites side by side leave a fifth of two cores idle, so it is five.

@@ -32,10 +32,9 @@ async def _until(holds):
 
 
 async def _saved(house, key=KEY):
-    """Wait until all that a session has is saved."""
+    """Save all that a session has."""
     pool = house.service._services.hosts.pool
-    kernel = pool.live[values.text(key)].kernel
-    await _until(lambda: kernel.runs_when_saved == kernel.runs)
+    await pool.save_variables(values.text(key))
     # Its files are copied then, under the same lock.
     async with pool.snapshots.lock(await pool.workspace(values.text(key))):
         return

@@ -510,7 +510,7 @@ def test_what_is_lost_in_many_variables_takes_no_longer_the_more_there_are(sessi
 for i in range(50):
     globals()[f"v{i}"] = [{"a": j, "b": f"{i}_{j}"} for j in range(3000)] + [(x for x in ())] * 3
 """)
-    manifest = saved.save(seconds=4.0)
+    manifest = saved.save(seconds=8.0)
     assert (manifest["lost"], manifest["kept_count"]) == ({}, 51)
     assert manifest["partly"] == {f"v{i}": "a generator" for i in range(50)}
 
@@ -1108,6 +1108,7 @@ def test_a_large_buffer_that_is_gone_takes_no_other_with_it(session):
     assert names["two"].sum() == 2_000_000
 
 
+@pytest.mark.slow
 def test_one_that_hangs_when_it_is_read_takes_no_arrays_with_it(session):
     saved = session("""
 import numpy, time
