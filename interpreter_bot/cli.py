@@ -32,8 +32,9 @@ _SLOW: Final = frozenset({"run", "ask", "execute", "doctor", "host", "mcp"})
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command; returns the exit status."""
-    given = sys.argv[1:] if arguments is None else arguments
-    options = command_options.read(given)
+    if arguments is None:
+        arguments = sys.argv[1:]
+    options = command_options.read(arguments)
     logs.configure("info" if options.verbose else options.log_level, is_json=False)
     # What goes with the process need not be collected before.
     atexit.register(gc.freeze)

@@ -24,20 +24,20 @@ class KeyRing:
     """Keys from the environment, or else from a file that is created when the first is needed.
 
     Args:
-        given: keys, separated by white space or commas, the first of which encrypts; from the
+        keys: separated by white space or commas, the first of which encrypts; from the
             environment, so that the file is of no account.
         file: holds them otherwise, one a line.
 
     Raises:
-        SettingsError: what is given are no keys.
+        SettingsError: the keys are not valid.
     """
 
-    def __init__(self, given: str, file: pathlib.Path) -> None:
-        self._file = None if given else file
-        self.where = "encryption.keys" if given else str(file)
+    def __init__(self, keys: str, file: pathlib.Path) -> None:
+        self._file = None if keys else file
+        self.where = "encryption.keys" if keys else str(file)
         """Where the keys are, for people."""
-        self._fernets = self._parsed(given.replace(",", " "))
-        if given:
+        self._fernets = self._parsed(keys.replace(",", " "))
+        if keys:
             self._require_key()
 
     @classmethod
@@ -65,14 +65,14 @@ class KeyRing:
         """
         if not text.startswith(MARK):
             return text
-        known = self._decrypted(text)
-        if known is None:
+        decrypted = self._decrypted(text)
+        if decrypted is None:
             # It may have been added to the file since.
             self._read()
-            known = self._decrypted(text)
-        if known is None:
+            decrypted = self._decrypted(text)
+        if decrypted is None:
             raise errors.SettingsError(storage_words.unknown_key(self.where))
-        return known
+        return decrypted
 
     def is_current(self, text: str) -> bool:
         """Return whether a text is encrypted with the first key."""

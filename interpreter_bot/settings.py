@@ -111,11 +111,11 @@ class _Known(pydantic_settings.PydanticBaseSettingsSource):
 
     def __call__(self) -> dict[str, Any]:
         """Return all that are set and not empty."""
-        found: dict[str, Any] = {}
+        values_by_group: dict[str, Any] = {}
         for variable, (group, name) in _KNOWN.items():
             if value := os.environ.get(variable):
-                found.setdefault(group, {})[name] = value
-        return found
+                values_by_group.setdefault(group, {})[name] = value
+        return values_by_group
 
 
 class Settings(pydantic_settings.BaseSettings):
@@ -200,7 +200,7 @@ class Settings(pydantic_settings.BaseSettings):
         """Return what a conversation has installed because of where it is."""
         place = (platform, workspace, channel)
         is_used = bool(self.package_index.url)
-        return [one for one in self.packages if is_used and one.are_in(*place)]
+        return [packages for packages in self.packages if is_used and packages.are_in(*place)]
 
     @property
     def has_doors(self) -> bool:
@@ -232,8 +232,8 @@ class Settings(pydantic_settings.BaseSettings):
             "paths": paths,
         }
         prefix = str(self.model_config["env_prefix"])
-        packages = json.dumps([one.model_dump(mode="json") for one in self.packages])
-        return {f"{prefix}PACKAGES".upper(): packages} | {
+        packages_json = json.dumps([packages.model_dump(mode="json") for packages in self.packages])
+        return {f"{prefix}PACKAGES".upper(): packages_json} | {
             f"{prefix}{name}".upper(): group.model_dump_json() for name, group in groups.items()
         }
 
@@ -243,11 +243,11 @@ class Settings(pydantic_settings.BaseSettings):
 
         Nothing that depends on the process, or on how many kernels it keeps.
         """
-        told = self.model_copy(update={"kernels": self._kernels_with_doors}).model_dump_json(
+        serialized = self.model_copy(update={"kernels": self._kernels_with_doors}).model_dump_json(
             include={"limits", "kernels", "sandbox", "snapshots", "package_index", "packages"},
             exclude={"kernels": {"spares", "rest_seconds"}, "sandbox": {"enabled", "uid_count"}},
         )
-        return hashlib.sha256(told.encode()).hexdigest()
+        return hashlib.sha256(serialized.encode()).hexdigest()
 
     @property
     def _kernels_with_doors(self) -> Kernels:
@@ -267,7 +267,7 @@ class Settings(pydantic_settings.BaseSettings):
             self.package_index.netrc_file,
         ]
         secret += [server.token_file for server in self.mcp_servers]
-        secret += [one.address_file for one in self.connections]
+        secret += [connection.address_file for connection in self.connections]
         named += filter(None, [*secret, *self.paths.private])
         if self.store.url.startswith("sqlite"):
             named.append(pathlib.Path(self.store.url.partition(":///")[2]))

@@ -48,8 +48,8 @@ class StoredCredentials:
             stored = self._read() | {
                 name: self._keys.encrypt(value) for name, value in changes.items() if value
             }
-            kept = {name: text for name, text in stored.items() if changes.get(name, text)}
-            private_files.replace(self._file, json.dumps(kept))
+            remaining = {name: text for name, text in stored.items() if changes.get(name, text)}
+            private_files.replace(self._file, json.dumps(remaining))
 
     def reencrypt(self) -> int:
         """Encrypt all of them with the present key; return how many there are."""

@@ -48,8 +48,8 @@ async def open_broker(
     seed = b""
     if kernels_outlive:
         file = config.paths.data / _SEED_FILE
-        made = functools.partial(secrets.token_hex, _SEED_BYTES)
-        seed = (await asyncio.to_thread(private_files.read_or_create, file, made)).encode()
+        new_seed = functools.partial(secrets.token_hex, _SEED_BYTES)
+        seed = (await asyncio.to_thread(private_files.read_or_create, file, new_seed)).encode()
     async with contextlib.AsyncExitStack() as stack:
         services = []
         if config.connections:
@@ -221,9 +221,9 @@ def open_database(
     """Open the database of the settings; see `databases.Database.open`."""
     from interpreter_bot.store import databases
 
-    kept = config.paths.data / "kept"
+    directory = config.paths.data / "kept"
     return databases.Database.open(
-        _database_url(config), files=kept, takes_orphans=takes_orphans, bot=bot
+        _database_url(config), files=directory, takes_orphans=takes_orphans, bot=bot
     )
 
 
@@ -248,9 +248,9 @@ async def _open_ephemeral(config: settings.Settings) -> AsyncIterator[ports.Host
     if host_sockets.target(host_sockets.newest(config.paths)) is not None:
         from interpreter_bot.hosts import host_processes
 
-        async with host_processes.open_compatible(config) as found:
-            if found is not None:
-                yield found
+        async with host_processes.open_compatible(config) as host:
+            if host is not None:
+                yield host
                 return
     from interpreter_bot.hosts import local_startup
 

@@ -55,17 +55,17 @@ def spool_directory(data: pathlib.Path) -> Iterator[None]:
     """
     directory = data / "spool"
     directory.mkdir(mode=0o700, parents=True, exist_ok=True)
-    for left in directory.iterdir():
+    for path in directory.iterdir():
         # Another process may use the same directory, but for no file that long.
-        if left.is_dir() and time.time() - left.stat().st_mtime > _OLD_SECONDS:
+        if path.is_dir() and time.time() - path.stat().st_mtime > _OLD_SECONDS:
             # Python 3.11 recurses; what is too deep for it was made to be, and stays.
             with contextlib.suppress(RecursionError):
-                shutil.rmtree(left, ignore_errors=True)
-    former, tempfile.tempdir = tempfile.tempdir, str(directory)
+                shutil.rmtree(path, ignore_errors=True)
+    former_directory, tempfile.tempdir = tempfile.tempdir, str(directory)
     try:
         yield
     finally:
-        tempfile.tempdir = former
+        tempfile.tempdir = former_directory
 
 
 @contextlib.asynccontextmanager

@@ -50,22 +50,24 @@ def _line(text: str) -> str:
 
 def run(config: settings.Settings, options: argparse.Namespace) -> int:
     """Diagnose the machine; 0 if it is fit to run strangers' code, else 1."""
-    found = diagnosis.diagnose(config)
+    findings = diagnosis.diagnose(config)
     if config.connections or config.package_index.url or config.host.fleet:
         # Imported here: others have no use for it.
         from interpreter_bot.app import execution_startup
         from interpreter_bot.doctor import configured_services
 
         fleet = functools.partial(execution_startup.fleet_addresses, config)
-        found += configured_services.check(config, os.environ, fleet if config.host.fleet else None)
+        findings += configured_services.check(
+            config, os.environ, fleet if config.host.fleet else None
+        )
     from interpreter_bot import stored_credentials
     from interpreter_bot.doctor import chat_tokens, model_trials
     from interpreter_bot.sessions import model_setup
 
     stored = stored_credentials.StoredCredentials(config).load()
-    found += chat_tokens.check(stored_credentials.applied(config, stored))
-    found += model_trials.check(config, model_setup.with_stored(os.environ, stored))
-    level = diagnosis.level(found)
-    say = as_json if options.json else as_lines
-    sys.stdout.write(say(found, level) + "\n")
+    findings += chat_tokens.check(stored_credentials.applied(config, stored))
+    findings += model_trials.check(config, model_setup.with_stored(os.environ, stored))
+    level = diagnosis.level(findings)
+    write_report = as_json if options.json else as_lines
+    sys.stdout.write(write_report(findings, level) + "\n")
     return 1 if level == "none" else 0

@@ -73,10 +73,12 @@ def run(config: settings.Settings, options: argparse.Namespace) -> int:
         )
 
     async def work(interrupter: console_runs.Interrupter) -> int:
-        one = config.for_one_session()
+        session_config = config.for_one_session()
         async with (
             execution_startup.open_broker(config, os.environ) as broker,
-            execution_startup.open_hosts(one, doorkeeper=broker, is_ephemeral=True) as hosts,
+            execution_startup.open_hosts(
+                session_config, doorkeeper=broker, is_ephemeral=True
+            ) as hosts,
         ):
             key = values.text(values.SessionKey(_NAME, thread=f"{uuid.uuid4()}"))
             record = _InstallationRecord(config, key)
@@ -95,10 +97,10 @@ def run(config: settings.Settings, options: argparse.Namespace) -> int:
                 interrupter.stop_by(session.stop)
                 async with console_runs.ticking(reply.tick):
                     is_ok = await session.run(codes)
-                while watched is not None and (others := await watched.changed(interrupter)):
+                while watched is not None and (cells := await watched.changed(interrupter)):
                     interrupter.stop_by(session.stop)
                     async with console_runs.ticking(reply.tick):
-                        is_ok = await session.run(others + options.cell)
+                        is_ok = await session.run(cells + options.cell)
                 return 0 if is_ok else console_runs.FAILED
             finally:
                 await hosts.forget(key)
@@ -169,7 +171,7 @@ class _WatchedFile:
     def _state(self) -> tuple[int, int, int] | None:
         """Return what is another after each change of the file; None while there is none."""
         try:
-            found = self._path.stat()
+            status = self._path.stat()
         except OSError:
             return None
-        return found.st_mtime_ns, found.st_size, found.st_ino
+        return status.st_mtime_ns, status.st_size, status.st_ino

@@ -53,8 +53,8 @@ def run(config: settings.Settings, options: argparse.Namespace) -> int:
         BotError: it could not be started, or there is none.
     """
     if options.verb == "status":
-        found = {"hosts": asyncio.run(_statuses(config))}
-        sys.stdout.write(json.dumps(found, indent=2) + "\n")
+        report = {"hosts": asyncio.run(_statuses(config))}
+        sys.stdout.write(json.dumps(report, indent=2) + "\n")
         return 0
     if options.verb == "certificate":
         return _certify(options)
@@ -77,25 +77,25 @@ async def _statuses(config: settings.Settings) -> list[dict[str, object]]:
     Raises:
         KernelError: there is none.
     """
-    found: list[dict[str, object]] = []
+    statuses: list[dict[str, object]] = []
     addresses: list[host_addresses.Address] = [*host_sockets.newest_first(config.paths)]
     if config.host.fleet:
         addresses = await execution_startup.fleet_addresses(config)
     for path in addresses:
         try:
-            told = await host_processes.status(path)
+            status = await host_processes.status(path)
         except errors.HostUnusableError as error:
-            found.append({"socket": str(path), "error": str(error)})
+            statuses.append({"socket": str(path), "error": str(error)})
         except errors.KernelError:
             _log.info("the host at %s is gone", path)
             if config.host.fleet:
-                found.append({"socket": str(path), "error": host_words.UNREACHABLE})
+                statuses.append({"socket": str(path), "error": host_words.UNREACHABLE})
         else:
-            about = dataclasses.asdict(told) | {"packages": len(told.packages)}
-            found.append({"socket": str(path), **about})
-    if not found:
+            fields = dataclasses.asdict(status) | {"packages": len(status.packages)}
+            statuses.append({"socket": str(path), **fields})
+    if not statuses:
         raise errors.KernelError(host_words.NONE_RUNNING)
-    return found
+    return statuses
 
 
 async def _serve(config: settings.Settings, linger_seconds: float | None) -> int:
@@ -137,10 +137,10 @@ async def _opened(
         opening = executions.Executions.open(
             config.paths.data / "journals", input_seconds=config.limits.input_seconds
         )
-        begun = await stack.enter_async_context(opening)
+        begun_executions = await stack.enter_async_context(opening)
         serving = host_server.HostServer.open(
             host,
-            begun,
+            begun_executions,
             path,
             is_lingering=linger_seconds is not None,
             bot_uid=_uid(config.host.bot_user),
@@ -152,10 +152,10 @@ async def _opened(
         try:
             opened = await stack.enter_async_context(serving)
         except OSError as error:
-            told = host_words.cannot_listen(
+            sentence = host_words.cannot_listen(
                 config.host.listen or path, error.strerror, "host.listen"
             )
-            raise errors.SettingsError(told) from error
+            raise errors.SettingsError(sentence) from error
         if config.host.metrics:
             metrics = host_metrics.listening(opened, config.host.metrics)
             await stack.enter_async_context(metrics)

@@ -296,12 +296,12 @@ class _Platforms:
     async def _keep_open(self, name: str, opening: _Opening) -> None:
         """Keep one open until all are to be closed."""
         try:
-            async with opening() as told:
+            async with opening() as place:
                 self._open.add(name)
                 self._opened.add(name)
                 self._lost.discard(name)
                 # Not for a log: the page's address holds its token.
-                sys.stdout.write(f"{name}: {told}\n")
+                sys.stdout.write(f"{name}: {place}\n")
                 sys.stdout.flush()
                 self._was_tried.set()
                 await self._closing.wait()

@@ -151,39 +151,44 @@ async def known(
     hosts: Sequence[remote_host.RemoteHost],
 ) -> list[Entry]:
     """Return all sessions that the database or a host knows, the latest used first."""
-    owned = {values.text(one.key): (one, person) for one, person in await database.sessions.owned()}
+    owned = {
+        values.text(session.key): (session, person)
+        for session, person in await database.sessions.owned()
+    }
     kernels: dict[str, tuple[remote_host.RemoteHost, ports.KernelStatus]] = {}
-    for one in hosts:
-        for key, status in (await one.statuses()).items():
+    for remote in hosts:
+        for key, status in (await remote.statuses()).items():
             if not status.loss_reason:
-                kernels[key] = one, status
+                kernels[key] = remote, status
     keys = owned.keys() | kernels.keys()
     sizes = await _sizes(config, keys, hosts)
-    by_data = {one.connection.status.data_id: one for one in hosts} if config.host.fleet else {}
-    places = await database.placements.of(keys) if by_data else {}
+    hosts_by_data_id: dict[str, remote_host.RemoteHost] = {}
+    if config.host.fleet:
+        hosts_by_data_id = {remote.connection.status.data_id: remote for remote in hosts}
+    places = await database.placements.of(keys) if hosts_by_data_id else {}
     entries = []
     for key in keys:
         session, person = owned.get(key, (None, ""))
-        found = kernels.get(key)
+        kernel = kernels.get(key)
         placed = places.get(key)
-        host: remote_host.RemoteHost | None = found[0] if found else next(iter(hosts), None)
+        host: remote_host.RemoteHost | None = kernel[0] if kernel else next(iter(hosts), None)
         if placed is not None:
-            own = by_data.get(placed.data_id)
+            placed_host = hosts_by_data_id.get(placed.data_id)
             # What a machine still has that it lost is no kernel of the session any more.
-            found = found if found is not None and found[0] is own else None
-            host = None if own is None else own.at(placed.epoch)
+            kernel = kernel if kernel is not None and kernel[0] is placed_host else None
+            host = None if placed_host is None else placed_host.at(placed.epoch)
         entries.append(
             Entry(
                 key=key,
                 session=session,
                 person=person,
                 host=host,
-                status=found[1] if found else None,
+                status=kernel[1] if kernel else None,
                 saved=sizes.get(key),
                 epoch=placed.epoch if placed is not None else 0,
             )
         )
-    return sorted(entries, key=lambda one: (one.idle_seconds or 0.0, one.name))
+    return sorted(entries, key=lambda entry: (entry.idle_seconds or 0.0, entry.name))
 
 
 async def _sizes(

@@ -44,17 +44,17 @@ def run(config: settings.Settings, options: argparse.Namespace) -> int:
 async def _run(config: settings.Settings, options: argparse.Namespace) -> int:
     opening = execution_startup.open_database(config, takes_orphans=False)
     opening_hosts = session_listings.opened_hosts(
-        config, lambda said: sys.stderr.write(f"{said}\n")
+        config, lambda line: sys.stderr.write(f"{line}\n")
     )
     async with opening as database, opening_hosts as hosts:
-        everyone = await session_listings.known(config, database, hosts)
+        entries = await session_listings.known(config, database, hosts)
         if options.verb is None:
-            held = [one for one in everyone if one.status or one.saved or options.all]
-            _print(held, is_json=options.json)
+            listed = [one for one in entries if one.status or one.saved or options.all]
+            _print(listed, is_json=options.json)
             if not (hosts or options.json):
                 sys.stderr.write(f"{operator_words.NO_HOST_ANSWERS}\n")
             return 0
-        chosen = _chosen(everyone, options.names)
+        chosen = _chosen(entries, options.names)
         if options.verb == "forget" and not options.yes:
             await _ask_first(chosen)
         act: Callable[[session_listings.Entry], Awaitable[str]]
@@ -65,15 +65,15 @@ async def _run(config: settings.Settings, options: argparse.Namespace) -> int:
         failures = 0
         for entry in chosen:
             try:
-                said = await act(entry)
+                line = await act(entry)
             except errors.BotError as error:
-                said, failures = str(error), failures + 1
-            sys.stdout.write(f"{entry.short_name}: {said}\n")
+                line, failures = str(error), failures + 1
+            sys.stdout.write(f"{entry.short_name}: {line}\n")
         return _FAILED if failures else 0
 
 
 def _chosen(
-    everyone: Sequence[session_listings.Entry], names: Sequence[str]
+    entries: Sequence[session_listings.Entry], names: Sequence[str]
 ) -> list[session_listings.Entry]:
     """Return the sessions of those names.
 
@@ -82,16 +82,18 @@ def _chosen(
     """
     chosen = {}
     for name in names:
-        found = [one for one in everyone if name and name in (one.key, one.name[: len(name)])]
-        if len(found) != 1:
-            shown = safe_text.harmless(name)
-            several = ", ".join(one.short_name for one in found)
+        matches = [
+            entry for entry in entries if name and name in (entry.key, entry.name[: len(name)])
+        ]
+        if len(matches) != 1:
+            safe_name = safe_text.harmless(name)
+            several = ", ".join(entry.short_name for entry in matches)
             raise errors.BotError(
-                operator_words.several_sessions(shown, several)
-                if found
-                else operator_words.no_session(shown)
+                operator_words.several_sessions(safe_name, several)
+                if matches
+                else operator_words.no_session(safe_name)
             )
-        chosen[found[0].key] = found[0]
+        chosen[matches[0].key] = matches[0]
     return list(chosen.values())
 
 
@@ -103,8 +105,8 @@ async def _ask_first(chosen: Sequence[session_listings.Entry]) -> None:
     """
     if not (sys.stdin and sys.stdin.isatty()):
         raise errors.BotError(operator_words.NOBODY_CONFIRMS)
-    for one in chosen:
-        sys.stdout.write("  ".join(one.cells()[:5]) + "\n")
+    for entry in chosen:
+        sys.stdout.write("  ".join(entry.cells()[:5]) + "\n")
     sys.stdout.write(operator_words.confirm_forgetting(len(chosen)))
     sys.stdout.flush()
     answers = terminal_input.StdinAnswers(is_script=False)
@@ -188,9 +190,9 @@ def _target(hosts: Sequence[remote_host.RemoteHost], name: str) -> remote_host.R
     for host in hosts:
         if str(host.connection.address) == name:
             return host
-    known = ", ".join(str(host.connection.address) for host in hosts) or "none"
-    shown = safe_text.harmless(name)
-    raise errors.BotError(operator_words.no_host(shown, known))
+    addresses = ", ".join(str(host.connection.address) for host in hosts) or "none"
+    safe_name = safe_text.harmless(name)
+    raise errors.BotError(operator_words.no_host(safe_name, addresses))
 
 
 async def _remove(workspace: workspaces.Workspace) -> None:
@@ -218,13 +220,13 @@ def _host(entry: session_listings.Entry) -> remote_host.RemoteHost:
 
 def _print(entries: Sequence[session_listings.Entry], *, is_json: bool) -> None:
     if is_json:
-        sys.stdout.write(json.dumps({"sessions": [one.facts() for one in entries]}) + "\n")
+        sys.stdout.write(json.dumps({"sessions": [entry.facts() for entry in entries]}) + "\n")
         return
     table = rich.table.Table(*session_listings.COLUMNS, box=rich.box.SIMPLE_HEAD)
-    for one in entries:
+    for entry in entries:
         # As texts: words in brackets would be rich's markup.
-        table.add_row(*map(rich.text.Text, one.cells()))
+        table.add_row(*map(rich.text.Text, entry.cells()))
     rich.console.Console(soft_wrap=True).print(table)
-    memory = sum(one.status.memory_bytes or 0 for one in entries if one.status)
-    saved = sum(one.saved.bytes for one in entries if one.saved)
-    sys.stdout.write(operator_words.totals(len(entries), memory, saved))
+    memory_bytes = sum(entry.status.memory_bytes or 0 for entry in entries if entry.status)
+    saved_bytes = sum(entry.saved.bytes for entry in entries if entry.saved)
+    sys.stdout.write(operator_words.totals(len(entries), memory_bytes, saved_bytes))

@@ -25,15 +25,15 @@ def run(config: settings.Settings, options: argparse.Namespace) -> int:
     if options.verb == "list":
         statuses = skills.refresh()
         sys.stdout.write(
-            "".join(f"{line}\n" for one in statuses for line in _lines(one))
+            "".join(f"{line}\n" for status in statuses for line in _lines(status))
             or operator_words.NO_SKILLS
         )
-        is_fine = all(one.standing is accepted_skills.Standing.ON for one in statuses)
+        is_fine = all(status.standing is accepted_skills.Standing.ON for status in statuses)
         return 0 if is_fine else _FAILED
     if not options.names:
         raise errors.SettingsError(operator_words.name_skills(options.verb))
-    for told in options.names:
-        name, _, digest = told.partition("@")
+    for argument in options.names:
+        name, _, digest = argument.partition("@")
         if options.verb == "accept":
             if len(digest) < _DIGEST_CHARACTERS:
                 # It may have been changed since somebody read it.

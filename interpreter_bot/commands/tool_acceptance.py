@@ -39,8 +39,8 @@ async def _run(config: settings.Settings, options: argparse.Namespace) -> int:
             return await _list(config, broker)
         if not options.names:
             raise errors.SettingsError(operator_words.name_server(options.verb))
-        for told in options.names:
-            name, _, digest = told.partition("@")
+        for argument in options.names:
+            name, _, digest = argument.partition("@")
             if name not in {server.name for server in config.mcp_servers}:
                 raise errors.SettingsError(operator_words.no_tool_server(name))
             if options.verb == "accept":
@@ -70,7 +70,9 @@ async def _list(config: settings.Settings, broker: ToolBroker) -> int:
         lines = [*_lines(broker, name, now=now, names=names)]
         if name in unreachable:
             lines.insert(0, f"{name}: {unreachable[name]} {operator_words.OFFERED_BEFORE}")
-        is_off = any(one != "on" for one in broker.definitions.usable(name).standings.values())
+        is_off = any(
+            standing != "on" for standing in broker.definitions.usable(name).standings.values()
+        )
         if is_off or name in unreachable:
             status = _FAILED
         if is_off and now.tools:

@@ -49,6 +49,6 @@ def wanted_hosts(reports: Sequence[HostReport], *, least_room: float) -> int:
     """
     if not reports:
         return 0
-    memory_bytes = sum(one.memory_bytes for one in reports)
-    left_bytes = sum(one.room * one.memory_bytes for one in reports)
+    memory_bytes = sum(report.memory_bytes for report in reports)
+    left_bytes = sum(report.room * report.memory_bytes for report in reports)
     return len(reports) + (left_bytes < least_room * memory_bytes)

@@ -48,12 +48,12 @@ class RayDriver:
         try:
             if address != _AUTO:
                 # Ray itself would try for minutes, and say nothing that a person could use.
-                found = host_addresses.parse(address)
-                socket.create_connection(found, timeout=_CONNECT_SECONDS).close()
+                host_and_port = host_addresses.parse(address)
+                socket.create_connection(host_and_port, timeout=_CONNECT_SECONDS).close()
             ray.init(address, namespace=NAMESPACE, log_to_driver=False, configure_logging=False)
         except (OSError, ValueError, RuntimeError) as error:
-            told = host_words.no_ray_cluster(address, str(error).splitlines()[0])
-            raise errors.SettingsError(told) from error
+            sentence = host_words.no_ray_cluster(address, str(error).splitlines()[0])
+            raise errors.SettingsError(sentence) from error
         # What each actor was asked, and has not answered: one that starts a host takes longer.
         self._asked: dict[str, Any] = {}
         self._known: dict[str, host_reports.HostReport] = {}
@@ -64,20 +64,20 @@ class RayDriver:
         Args:
             listed: what bots read.
         """
-        wanted = 0
+        max_asked = 0
         while True:
             reports = await asyncio.to_thread(self._reports)
             try:
                 await listed.put(reports)
             except errors.StoreError:
                 _log.warning("the list of hosts cannot be written now", exc_info=True)
-            count = host_reports.wanted_hosts(reports, least_room=_LEAST_ROOM)
-            if count > max(wanted, len(reports)):
-                _log.warning("%d hosts are full; Ray is asked for %d", len(reports), count)
+            wanted_hosts = host_reports.wanted_hosts(reports, least_room=_LEAST_ROOM)
+            if wanted_hosts > max(max_asked, len(reports)):
+                _log.warning("%d hosts are full; Ray is asked for %d", len(reports), wanted_hosts)
                 await asyncio.to_thread(
-                    ray.autoscaler.sdk.request_resources, bundles=[{RESOURCE: 1}] * count
+                    ray.autoscaler.sdk.request_resources, bundles=[{RESOURCE: 1}] * wanted_hosts
                 )
-            wanted = max(wanted, count)
+            max_asked = max(max_asked, wanted_hosts)
             await asyncio.sleep(_LOOK_SECONDS)
 
     def close(self) -> None:
@@ -86,10 +86,10 @@ class RayDriver:
 
     def _reports(self) -> list[host_reports.HostReport]:
         """Ask the node actors of all nodes, and return what those say that answered."""
-        alive = [one for one in ray.nodes() if one["Alive"]]
+        alive = [node for node in ray.nodes() if node["Alive"]]
         nodes = {
-            one["NodeID"]: one["NodeManagerAddress"]
-            for one in [one for one in alive if RESOURCE in one["Resources"]] or alive
+            node["NodeID"]: node["NodeManagerAddress"]
+            for node in [node for node in alive if RESOURCE in node["Resources"]] or alive
         }
         for node in (self._asked.keys() | self._known.keys()) - nodes.keys():
             self._asked.pop(node, None)
@@ -101,7 +101,7 @@ class RayDriver:
         ready, _ = ray.wait(
             list(self._asked.values()), num_returns=len(self._asked), timeout=_LOOK_SECONDS
         )
-        for node in [node for node, asked in self._asked.items() if asked in ready]:
+        for node in [node for node, reference in self._asked.items() if reference in ready]:
             try:
                 self._known[node] = ray.get(self._asked.pop(node))
             except ray.exceptions.RayError as error:
@@ -111,16 +111,16 @@ class RayDriver:
 
     def _node_actor(self, node: str, address: str) -> ray.actor.ActorHandle:
         """Return a node's actor, made where there is none."""
-        there = scheduling_strategies.NodeAffinitySchedulingStrategy(node, soft=False)
-        made = ray.remote(node_actors.NodeActor).options(
+        strategy = scheduling_strategies.NodeAffinitySchedulingStrategy(node, soft=False)
+        actor_class = ray.remote(node_actors.NodeActor).options(
             name=_name(node),
             get_if_exists=True,
             lifetime="detached",
             num_cpus=0,
             max_restarts=-1,
-            scheduling_strategy=there,
+            scheduling_strategy=strategy,
         )
-        return made.remote(address)
+        return actor_class.remote(address)
 
     def _dismiss_others(self, names: Set[str]) -> None:
         """Let Ray forget the actors of nodes that are gone, for which it would wait, or are to have
