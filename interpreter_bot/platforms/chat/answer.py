@@ -36,7 +36,6 @@ class AnswerPlan:
         pace_seconds: between two edits.
         is_visitable: a button leads to the session on the page.
         is_replayed: the turn's events begin with those that are recorded of it.
-        slots: messages of an earlier answer that become this one's; None if they are not known.
     """
 
     request_id: str
@@ -45,7 +44,6 @@ class AnswerPlan:
     pace_seconds: float
     is_visitable: bool
     is_replayed: bool = False
-    slots: list[sync.Slot] | None = None
 
 
 class Answer(ports.Reply):
@@ -79,23 +77,16 @@ class Answer(ports.Reply):
             self.uploads.refuse,
             deliveries,
             pace_seconds=plan.pace_seconds,
-            slots=plan.slots,
         )
 
     @property
     def spool(self) -> pathlib.Path:
         return self.uploads.directory
 
-    @property
-    def slots(self) -> list[sync.Slot]:
-        """Its messages, for an answer that takes its place."""
-        return self._sync.slots
-
     async def show(self, cancel: Callable[[], Awaitable[object]]) -> None:
         """Keep the messages in step until all of the answer stands; `cancel` ends the turn."""
         await self._has_begun.wait()
-        if self._plan.slots is None:
-            await self._sync.adopt()
+        await self._sync.adopt()
         try:
             await self._sync.run()
         except transport.LocationClosedError as error:

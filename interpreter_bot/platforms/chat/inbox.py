@@ -36,20 +36,20 @@ class Envelope:
     """What the inbox has to know of a message, or of something else that becomes a request.
 
     Attributes:
-        order_key: messages with an equal key are prepared one after the other.
         name: under which the current version of the message is claimed.
-        key: the session of the people who wait.
+        key: the session of the people who wait; its messages are prepared one after the other.
         request_id: of the request that it becomes.
         content: what another process needs to handle it again; None if it must not be repeated.
+        is_secret: there is a token in the content.
         is_addressed: it is a direct message, or mentions the bot.
         is_for_others: it mentions or replies to others.
     """
 
-    order_key: Hashable
     name: str
     key: values.SessionKey
     request_id: str
     content: Mapping[str, Any] | None = None
+    is_secret: bool = False
     is_addressed: bool = False
     is_for_others: bool = False
 
@@ -104,9 +104,9 @@ class OrderedClaims:
         self._orders: weakref.WeakValueDictionary[Hashable, asyncio.Lock]
         self._orders = weakref.WeakValueDictionary()
 
-    def order(self, order_key: Hashable) -> asyncio.Lock:
+    def order(self, place: Hashable) -> asyncio.Lock:
         """Return the lock of a place, first come, first served; unused ones take no memory."""
-        return self._orders.setdefault(order_key, asyncio.Lock())
+        return self._orders.setdefault(place, asyncio.Lock())
 
     async def handle(
         self,
@@ -116,8 +116,8 @@ class OrderedClaims:
         is_claimed: bool = False,
     ) -> bool:
         """Claim, prepare and start an event at its turn; False if another bot claimed it."""
-        async with contextlib.AsyncExitStack() as stack, self.order(envelope.order_key):
-            if not is_claimed and not await self._claim(envelope, envelope.content):
+        async with contextlib.AsyncExitStack() as stack, self.order(envelope.key):
+            if not is_claimed and not await self.claim(envelope):
                 return False
             await stack.enter_async_context(self._events.settled(self._network, envelope.name))
             start = await prepare()
@@ -125,13 +125,15 @@ class OrderedClaims:
         await self._start(claim_scope, start, envelope.name)
         return True
 
-    async def _claim(self, envelope: Envelope, content: Mapping[str, Any] | None) -> bool:
+    async def claim(self, envelope: Envelope) -> bool:
+        """Claim an event; False if a bot did before."""
         return await self._events.claim(
             self._network,
             envelope.name,
             key=envelope.key,
             request_id=envelope.request_id,
-            content=content,
+            content=envelope.content,
+            is_secret=envelope.is_secret,
         )
 
     async def _start(
@@ -165,12 +167,14 @@ class Inbox(OrderedClaims, Generic[_Message]):
 
     async def receive(self, message: _Message, envelope: Envelope) -> bool:
         """Handle a message if it is for the bot; False if another process claimed it."""
-        async with contextlib.AsyncExitStack() as stack, self.order(envelope.order_key):
+        async with contextlib.AsyncExitStack() as stack, self.order(envelope.key):
             answer = await self._receiver.find_answer(message)
             if answer is None and not await self.is_for_bot(message, envelope):
                 return True
             # An answer to `input()` is not a request, so the next bot must not repeat it.
-            if not await self._claim(envelope, envelope.content if answer is None else None):
+            if answer is not None:
+                envelope = dataclasses.replace(envelope, content=None)
+            if not await self.claim(envelope):
                 return False
             await stack.enter_async_context(self._events.settled(self._network, envelope.name))
             start = await self.prepare(message, is_again=False, answer=answer)

@@ -59,11 +59,7 @@ class Slot:
 
 
 class MessageSync:
-    """Keeps the messages of one answer in step.
-
-    Attributes:
-        slots: its messages; an answer that replaces this one takes them over.
-    """
+    """Keeps the messages of one answer in step."""
 
     def __init__(
         self,
@@ -75,7 +71,6 @@ class MessageSync:
         deliveries: transport.Deliveries,
         *,
         pace_seconds: float,
-        slots: list[Slot] | None = None,
     ) -> None:
         """Prepare an answer.
 
@@ -87,9 +82,8 @@ class MessageSync:
             refuse: called with files that are refused.
             deliveries: where messages are noted.
             pace_seconds: between two rounds, while it changes.
-            slots: messages that stand already and become this answer's.
         """
-        self.slots: Final = [] if slots is None else slots
+        self._slots: list[Slot] = []
         self._network = network
         self._at = at
         self._request_id = request_id
@@ -104,7 +98,7 @@ class MessageSync:
     @property
     def has_posted(self) -> bool:
         """Whether any of its messages was posted."""
-        return any(slot.posted for slot in self.slots)
+        return any(slot.posted for slot in self._slots)
 
     def change(self, *, is_urgent: bool = False) -> None:
         """Signal that the wanted state has changed."""
@@ -169,9 +163,9 @@ class MessageSync:
     async def _reconcile(self) -> None:
         drafts = await self._draw()
         for index, draft in enumerate(drafts):
-            if index == len(self.slots):
-                self.slots.append(Slot(draft))
-            slot = self.slots[index]
+            if index == len(self._slots):
+                self._slots.append(Slot(draft))
+            slot = self._slots[index]
             if not slot.is_gone:
                 if slot.posted is not None and slot.draft != draft:
                     await self._edit(slot, slot.posted, draft)
@@ -180,15 +174,15 @@ class MessageSync:
                 if slot.old is not None:
                     await self._network.delete(slot.old)
                     slot.old = None
-        while len(self.slots) > len(drafts):
-            last = self.slots[-1]
+        while len(self._slots) > len(drafts):
+            last = self._slots[-1]
             await self._find_unconfirmed(last)
             if last.posted is not None and not last.is_gone:
                 await self._network.delete(last.posted)
-            self.slots.pop()
+            self._slots.pop()
             session = self._at.session
             await _try_to_store(
-                self._deliveries.delete(session.platform, self._request_id, len(self.slots))
+                self._deliveries.delete(session.platform, self._request_id, len(self._slots))
             )
 
     async def _post(self, index: int, slot: Slot, draft: transport.Draft) -> None:
@@ -223,7 +217,7 @@ class MessageSync:
         """Look for a message that may stand."""
         if slot.is_unconfirmed and slot.key is not None:
             known_ids = {
-                other.posted.message_id for other in self.slots if other.posted is not None
+                other.posted.message_id for other in self._slots if other.posted is not None
             }
             slot.posted = await self._network.find(self._at, slot.key, known_ids)
 
@@ -238,14 +232,14 @@ class MessageSync:
         for delivery in deliveries:
             key = transport.PostKey(
                 request_id=self._request_id,
-                index=len(self.slots),
+                index=len(self._slots),
                 nonce=delivery.nonce,
                 digest=delivery.digest,
                 first_tried_at=delivery.tried,
             )
             posted = transport.Posted(delivery.message, self._at) if delivery.message else None
             # One without an id is looked for before another is posted in its place.
-            self.slots.append(Slot(_ADOPTED, key, posted, is_unconfirmed=posted is None))
+            self._slots.append(Slot(_ADOPTED, key, posted, is_unconfirmed=posted is None))
 
     async def _note(self, key: transport.PostKey, message: str = "") -> None:
         """Note a message that is about to be posted, or stands."""

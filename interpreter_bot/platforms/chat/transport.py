@@ -158,6 +158,9 @@ class Transport(Protocol):
     def capabilities(self, at: Location) -> Capabilities:
         """Return what messages in a place take."""
 
+    def locate(self, session: values.SessionKey) -> Location:
+        """Return where the answers of a session go on after a restart."""
+
     def show_working(self, at: Location) -> contextlib.AbstractContextManager[None]:
         """Show inside the context that the bot works on an answer."""
 

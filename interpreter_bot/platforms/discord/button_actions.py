@@ -48,7 +48,7 @@ class ButtonActions:
         elif button.action == "stop":
             await self._stop(interaction, button)
         elif button.action == "again":
-            await self._handler.again(interaction, place, int(button.id))
+            await self._handler.again(interaction, int(button.id))
         elif button.action in command_views.CONFIRMING:
             await self._decide(interaction, button)
         elif await self._handler.begins(interaction):
@@ -62,16 +62,22 @@ class ButtonActions:
     ) -> None:
         """Send what an answer left out, to the person who asked for it alone."""
         if button.action in ("notebook", "page"):
-            await command_views.give(self._handler, interaction, button.action)
+            await self._give_command(interaction, button.action)
         elif button.action == "code":
             await self._show_code(interaction, place, int(button.id))
         elif button.action == "csv":
             handle = f"t{button.id}"
             person = channels_and_threads.person(interaction.user)
             name = await self._service.save_table(place.key, handle, person)
-            await command_views.give(self._handler, interaction, "files", name)
+            await self._give_command(interaction, "files", name)
         else:
             raise errors.BotError(command_words.NEWER_BUTTON)
+
+    async def _give_command(
+        self, interaction: discord.Interaction[Any], name: str, argument: str = ""
+    ) -> None:
+        invocation = commands.named(channels_and_threads.PLATFORM, name, argument)
+        await command_views.give(self._handler, interaction, invocation)
 
     async def _decide(
         self, interaction: discord.Interaction[Any], button: transport.Button
@@ -102,7 +108,7 @@ class ButtonActions:
         if not await self._handler.begins(interaction, is_silent=True):
             return
         in_flight = self._handler.in_flight
-        if not await in_flight.cancel(button.id):
+        if not await in_flight.stop(lambda entry: entry.id == button.id):
             await self._handler.tell(interaction, run_words.NOTHING_RUNS)
             if not in_flight.is_running(button.id):
                 # Fetched anew: the person may have pressed the button on an older state.

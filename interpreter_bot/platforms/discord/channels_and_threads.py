@@ -70,18 +70,6 @@ def of_channel(channel: object, guild: discord.Guild | None) -> Place:
     return Place(_key(channel, guild_id), getattr(channel, "id", 0), guild_id, file_bytes(guild))
 
 
-def of_thread(place: Place, thread_id: int) -> Place:
-    """Return the place of a thread in a channel."""
-    key = dataclasses.replace(place.key, thread=str(thread_id))
-    return dataclasses.replace(place, key=key, channel_id=thread_id)
-
-
-def of_session(key: values.SessionKey, guild: discord.Guild | None) -> Place:
-    """Return the place of a session."""
-    guild_id = int(key.workspace) if key.workspace else None
-    return Place(key, channel_of(key), guild_id, file_bytes(guild))
-
-
 def of_interaction(interaction: discord.Interaction) -> Place:
     """Return the place of an interaction."""
     guild_id, channel_id = interaction.guild_id, interaction.channel_id or 0

@@ -12,14 +12,13 @@ import discord
 
 from interpreter_bot import errors
 from interpreter_bot.platforms import command_table
-from interpreter_bot.platforms.chat import buttons, commands, transport
+from interpreter_bot.platforms.chat import buttons, commands, in_flight, inbox, transport
 from interpreter_bot.platforms.discord import (
     api_errors,
     channels_and_threads,
     interactions,
     markdown,
     persistent_buttons,
-    requests_in_flight,
 )
 from interpreter_bot.platforms.discord import transport as discord_transport
 from interpreter_bot.sessions import session_service
@@ -47,7 +46,8 @@ CONFIRMING: Final = {
 
 def place_of(
     service: session_service.SessionService,
-    in_flight: requests_in_flight.RequestsInFlight,
+    requests_in_flight: in_flight.RequestsInFlight,
+    network: discord_transport.DiscordTransport,
     place: channels_and_threads.Place,
     user: channels_and_threads.Author,
     channel: object,
@@ -59,20 +59,20 @@ def place_of(
         permissions: those of the person there.
     """
     person = channels_and_threads.person(user)
-    stopping = None if permissions.manage_messages else user.id
+    stopping = "" if permissions.manage_messages else person.id
     return command_table.Place(
         service,
         place.key,
         person,
         place.scope(person.id),
-        in_flight.settings,
+        requests_in_flight.settings,
         _refusals(place, permissions),
         when=_moment,
         file_bytes=place.file_bytes,
         open_copy=functools.partial(
-            channels_and_threads.thread_for_copy, channel, in_flight.limits, session_words.COPY
+            channels_and_threads.thread_for_copy, channel, network.limits, session_words.COPY
         ),
-        stop_running=functools.partial(_stop, in_flight, place, stopping),
+        stop_running=functools.partial(_stop, service, requests_in_flight, place, stopping),
     )
 
 
@@ -83,6 +83,7 @@ def place_of_interaction(
     return place_of(
         handler.service,
         handler.in_flight,
+        handler.network,
         channels_and_threads.of_interaction(interaction),
         interaction.user,
         interaction.channel,
@@ -105,21 +106,30 @@ def _refusals(
 
 
 async def _stop(
-    in_flight: requests_in_flight.RequestsInFlight,
+    service: session_service.SessionService,
+    requests_in_flight: in_flight.RequestsInFlight,
     place: channels_and_threads.Place,
-    person: int | None,
+    person: str,
 ) -> bool:
-    """Stop what a person asked for in a channel; for a moderator, None, whatever runs there.
+    """Stop what a person asked for in a channel; for a moderator, "", whatever runs there.
 
     Raises:
-        BotError: it runs in threads of the channel.
+        BotError: others asked for all of it, or it runs in threads of the channel.
     """
-    is_stopped, threads = await in_flight.cancel_in(place, person)
-    if threads:
+    channel = str(place.channel_id)
+    if await requests_in_flight.stop(lambda entry: entry.at.channel == channel, person):
+        return True
+    if not person and await service.stop(place.key):
+        # It came by another way, as from the page.
+        return True
+    elsewhere = requests_in_flight.running(
+        lambda entry: entry.at.session.channel == channel and person in ("", entry.person)
+    )
+    if threads := sorted({int(entry.at.channel) for entry in elsewhere} - {place.channel_id}):
         links = ", ".join(f"<#{thread}>" for thread in threads[:_MAX_THREADS])
         more = max(0, len(threads) - _MAX_THREADS)
         raise errors.BotError(command_words.running_elsewhere(links, more))
-    return is_stopped
+    return False
 
 
 def in_memory(name: str, data: bytes) -> transport.Upload:
@@ -130,19 +140,30 @@ def in_memory(name: str, data: bytes) -> transport.Upload:
 async def give(
     handler: interactions.InteractionHandler,
     interaction: _Interaction,
-    name: str,
-    argument: str = "",
+    invocation: command_table.Invocation,
 ) -> None:
     """Carry out a command, and show its result as the answer to an interaction.
 
     Raises:
         BotError: it cannot be done, or shown.
     """
-    await commands.give(
-        commands.named(channels_and_threads.PLATFORM, name, argument),
-        place_of_interaction(handler, interaction),
-        InteractionView(handler, interaction),
-    )
+    place = place_of_interaction(handler, interaction)
+    await commands.give(invocation, place, InteractionView(handler, interaction))
+
+
+async def open_code(
+    handler: interactions.InteractionHandler,
+    interaction: _Interaction,
+    invocation: command_table.Invocation,
+) -> inbox.StartRequest:
+    """Make a request of a command that runs code; return what has it answered.
+
+    Raises:
+        BotError: there is no code to run.
+    """
+    place = place_of_interaction(handler, interaction)
+    code = await command_table.code_of(invocation, place)
+    return await handler.open(interaction, code, is_code=True)
 
 
 class _View:
@@ -156,6 +177,9 @@ class _View:
 
     def escape(self, text: str) -> str:
         return _ESCAPED_MOMENT.sub(r"<t:\1:f>", markdown.escape(text))
+
+    async def run(self, code: str) -> None:
+        raise errors.BotError(command_words.not_offered("py"))
 
     def inline_code(self, text: str) -> str:
         return markdown.inline_code(text, _MAX_LABEL_CHARACTERS)
@@ -187,9 +211,6 @@ class InteractionView(_View):
     async def send_file(self, upload: transport.Upload, about: str) -> None:
         await self._handler.tell(self._interaction, about, uploads=(_named(upload),))
 
-    async def run(self, code: str) -> None:
-        await self._handler.carry_out(self._interaction, code, is_code=True)
-
     async def ask(self, question: str, label: str, invocation: command_table.Invocation) -> None:
         raise errors.BotError(command_words.not_offered(invocation.command.name))
 
@@ -209,14 +230,13 @@ class ChannelView(_View):
 
     def __init__(
         self,
-        client: discord.Client,
-        in_flight: requests_in_flight.RequestsInFlight,
+        network: discord_transport.DiscordTransport,
         place: channels_and_threads.Place,
         channel: discord.abc.Messageable,
         person: int,
     ) -> None:
-        super().__init__(client)
-        self._network = discord_transport.DiscordTransport(client, in_flight.limits)
+        super().__init__(network.client)
+        self._network = network
         self.is_private = place.guild_id is None
         self._place = place
         self._channel = channel
@@ -227,15 +247,12 @@ class ChannelView(_View):
 
     async def whisper(self, text: str, url: str, label: str) -> None:
         shown = f"[{label}](<{url}>)\n{markdown.small_print(text)}" if url else text
-        at = transport.Location(session=self._place.key, channel=str(self._place.channel_id))
+        at = channels_and_threads.location(self._place)
         if not await self._network.whisper(at, str(self._person), shown):
             raise errors.BotError(command_words.NO_DIRECT_MESSAGE)
 
     async def send_file(self, upload: transport.Upload, about: str) -> None:
         await self._send(about, files=discord_transport.files((_named(upload),)))
-
-    async def run(self, code: str) -> None:
-        raise errors.BotError(command_words.not_offered("py"))
 
     async def ask(self, question: str, label: str, invocation: command_table.Invocation) -> None:
         is_undo = invocation.command.name == "undo"

@@ -13,17 +13,16 @@ import discord
 from discord import app_commands
 
 from interpreter_bot import errors, settings
+from interpreter_bot.platforms.chat import in_flight
 from interpreter_bot.platforms.discord import (
     api_errors,
     button_actions,
-    edits_and_deletions,
     interactions,
     message_events,
     missed_messages,
     modals,
     persistent_buttons,
     rate_limits,
-    requests_in_flight,
 )
 from interpreter_bot.sessions import event_claims
 from interpreter_bot.wording import command_words
@@ -48,8 +47,7 @@ class _Client(discord.Client):
     """The event handlers of both kinds of client."""
 
     listener: message_events.MessageEvents
-    in_flight: requests_in_flight.RequestsInFlight
-    editor: edits_and_deletions.MessageEdits
+    in_flight: in_flight.RequestsInFlight
     missed: missed_messages.MissedMessages
     handler: interactions.InteractionHandler
     buttons: button_actions.ButtonActions
@@ -92,7 +90,8 @@ class _Client(discord.Client):
             self.handler.receive(payload, is_again=True)
             self._interact(payload)
         else:
-            self.in_flight.spawn(self.listener.handle_again(event), f"{event.event_id} again")
+            work = self.listener.inbox.receive_again(event)
+            self.in_flight.spawn(work, f"{event.event_id} again")
 
     async def on_interaction(self, interaction: discord.Interaction[Any]) -> None:
         """Handle a modal of an earlier run, or a button that is unknown; the library handles all
@@ -124,16 +123,16 @@ class _Client(discord.Client):
     async def on_raw_message_edit(self, event: discord.RawMessageUpdateEvent) -> None:
         """Handle an edit of a message, by a person or by Discord itself."""
         if not self.is_leaving:
-            await self.editor.edited(event.message)
+            await self.listener.on_edit(event.message)
 
     async def on_raw_message_delete(self, event: discord.RawMessageDeleteEvent) -> None:
         """Handle the deletion of a message."""
-        await self.editor.deleted(event.message_id)
+        await self.listener.on_delete(event.message_id)
 
     async def on_raw_bulk_message_delete(self, event: discord.RawBulkMessageDeleteEvent) -> None:
         """Handle the deletion of many messages at once."""
         for number in event.message_ids:
-            await self.editor.deleted(number)
+            await self.listener.on_delete(number)
 
     async def on_connect(self) -> None:
         """Handle that Discord has accepted the connection."""

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import functools
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, Final
 
 import cachetools
 import discord
 
 from interpreter_bot import errors, settings
-from interpreter_bot.platforms.chat import policies, transport
+from interpreter_bot.platforms.chat import in_flight, inbox, policies, transport
 from interpreter_bot.platforms.discord import (
     api_errors,
     channels_and_threads,
@@ -18,7 +19,6 @@ from interpreter_bot.platforms.discord import (
     markdown,
     permissions,
     persistent_buttons,
-    requests_in_flight,
 )
 from interpreter_bot.platforms.discord import transport as discord_transport
 from interpreter_bot.sessions import requests, session_service
@@ -28,7 +28,6 @@ _log = logging.getLogger(__name__)
 
 _ANSWERED: Final = frozenset({api_errors.ALREADY_ANSWERED, api_errors.UNKNOWN_INTERACTION})
 _ACKNOWLEDGED: Final = "acknowledged"
-_AWAITED: Final = "awaited"
 _MAX_PAYLOADS: Final = 200
 
 
@@ -37,6 +36,7 @@ class InteractionHandler:
 
     Attributes:
         service: the conversations.
+        network: sends messages.
         in_flight: runs requests.
         config: the operator's settings.
         is_leaving: no new interaction is handled.
@@ -44,19 +44,21 @@ class InteractionHandler:
 
     def __init__(
         self,
-        client: discord.Client,
+        network: discord_transport.DiscordTransport,
         service: session_service.SessionService,
         config: settings.Discord,
-        in_flight: requests_in_flight.RequestsInFlight,
+        requests_in_flight: in_flight.RequestsInFlight,
+        claims: inbox.OrderedClaims,
         files: file_transfers.Attachments,
     ) -> None:
-        self._client = client
+        self._claims = claims
         self._payloads = cachetools.LRUCache[int, Mapping[str, Any]](_MAX_PAYLOADS)
         self._taken_again: set[int] = set()
         self._files = files
-        self._members = permissions.Memberships(client, config, in_flight.limits)
+        self._members = permissions.Memberships(network.client, config, network.limits)
         self.service = service
-        self.in_flight = in_flight
+        self.network = network
+        self.in_flight = requests_in_flight
         self.config = config
         self.is_leaving = False
 
@@ -76,7 +78,6 @@ class InteractionHandler:
         *,
         is_public: bool = False,
         is_silent: bool = False,
-        is_request: bool = False,
     ) -> bool:
         """Acknowledge an interaction; say whether it is to be handled: permitted, now, and by this
         bot.
@@ -88,38 +89,52 @@ class InteractionHandler:
             interaction: what the person did.
             is_public: everybody in the channel sees the answer.
             is_silent: there is none, if all goes well.
-            is_request: it becomes a request, which everybody sees; only that is taken again where
-                this bot dies before it has begun, for anything else may have been done.
         """
-        is_again = interaction.id in self._taken_again
-        if is_again:
-            self._taken_again.discard(interaction.id)
-            interaction.extras |= {_ACKNOWLEDGED: "thinking", _AWAITED: True}
         if not await self.admits(interaction):
             return False
-        if not is_again:
-            is_public = is_public or is_request
-            await self._acknowledge(interaction, is_public=is_public, is_silent=is_silent)
-            if not await self._claim(interaction, is_request=is_request):
-                return False
-        standing = await self._members.standing(interaction.user, interaction.guild)
-        refusal = self._refusal(interaction, standing)
-        return not await self._refuses(interaction, refusal)
+        await self._acknowledge(interaction, is_public=is_public, is_silent=is_silent)
+        if not await self.service.events.claim(
+            channels_and_threads.PLATFORM, _event_id(interaction)
+        ):
+            return False
+        return not await self._refuses(interaction, await self._known_refusal(interaction))
 
-    async def _claim(self, interaction: discord.Interaction[Any], *, is_request: bool) -> bool:
-        """Claim an interaction; say whether no process had."""
+    async def start(
+        self,
+        interaction: discord.Interaction[Any],
+        prepare: Callable[[], Awaitable[inbox.StartRequest | None]],
+    ) -> None:
+        """Acknowledge an interaction, and carry it out as a request, which everybody sees.
+
+        If this bot dies before it has begun, the next one does: nothing can have been done yet.
+        """
+        is_again = interaction.id in self._taken_again
+
+        async def prepare_if_permitted() -> inbox.StartRequest | None:
+            try:
+                if await self._refuses(interaction, await self._known_refusal(interaction)):
+                    return None
+                return await prepare()
+            except Exception as error:
+                await self.failed(interaction, error)
+                return None
+
+        if is_again:
+            self._taken_again.discard(interaction.id)
+            interaction.extras[_ACKNOWLEDGED] = "thinking"
+        elif await self.admits(interaction):
+            await self._acknowledge(interaction, is_public=True, is_silent=False)
+        else:
+            return
         payload = self._payloads.pop(interaction.id, None)
-        claimed = channels_and_threads.PLATFORM, _event_id(interaction)
-        if not is_request:
-            return await self.service.events.claim(*claimed)
-        interaction.extras[_AWAITED] = await self.service.events.claim(
-            *claimed,
+        envelope = inbox.Envelope(
+            name=_event_id(interaction),
             key=channels_and_threads.of_interaction(interaction).key,
             request_id=str(interaction.id),
             content=payload and {"payload": payload},
             is_secret=True,
         )
-        return bool(interaction.extras[_AWAITED])
+        await self._claims.handle(envelope, prepare_if_permitted, is_claimed=is_again)
 
     def receive(self, payload: Mapping[str, Any], *, is_again: bool = False) -> None:
         """Note what Discord says of an interaction, until that is claimed.
@@ -166,6 +181,11 @@ class InteractionHandler:
         )
         return str(policies.refusal(requester, permissions.rules(self.config)) or "")
 
+    async def _known_refusal(self, interaction: discord.Interaction[Any]) -> str:
+        """Return why a person may not use the bot there, with what has to be fetched for that."""
+        standing = await self._members.standing(interaction.user, interaction.guild)
+        return self._refusal(interaction, standing)
+
     def may_complete(self, interaction: discord.Interaction[Any]) -> bool:
         """Return whether a person may see autocompletions."""
         return not self._refusal(interaction)
@@ -179,13 +199,6 @@ class InteractionHandler:
         offered: tuple[transport.Button, ...] = (),
     ) -> None:
         """Answer; unless a public answer was promised, only the person who asked sees it."""
-        if interaction.extras.pop(_AWAITED, False):
-            # Whether or not this arrives: nothing else is said.
-            async with self.service.events.settled(
-                channels_and_threads.PLATFORM, _event_id(interaction)
-            ):
-                await self.tell(interaction, text, uploads=uploads, offered=offered)
-            return
         nobody = discord.AllowedMentions.none()
         if interaction.extras.get(_ACKNOWLEDGED) == "thinking":
             await interaction.edit_original_response(
@@ -217,67 +230,48 @@ class InteractionHandler:
         recent: tuple[requests.RecentMessage, ...] = (),
     ) -> None:
         """Run a request and show its answer to everybody in the channel, if permitted."""
-        if await self.begins(interaction, is_request=True):
-            await self.carry_out(
-                interaction, text, attachments=attachments, is_code=is_code, recent=recent
+        files = self._files.of(attachments)
+        prepare = functools.partial(
+            self.open, interaction, text, is_code=is_code, attachments=files, recent=recent
+        )
+        await self.start(interaction, prepare)
+
+    async def again(self, interaction: discord.Interaction[Any], turn_id: int) -> None:
+        """Run the request of an earlier turn again, if permitted."""
+
+        async def prepare() -> inbox.StartRequest:
+            key = channels_and_threads.of_interaction(interaction).key
+            past_turns = await self.service.queries.history(key)
+            past = next((turn for turn in past_turns if turn.id == turn_id), None)
+            if past is None:
+                raise errors.BotError(command_words.ANSWER_TOO_OLD)
+            return await self.open(
+                interaction, past.request, is_code=past.is_code, files=past.attachments
             )
 
-    async def carry_out(
-        self,
-        interaction: discord.Interaction[Any],
-        text: str,
-        *,
-        attachments: Sequence[file_transfers.Attached] = (),
-        is_code: bool = False,
-        recent: tuple[requests.RecentMessage, ...] = (),
-    ) -> None:
-        """Do so for an interaction that has begun already, publicly."""
+        await self.start(interaction, prepare)
+
+    async def open(
+        self, interaction: discord.Interaction[Any], text: str, *, is_code: bool, **fields: Any
+    ) -> inbox.StartRequest:
+        """Make the request of an interaction; return what has it answered."""
         place = channels_and_threads.of_interaction(interaction)
-        given = {"attachments": self._files.of(attachments), "recent": recent}
-        await self._start(interaction, place, text, is_code=is_code, **given)
-
-    async def again(
-        self, interaction: discord.Interaction[Any], place: channels_and_threads.Place, turn_id: int
-    ) -> None:
-        """Run the request of an earlier turn again, if permitted."""
-        if not await self.begins(interaction, is_request=True):
-            return
-        past = next(
-            (t for t in await self.service.queries.history(place.key) if t.id == turn_id), None
-        )
-        if past is None:
-            await self.tell(interaction, command_words.ANSWER_TOO_OLD)
-            return
-        await self._start(
-            interaction, place, past.request, is_code=past.is_code, files=past.attachments
-        )
-
-    async def _start(
-        self,
-        interaction: discord.Interaction[Any],
-        place: channels_and_threads.Place,
-        text: str,
-        *,
-        is_code: bool,
-        **given: Any,
-    ) -> None:
-        """Let the request of an interaction run; after it nobody waits for an answer."""
         person = channels_and_threads.person(interaction.user)
-        chosen = await self.in_flight.chosen_by(place, person)
-        request = requests_in_flight.request_in(
-            place, person, text, chosen, is_code=is_code, id=str(interaction.id), **given
+        chosen = await self.in_flight.chosen_by(place.key, person.id)
+        request = requests.Request(
+            key=place.key,
+            person=person,
+            text=text,
+            model=chosen.model,
+            is_code=is_code,
+            id=str(interaction.id),
+            **fields,
         )
         handle = discord_transport.LiveInteraction(interaction)
         at = channels_and_threads.location(place, handle=handle)
-        run = requests_in_flight.InFlight(request, place, at)
-
-        async def settled() -> None:
-            claimed = channels_and_threads.PLATFORM, _event_id(interaction)
-            async with self.service.events.settled(*claimed):
-                await self.in_flight.carry_out(run, chosen, shows_code=is_code)
-
-        interaction.extras.pop(_AWAITED, None)
-        self.in_flight.spawn(settled(), f"interaction {interaction.id}")
+        entry = self.in_flight.open(request.id, person.id, at)
+        shows_code = is_code or chosen.show_code
+        return functools.partial(self.in_flight.answer, entry, request, shows_code=shows_code)
 
     async def failed(self, interaction: discord.Interaction[Any], error: Exception) -> None:
         """Translate an error for the person who asked, and log it."""

@@ -9,13 +9,14 @@ from __future__ import annotations
 import asyncio
 import datetime
 import logging
-from typing import Final
+from typing import Any, Final
 
 import cachetools
 import discord
 
 from interpreter_bot import settings
-from interpreter_bot.platforms.discord import api_errors, channels_and_threads, message_events
+from interpreter_bot.platforms.chat import incoming
+from interpreter_bot.platforms.discord import api_errors, channels_and_threads
 from interpreter_bot.sessions import session_service
 
 _log = logging.getLogger(__name__)
@@ -36,12 +37,12 @@ class MissedMessages:
         client: discord.Client,
         service: session_service.SessionService,
         config: settings.Discord,
-        listener: message_events.MessageEvents,
+        inbox: incoming.Inbox[discord.Message, Any],
     ) -> None:
         self._client = client
         self._service = service
         self._config = config
-        self._message_events = listener
+        self._inbox = inbox
         self._has_looked_back = False
         self._last = 0
         self._since: int | None = None
@@ -113,13 +114,10 @@ class MissedMessages:
         missed: list[discord.Message] = []
         for channel in channels[: -_MAX_CHANNELS - 1 : -1]:
             missed += await self._read(channel, discord.Object(since))
-        for message in sorted(missed, key=lambda one: one.id):
+        missed.sort(key=lambda message: message.id)
+        for message in missed:
             self.note(message)
-            try:
-                await self._message_events.on_message(message)
-            except Exception:
-                # An error of one does not keep the others from being handled.
-                _log.exception("a message that was missed could not be taken: %d", message.id)
+        await self._inbox.catch_up(missed)
         if missed:
             _log.info("%d messages were looked up that may have been missed", len(missed))
 

@@ -9,13 +9,14 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import logging
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from typing import Any, Final
 
 import cachetools
 import discord
 
 from interpreter_bot import settings
+from interpreter_bot.platforms import preferences
 from interpreter_bot.platforms.chat import policies
 from interpreter_bot.platforms.discord import api_errors, channels_and_threads, rate_limits
 
@@ -108,6 +109,17 @@ def roles_told(user: Any) -> frozenset[int]:  # noqa: ANN401
     """Return the roles that came along with a user object."""
     roles = user.roles if isinstance(user, discord.Member) else []
     return frozenset(role.id for role in roles)
+
+
+def defaults(config: settings.Discord) -> Mapping[str, object]:
+    """Return what the operator chose for the settings that people can choose, too."""
+    return {
+        preferences.APPROVAL: config.approval,
+        preferences.MODEL: "",
+        preferences.THREADS: config.threads,
+        preferences.FOLLOW_THREADS: config.follow_threads,
+        preferences.SHOW_CODE: False,
+    }
 
 
 def rules(config: settings.Discord) -> policies.Rules:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import inspect
 from collections.abc import Callable, Coroutine, Sequence
 from typing import Any, Final, TypeAlias
@@ -94,13 +95,14 @@ def _subcommand(
     arguments = command.arguments_on(channels_and_threads.PLATFORM)
 
     async def carry_out(interaction: _Interaction, **options: Any) -> None:
-        if not await handler.begins(
-            interaction, is_public=command.is_public, is_request=command.is_request
-        ):
-            return
         # A switch is given by its name.
         words = [name if value is True else value for name, value in options.items() if value]
-        await command_views.give(handler, interaction, command.name, " ".join(words))
+        invocation = command_table.Invocation(command, " ".join(words))
+        if command.is_request:
+            prepare = functools.partial(command_views.open_code, handler, interaction, invocation)
+            await handler.start(interaction, prepare)
+        elif await handler.begins(interaction, is_public=command.is_public):
+            await command_views.give(handler, interaction, invocation)
 
     callback: Any = carry_out
     parameters = [inspect.Parameter("interaction", inspect.Parameter.POSITIONAL_ONLY)]

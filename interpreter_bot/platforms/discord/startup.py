@@ -15,11 +15,11 @@ import discord
 from discord import app_commands
 
 from interpreter_bot import logs, settings, values
+from interpreter_bot.platforms.chat import in_flight
 from interpreter_bot.platforms.discord import (
     api_errors,
     button_actions,
     channels_and_threads,
-    edits_and_deletions,
     file_transfers,
     gateway_client,
     interactions,
@@ -27,10 +27,12 @@ from interpreter_bot.platforms.discord import (
     markdown,
     message_events,
     missed_messages,
-    requests_in_flight,
+    permissions,
+    rate_limits,
     slash_commands,
+    transport,
 )
-from interpreter_bot.sessions import requests, session_service, suspended_turns
+from interpreter_bot.sessions import session_service
 from interpreter_bot.wording import discord_words
 
 _T = TypeVar("_T")
@@ -108,11 +110,10 @@ async def connected_platform(
     async with contextlib.AsyncExitStack() as stack:
         stack.push_async_callback(_join_heartbeat_threads)
         session = await stack.enter_async_context(aiohttp.ClientSession())
-        tasks = await stack.enter_async_context(_task_group())
-        in_flight = requests_in_flight.RequestsInFlight(service, config, tasks)
+        limits = rate_limits.RateLimits()
         try:
             client, connection = await _connect(
-                service, config, in_flight, session, token=token, with_content=with_content
+                service, config, limits, session, token=token, with_content=with_content
             )
         except discord.PrivilegedIntentsRequired:
             if config.message_content == "required":
@@ -120,12 +121,12 @@ async def connected_platform(
             _log.warning(discord_words.NO_CONTENT_INTENT)
             await asyncio.sleep(IDENTIFY_SECONDS)
             client, connection = await _connect(
-                service, config, in_flight, session, token=token, with_content=False
+                service, config, limits, session, token=token, with_content=False
             )
         service.notify_through(
             channels_and_threads.PLATFORM,
-            _make_notify(client, in_flight),
-            go_on=_make_continue(client, in_flight, has_models=bool(service.queries.models)),
+            _make_notify(client, limits),
+            go_on=client.in_flight.go_on,
         )
         service.events.open_platform(channels_and_threads.PLATFORM, client.handle_again)
         try:
@@ -135,7 +136,7 @@ async def connected_platform(
                 yield DiscordPlatform(str(client.user), client.intents.message_content)
                 watch.cancel()
         finally:
-            await _close(client, connection, in_flight, config)
+            await _close(client, connection, limits, config)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -235,7 +236,7 @@ async def _task_group() -> AsyncIterator[asyncio.TaskGroup]:
 async def _connect(
     service: session_service.SessionService,
     config: settings.Discord,
-    in_flight: requests_in_flight.RequestsInFlight,
+    limits: rate_limits.RateLimits,
     session: aiohttp.ClientSession,
     *,
     token: str,
@@ -247,7 +248,7 @@ async def _connect(
         DiscordError: it did not.
         PrivilegedIntentsRequired: not with these intents.
     """
-    client = _create_client(service, config, in_flight, session, with_content=with_content)
+    client = _create_client(service, config, limits, session, with_content=with_content)
     connection: asyncio.Task[None] | None = None
     try:
         with _translated():
@@ -274,23 +275,26 @@ async def _connect(
 def _create_client(
     service: session_service.SessionService,
     config: settings.Discord,
-    in_flight: requests_in_flight.RequestsInFlight,
+    limits: rate_limits.RateLimits,
     session: aiohttp.ClientSession,
     *,
     with_content: bool,
 ) -> gateway_client.Client:
     """Create a client with all its event handlers."""
-    client = gateway_client.make(config, in_flight.limits, with_content=with_content)
-    in_flight.connect(client)
+    client = gateway_client.make(config, limits, with_content=with_content)
     client.accepted = asyncio.Event()
-    files = file_transfers.Attachments(session)
-    client.listener = message_events.MessageEvents(client, service, config, in_flight, files)
-    client.editor = edits_and_deletions.MessageEdits(
-        client, service, config, in_flight, client.listener
+    network, files = transport.DiscordTransport(client, limits), file_transfers.Attachments(session)
+    client.in_flight = in_flight.RequestsInFlight(
+        service, network, markdown, permissions.defaults(config), pace_seconds=config.edit_seconds
     )
-    client.in_flight = in_flight
-    client.missed = missed_messages.MissedMessages(client, service, config, client.listener)
-    client.handler = interactions.InteractionHandler(client, service, config, in_flight, files)
+    client.listener = message_events.MessageEvents(
+        network, service, config, client.in_flight, files
+    )
+    inbox = client.listener.inbox
+    client.missed = missed_messages.MissedMessages(client, service, config, inbox)
+    client.handler = interactions.InteractionHandler(
+        network, service, config, client.in_flight, inbox, files
+    )
     client.buttons = button_actions.ButtonActions(client.handler)
     client.tree = app_commands.CommandTree(
         client,
@@ -356,19 +360,13 @@ def _translated() -> Iterator[None]:
 async def _close(
     client: gateway_client.Client,
     connection: asyncio.Task[None],
-    in_flight: requests_in_flight.RequestsInFlight,
+    limits: rate_limits.RateLimits,
     config: settings.Discord,
 ) -> None:
     """Stop handling events, wait for answers to be finished and shown, then close."""
     client.is_leaving = client.handler.is_leaving = True
-    try:
-        async with asyncio.timeout(config.closing_seconds):
-            await in_flight.drained()
-    except TimeoutError:
-        _log.warning("some answers could not be finished")
-        in_flight.cancel_all()
-        await in_flight.drained()
-    await in_flight.limits.close()
+    await client.in_flight.drain(config.closing_seconds)
+    await limits.close()
     await client.close()
     connection.cancel()
     await asyncio.wait((connection,))
@@ -377,7 +375,7 @@ async def _close(
 
 
 def _make_notify(
-    client: gateway_client.Client, in_flight: requests_in_flight.RequestsInFlight
+    client: gateway_client.Client, limits: rate_limits.RateLimits
 ) -> session_service.Notify:
     """Return the function that notifies the people of a session."""
 
@@ -387,33 +385,11 @@ def _make_notify(
         channel = client.get_partial_messageable(channel_id, guild_id=guild_id)
         try:
             sending = channel.send(markdown.small_print(f"🔹 {markdown.escape(sentence)}"))
-            await in_flight.limits.within(_NOTICE_SECONDS, sending)
+            await limits.within(_NOTICE_SECONDS, sending)
         except api_errors.ANY as error:
             raise api_errors.DiscordError(discord_words.MESSAGE_REFUSED) from error
         if client.user is not None:
             # If the bot was killed during an answer, that answer still looks unfinished.
-            await interrupted_answers.mend_all(channel, client.user.id, in_flight.is_running)
+            await interrupted_answers.mend_all(channel, client.user.id, client.in_flight.is_running)
 
     return notify
-
-
-def _make_continue(
-    client: gateway_client.Client,
-    in_flight: requests_in_flight.RequestsInFlight,
-    *,
-    has_models: bool,
-) -> suspended_turns.GoOn:
-    """Return the function that continues to show a request of an earlier bot process."""
-
-    async def continue_request(request: requests.Request) -> None:
-        guild_id = int(request.key.workspace) if request.key.workspace else None
-        guild = client.get_guild(guild_id) if guild_id is not None else None
-        place = channels_and_threads.of_session(request.key, guild)
-        at = channels_and_threads.location(place)
-        run = requests_in_flight.InFlight(request, place, at)
-        preferences = await in_flight.chosen_by(place, request.person)
-        # If models exist, a person's code came by a command, which does not show the code.
-        shows_code = request.is_code and has_models
-        await in_flight.carry_out(run, preferences, shows_code=shows_code)
-
-    return continue_request

@@ -77,14 +77,19 @@ class LiveInteraction:
 
 
 class DiscordTransport:
-    """Sends answers to Discord; see `chat.transport.Transport`."""
+    """Sends answers to Discord; see `chat.transport.Transport`.
+
+    Attributes:
+        client: with whose connection.
+        limits: of the client.
+    """
 
     def __init__(self, client: discord.Client, limits: rate_limits.RateLimits) -> None:
-        self._client = client
-        self._limits = limits
+        self.client = client
+        self.limits = limits
 
     def capabilities(self, at: transport.Location) -> transport.Capabilities:
-        guild = self._client.get_guild(_guild_id(at) or 0)
+        guild = self.client.get_guild(_guild_id(at) or 0)
         return transport.Capabilities(
             max_characters=MAX_CHARACTERS,
             max_messages=_MAX_PAGES,
@@ -92,6 +97,10 @@ class DiscordTransport:
             max_file_bytes=channels_and_threads.file_bytes(guild),
             max_message_bytes=_MAX_MESSAGE_BYTES,
         )
+
+    def locate(self, session: values.SessionKey) -> transport.Location:
+        channel = channels_and_threads.channel_of(session)
+        return transport.Location(session=session, channel=str(channel))
 
     @contextlib.contextmanager
     def show_working(self, at: transport.Location) -> Iterator[None]:
@@ -101,7 +110,7 @@ class DiscordTransport:
         """
         is_over = asyncio.Event()
         if at.handle is None:
-            self._limits.spawn(type_until(is_over, self._channel(at).typing), "typing")
+            self.limits.spawn(type_until(is_over, self._channel(at).typing), "typing")
         try:
             yield
         finally:
@@ -205,7 +214,7 @@ class DiscordTransport:
         with _translated(at, transport.Draft(""), is_new=False):
             try:
                 async for message in self._channel(at).history(limit=_MAX_LOOKED_AT, after=after):
-                    is_ours = message.author == self._client.user
+                    is_ours = message.author == self.client.user
                     if (
                         is_ours
                         and str(message.id) not in known_ids
@@ -262,19 +271,19 @@ class DiscordTransport:
         """Send a person a direct message."""
 
         async def send() -> None:
-            channel = await self._client.create_dm(discord.Object(int(person)))
+            channel = await self.client.create_dm(discord.Object(int(person)))
             nobody = discord.AllowedMentions.none()
             await channel.send(text, suppress_embeds=True, allowed_mentions=nobody)
 
         try:
-            await self._limits.within(_WHISPER_SECONDS, send())
+            await self.limits.within(_WHISPER_SECONDS, send())
         except api_errors.ANY as error:
             _log.info("a person could not be told something privately: %r", error)
             return False
         return True
 
     def _channel(self, at: transport.Location) -> discord.PartialMessageable:
-        return self._client.get_partial_messageable(int(at.channel), guild_id=_guild_id(at))
+        return self.client.get_partial_messageable(int(at.channel), guild_id=_guild_id(at))
 
 
 async def type_until(is_over: asyncio.Event, type_: Callable[[], Awaitable[object]]) -> None:

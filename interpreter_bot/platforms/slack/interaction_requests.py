@@ -133,7 +133,6 @@ class InteractionRequests:
         place = (workspace.team, str(content["channel"]), str(content["root"]))
         name = claimed or uuid.uuid4().hex
         envelope = inbox.Envelope(
-            order_key=place,
             name=name,
             key=values.SessionKey(_PLATFORM, *place),
             request_id=name,

@@ -57,16 +57,11 @@ class _Received:
         return self.incoming.message
 
     @property
-    def thread_key(self) -> tuple[str, str, str]:
-        return self.workspace.team, self.message.channel, self.message.root
-
-    @property
     def envelope(self) -> inbox.Envelope:
         """What the inbox has to know of it."""
         message, team = self.message, self.workspace.team
         content = {"facts": self.raw_message, "channel": self.channel, "is_edit": self.is_edit}
         return inbox.Envelope(
-            order_key=self.thread_key,
             name=f"{team}/{message.channel}/{message.ts}/{message.edited}",
             key=message_requests.session_key(self.workspace, message, uses_channel_kernel=False),
             request_id=message.id,

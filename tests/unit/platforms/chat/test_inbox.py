@@ -24,7 +24,7 @@ class SmallChat:
         self.inbox = inbox.Inbox("small", events, self)
 
     async def send(self, text, **facts):
-        envelope = inbox.Envelope(order_key="room", name=text, key=KEY, request_id=text, content={})
+        envelope = inbox.Envelope(name=text, key=KEY, request_id=text, content={})
         return await self.inbox.receive(text, dataclasses.replace(envelope, **facts))
 
     async def find_answer(self, message):
@@ -79,7 +79,7 @@ async def test_messages_of_a_place_are_prepared_in_order(events):
     chat = SmallChat(events)
     first = asyncio.create_task(chat.send("slow"))
     second = asyncio.create_task(chat.send("quick"))
-    other = asyncio.create_task(chat.send("beside", order_key="another room"))
+    other = asyncio.create_task(chat.send("beside", key=dataclasses.replace(KEY, thread="another")))
     await asyncio.wait_for(other, 5)
     assert chat.done == ["prepared beside", "ended beside"]
     chat.slow.set()

@@ -1,5 +1,6 @@
 """How messages are kept in step, on a small network over a socket."""
 
+import asyncio
 import contextlib
 
 import pytest
@@ -7,6 +8,7 @@ import pytest
 from interpreter_bot import values
 from interpreter_bot.platforms.chat import sync, transport
 from interpreter_bot.store import databases
+from tests.fakes.discord_server import rules
 from tests.fakes.socket_chat import servers, transports
 
 pytestmark = pytest.mark.looptime
@@ -26,7 +28,7 @@ async def deliveries(tmp_path):
 
 
 @contextlib.asynccontextmanager
-async def kept(server, deliveries, drafts, **fields):
+async def kept(server, deliveries, drafts):
     """Keep messages in step with a list of drafts inside the context, and until all stand."""
 
     async def draw():
@@ -35,11 +37,14 @@ async def kept(server, deliveries, drafts, **fields):
     at = transport.Location(session=values.SessionKey("s", "", "room"), channel="room")
     network = transports.SocketTransport(server.path)
     keeping = sync.MessageSync(
-        network, at, "1", draw, lambda error: None, deliveries, pace_seconds=0.01, **fields
+        network, at, "1", draw, lambda error: None, deliveries, pace_seconds=0.01
     )
-    yield keeping
+    await keeping.adopt()
+    running = asyncio.create_task(keeping.run())
+    keeping.change()
+    yield
     keeping.finish()
-    await keeping.run()
+    await running
 
 
 async def forget_message(deliveries, position):
@@ -53,6 +58,11 @@ def texts(server):
     return [message.text for message in server.room("room")]
 
 
+async def stand(server, *expected):
+    """Wait until these messages stand."""
+    await rules.wait_until(lambda: texts(server) == [*expected], what="messages")
+
+
 @pytest.mark.parametrize("call", ["post", "edit"])
 @pytest.mark.parametrize(
     ("kind", "about"), [("limited", {"seconds": 0.05}), ("away", {}), ("drop", {})]
@@ -60,44 +70,36 @@ def texts(server):
 async def test_what_failed_is_done_later_and_once(server, deliveries, call, kind, about):
     fault = server.plan(call, kind, times=2, **about)
     drafts = [transport.Draft("one"), transport.Draft("one")]
-    async with kept(server, deliveries, drafts) as first:
-        pass
-    drafts[:] = [transport.Draft("two"), transport.Draft("three")]
-    async with kept(server, deliveries, drafts, slots=first.slots):
-        pass
+    async with kept(server, deliveries, drafts):
+        await stand(server, "one", "one")
+        drafts[:] = [transport.Draft("two"), transport.Draft("three")]
     assert texts(server) == ["two", "three"]
     assert fault.times <= 1
 
 
 async def test_only_differences_are_sent(server, deliveries):
     drafts = [transport.Draft("one"), transport.Draft("two")]
-    async with kept(server, deliveries, drafts) as first:
-        pass
-    drafts[1] = transport.Draft("2")
-    async with kept(server, deliveries, drafts, slots=first.slots):
-        pass
+    async with kept(server, deliveries, drafts):
+        await stand(server, "one", "two")
+        drafts[1] = transport.Draft("2")
     assert server.calls == ["post", "post", "edit"]
 
 
 async def test_messages_that_are_no_longer_wanted_are_deleted(server, deliveries):
     drafts = [transport.Draft("one"), transport.Draft("two")]
-    async with kept(server, deliveries, drafts) as first:
-        pass
-    del drafts[1]
-    async with kept(server, deliveries, drafts, slots=first.slots):
-        pass
+    async with kept(server, deliveries, drafts):
+        await stand(server, "one", "two")
+        del drafts[1]
     assert texts(server) == ["one"]
 
 
 @pytest.mark.parametrize("call", ["post", "delete"])
 async def test_what_takes_the_place_of_a_message_does_so_once(server, deliveries, call):
     drafts = [transport.Draft("status")]
-    async with kept(server, deliveries, drafts) as first:
-        pass
-    server.plan(call, "away")
-    drafts[:] = [transport.Draft("question", notifies="alice")]
-    async with kept(server, deliveries, drafts, slots=first.slots):
-        pass
+    async with kept(server, deliveries, drafts):
+        await stand(server, "status")
+        server.plan(call, "away")
+        drafts[:] = [transport.Draft("question", notifies="alice")]
     assert [(message.text, message.told) for message in server.room("room")] == [
         ("question", "alice")
     ]
@@ -120,8 +122,8 @@ async def test_the_next_bot_goes_on_in_messages_of_one_that_was_killed(
     if not is_noted:
         await forget_message(deliveries, 1)
     drafts[1:] = [transport.Draft("2"), transport.Draft("3"), transport.Draft("4")]
-    async with kept(server, deliveries, drafts) as second:
-        await second.adopt()
+    async with kept(server, deliveries, drafts):
+        pass
     assert texts(server) == ["one", "2", "3", "4"]
     assert server.calls.count("post") == 4
 
@@ -137,16 +139,16 @@ async def test_a_message_of_a_killed_bot_is_found_although_the_network_is_down(
     await forget_message(deliveries, 1)
     server.plan("list", kind, times=2, **about)
     drafts[:] = [transport.Draft("one"), transport.Draft("2")][:drafts_left]
-    async with kept(server, deliveries, drafts) as second:
-        await second.adopt()
+    async with kept(server, deliveries, drafts):
+        pass
     assert texts(server) == ["one", "2"][:drafts_left]
     assert server.calls.count("post") == 2
 
 
 async def test_a_message_that_a_killed_bot_never_posted_is_posted(server, deliveries):
     await deliveries.put("s", "1", 0, nonce="n", digest="d", tried=0.0, message="")
-    async with kept(server, deliveries, [transport.Draft("one")]) as second:
-        await second.adopt()
+    async with kept(server, deliveries, [transport.Draft("one")]):
+        pass
     assert texts(server) == ["one"]
 
 
@@ -156,19 +158,17 @@ async def test_a_message_that_a_person_deleted_meanwhile_is_not_posted_again(ser
         pass
     server.messages.pop(server.room("room")[0].id)
     drafts[1] = transport.Draft("2")
-    async with kept(server, deliveries, drafts) as second:
-        await second.adopt()
+    async with kept(server, deliveries, drafts):
+        pass
     assert texts(server) == ["2"]
 
 
 async def test_a_message_that_went_is_forgotten(server, deliveries):
     drafts = [transport.Draft("one"), transport.Draft("two")]
-    async with kept(server, deliveries, drafts) as first:
-        pass
-    second = drafts.pop()
-    async with kept(server, deliveries, drafts, slots=first.slots):
-        pass
+    async with kept(server, deliveries, drafts):
+        await stand(server, "one", "two")
+        second = drafts.pop()
     drafts.append(second)
-    async with kept(server, deliveries, drafts) as last:
-        await last.adopt()
+    async with kept(server, deliveries, drafts):
+        pass
     assert texts(server) == ["one", "two"]

@@ -1,0 +1,356 @@
+"""Messages of people: which are for the bot, what comes of them, and of their edits.
+
+Steps for a message: wait for its turn, check whether it is for the bot, claim it, then answer a
+question with it or carry out its command or request. An edited message is handled again, and its
+answer takes the place of the old one.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import functools
+import logging
+import time
+from collections.abc import AsyncIterator, Iterable, Mapping
+from typing import Any, Final, Generic, Protocol, TypeVar
+
+import cachetools
+
+from interpreter_bot import errors, events, values
+from interpreter_bot.platforms import command_table, preferences
+from interpreter_bot.platforms.chat import commands, in_flight, inbox, policies, sync, transport
+from interpreter_bot.sessions import event_claims, requests, session_service
+from interpreter_bot.wording import question_words, run_words
+
+_log = logging.getLogger(__name__)
+
+_MAX_ANSWERS: Final = 1000
+_MAX_PAST: Final = 20
+
+_Raw = TypeVar("_Raw")
+_T = TypeVar("_T")
+_RawContra = TypeVar("_RawContra", contravariant=True)
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Message(Generic[_T]):
+    """A message of a person.
+
+    Attributes:
+        id: unique in its channel; also of the request that it becomes.
+        name: under which it is claimed, unique in its network.
+        version: differs for each edit.
+        at: where it stands; messages of one session are prepared one after the other.
+        text: without the mention of the bot.
+        sent_at: in wall-clock time.
+        content: with which the network finds it again.
+        command: that it may be in words.
+        answers: ids of the questions that it replies to; None if it is no reply.
+        is_addressed: it is a direct message, or mentions the bot.
+        mentions_bot: its words do, so that it answers no question.
+        is_for_others: it mentions or replies to others.
+        source: what else the network has to know of it.
+    """
+
+    id: str
+    name: str
+    version: str
+    at: transport.Location
+    person: requests.Person
+    text: str
+    sent_at: float
+    content: Mapping[str, Any]
+    command: command_table.Invocation | None = None
+    answers: frozenset[str] | None = None
+    is_addressed: bool = False
+    mentions_bot: bool = False
+    is_for_others: bool = False
+    source: _T
+
+
+class Network(Protocol[_RawContra, _T]):
+    """What a network knows of its messages and people."""
+
+    async def parse(self, raw: _RawContra, /) -> Message[_T] | None:
+        """Return a message as chats know it; None if no person wrote it."""
+
+    async def find_again(self, event: event_claims.LostEvent, /) -> Message[_T] | None:
+        """Return a message of which an earlier process claimed the content; None if it is gone."""
+
+    async def may_answer(self, message: Message[_T], question: events.InputQuestion, /) -> bool:
+        """Return whether a message there that is nothing else answers a question."""
+
+    async def is_in_own_thread(self, message: Message[_T], /) -> bool:
+        """Return whether a message stands in a thread in which the bot was asked before."""
+
+    async def mention_reason(self, message: Message[_T], chosen: preferences.Preferences, /) -> str:
+        """Return why messages in such a thread need a mention, as a sentence; empty if they do
+        not."""
+
+    async def require(self, message: Message[_T], /) -> None:
+        """Check that its author may use the bot there.
+
+        Raises:
+            NotAllowedError: they may not.
+        """
+
+    def command_place(self, message: Message[_T], /) -> tuple[command_table.Place, commands.View]:
+        """Return the place of a command in words, and what shows its result."""
+
+    async def request(
+        self, message: Message[_T], chosen: preferences.Preferences, code: str, /
+    ) -> requests.Request | None:
+        """Make a request of a message, or of the code that its command stands for.
+
+        None if there is nothing to be done, which the author is told.
+        """
+
+    async def place_answer(
+        self, message: Message[_T], chosen: preferences.Preferences, /
+    ) -> transport.Location:
+        """Return where a message is answered, perhaps in a thread that is opened for it.
+
+        Suspends only while one is opened: messages get their places in the lane in order.
+        """
+
+
+class Inbox(inbox.OrderedClaims, Generic[_Raw, _T]):
+    """Takes the messages of a network."""
+
+    def __init__(
+        self,
+        platform: str,
+        service: session_service.SessionService,
+        network: Network[_Raw, _T],
+        requests_in_flight: in_flight.RequestsInFlight,
+        *,
+        edit_seconds: float,
+    ) -> None:
+        """Take messages.
+
+        Args:
+            platform: name of the network.
+            service: the sessions.
+            network: parses and knows its messages.
+            requests_in_flight: of the network.
+            edit_seconds: for which an edit of a message counts.
+        """
+        super().__init__(platform, service.events, requests_in_flight.spawn)
+        self._service = service
+        self._messages = network
+        self._in_flight = requests_in_flight
+        self._edit_seconds = edit_seconds
+        self._answers = cachetools.LRUCache[str, None](_MAX_ANSWERS)
+
+    async def receive(self, raw: _Raw) -> None:
+        """Handle a new message if it is for the bot, and no process claimed it before."""
+        message = await self._messages.parse(raw)
+        if message is None:
+            return
+        async with contextlib.AsyncExitStack() as stack, self.order(message.at.session):
+            question = await self._find_question(message)
+            if question is None and not await self._is_for_bot(message):
+                return
+            envelope = _envelope(message)
+            if question is not None:
+                # The next bot must not repeat it.
+                envelope = dataclasses.replace(envelope, content=None)
+            if not await self.claim(envelope):
+                return
+            await stack.enter_async_context(self._events.settled(self._network, message.name))
+            start = await self._prepare(message, question=question)
+            claim_scope = stack.pop_all()
+        await self._start(claim_scope, start, message.name)
+
+    async def receive_edit(self, raw: _Raw) -> None:
+        """Handle an edited message; its answer takes the place of the old one.
+
+        Networks themselves edit messages, such as to add previews: the same words are no edit.
+        """
+        message = await self._messages.parse(raw)
+        if message is None or message.name in self._answers:
+            return
+        if time.time() - message.sent_at > self._edit_seconds:
+            return
+        async with contextlib.AsyncExitStack() as stack, self.order(message.at.session):
+            old = self._in_flight.find(message.at.session, message.id)
+            if old is not None and old.text == message.text:
+                return
+            if not await self._is_for_bot(message, announces=old is None):
+                return
+            envelope = _envelope(message)
+            # If it was not for the bot before, it is a new message.
+            is_edit = not await self.claim(envelope)
+            if is_edit:
+                envelope = dataclasses.replace(envelope, name=message.name + message.version)
+                if not await self.claim(envelope):
+                    return
+            await stack.enter_async_context(self._events.settled(self._network, envelope.name))
+            start = await self._prepare(message, old=old, is_edit=is_edit)
+            claim_scope = stack.pop_all()
+        await self._start(claim_scope, start, envelope.name)
+
+    async def receive_again(self, event: event_claims.LostEvent) -> None:
+        """Handle a message that a bot had claimed which is gone, as it stands there now."""
+
+        async def prepare() -> inbox.StartRequest | None:
+            message = await self._messages.find_again(event)
+            return await self._prepare(message) if message is not None else None
+
+        envelope = inbox.Envelope(name=event.event_id, key=event.key, request_id="")
+        await self.handle(envelope, prepare, is_claimed=True)
+
+    async def catch_up(self, missed: Iterable[_Raw]) -> None:
+        """Handle messages that may have been missed; those that were not are claimed already."""
+        for raw in missed:
+            try:
+                await self.receive(raw)
+            except Exception:
+                # An error of one does not keep the others from being handled.
+                _log.exception("a message that was missed could not be taken")
+
+    async def _find_question(self, message: Message[_T]) -> events.InputQuestion | None:
+        """Return the question of running code that a message answers: by a reply to it, or where
+        only that can be meant."""
+        for question in self._service.questions.open_in(message.at.session, message.person.id):
+            if not isinstance(question, events.InputQuestion):
+                continue
+            if message.answers is not None:
+                if question.id in message.answers:
+                    return question
+            elif not (question.is_password or message.mentions_bot or message.is_for_others):
+                return question if await self._messages.may_answer(message, question) else None
+        return None
+
+    async def _answer(self, message: Message[_T], question: events.InputQuestion) -> bool:
+        """Answer a question by a message; say whether nothing else is to come of that."""
+        if question.is_password:
+            await self._post(message, question_words.NO_PASSWORDS)
+            return True
+        answer = events.TextAnswer(message.text)
+        try:
+            if not message.text:
+                return False
+            await self._service.answer(question.id, answer, person=message.person.id)
+        except errors.AnswerRefusedError:
+            return False
+        self._answers[message.name] = None
+        return True
+
+    async def _is_for_bot(self, message: Message[_T], *, announces: bool = True) -> bool:
+        """Return whether a message is for the bot; if a mention is needed, announce that once."""
+        if message.is_addressed:
+            return True
+        if message.is_for_others or not await self._messages.is_in_own_thread(message):
+            return False
+        session = message.at.session
+        chosen = await self._in_flight.chosen_by(session, message.person.id)
+        reason = await self._messages.mention_reason(message, chosen)
+        # Claimed, so that a later start does not answer it after people left or settings changed.
+        # If it was claimed before, it answered a question and was delivered twice.
+        if reason and announces and await self._events.claim(self._network, message.name):
+            thread = values.text(session)
+            if await self._events.claim(self._network, f"needs a mention {thread}"):
+                await self._post(message, self._in_flight.marks.small_print(f"🔹 {reason}"))
+        return not reason
+
+    async def _prepare(
+        self,
+        message: Message[_T],
+        *,
+        question: events.InputQuestion | None = None,
+        old: in_flight.Entry | None = None,
+        is_edit: bool = False,
+    ) -> inbox.StartRequest | None:
+        """Answer a question with a message, else prepare it, or tell its author why not."""
+        async with self._refusing(message):
+            if question is not None and await self._answer(message, question):
+                return None
+            await self._messages.require(message)
+            code = ""
+            if message.command is not None:
+                place, view = self._messages.command_place(message)
+                start = await commands.of_words(message.command, message.text, place, view)
+                if isinstance(start, command_table.Run):
+                    code = start.code
+                elif start is not None:
+                    return start
+            chosen = await self._in_flight.chosen_by(message.at.session, message.person.id)
+            request = await self._messages.request(message, chosen, code)
+            if request is None:
+                return None
+            entry = self._in_flight.open(message.id, message.person.id, message.at, message.text)
+            return functools.partial(
+                self._carry_out, message, entry, request, chosen, old=old, is_edit=is_edit
+            )
+        return None
+
+    async def _carry_out(
+        self,
+        message: Message[_T],
+        entry: in_flight.Entry,
+        request: requests.Request,
+        chosen: preferences.Preferences,
+        *,
+        old: in_flight.Entry | None,
+        is_edit: bool,
+    ) -> None:
+        async with self._refusing(message):
+            try:
+                if old is not None:
+                    await self._in_flight.supersede(old)
+                if old is not None and old.is_started:
+                    entry.at = old.at
+                else:
+                    entry.at = await self._messages.place_answer(message, chosen)
+                request = dataclasses.replace(request, key=entry.at.session)
+                if is_edit:
+                    if old is None and await self._is_unchanged(request):
+                        return
+                    request = dataclasses.replace(request, edits=message.id)
+                shows_code = chosen.show_code and not request.is_code
+                await self._in_flight.answer(entry, request, shows_code=shows_code)
+            finally:
+                self._in_flight.close(entry)
+
+    async def _is_unchanged(self, request: requests.Request) -> bool:
+        """Return whether a message was answered with these words before the bot was started."""
+        past_turns = await self._service.queries.history(request.key, limit=_MAX_PAST)
+        return any((t.request_id, t.request) == (request.id, request.text) for t in past_turns)
+
+    @contextlib.asynccontextmanager
+    async def _refusing(self, message: Message[_T]) -> AsyncIterator[None]:
+        """Tell the author of a message why nothing comes of it, as no other bot will answer it.
+
+        Nobody is told where the bot may not be used at all.
+        """
+        try:
+            yield
+        except policies.NotHereError as error:
+            _log.info("a message was refused: %s", error)
+        except policies.NotAllowedError as error:
+            _log.info("a message was refused: %s", error)
+            network, person = self._in_flight.network, message.person.id
+            if not await network.whisper(message.at, person, str(error)):
+                await self._post(message, str(error))
+        except event_claims.LeftToNextBotError:
+            raise
+        except Exception as error:
+            if not isinstance(error, errors.BotError):
+                _log.exception("a message could not be taken")
+            sentence = self._in_flight.marks.escape(run_words.error_sentence(error))
+            await self._post(message, f"⚠️ {sentence}")
+
+    async def _post(self, message: Message[_T], text: str) -> None:
+        await sync.post_once(self._in_flight.network, message.at, text)
+
+
+def _envelope(message: Message[Any]) -> inbox.Envelope:
+    """Return the claim of a message; a command may have been done already."""
+    return inbox.Envelope(
+        name=message.name,
+        key=message.at.session,
+        request_id=message.id,
+        content=message.content if message.command is None else None,
+    )
