@@ -15,9 +15,11 @@ MAX_FILE_BYTES = 64 * 1024
 
 @dataclasses.dataclass(eq=False)
 class Message:
-    """A message in a room.
+    """A message in a room, or in the thread of a message, whose room is "room/message".
 
     Attributes:
+        author: who wrote it; empty for the bot.
+        answers: the message that it replies to; 0 for none.
         files: contents by name, in order.
         buttons: actions and ids, as `action id`.
         told: the person who was notified of it.
@@ -27,8 +29,10 @@ class Message:
 
     id: int
     room: str
-    nonce: str
+    nonce: str = ""
     text: str = ""
+    author: str = ""
+    answers: int = 0
     files: dict = dataclasses.field(default_factory=dict)
     buttons: list = dataclasses.field(default_factory=list)
     told: str = ""
@@ -67,6 +71,7 @@ class Server:
         self.closed_rooms = set()
         self.calls = []
         self._faults = []
+        self._bots = []
         self._ids = itertools.count(1)
         self._server = None
 
@@ -88,9 +93,54 @@ class Server:
         """The messages of a room, in order."""
         return [message for message in self.messages.values() if message.room == name]
 
+    def answers(self, name):
+        """The messages of the bot in a room, in order."""
+        return [message for message in self.room(name) if not message.author]
+
+    def say(self, person, room, text, answers=0):
+        """Let a person write a message."""
+        message = Message(next(self._ids), room, text=text, author=person, answers=answers)
+        self.messages[message.id] = message
+        return self.deliver(message)
+
+    def change(self, message, text):
+        """Let a person edit a message."""
+        message.text = text
+        message.versions.append(text)
+        return self.deliver(message, "edit")
+
+    def remove(self, message):
+        """Let a person delete a message."""
+        del self.messages[message.id]
+        return self.deliver(message, "delete")
+
+    def press(self, person, message, action):
+        """Let a person press a button; of a form, `submit` is next."""
+        button = next(button for button in message.buttons if button.split()[0] == action)
+        self._publish("press", person=person, button=button, message=self._told(message))
+
+    def submit(self, person, button, text):
+        """Let a person submit the form of a button."""
+        self._publish("form", person=person, button=button, text=text)
+
+    def deliver(self, message, event="message"):
+        """Let all connected bots have an event of a message, perhaps again."""
+        self._publish(event, message=self._told(message))
+        return message
+
+    def _publish(self, event, **about):
+        for bot in self._bots:
+            bot.write(json.dumps({"event": event} | about).encode() + b"\n")
+
     async def _serve(self, reader, writer):
         with contextlib.closing(writer):
             call = json.loads(await reader.readline())
+            if call["call"] == "listen":
+                self._bots.append(writer)
+                with contextlib.suppress(ConnectionError):
+                    await reader.read()
+                self._bots.remove(writer)
+                return
             response = self._respond(call)
             if response is not None:
                 writer.write(json.dumps(response).encode() + b"\n")
@@ -133,7 +183,13 @@ class Server:
         return {}
 
     def _list(self, room):
-        return {"messages": [self._told(message) for message in self.room(room)]}
+        known = self.messages.values() if room is None else self.room(room)
+        return {"messages": [self._told(message) for message in known]}
+
+    def _thread(self, message):
+        known = self._known(message)
+        self._check(known.room)
+        return {"room": f"{known.room}/{known.id}"}
 
     def _whisper(self, person, text):
         self.whispers.append((person, text))
@@ -163,6 +219,10 @@ class Server:
     def _told(self, message):
         return {
             "id": message.id,
+            "room": message.room,
+            "author": message.author,
+            "answers": message.answers,
+            "version": len(message.versions),
             "text": message.text,
             "files": list(message.files),
             "buttons": message.buttons,

@@ -32,9 +32,21 @@ class SocketTransport:
             max_message_bytes=servers.MAX_FILES * servers.MAX_FILE_BYTES,
         )
 
+    def locate(self, session):
+        room = "/".join(filter(None, (session.channel, session.thread)))
+        return transport.Location(session=session, channel=room)
+
     @contextlib.contextmanager
     def show_working(self, at):
         yield
+
+    async def messages(self, room=None):
+        """The messages of a room, or of all."""
+        return (await self._call_again("list", room=room))["messages"]
+
+    async def open_thread(self, message):
+        """Open the thread of a message: its room."""
+        return (await self._call_again("thread", message=message))["room"]
 
     async def post(self, at, draft, key):
         try:
@@ -47,10 +59,10 @@ class SocketTransport:
 
     async def find(self, at, key, known_ids):
         try:
-            listed = await self._call_again("list", room=at.channel)
+            listed = await self.messages(at.channel)
         except _RefusedError as error:
             raise _translation(error, transport.Draft("")) from error
-        for message in listed["messages"]:
+        for message in listed:
             digest = transport.digest(message["text"], message["files"], message["buttons"])
             is_new = message["moment"] >= key.first_tried_at and str(message["id"]) not in known_ids
             if is_new and digest == key.digest:

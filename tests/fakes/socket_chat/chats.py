@@ -1,0 +1,207 @@
+"""The socket chat as a platform: what a network has to know of its messages, and its startup."""
+
+import asyncio
+import contextlib
+import json
+
+from interpreter_bot import errors, events, values
+from interpreter_bot.platforms import command_table
+from interpreter_bot.platforms.chat import in_flight, incoming, policies, sync
+from interpreter_bot.sessions import requests
+from interpreter_bot.wording import access_words, command_words
+from tests.fakes.socket_chat import transports
+
+PLATFORM = "socket"
+BOT = "@bot"
+_WORDS_OF = "discord"  # Its commands are those of another network.
+_IN_FORMS = ("answer", "change")
+
+
+class SocketChat:
+    """Takes what people do; see `chat.incoming.Network`.
+
+    Attributes:
+        banned: people who may not use the bot.
+        rooms: where it may be used; everywhere if there are none.
+    """
+
+    def __init__(self, path, service, *, follow_threads=True, edit_seconds=60.0):
+        self._service = service
+        self.banned, self.rooms = set(), set()
+        self.network, self.marks = transports.SocketTransport(path), transports.SocketMarkup()
+        self.in_flight = in_flight.RequestsInFlight(
+            service,
+            self.network,
+            self.marks,
+            {"follow_threads": follow_threads},
+            pace_seconds=0.01,
+        )
+        self.inbox = incoming.Inbox(
+            PLATFORM, service, self, self.in_flight, edit_seconds=edit_seconds
+        )
+
+    async def take(self, event):
+        """Take an event of the server."""
+        match event["event"]:
+            case "message":
+                await self.inbox.receive(event["message"])
+            case "edit":
+                await self.inbox.receive_edit(event["message"])
+            case "delete":
+                number = str(event["message"]["id"])
+                await self.in_flight.stop(lambda entry: entry.id == number)
+            case "press":
+                await self._press(event["person"], event["message"], *event["button"].split())
+            case "form":
+                await self._answer(event["person"], event["button"].split()[1], event["text"])
+
+    async def _press(self, person, message, action, about):
+        at = self.network.locate(_session(message["room"]))
+        try:
+            if action == "stop":
+                await self.in_flight.stop(lambda entry: entry.id == about, person)
+            elif action not in _IN_FORMS:
+                await self._answer(person, about, None if action == "refuse" else action)
+        except errors.BotError as error:
+            await self.network.whisper(at, person, str(error))
+
+    async def _answer(self, person, question_id, text):
+        question = self._service.questions.require(question_id, person)
+        answer = events.Approved() if text == "run" else events.answer_of(question, text)
+        await self._service.answer(question_id, answer, person=person)
+
+    async def notify(self, key, sentence):
+        """Tell the people of a session something."""
+        await sync.post_once(self.network, self.network.locate(key), sentence)
+
+    async def parse(self, raw):
+        if not raw["author"]:
+            return None
+        at = self.network.locate(_session(raw["room"]))
+        text = raw["text"].replace(BOT, "").strip()
+        replied = await self._find(raw["room"], raw["answers"]) if raw["answers"] else []
+        answers = [button.split()[1] for m in replied for button in m["buttons"]]
+        others = "@" in text or any(m["author"] for m in replied)
+        return incoming.Message(
+            id=str(raw["id"]),
+            name=f"message {raw['id']}",
+            version=f"/{raw['version']}",
+            at=at,
+            person=requests.Person(raw["author"], raw["author"]),
+            text=text,
+            sent_at=raw["moment"],
+            content={"room": raw["room"], "message": raw["id"]},
+            command=command_table.parse_words(text, _WORDS_OF),
+            answers=frozenset(answers) if raw["answers"] else None,
+            is_addressed=_is_direct(raw) or BOT in raw["text"],
+            mentions_bot=BOT in raw["text"],
+            is_for_others=others,
+            source=raw,
+        )
+
+    async def find_again(self, event):
+        found = await self._find(event.content["room"], event.content["message"])
+        return await self.parse(found[0]) if found else None
+
+    async def _find(self, room, number):
+        return [raw for raw in await self.network.messages(room) if raw["id"] == number]
+
+    async def may_answer(self, message, question):
+        return _is_direct(message.source) or await self._people(message) == {message.person.id}
+
+    async def is_in_own_thread(self, message):
+        key = message.at.session
+        return bool(key.thread) and await self._service.queries.exists(key)
+
+    async def mention_reason(self, message, chosen):
+        if not chosen.follow_threads:
+            return access_words.MENTION_ME
+        is_alone = await self._people(message) == {message.person.id}
+        return "" if is_alone or message.answers else access_words.MENTION_ME_IN_CROWD
+
+    async def _people(self, message):
+        listed = await self.network.messages(message.source["room"])
+        return {raw["author"] for raw in listed} - {""}
+
+    async def require(self, message):
+        if self.rooms and message.at.session.channel not in self.rooms:
+            raise policies.NotHereError(access_words.NOT_HERE)
+        if message.person.id in self.banned:
+            raise policies.NotAllowedError(access_words.NOT_LISTED)
+
+    def command_place(self, message):
+        key, person = message.at.session, message.person
+        scope = values.Scope(PLATFORM, "", key.channel, person.id)
+        place = command_table.Place(self._service, key, person, scope, self.in_flight.settings)
+        return place, _View(self.network, message)
+
+    async def request(self, message, chosen, code):
+        return requests.Request(
+            key=message.at.session,
+            person=message.person,
+            text=code or message.text,
+            model=chosen.model,
+            is_code=bool(code),
+            id=message.id,
+        )
+
+    async def place_answer(self, message, chosen):
+        if _is_direct(message.source) or message.at.session.thread:
+            return message.at
+        room = await self.network.open_thread(message.source["id"])
+        return self.network.locate(_session(room))
+
+
+class _View:
+    """Shows results of commands; see `chat.commands.View`."""
+
+    characters, is_private = 500, True
+
+    def __init__(self, network, message):
+        self._network, self._message = network, message
+        marks = transports.SocketMarkup()
+        self.escape, self.inline_code = marks.escape, marks.inline_code
+        self.small_print = marks.small_print
+
+    def help(self, offered):
+        return command_words.discord_help(", ".join(command.name for command in offered))
+
+    async def say(self, text):
+        await sync.post_once(self._network, self._message.at, text)
+
+    async def ask(self, question, label, invocation):
+        await self.say(question)
+
+
+@contextlib.asynccontextmanager
+async def connected(path, service, **options):
+    """Run the platform inside the context."""
+    chat = SocketChat(path, service, **options)
+    service.notify_through(PLATFORM, chat.notify, go_on=chat.in_flight.go_on)
+
+    def take_again(event):
+        chat.in_flight.spawn(chat.inbox.receive_again(event), "an event of a bot that is gone")
+
+    service.events.open_platform(PLATFORM, take_again)
+    reader, writer = await asyncio.open_unix_connection(path, limit=2**22)
+
+    async def listen():
+        while line := await reader.readline():
+            chat.in_flight.spawn(chat.take(json.loads(line)), "event")
+
+    with contextlib.closing(writer):
+        writer.write(b'{"call": "listen"}\n')
+        listening = asyncio.create_task(listen())
+        await chat.inbox.catch_up(await chat.network.messages())
+        yield chat
+        listening.cancel()
+        await chat.in_flight.drain(5)
+
+
+def _session(room):
+    channel, _, thread = room.partition("/")
+    return values.SessionKey(PLATFORM, "", channel, thread)
+
+
+def _is_direct(raw):
+    return raw["room"].startswith("@")
