@@ -34,10 +34,11 @@ if os.environ.get(unprivileged.GRANTED):
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items):
-    """Mark as slow what `make test` leaves to `make test-all` of suites that start processes.
+    """Mark as slow what `make test` leaves to `make test-all`, beside what has that mark.
 
-    Of `acceptance` it runs what has the mark `gate`, and of what has several cases the first: of
-    `attacks` too, but for those that are tried in a session of all. `every_case` keeps them all.
+    Of `acceptance` it runs what has the mark `gate`. Of what has several cases it runs the first
+    where the mark `first_case` says so, in `acceptance`, and in `attacks` but for those that are
+    tried in a session of all; `every_case` keeps them all.
     """
     begun = set()
     for item in items:
@@ -45,9 +46,12 @@ def pytest_collection_modifyitems(items):
         test = item.path, item.originalname
         is_further = test in begun and not item.get_closest_marker("every_case")
         begun.add(test)
-        is_costly = suite == "acceptance" or "attempt" not in item.fixturenames
+        is_costly = suite == "acceptance" or (
+            suite == "attacks" and "attempt" not in item.fixturenames
+        )
         is_left_out = suite == "acceptance" and not item.get_closest_marker("gate")
-        if is_left_out or (suite in ("acceptance", "attacks") and is_further and is_costly):
+        has_one = is_costly or item.get_closest_marker("first_case")
+        if is_left_out or (has_one and is_further):
             item.add_marker("slow")
 
 

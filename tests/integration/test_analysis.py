@@ -370,7 +370,11 @@ async def kernel():
 @pytest.mark.parametrize(
     "work",
     [
-        pytest.param(work, marks=[pytest.mark.namespaces] if work in CONNECTED else [])
+        pytest.param(
+            work,
+            marks=[pytest.mark.namespaces] * (work in CONNECTED)
+            + [pytest.mark.slow] * (work == "scikit-learn with processes of joblib"),
+        )
         for work in WORK
     ],
 )

@@ -57,6 +57,7 @@ def pool_of(tmp_path_factory):
     )
 
 
+@pytest.mark.slow
 async def test_charts_open_offline_and_svg_and_formulas_have_pictures(
     pool_of, short_path, tmp_path, browsing
 ):

@@ -481,6 +481,7 @@ FIGURES = {
 
 
 @pytest.mark.stack
+@pytest.mark.first_case
 @pytest.mark.parametrize("backend", FIGURES)
 async def test_figures_are_shown_whatever_backend_code_asks_for(run, backend):
     asking = FIGURES[backend]
@@ -516,6 +517,7 @@ SHOWN = {
 
 
 @pytest.mark.stack
+@pytest.mark.first_case
 @pytest.mark.parametrize("library", SHOWN)
 async def test_libraries_show_here_what_would_open_a_window(run, library):
     code, kind = SHOWN[library]
