@@ -302,7 +302,7 @@ async def test_among_others_input_is_answered_by_a_reply_alone(
     alice, bob = lab.person("alice"), lab.person("bob")
     denied = {"create_public_threads"} if way == "reply" else set()
     place = lab.channel("general", denied=denied)
-    async with connect(ask_name) as service:
+    async with connect(ask_name, closing_seconds=0.5) as service:
         if way == "/py":
             await discord_server.command(alice, place, "py", {"code": "input()"})
         else:
@@ -340,7 +340,7 @@ async def test_a_password_is_taken_from_the_form_alone(
 ):
     alice = lab.person("alice")
     place = discord_server.direct(alice) if is_direct else lab.channel("general")
-    async with connect(ask_name) as service:
+    async with connect(ask_name, closing_seconds=0.5) as service:
         discord_server.say(alice, place, f"{discord_server.bot.mention} a secret")
         place = place if is_direct else await steps.thread_in(place)
         question = await _asked(until, place)
@@ -471,7 +471,7 @@ async def test_an_admin_approves_code_but_answers_no_input(discord_server, lab, 
     async def script(turn):
         return await (ask_name if turn.request.text == "greet" else approved)(turn)
 
-    async with connect(script):
+    async with connect(script, closing_seconds=0.5):
         discord_server.say(alice, channel, f"{discord_server.bot.mention} go")
         thread = await steps.thread_in(channel)
         await until(lambda: thread.of_bots and "Run" in thread.of_bots[-1].buttons)
