@@ -363,7 +363,8 @@ async def test_what_code_puts_beside_what_is_saved_is_deleted_or_harmless(opened
         assert not variables.exists()
 
 
-@pytest.mark.parametrize("target", ["/", "/etc/passwd", "/nowhere"])
+@pytest.mark.first_case
+@pytest.mark.parametrize("target", ["/etc/passwd", "/", "/nowhere"])
 @pytest.mark.parametrize("name", ["", "/manifest.json"])
 async def test_a_link_in_the_directory_of_snapshots_tells_nothing_of_the_host(opened, name, target):
     code = f"""

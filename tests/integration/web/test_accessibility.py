@@ -2,6 +2,8 @@
 
 import importlib.resources
 
+import pytest
+
 from interpreter_bot import settings, values
 from interpreter_bot.sessions import requests
 from tests.fakes import replies
@@ -115,6 +117,7 @@ async def _looked_at(page):
     return found
 
 
+@pytest.mark.slow
 async def test_nothing_keeps_people_out_at_any_width_or_in_any_colours(serving_fake, browsing):
     async with serving_fake({"show": _show}) as (_, client), browsing() as browser:
         page = await visits.opened(browser, client)

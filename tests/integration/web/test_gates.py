@@ -285,6 +285,7 @@ async def test_a_proxy_with_tls_need_not_say_so_at_a_name_that_the_operator_allo
         assert response.status == 401
 
 
+@pytest.mark.looptime
 async def test_connections_without_a_complete_request_are_closed(serving_fake):
     begun = (b"", b"GET / HTTP/1.1\r\nHost: 127.0.0.1\r\nX-Slow: ")
     async with serving_fake() as (_, client):
