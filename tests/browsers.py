@@ -53,7 +53,7 @@ _FLAGS = (
     "--mute-audio",
     "--password-store=basic",
 )
-_SECONDS = 20.0
+_SECONDS = 60.0
 _KEYS = {
     "Enter": (13, "\r"),
     "Escape": (27, ""),

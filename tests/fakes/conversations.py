@@ -361,7 +361,7 @@ class Conversations(session_service.SessionService):
         assert about["content"] == json.loads(json.dumps(about["content"]))
         database = self._services.database
         where = schema.EVENTS.c.event_id == event_id, schema.EVENTS.c.platform == platform
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             while True:
                 async with database.events._begin.reading() as transaction:
                     events = sqlalchemy.select(schema.EVENTS).where(*where)

@@ -159,7 +159,7 @@ class Reply(ports.Reply):
 
     async def until(self, method, count=1):
         """Wait until a method was called so often."""
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             while len(self.of(method)) < count:
                 self._arrival.clear()
                 await self._arrival.wait()

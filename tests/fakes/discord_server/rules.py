@@ -218,7 +218,7 @@ def pings(message: worlds.Message, allowed: Mapping[str, Any] | None) -> set[Any
     return found
 
 
-async def wait_until(condition: Any, *, seconds: float = 20.0, what: str = "") -> Any:
+async def wait_until(condition: Any, *, seconds: float = 60.0, what: str = "") -> Any:
     """Wait for something to become true; its value."""
     deadline = time.monotonic() + seconds
     while True:

@@ -138,7 +138,7 @@ class Server:
         """Take back problems that the test brought about itself."""
         self.problems = [p for p in self.problems if not p.startswith(beginnings)]
 
-    async def until(self, condition: Callable[[], Any], seconds: float = 30.0) -> Any:
+    async def until(self, condition: Callable[[], Any], seconds: float = 60.0) -> Any:
         """Wait until something holds; returns it."""
         async with asyncio.timeout(seconds), self._changed:
             while not (found := condition()):
