@@ -127,6 +127,7 @@ class Prompt:
         temperature: None leaves it to the server.
         cache_key: the same for all prompts of a session, so that a server finds its cache of them
             again; identifies no person. May be empty.
+        is_plain: it is sent without parameters that a server may not know.
     """
 
     system: str
@@ -136,6 +137,7 @@ class Prompt:
     answer_tokens: int = 4096
     temperature: float | None = None
     cache_key: str = ""
+    is_plain: bool = False
 
 
 class Finish(enum.StrEnum):
@@ -159,7 +161,7 @@ class ModelReply:
         reasoning: the model's own, to be sent back with this reply in later requests.
         is_reasoning_refused: the server refused the reasoning sent back with earlier replies; it is
             useless.
-        are_pictures_refused: the server refused the pictures: at least one cannot be read.
+        are_pictures_refused: the server refused the pictures: it reads none, or not one of them.
     """
 
     text: str = ""

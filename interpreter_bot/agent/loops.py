@@ -160,7 +160,7 @@ class _Turn:
         self._transcript = job.transcript
         self._guard = tool_execution.RepetitionDetector()
         offered = tools.offered(
-            can_see=job.model.can_see,
+            can_see=job.model.can_see_images,
             can_install=job.can_install,
             can_find=job.tool_index is not None,
         )
@@ -168,7 +168,7 @@ class _Turn:
             job.environment,
             job.emit,
             repetition_detector=self._guard,
-            can_see=job.model.can_see,
+            can_see=job.model.can_see_images,
             offered=offered,
             approve=job.approve,
             tool_index=job.tool_index,

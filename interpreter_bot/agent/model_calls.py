@@ -188,8 +188,9 @@ class ModelCall:
         self, transcript: transcripts.Transcript
     ) -> tuple[chat_messages.Message, ...]:
         """Leave out the pictures that the model is not shown, or not any more."""
-        choose = picture_selection.newest if self._model.can_see else picture_selection.without
-        return choose(transcript.entries)
+        if self._model.can_see_images:
+            return picture_selection.newest(transcript.entries)
+        return picture_selection.without(transcript.entries)
 
     async def _summary(self, dropped: tuple[chat_messages.Message, ...], max_tokens: int) -> str:
         """Let the model summarise the dropped messages; a note replaces a failed summary."""

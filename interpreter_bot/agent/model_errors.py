@@ -14,12 +14,8 @@
         ├── SilentError            a connection, but nothing comes      worth a retry
         ├── GarbledError           what came is no answer               worth a retry
         ├── ContextTooLongError    the transcript is longer than the model's window
-        ├── ToolsRefusedError      the model does not know tools
-        ├── PicturesRefusedError   the model cannot see
-        ├── PictureUnreadableError a picture is none to the server
-        ├── TooManyPicturesError   the server takes fewer at once
         ├── RefusedError           the provider's filter says no
-        ├── RequestRefusedError    any other 4xx
+        ├── RequestRefusedError    any other 4xx; asked again without what may have been refused
         └── CutError               it broke off; what was said until then comes along
 
 The agent turns them into endings of a turn; `str(error)` is that ending's sentence.
@@ -105,27 +101,6 @@ class GarbledError(ModelError):
 
 class ContextTooLongError(ModelError):
     """This conversation is too long for the model. Start a new one."""
-
-
-class ToolsRefusedError(ModelError):
-    """The model does not support tools."""
-
-
-class PicturesRefusedError(ModelError):
-    """The model cannot look at pictures."""
-
-
-class PictureUnreadableError(ModelError):
-    """The model server could not read a picture."""
-
-
-class TooManyPicturesError(ModelError):
-    """The model server accepts fewer pictures at a time."""
-
-    def __init__(self, limit: int) -> None:
-        super().__init__()
-        self.most = limit
-        """How many it takes; at least one."""
 
 
 class RefusedError(ModelError):

@@ -309,7 +309,7 @@ class _Work:
             seen=await environment.look(
                 [info.name for info in infos], picture_selection.MAX_OF_EXECUTION
             )
-            if model.can_see
+            if model.can_see_images
             else (),
         )
 

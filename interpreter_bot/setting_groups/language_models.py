@@ -24,12 +24,6 @@ _ANTHROPICS: Final = {
 }
 
 
-def _sight(value: object) -> object:
-    """Accept true and false, too."""
-    words = {"true": "yes", "false": "no"}
-    return words.get(str(value).lower(), value)
-
-
 class Model(fields.Group):
     """One model that people can choose."""
 
@@ -55,11 +49,15 @@ class Model(fields.Group):
     """Size of its context: input and output together."""
     answer_tokens: Annotated[int, pydantic.Field(ge=64)] = 8192
     """Longest single answer to ask for."""
-    can_see_images: Annotated[Literal["auto", "yes", "no"], pydantic.BeforeValidator(_sight)] = (
-        "auto"
-    )
-    """Show the model pictures that people send and code draws. `no`: describe them in words.
-    `auto`: show them until the server says that the model cannot see."""
+    can_see_images: bool = True
+    """Show the model pictures that people send and code draws, unless its server refuses them.
+    `false`: describe them in words at once."""
+    refuses: tuple[str, ...] = ()
+    """Parameters and fields of requests that the server refuses, such as `temperature`,
+    `stream_options` or `reasoning_content`. `max_tokens` is then sent by its newer name,
+    `max_completion_tokens`."""
+    requires: Literal["", "reasoning_content", "thought_signature"] = ""
+    """What the server requires in the messages of another model, as DeepSeek's and Google's do."""
     input_price: fields.Price = decimal.Decimal(0)
     """Price of a million input tokens."""
     cached_price: fields.Price | None = None
@@ -79,11 +77,6 @@ class Model(fields.Group):
         if isinstance(given, dict) and given.get("protocol") == "anthropic":
             return {**_ANTHROPICS, **given}
         return given
-
-    @property
-    def can_see(self) -> bool:
-        """Whether it is shown pictures, as far as is known."""
-        return self.can_see_images != "no"
 
     @property
     def title(self) -> str:
@@ -116,8 +109,6 @@ class Patience(fields.Group):
 
     retries: Annotated[int, pydantic.Field(ge=0, le=10)] = 3
     """Retries after a rate limit, an overload or a lost connection."""
-    connect_seconds: fields.Seconds = 10.0
-    """Longest time to connect."""
     silence_seconds: fields.Seconds = 180.0
     """Longest silence from the server before the request fails. Small machines need minutes to
     read a long transcript.
@@ -155,7 +146,3 @@ class EmbeddedModel(fields.Group):
     """A GGUF file to use. Unset means that the demo model is downloaded once (1.04 GiB). A file
     with the name of the official one is checked against its hash.
     """
-    context_tokens: Annotated[int, pydantic.Field(ge=2048)] = 8192
-    """Size of its context: input and output together. More takes more memory."""
-    threads: Annotated[int, pydantic.Field(ge=0, le=256)] = 0
-    """Threads to compute with. 0 means one per core."""

@@ -36,7 +36,9 @@ SLOW_NAME: Final = (
 
 # What happens during an answer.
 CHECKING: Final = "The model was asked to check this answer, and answers again."
-TOLD_OF_PICTURES: Final = "This model cannot look at pictures, so they are described to it."
+PICTURES_REFUSED: Final = (
+    "This model's server did not accept the pictures, so they are described to the model."
+)
 TOOLS_REFUSED: Final = (
     "This model's server does not accept tools. Code blocks in its answers are run instead."
 )

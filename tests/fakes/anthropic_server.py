@@ -107,7 +107,6 @@ class Server(openai_server.Server):
     Args:
         script: see `openai_server.Server`, as for all but the following.
         refusing: names of parameters or fields, and the words by which it refuses them.
-        most_answer_tokens: more may not be asked for.
         listed: what `/v1/models` lists.
     """
 
@@ -116,13 +115,11 @@ class Server(openai_server.Server):
         script: Any,
         *,
         refusing: Mapping[str, str] | None = None,
-        most_answer_tokens: int = 64_000,
         listed: Sequence[Mapping[str, Any]] = (),
         **others: Any,
     ) -> None:
         super().__init__(script, **others)
         self._refusing = refusing or {}
-        self._most_answer_tokens = most_answer_tokens
         self._listed = listed
 
     def routes(self, app: web.Application) -> None:
@@ -144,12 +141,6 @@ class Server(openai_server.Server):
         for name, words in self._refusing.items():
             if f'"{name}":' in json.dumps(body):
                 return _error(400, words)
-        if (asked := body.get("max_tokens", 0)) > self._most_answer_tokens:
-            return _error(
-                400,
-                f"max_tokens: {asked} > {self._most_answer_tokens}, which is the maximum allowed "
-                "number of output tokens for this model",
-            )
         return super()._refusal(body)
 
     async def _fail(self, request: web.Request, response: Any, fault: str) -> None:

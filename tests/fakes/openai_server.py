@@ -133,7 +133,6 @@ class Server:
         unknown: parameters that it refuses as Google's does, or Mistral's with `is_pydantic`.
         blind: status and words by which it refuses pictures; None where its models see.
         decodes: it looks into pictures, and refuses what is none.
-        most_pictures: it takes no more of them in a request, as vLLM's.
         text_outputs: it takes no pictures as the output of a call, as llama.cpp's does.
         port: where; 0 is anywhere.
         lists_models: it says which models it has.
@@ -157,7 +156,6 @@ class Server:
         blind: tuple[int, str] | None = None,
         decodes: bool = False,
         text_outputs: bool = False,
-        most_pictures: int = 100,
         port: int = 0,
         lists_models: bool = True,
     ) -> None:
@@ -169,7 +167,6 @@ class Server:
         self.blind = blind
         self._decodes = decodes
         self._text_outputs = text_outputs
-        self._most_pictures = most_pictures
         self.port = port
         self.api_key = api_key
         self.requests: list[Request] = []
@@ -279,9 +276,6 @@ class Server:
             return 400, {"error": {"message": "Output of tool call should be 'Input text'"}}
         if self.blind and pictures(body):
             return self.blind[0], {"error": {"message": self.blind[1]}}
-        if len(pictures(body)) > self._most_pictures:
-            words = f"At most {self._most_pictures} image(s) may be provided in one prompt."
-            return 400, {"error": {"message": words, "type": "BadRequestError"}}
         if self._decodes and not all(map(_is_readable, pictures(body))):
             words = "You uploaded an unsupported image. Please make sure your image is valid."
             return 400, {"error": {"message": words, "code": "invalid_image_format"}}

@@ -6,7 +6,6 @@ Imported only where a model needs it: its SDK takes seconds of a processor.
 from __future__ import annotations
 
 import contextlib
-import re
 from collections.abc import Iterator, Mapping
 from typing import Any, Final, cast
 
@@ -35,9 +34,6 @@ _STATUSES: Final[Mapping[str, int]] = {
 _CACHED: Final[Mapping[str, Any]] = {"cache_control": {"type": "ephemeral"}}
 # One is a fallback for the other: a step of many blocks is more than the server looks back.
 _CACHED_MESSAGES: Final = 2
-# Parameters that some models, or servers that imitate Anthropic's, do not know.
-_DISPENSABLE: Final = ("thinking", "eager_input_streaming", "cache_control")
-_MAX_TOKENS: Final = re.compile(r"max_tokens: \d+ > (\d+)")
 
 
 def client(
@@ -72,8 +68,7 @@ class MessagesLlm:
         self._messages = client.messages
         self._model = model
         self._origin = reasoning_replay.origin("anthropic", model)
-        self._refused: set[str] = set()
-        self._most_answer_tokens = model.answer_tokens
+        self._quirks = server_quirks.of_model(model)
 
     async def reply(
         self, prompt: chat_messages.Prompt, *, emit: events.Emit
@@ -81,8 +76,12 @@ class MessagesLlm:
         """Request a reply."""
         assembler = model_reply_assembly.ModelReplyAssembler(emit, prompt, origin=self._origin)
         stream_events = anthropic_blocks.StreamEvents(assembler)
+        parameters = self._parameters(prompt)
+        if prompt.is_plain:
+            parameters = server_quirks.plain(parameters)
+        parameters = self._quirks.adapt(parameters)
         with _translated(assembler, api_key=self._client.api_key or ""):
-            stream = await self._opened(prompt, assembler)
+            stream = await server_quirks.send_well_formed(self._open, parameters)
             # Closes the connection also on cancellation, so that the server stops at once.
             async with stream, contextlib.aclosing(chat_completions.chunks(stream)) as heard:
                 async for event in heard:
@@ -94,39 +93,16 @@ class MessagesLlm:
             raise sdk_errors.cut(assembler, otherwise=model_errors.GarbledError())
         return assembler.reply()
 
-    async def _opened(
-        self, prompt: chat_messages.Prompt, assembler: model_reply_assembly.ModelReplyAssembler
-    ) -> anthropic.AsyncStream[Any]:
-        """Open the stream, retrying without what the server rejects."""
-
-        async def send(sent: dict[str, Any]) -> anthropic.AsyncStream[Any]:
-            stream = await self._messages.create(
-                model=self._model.name,
-                max_tokens=prompt.answer_tokens,
-                messages=[],
-                stream=True,
-                # Not by name, for the reason given in `chat_completions`.
-                extra_body=sent,
-            )
-            return cast("anthropic.AsyncStream[Any]", stream)
-
-        def mend(
-            error: anthropic.APIStatusError, sent: dict[str, Any], parameters: dict[str, Any]
-        ) -> dict[str, Any] | None:
-            if self._learn(error, sent):
-                return parameters
-            if reasoning_replay.is_refused(error.status_code, str(error), parameters):
-                assembler.is_reasoning_refused = True
-                return reasoning_replay.without(parameters)
-            return None
-
-        return await server_quirks.open_accepted(
-            send,
-            self._parameters(prompt),
-            refusals=anthropic.APIStatusError,
-            adapt=self._adapted,
-            mend=mend,
+    async def _open(self, parameters: dict[str, Any]) -> anthropic.AsyncStream[Any]:
+        stream = await self._messages.create(
+            model=self._model.name,
+            max_tokens=parameters["max_tokens"],
+            messages=[],
+            stream=True,
+            # Not by name, for the reason given in `chat_completions`.
+            extra_body=parameters,
         )
+        return cast("anthropic.AsyncStream[Any]", stream)
 
     def _parameters(self, prompt: chat_messages.Prompt) -> dict[str, Any]:
         # Only what is sent again is worth the higher price of writing it into a cache.
@@ -152,42 +128,6 @@ class MessagesLlm:
             parameters["tool_choice"] = {"type": "auto" if prompt.may_call else "none"}
         # No temperature: since version 2026-10-21, any is refused.
         return parameters
-
-    def _adapted(self, parameters: Mapping[str, Any]) -> dict[str, Any]:
-        """Adapt parameters to what this server has rejected so far."""
-        sent = {**parameters}
-        for name in self._refused:
-            sent = _without_field(sent, name)
-        sent["max_tokens"] = min(sent["max_tokens"], self._most_answer_tokens)
-        return sent
-
-    def _learn(self, error: anthropic.APIStatusError, sent: Mapping[str, Any]) -> bool:
-        """Learn from a refusal; True if asking again with other parameters makes sense."""
-        said = str(error)
-        if error.status_code not in (400, 422):
-            return False
-        if (limit := _MAX_TOKENS.search(said)) and int(limit[1]) < sent["max_tokens"]:
-            self._most_answer_tokens = int(limit[1])
-            return True
-        # What names a message is about what was said in it.
-        if re.search(r"messages\.\d+\.content\.\d+", said) and "cache_control" not in said:
-            return False
-        for name in _DISPENSABLE:
-            if re.search(rf"\b{name}\b", said) and _without_field(sent, name) != sent:
-                self._refused.add(name)
-                return True
-        return False
-
-
-def _without_field(value: Any, name: str) -> Any:  # noqa: ANN401
-    """Remove a parameter, or else a field of that name wherever it is but in what a model wrote."""
-    if isinstance(value, list):
-        return [_without_field(one, name) for one in value]
-    if not isinstance(value, dict) or value.get("type") == "tool_use":
-        return value
-    if name in value:
-        return {key: one for key, one in value.items() if key != name}
-    return {key: _without_field(one, name) for key, one in value.items()}
 
 
 @contextlib.contextmanager

@@ -11,7 +11,7 @@ import pydantic
 
 from interpreter_bot import errors, events, logs, settings
 from interpreter_bot.agent import chat_messages, model_errors, ports
-from interpreter_bot.agent.llms import model_discovery, picture_support, retries
+from interpreter_bot.agent.llms import fallbacks, model_discovery, retries
 from interpreter_bot.wording import model_words
 
 if TYPE_CHECKING:
@@ -69,7 +69,7 @@ class Catalogue:
         }
         self._sleep = sleep
         self._clients: list[_Client] = []
-        self._llms: dict[str, picture_support.PictureFallbackLlm] = {}
+        self._llms: dict[str, ports.Llm] = {}
         self._opening: dict[str, asyncio.Task[ports.Llm]] = {}
 
     @property
@@ -93,9 +93,6 @@ class Catalogue:
     def model(self, title: str = "") -> settings.Model:
         """Return the settings of a model; of the default if no title is given.
 
-        Where the settings leave open whether it can see, the answer is what its server has shown so
-        far.
-
         Raises:
             UnknownChoiceError: there is none of that title, or none at all.
         """
@@ -104,9 +101,6 @@ class Catalogue:
         chosen = self._models.get(title or self.titles[0])
         if chosen is None:
             raise model_errors.UnknownChoiceError(model_words.unknown(title, self.titles))
-        known = self._llms.get(chosen.title)
-        if known is not None and known.is_blind:
-            return chosen.model_copy(update={"can_see_images": "no"})
         return chosen
 
     async def llm(self, title: str = "") -> ports.Llm:
@@ -135,8 +129,8 @@ class Catalogue:
             if self._sleep
             else retries.RetryingLlm(speaking, self._patience)
         )
-        opened = self._llms[model.title] = picture_support.PictureFallbackLlm(patient, model)
-        return opened
+        self._llms[model.title] = patient
+        return patient
 
     async def adopt(self, other: Catalogue) -> None:
         """Offer the models of another catalogue instead; calls that are under way end as they are.
@@ -199,7 +193,7 @@ class Catalogue:
         timeout = openai_clients.timeout(self._patience)
         client = anthropic_messages.client(model.base_url, self._key(model), timeout)
         self._clients.append(client)
-        return anthropic_messages.MessagesLlm(client, model)
+        return fallbacks.FallbackLlm(anthropic_messages.MessagesLlm(client, model))
 
     def _key(self, model: settings.Model) -> str:
         key = self._keys.get(model.api_key_variable)

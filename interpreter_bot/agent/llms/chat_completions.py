@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import base64
 import contextlib
-import functools
 import json
 from collections.abc import AsyncGenerator, AsyncIterator, Iterable
 from typing import Any, Final, cast
@@ -21,7 +20,8 @@ from interpreter_bot.agent.llms import (
     server_quirks,
 )
 
-_OFFICIAL: Final = "https://api.openai.com"
+OFFICIAL_URL: Final = "https://api.openai.com"
+"""OpenAI's own server."""
 OF_OUTPUTS: Final = "[The pictures of this output:]"
 """Text above pictures that cannot stand where they belong."""
 _CAPTION: Final = (
@@ -41,8 +41,8 @@ class ChatCompletionsLlm:
         # The SDK imports it when it is first read: here, in the thread that opens the model.
         self._completions = client.chat.completions
         self._model = model
-        is_official = model.base_url.startswith(_OFFICIAL)
-        self._quirks = server_quirks.Quirks(is_modern=is_official)
+        is_official = model.base_url.startswith(OFFICIAL_URL)
+        self._quirks = server_quirks.of_model(model)
         # Small models do not think, and are slow.
         tells = is_official or model.is_small
         self.habit = model_reply_assembly.ThoughtHabit(False if tells else None)
@@ -84,14 +84,19 @@ class ChatCompletionsLlm:
         parameters: dict[str, Any] = {
             "model": self._model.name,
             "messages": said,
-            "max_tokens": prompt.answer_tokens,
             "stream_options": {"include_usage": True},
             **extra,
         }
+        if not prompt.is_plain:
+            # A server may know this limit by its older or its newer name.
+            parameters["max_tokens"] = prompt.answer_tokens
         if prompt.temperature is not None:
             parameters["temperature"] = prompt.temperature
         if prompt.cache_key:
             parameters["prompt_cache_key"] = prompt.cache_key
+        if prompt.is_plain:
+            parameters = server_quirks.plain(parameters)
+        parameters = self._quirks.adapt(parameters)
         with sdk_errors.translate(assembler, api_key=self._client.api_key):
             try:
                 await self._receive(parameters, assembler, stops_at_block=stops_at_block)
@@ -109,10 +114,9 @@ class ChatCompletionsLlm:
         *,
         stops_at_block: bool,
     ) -> None:
-        async with (
-            self._opened(parameters, assembler) as stream,
-            contextlib.aclosing(chunks(stream)) as pieces,
-        ):
+        stream = await server_quirks.send_well_formed(self._open, parameters)
+        # Closes the connection also on cancellation, so that the server stops at once.
+        async with stream, contextlib.aclosing(chunks(stream)) as pieces:
             async for chunk in pieces:
                 _hear(chunk, assembler)
                 if assembler.is_endless:
@@ -122,33 +126,16 @@ class ChatCompletionsLlm:
                     assembler.finish = chat_messages.Finish.STOP
                     break
 
-    @contextlib.asynccontextmanager
-    async def _opened(
-        self, parameters: dict[str, Any], assembler: model_reply_assembly.ModelReplyAssembler
-    ) -> AsyncIterator[openai.AsyncStream[Any]]:
-        """Open the stream, retrying without the parameters that the server rejects."""
-
-        async def send(sent: dict[str, Any]) -> openai.AsyncStream[Any]:
-            stream = await self._completions.create(
-                model=self._model.name,
-                messages=[],
-                stream=True,
-                # The SDK looks through every argument given by name, for shapes we never use: for a
-                # long transcript that took longer than all else in a turn.
-                extra_body=sent,
-            )
-            return cast("openai.AsyncStream[Any]", stream)
-
-        stream = await server_quirks.open_accepted(
-            send,
-            parameters,
-            refusals=openai.APIStatusError,
-            adapt=self._quirks.adapted,
-            mend=functools.partial(self._quirks.mend, assembler=assembler),
+    async def _open(self, parameters: dict[str, Any]) -> openai.AsyncStream[Any]:
+        stream = await self._completions.create(
+            model=self._model.name,
+            messages=[],
+            stream=True,
+            # The SDK looks through every argument given by name, for shapes we never use: for a
+            # long transcript that took longer than all else in a turn.
+            extra_body=parameters,
         )
-        # Closes the connection also on cancellation, so that the server stops at once.
-        async with stream:
-            yield stream
+        return cast("openai.AsyncStream[Any]", stream)
 
 
 async def chunks(stream: AsyncIterator[object]) -> AsyncGenerator[object, None]:

@@ -16,7 +16,7 @@ from interpreter_bot.egress import address_rules
 from interpreter_bot.setting_groups import header_values
 from interpreter_bot.wording import model_words
 
-PATIENCE: Final = settings.Patience(retries=0, connect_seconds=5.0, silence_seconds=30.0)
+PATIENCE: Final = settings.Patience(retries=0, silence_seconds=30.0)
 """How long a model is waited for that is only tried."""
 
 LOCAL_SERVERS: Final[Mapping[str, int]] = {"Ollama": 11434, "llama.cpp": 8080, "vLLM": 8000}
@@ -24,6 +24,7 @@ LOCAL_SERVERS: Final[Mapping[str, int]] = {"Ollama": 11434, "llama.cpp": 8080, "
 
 _MAX_CHARACTERS: Final = 1000
 _LOOK_SECONDS: Final = 2.0
+_LOOKUP_SECONDS: Final = 5.0
 # Models that think first need some room.
 _ANSWER_TOKENS: Final = 512
 
@@ -59,7 +60,7 @@ async def refuse_reserved(address: str) -> None:
     try:
         # Read as the client does that will dial it.
         host = httpx2.URL(address.strip()).host
-        async with asyncio.timeout(PATIENCE.connect_seconds):
+        async with asyncio.timeout(_LOOKUP_SECONDS):
             entries = await asyncio.get_running_loop().getaddrinfo(
                 host, None, type=socket.SOCK_STREAM
             )

@@ -125,6 +125,6 @@ def _described(model: _Listed, server: settings.Model) -> settings.Model:
             "protocol": "anthropic",
             "context_tokens": min(model.max_input_tokens or _CONTEXT_TOKENS, _CONTEXT_TOKENS),
             "answer_tokens": min(model.max_tokens or _ANSWER_TOKENS, _ANSWER_TOKENS),
-            "can_see_images": "auto" if has_sight is None else "yes" if has_sight else "no",
+            "can_see_images": has_sight is not False,
         }
     )

@@ -58,7 +58,6 @@ class ModelReplyAssembler:
         finish: why the reply ended; None while it has not.
         is_refused: the model, or a filter, said no.
         reasoning: the model's own, to be sent back with later requests.
-        is_reasoning_refused: the reasoning given back was refused.
         usage: as the server counted it.
         has_block: a block of Python is complete.
         has_pictures: the prompt contains pictures.
@@ -79,7 +78,6 @@ class ModelReplyAssembler:
         self.has_block = False
         self.has_pictures = picture_selection.any_in(prompt.messages)
         self.reasoning = reasoning_replay.Collector()
-        self.is_reasoning_refused = False
         self._origin = origin
         self._emit = emit
         self._finds_calls = bool(prompt.tools)
@@ -203,7 +201,6 @@ class ModelReplyAssembler:
             finish=finish,
             usage=self.usage,
             reasoning=self.reasoning.collected(self._origin) if is_whole and self._origin else None,
-            is_reasoning_refused=self.is_reasoning_refused,
         )
 
     def _take(self, pieces: list[tool_calls_in_text.Piece], *, is_whole: bool = True) -> None:

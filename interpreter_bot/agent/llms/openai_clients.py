@@ -15,18 +15,19 @@ from interpreter_bot.agent import ports
 from interpreter_bot.agent.llms import (
     chat_completions,
     code_block_llm,
+    fallbacks,
     responses_api,
     retries,
     tls_contexts,
-    tool_support,
 )
 
+_CONNECT_SECONDS: Final = 10.0
 _OWN_SILENCE_SECONDS: Final = 1200.0
 
 
 def timeout(patience: settings.Patience) -> openai.Timeout:
     """Return how long a server is waited for."""
-    return openai.Timeout(patience.silence_seconds, connect=patience.connect_seconds)
+    return openai.Timeout(patience.silence_seconds, connect=_CONNECT_SECONDS)
 
 
 def client(base_url: str, api_key: str, patience: settings.Patience) -> openai.AsyncOpenAI:
@@ -55,7 +56,7 @@ def local_client(address: retries.ServerAddress, patience: settings.Patience) ->
     """Open a connection to a server started by the bot on this machine."""
     # Its prompts are processed slowly and one after the other, and its end is noticed at once.
     seconds = max(patience.silence_seconds, _OWN_SILENCE_SECONDS)
-    waits = openai.Timeout(seconds, connect=patience.connect_seconds)
+    waits = openai.Timeout(seconds, connect=_CONNECT_SECONDS)
     return openai.AsyncOpenAI(
         api_key=address.api_key,
         base_url=address.base_url,
@@ -73,16 +74,12 @@ def local_client(address: retries.ServerAddress, patience: settings.Patience) ->
 
 def llm(client: openai.AsyncOpenAI, model: settings.Model) -> ports.Llm:
     """Return a model that speaks the protocol of its settings."""
-    match model.protocol:
-        case "chat":
-            return chat_completions.ChatCompletionsLlm(client, model)
-        case "responses":
-            return responses_api.ResponsesLlm(client, model)
-        case "fenced":
-            return code_block_llm.FencedLlm(
-                chat_completions.ChatCompletionsLlm(client, model), is_small=model.is_small
-            )
-        case _:
-            with_tools = chat_completions.ChatCompletionsLlm(client, model)
-            without = code_block_llm.FencedLlm(with_tools, is_small=model.is_small)
-            return tool_support.AdaptiveLlm(with_tools, without, is_small=model.is_small)
+    if model.protocol == "responses":
+        return fallbacks.FallbackLlm(responses_api.ResponsesLlm(client, model))
+    chat = chat_completions.ChatCompletionsLlm(client, model)
+    if model.protocol == "chat":
+        return fallbacks.FallbackLlm(chat)
+    fenced = code_block_llm.FencedLlm(chat, is_small=model.is_small)
+    if model.protocol == "fenced" or model.is_small:
+        return fallbacks.FallbackLlm(fenced)
+    return fallbacks.FallbackLlm(chat, fenced)

@@ -10,11 +10,8 @@ from __future__ import annotations
 
 import hashlib
 import json
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
-
-import openai
 
 from interpreter_bot import settings
 from interpreter_bot.agent import chat_messages
@@ -24,21 +21,17 @@ _DETAILS: Final = "reasoning_details"
 _EXTRA: Final = "extra_content"
 FIELDS: Final = (*_TEXTS, _DETAILS, _EXTRA)
 """The fields of chat completions that carry it."""
-BLOCKS: Final = ("thinking", "redacted_thinking")
-"""The types of the blocks that carry it over Anthropic's protocol."""
-
 # The most characters of one reply. A part would be refused, so longer reasoning is dropped as a
 # whole.
 _MAX_CHARACTERS: Final = 512 * 1024
 _GROWING: Final = ("text", "summary")
 
-_REFUSED: Final = re.compile(
-    r"thought|thinking|reasoning|encrypted|signature|\brs_\w", re.IGNORECASE
-)
-_MISSING: Final = re.compile(r"missing|must be passed|required|expected", re.IGNORECASE)
-# The stand-in that a server accepts where it insists on a signature that another model never wrote.
+# The stand-ins that a server accepts in place of reasoning that another model never wrote.
 _STAND_INS: Final[Mapping[str, tuple[str, Any]]] = {
-    "signature": (_EXTRA, {"google": {"thought_signature": "skip_thought_signature_validator"}}),
+    "thought_signature": (
+        _EXTRA,
+        {"google": {"thought_signature": "skip_thought_signature_validator"}},
+    ),
     "reasoning_content": ("reasoning_content", " "),
 }
 
@@ -163,64 +156,22 @@ def items(said: chat_messages.AssistantMessage, origin: str) -> Iterator[Mapping
     yield from known
 
 
-def is_refused(status_code: int, said: str, parameters: Mapping[str, Any]) -> bool:
-    """Return whether a server refused a request because of the reasoning in it.
+def with_stand_ins(messages: Sequence[Mapping[str, Any]], name: str) -> list[dict[str, Any]]:
+    """Add a stand-in for missing reasoning to chat completions messages.
 
     Args:
-        status_code: of the refusal.
-        said: all its words.
-        parameters: the request.
+        messages: as they go over the wire.
+        name: what the server wants; see `server_quirks.Quirks.requires`.
     """
-    is_about_it = status_code in (400, 404, 422) and bool(_REFUSED.search(said))
-    return is_about_it and without(parameters) != parameters
-
-
-def without(parameters: Mapping[str, Any]) -> dict[str, Any]:
-    """Remove all reasoning from a request."""
-    kept = dict(parameters)
-    if "messages" in kept:
-        kept["messages"] = [_bare(one) for one in kept["messages"]]
-    if "input" in kept:
-        kept["input"] = [_unnamed(one) for one in kept["input"] if one.get("type") != "reasoning"]
-    return kept
-
-
-def _unnamed(item: Mapping[str, Any]) -> dict[str, Any]:
-    """Remove an item's id, by which a server would look for the reasoning it came with."""
-    if "id" in item and item["type"] == "message":
-        return {"role": item["role"], "content": item["content"][0]["text"]}
-    return {name: value for name, value in item.items() if name != "id"}
-
-
-def _bare(message: Mapping[str, Any]) -> dict[str, Any]:
-    kept = {name: value for name, value in message.items() if name not in FIELDS}
-    if isinstance(kept.get("content"), list):
-        kept["content"] = [one for one in kept["content"] if one.get("type") not in BLOCKS]
-    if "tool_calls" in kept:
-        kept["tool_calls"] = [_bare(one) for one in kept["tool_calls"]]
-    return kept
-
-
-def missing(error: openai.APIStatusError) -> str:
-    """Return the field with a known stand-in that a server's error says is missing; else empty."""
-    said = f"{error.param} {error.message} {error.body}"
-    if not _MISSING.search(said):
-        return ""
-    return next((name for name in _STAND_INS if name in said), "")
-
-
-def with_stand_ins(said: Sequence[Mapping[str, Any]], names: set[str]) -> list[dict[str, Any]]:
-    """Add stand-ins for missing fields to chat completions messages."""
+    field, stand_in = _STAND_INS[name]
     result = []
-    for message in said:
-        one = dict(message)
-        if one["role"] == "assistant" and "reasoning_content" in names:
-            name, value = _STAND_INS["reasoning_content"]
-            one.setdefault(name, value)
-        if one.get("tool_calls") and "signature" in names:
+    for message in messages:
+        filled = dict(message)
+        if name == "reasoning_content" and filled["role"] == "assistant":
+            filled.setdefault(field, stand_in)
+        if name == "thought_signature" and filled.get("tool_calls"):
             # Of parallel calls, only the first is ever signed.
-            name, value = _STAND_INS["signature"]
-            first, *others = one["tool_calls"]
-            one["tool_calls"] = [{name: value, **first}, *others]
-        result.append(one)
+            first, *others = filled["tool_calls"]
+            filled["tool_calls"] = [{field: stand_in, **first}, *others]
+        result.append(filled)
     return result

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import contextlib
-import re
 from collections.abc import Iterable, Mapping
-from typing import Any, Final, cast
+from typing import Any, cast
 
 import openai
 
@@ -19,9 +18,6 @@ from interpreter_bot.agent.llms import (
     server_quirks,
 )
 
-# llama.cpp accepts no pictures in tool outputs.
-_TEXT_ONLY: Final = re.compile(r"output of tool call should be|tool call output", re.IGNORECASE)
-
 
 class ResponsesLlm:
     """A model with tool calling over the Responses API."""
@@ -31,28 +27,26 @@ class ResponsesLlm:
         # The SDK imports it when it is first read: here, in the thread that opens the model.
         self._responses = client.responses
         self._model = model
-        self._quirks = server_quirks.Quirks(is_modern=True)
+        self._quirks = server_quirks.of_model(model)
         self._origin = reasoning_replay.origin("responses", model)
-        self._shows_outputs = True
+        # llama.cpp accepts no pictures in tool outputs, and others may do as it does.
+        self._shows_outputs = model.base_url.startswith(chat_completions.OFFICIAL_URL)
 
     async def reply(
         self, prompt: chat_messages.Prompt, *, emit: events.Emit
     ) -> chat_messages.ModelReply:
         """Request a reply."""
         assembler = model_reply_assembly.ModelReplyAssembler(emit, prompt, origin=self._origin)
-        try:
-            return await self._stream_reply(prompt, assembler)
-        except sdk_errors.ReasoningRefusedError:
-            # The server sent only that refusal, so nothing was emitted yet.
-            assembler = model_reply_assembly.ModelReplyAssembler(emit, prompt, origin=self._origin)
-            assembler.is_reasoning_refused = True
-            return await self._stream_reply(prompt, assembler)
+        parameters = self._parameters(prompt)
+        if prompt.is_plain:
+            parameters = server_quirks.plain(parameters)
+        return await self._stream_reply(self._quirks.adapt(parameters), assembler)
 
     async def _stream_reply(
-        self, prompt: chat_messages.Prompt, assembler: model_reply_assembly.ModelReplyAssembler
+        self, parameters: dict[str, Any], assembler: model_reply_assembly.ModelReplyAssembler
     ) -> chat_messages.ModelReply:
         with sdk_errors.translate(assembler, api_key=self._client.api_key):
-            stream = await self._opened(prompt, assembler)
+            stream = await server_quirks.send_well_formed(self._open, parameters)
             # Closes the connection also on cancellation, so that the server stops at once.
             async with stream, contextlib.aclosing(chat_completions.chunks(stream)) as events:
                 async for event in events:
@@ -66,34 +60,10 @@ class ResponsesLlm:
             raise sdk_errors.cut(assembler, otherwise=model_errors.GarbledError())
         return assembler.reply()
 
-    async def _opened(
-        self, prompt: chat_messages.Prompt, assembler: model_reply_assembly.ModelReplyAssembler
-    ) -> openai.AsyncStream[Any]:
-        parameters = self._parameters(prompt)
-        if assembler.is_reasoning_refused:
-            parameters = reasoning_replay.without(parameters)
-
-        async def send(sent: dict[str, Any]) -> openai.AsyncStream[Any]:
-            # Passed this way for the reason given in `chat_completions`.
-            stream = await self._responses.create(stream=True, extra_body=sent)
-            return cast("openai.AsyncStream[Any]", stream)
-
-        def mend(
-            error: openai.APIStatusError, sent: dict[str, Any], parameters: dict[str, Any]
-        ) -> dict[str, Any] | None:
-            mended = self._quirks.mend(error, sent, parameters, assembler)
-            if mended is None and self._shows_outputs and _TEXT_ONLY.search(str(error)):
-                self._shows_outputs = False
-                return self._parameters(prompt)
-            return mended
-
-        return await server_quirks.open_accepted(
-            send,
-            parameters,
-            refusals=openai.APIStatusError,
-            adapt=self._quirks.adapted,
-            mend=mend,
-        )
+    async def _open(self, parameters: dict[str, Any]) -> openai.AsyncStream[Any]:
+        # Passed this way for the reason given in `chat_completions`.
+        stream = await self._responses.create(stream=True, extra_body=parameters)
+        return cast("openai.AsyncStream[Any]", stream)
 
     def _parameters(self, prompt: chat_messages.Prompt) -> dict[str, Any]:
         parameters: dict[str, Any] = {

@@ -16,18 +16,13 @@ import openai
 
 from interpreter_bot import redaction, values
 from interpreter_bot.agent import chat_messages, model_errors
-from interpreter_bot.agent.llms import model_reply_assembly, picture_support
+from interpreter_bot.agent.llms import model_reply_assembly
 
 _log = logging.getLogger(__name__)
 
 _CONTEXT: Final = re.compile(
     r"context[ _](?:length|window|size|limit)|maximum context|too many tokens|prompt is too long"
     r"|exceeds? the (?:available|model'?s) context|input is too long|max_prompt_tokens",
-    re.IGNORECASE,
-)
-_TOOLS: Final = re.compile(
-    r"(?:not support|unsupported|no support|requires?)\W[^.]{0,80}\btool|\btools?\b[^.]{0,80}"
-    r"(?:not supported|unsupported|not enabled|requires --jinja)",
     re.IGNORECASE,
 )
 _FILTER: Final = re.compile(r"content_filter|content_policy|content management policy|safety")
@@ -41,10 +36,6 @@ _DETAIL_CHARACTERS: Final = 500
 _BLOB: Final = re.compile(r"[A-Za-z0-9+/_=\-]{160,}")
 # More than any model reads or writes at once: a server that says so has not counted.
 _MAX_TOKENS: Final = 10**9
-
-
-class ReasoningRefusedError(model_errors.RequestRefusedError):
-    """What was given back of a model's reasoning was refused in the stream of its answer."""
 
 
 class UnreadableError(Exception):
@@ -129,13 +120,13 @@ def of_status(
         headers: of the response, in which it may say how long to wait.
         has_pictures: the request contained pictures.
     """
-    is_of_sight = has_pictures and status_code not in (401, 403, 429)
-    if is_of_sight and (refused := picture_support.refusal(said)):
-        return refused
     wait = retry_after_seconds(headers)
     match status_code:
         case 401 | 403:
             return model_errors.KeyRefusedError()
+        case 404 | 500 | 501 if has_pictures:
+            # So servers refuse pictures, too; without them they say if it is something else.
+            return model_errors.RequestRefusedError()
         case 404:
             return model_errors.UnknownModelError()
         case 301 | 302 | 303 | 307 | 308:
@@ -150,7 +141,7 @@ def of_status(
             return model_errors.RateLimitedError(retry_after_seconds=wait)
         case 408 | 409:
             return model_errors.OverloadedError(retry_after_seconds=wait)
-        case status if status >= 500 and not (_TOOLS.search(said) or _CONTEXT.search(said)):
+        case status if status >= 500 and not _CONTEXT.search(said):
             return model_errors.OverloadedError(retry_after_seconds=wait)
     return _of_words(said) or model_errors.RequestRefusedError()
 
@@ -163,8 +154,6 @@ def _of_words(said: str) -> model_errors.ModelError | None:
         return model_errors.ContextTooLongError()
     if _FILTER.search(said):
         return model_errors.RefusedError()
-    if _TOOLS.search(said):
-        return model_errors.ToolsRefusedError()
     return None
 
 
@@ -174,7 +163,7 @@ def of_code(code: str, message: str) -> model_errors.ModelError:
     if "rate_limit" in said and not _QUOTA.search(said):
         return model_errors.RateLimitedError()
     if _REASONING in said:
-        return ReasoningRefusedError()
+        return model_errors.RequestRefusedError()
     return _of_words(said) or model_errors.OverloadedError()
 
 

@@ -175,7 +175,7 @@ async def test_plots_are_seen_again_in_later_turns_and_after_a_restart(opened):
 
 async def test_a_blind_models_people_wait_for_no_scaling(opened):
     script = [openai_server.text("ok")]
-    async with opened(*script, model={"can_see_images": "no"}) as house:
+    async with opened(*script, model={"can_see_images": False}) as house:
         await house.ask("look", attachments=(attachment("x.png", picture()),))
         assert seen(house) == []
         assert "A picture of 400x300 pixels" in str(house.server.requests[0].body)

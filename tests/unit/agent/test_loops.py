@@ -107,7 +107,7 @@ async def test_picture_is_shown_to_a_model_that_sees(protocol):
 async def test_picture_is_told_in_words_to_a_blind_model():
     image = values.Image(mime="image/png", data=scripts.PNG, plain="<Figure size 640x480>")
     replies = [server.code("plt.show()"), server.text("Look.")]
-    async with scripts.stage(replies, ([image], scripts.OK), can_see_images="no") as stage:
+    async with scripts.stage(replies, ([image], scripts.OK), can_see_images=False) as stage:
         await stage.run()
     sent = json.dumps(stage.server.requests[1].messages)
     assert "A picture was shown to the person (png 640x480)." in sent
@@ -406,7 +406,8 @@ async def test_empty_answer_is_asked_again_and_ends(protocol):
     ],
 )
 async def test_refused_requests_end_with_their_sentence(reply, failure):
-    async with scripts.stage([reply]) as stage:
+    tries = 3 if failure is model_errors.RequestRefusedError else 1
+    async with scripts.stage([reply] * tries) as stage:
         outcome = await stage.run()
     assert outcome.sentence == str(model_errors.at_server(failure(), stage.catalogue.model()))
     assert outcome.spent.money == 0
@@ -492,7 +493,7 @@ async def test_old_turns_are_summarised_when_the_window_is_full():
 
 
 async def test_old_turns_are_noted_where_the_summary_fails():
-    replies = [server.failure(400), server.text("Pears.")]
+    replies = [server.failure(402), server.text("Pears.")]
     async with scripts.stage(
         replies, question="apples " * 900, context_tokens=2048, answer_tokens=256
     ) as stage:
@@ -620,7 +621,7 @@ async def test_summary_that_breaks_off_is_paid_for():
         context_tokens=2048,
         answer_tokens=256,
         # Nor is it told of a tool for that, which would leave the less to sum up.
-        can_see_images="no",
+        can_see_images=False,
     ) as stage:
         stage.transcript.add_reply("Apples it is.")
         stage.transcript.add_user_message("And now pears?")

@@ -22,6 +22,8 @@ _log = logging.getLogger(__name__)
 _LIBRARY: Final = "xllamacpp"
 # Longer answers take minutes on a small machine, and go round in circles.
 _ANSWER_TOKENS: Final = 1024
+# More would take more memory.
+_CONTEXT_TOKENS: Final = 8192
 # A process that dies is started again, but not for ever.
 _DEATHS: Final = 2
 _FORGOTTEN_SECONDS: Final = 600.0
@@ -54,14 +56,14 @@ class OnDemandModel:
         self._weights = model_files.operator_weights(path, official) if path else official
         self.licence = self._weights.licence
         self.model = settings.Model(
-            can_see_images="no",
+            can_see_images=False,
             name=self._weights.alias,
             label=f"{self._weights.title} (demo)",
             # It has an address only while it runs.
             base_url="http://127.0.0.1",
             api_key_variable="",
             protocol="fenced",
-            context_tokens=chosen.context_tokens,
+            context_tokens=_CONTEXT_TOKENS,
             answer_tokens=_ANSWER_TOKENS,
             temperature=0.0,
         )
@@ -178,8 +180,7 @@ class OnDemandModel:
         self._engine = await server_process.ServerProcess.start(
             path,
             alias=self._weights.alias,
-            context_tokens=self._chosen.context_tokens,
-            threads=self._chosen.threads,
+            context_tokens=_CONTEXT_TOKENS,
             script=self._script,
         )
         _log.info("the demo model %s is up", self._weights.alias)

@@ -2,7 +2,7 @@
 
 Run as a file with `python -I`, so that nothing of ours is imported and nothing of the caller's
 environment counts. One line of JSON comes on standard input: `model` (path), `alias`, `key`,
-`context_tokens`, `threads`. One line goes out: `{"address": …}` once requests are answered, or
+`context_tokens`. One line goes out: `{"address": …}` once requests are answered, or
 `{"error": …}`. The end of standard input is the end of the process.
 """
 
@@ -71,7 +71,7 @@ def _serve(order: dict[str, Any]) -> Any:  # noqa: ANN401 - the engine has no ty
     parameters.api_keys = [order["key"]]
     parameters.n_parallel = 1
     parameters.n_ctx = order["context_tokens"]
-    threads = order["threads"] or len(os.sched_getaffinity(0))
+    threads = len(os.sched_getaffinity(0))
     parameters.cpuparams.n_threads = parameters.cpuparams_batch.n_threads = threads
     parameters.n_gpu_layers = 0
     parameters.use_jinja = True

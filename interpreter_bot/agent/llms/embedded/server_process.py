@@ -47,7 +47,6 @@ class ServerProcess:
         *,
         alias: str,
         context_tokens: int,
-        threads: int,
         script: pathlib.Path | None = None,
         seconds: float = _START_SECONDS,
     ) -> ServerProcess:
@@ -57,7 +56,6 @@ class ServerProcess:
             model: the GGUF file.
             alias: the model's name on the server.
             context_tokens: how much the model can read and write together.
-            threads: that compute; 0 means one for each core.
             script: what runs in the process; `server_main` if none is given.
             seconds: how long it may take.
 
@@ -69,7 +67,6 @@ class ServerProcess:
             "model": str(model),
             "alias": alias,
             "context_tokens": context_tokens,
-            "threads": threads,
         }
         try:
             await engine._begin(order, seconds)

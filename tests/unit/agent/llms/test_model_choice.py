@@ -5,7 +5,7 @@ import threading
 
 import pytest
 
-from interpreter_bot import errors, settings
+from interpreter_bot import errors
 from interpreter_bot.agent.llms import model_choice
 
 USUAL = (
@@ -39,8 +39,7 @@ async def test_one_where_clouds_hand_out_credentials_may_not(address):
 
 
 async def test_one_whose_name_is_looked_up_too_slowly_may_not(monkeypatch):
-    patience = settings.Patience(connect_seconds=0.1)
-    monkeypatch.setattr(model_choice, "PATIENCE", patience)
+    monkeypatch.setattr(model_choice, "_LOOKUP_SECONDS", 0.1)
     is_over = threading.Event()
     monkeypatch.setattr(socket, "getaddrinfo", lambda *_: is_over.wait(30) and [])
     try:

@@ -33,7 +33,7 @@ async def test_anthropics_server_is_asked_what_it_has():
             ("claude-grand-9", "anthropic", 200_000, 16_384),
             ("someone-elses", "anthropic", 200_000, 16_384),
         ]
-        assert [one.can_see_images for one in models] == ["yes", "auto", "no"]
+        assert [one.can_see_images for one in models] == [True, True, False]
         assert {one.base_url for one in models} == {server.base_url}
         wrong = await model_discovery.discover({**environment, "ANTHROPIC_API_KEY": "no"})
         (unlisted,) = wrong.unlisted

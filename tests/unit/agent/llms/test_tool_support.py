@@ -16,10 +16,10 @@ from interpreter_bot.agent import (
 )
 from interpreter_bot.agent.llms import (
     catalogues,
+    fallbacks,
     openai_clients,
     sdk_errors,
     tls_contexts,
-    tool_support,
 )
 from interpreter_bot.agent.loops import OutcomeKind
 from tests.fakes import openai_server as server
@@ -131,25 +131,22 @@ async def test_answer_that_ends_in_a_stray_tag_is_an_answer():
 
 
 async def test_server_that_takes_tools_again_is_given_them(monkeypatch):
-    monkeypatch.setattr(tool_support, "_TRIAL_SECONDS", 0.0)
+    monkeypatch.setattr(fallbacks, "_TRIAL_SECONDS", 0.0)
     refused = server.failure(400, "registry.ollama.ai/library/x does not support tools")
-    replies = [refused, server.text("Hello."), server.code("1"), server.text("It is 1.")]
+    replies = [refused] * 2 + [server.text("Hello."), server.code("1"), server.text("It is 1.")]
     async with scripts.stage(replies, scripts.printed("1")) as stage:
         await stage.run()
         stage.transcript.add_user_message("Again.")
         await stage.run()
-    assert offered(stage) == [True, False, True, True]
+    assert offered(stage) == [True, True, False, True, True]
     assert stage.observer.of("announcement")[1:] == [
         "This model's server accepts tools again. Code blocks in its answers are only shown."
     ]
 
 
 async def test_server_that_refuses_tools_is_asked_without():
-    replies = [
-        server.failure(400, "registry.ollama.ai/library/x does not support tools"),
-        server.text("```python\nprint(42)\n```"),
-        server.text("42"),
-    ]
+    refused = server.failure(400, "registry.ollama.ai/library/x does not support tools")
+    replies = [refused] * 2 + [server.text("```python\nprint(42)\n```"), server.text("42")]
     async with scripts.stage(replies, scripts.printed("42")) as stage:
         outcome = await stage.run()
     assert outcome.text == "42"
@@ -180,27 +177,23 @@ async def test_small_model_writes_blocks_from_the_start_unless_the_settings_say_
     assert stage.observer.of("announcement") == []
 
 
-@pytest.mark.parametrize(
-    ("message", "before", "after"),
-    [
-        (
-            "Unsupported parameter: 'max_tokens' is not supported",
-            "max_tokens",
-            "max_completion_tokens",
-        ),
-        ("Unsupported value: 'temperature' does not support 0.2", "temperature", None),
-        ("Unknown field stream_options", "stream_options", None),
-    ],
-)
-async def test_parameter_that_a_server_refuses_is_left_out_from_then_on(message, before, after):
-    replies = [server.failure(400, message), server.text("Hi."), server.text("Ho.")]
-    async with scripts.stage(replies, protocol="chat", temperature=0.2) as stage:
+@pytest.mark.parametrize("name", ["max_tokens", "temperature", "stream_options"])
+async def test_server_that_refuses_a_parameter_gets_plain_requests_from_then_on(name):
+    replies = [server.text("Hi."), server.text("Ho.")]
+    serving = {"unknown": [name]}
+    async with scripts.stage(replies, protocol="chat", temperature=0.2, serving=serving) as stage:
         assert (await stage.run()).text == "Hi."
         stage.transcript.add_user_message("again")
         assert (await stage.run()).text == "Ho."
-    bodies = [one.body for one in stage.server.requests]
-    assert [before in body for body in bodies] == [True, False, False]
-    assert after is None or [after in body for body in bodies] == [False, True, True]
+        assert len(stage.server.refusals) == 1
+
+
+async def test_server_that_refuses_everything_is_asked_a_few_times():
+    replies = [server.failure(400, "no")] * 3
+    async with scripts.stage(replies) as stage:
+        outcome = await stage.run()
+    assert outcome.ending is OutcomeKind.UNREACHABLE
+    assert offered(stage) == [True, True, False]
 
 
 @pytest.mark.parametrize("call_id", ["", "same"])

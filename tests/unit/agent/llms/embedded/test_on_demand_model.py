@@ -206,7 +206,7 @@ async def test_a_start_that_takes_too_long_is_given_up(model, tmp_path, notes, m
 
     with pytest.raises(model_files.NoLocalModelError, match="in time"):
         await server_process.ServerProcess.start(
-            model(hangs=True), alias="m", context_tokens=1, threads=1, script=ENGINE, seconds=0.5
+            model(hangs=True), alias="m", context_tokens=1, script=ENGINE, seconds=0.5
         )
 
 

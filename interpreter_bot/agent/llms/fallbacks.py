@@ -1,0 +1,150 @@
+"""Ask a model again without what its server may have refused, a bounded number of times.
+
+Each server words a refusal in its own way, so nothing is read from the words: the first request
+that is accepted tells what was refused.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import logging
+import time
+from collections.abc import Iterator
+from typing import Final
+
+from interpreter_bot import events
+from interpreter_bot.agent import chat_messages, model_errors, picture_selection, ports
+from interpreter_bot.wording import model_words
+
+_log = logging.getLogger(__name__)
+
+# After this time tools are tried again: a server may have got another model, or other settings.
+_TRIAL_SECONDS: Final = 1800.0
+# A server whose keys changed refuses once what it had given before; others refuse it always.
+_MAX_REASONING_REFUSALS: Final = 2
+
+
+class FallbackLlm:
+    """A model that is asked with less if its server refuses a request.
+
+    Only for the conversation at hand are pictures left out: anybody could send one that no server
+    can read, and make the model blind for all.
+
+    Args:
+        llm: the model.
+        fenced: the same model without tools, for a server that refuses them; None if code in its
+            answers is never to be run.
+    """
+
+    def __init__(self, llm: ports.Llm, fenced: ports.Llm | None = None) -> None:
+        self._llm = llm
+        self._fenced = fenced
+        self._is_plain = False
+        self._reasoning_refusals = 0
+        self._tools_trial_at: float | None = None
+
+    async def reply(
+        self, prompt: chat_messages.Prompt, *, emit: events.Emit
+    ) -> chat_messages.ModelReply:
+        """Request a reply."""
+        refusal: model_errors.RequestRefusedError | None = None
+        for llm, attempt in self._attempts(prompt):
+            try:
+                reply = await llm.reply(attempt, emit=emit)
+            except model_errors.RequestRefusedError as error:
+                refusal = refusal or error
+                continue
+            self._note_tools(prompt, llm, emit)
+            self._is_plain = self._note_plain(llm, attempt)
+            return self._note_content(prompt, attempt, reply, emit)
+        raise refusal or model_errors.RequestRefusedError
+
+    def _attempts(
+        self, prompt: chat_messages.Prompt
+    ) -> Iterator[tuple[ports.Llm, chat_messages.Prompt]]:
+        """Give the ways to ask, at most six, each with less."""
+        if self._reasoning_refusals >= _MAX_REASONING_REFUSALS:
+            prompt = _without_reasoning(prompt)
+        whole = dataclasses.replace(prompt, is_plain=self._is_plain)
+        plain = dataclasses.replace(prompt, is_plain=True)
+        bare = _without_reasoning(_without_pictures(plain))
+        llm = self._llm
+        if self._fenced is not None and not self._may_try_tools(prompt):
+            llm = self._fenced
+        variants = [whole, _without_pictures(whole), _without_reasoning(whole), plain, bare]
+        for number, variant in enumerate(variants):
+            if variant not in variants[:number]:
+                yield llm, variant
+        if self._fenced is not None and llm is not self._fenced and prompt.tools:
+            yield self._fenced, bare
+
+    def _may_try_tools(self, prompt: chat_messages.Prompt) -> bool:
+        if self._tools_trial_at is None:
+            return True
+        last = prompt.messages[-1] if prompt.messages else None
+        # No turn changes its way in the middle for a mere trial.
+        is_start = isinstance(last, chat_messages.UserMessage) and not last.is_ours
+        return is_start and prompt.may_call and time.monotonic() >= self._tools_trial_at
+
+    def _note_tools(self, prompt: chat_messages.Prompt, llm: ports.Llm, emit: events.Emit) -> None:
+        """Note whether the server took tools, and tell people if that has changed."""
+        if llm is self._fenced and self._may_try_tools(prompt):
+            if self._tools_trial_at is None:
+                emit(events.NoticeShown(model_words.TOOLS_REFUSED))
+            self._tools_trial_at = time.monotonic() + _TRIAL_SECONDS
+        elif llm is self._llm and self._tools_trial_at is not None:
+            emit(events.NoticeShown(model_words.TOOLS_BACK))
+            self._tools_trial_at = None
+
+    def _note_plain(self, llm: ports.Llm, attempt: chat_messages.Prompt) -> bool:
+        """Return whether only plain requests are sent from now on."""
+        # Without tools a request is always plain at first, which proves nothing.
+        if self._is_plain or not attempt.is_plain or llm is self._fenced:
+            return self._is_plain
+        _log.warning("a model's server accepts only plain requests: declare what it refuses")
+        return True
+
+    def _note_content(
+        self,
+        prompt: chat_messages.Prompt,
+        attempt: chat_messages.Prompt,
+        reply: chat_messages.ModelReply,
+        emit: events.Emit,
+    ) -> chat_messages.ModelReply:
+        """Mark a reply with the content that the server refused."""
+        had_pictures, has_pictures = (
+            picture_selection.any_in(each.messages) for each in (prompt, attempt)
+        )
+        had_reasoning, has_reasoning = map(_has_reasoning, (prompt, attempt))
+        lacks_pictures = had_pictures and not has_pictures
+        lacks_reasoning = had_reasoning and not has_reasoning
+        if lacks_pictures:
+            emit(events.NoticeShown(model_words.PICTURES_REFUSED))
+        if lacks_reasoning:
+            self._reasoning_refusals += 1
+        elif had_reasoning:
+            self._reasoning_refusals = 0
+        return dataclasses.replace(
+            reply, are_pictures_refused=lacks_pictures, is_reasoning_refused=lacks_reasoning
+        )
+
+
+def _without_pictures(prompt: chat_messages.Prompt) -> chat_messages.Prompt:
+    return dataclasses.replace(prompt, messages=picture_selection.without(prompt.messages))
+
+
+def _has_reasoning(prompt: chat_messages.Prompt) -> bool:
+    return any(
+        isinstance(message, chat_messages.AssistantMessage) and message.reasoning is not None
+        for message in prompt.messages
+    )
+
+
+def _without_reasoning(prompt: chat_messages.Prompt) -> chat_messages.Prompt:
+    messages = tuple(
+        dataclasses.replace(message, reasoning=None)
+        if isinstance(message, chat_messages.AssistantMessage)
+        else message
+        for message in prompt.messages
+    )
+    return dataclasses.replace(prompt, messages=messages)
