@@ -11,7 +11,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import dataclasses
-import json
 import logging
 import math
 import pathlib
@@ -35,14 +34,6 @@ _MAX_KNOWN_IDS: Final = 100_000
 
 SendEvent = Callable[[int, bytes], Awaitable[None]]
 """Takes the number of an event, and the event as `messages.pack` writes it."""
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class _JournalDescription:
-    """What a journal says of its execution: the kernel, and the time at which it began."""
-
-    kernel: str
-    began: float
 
 
 class Questioner(Protocol):
@@ -249,7 +240,7 @@ class Executions:
         is_complete = await self._journals.take_over()
         for journal in self._journals:
             if journal.ended_at is None and journal.id not in self._running:
-                end = _lost_end(_age_seconds(journal.description))
+                end = _lost_end(max(time.time() - journal.began_at, 0.0))
                 journal.append(messages.pack(end), is_end=True)
         return is_complete
 
@@ -274,8 +265,7 @@ class Executions:
         """
         if self.is_known(execution_id):
             return
-        description = messages.document(_JournalDescription(kernel.id, time.time()))
-        journal = self._journals.begin(execution_id, description)
+        journal = self._journals.begin(execution_id)
         self._known_ids[execution_id] = None
         if len(self._known_ids) > _MAX_KNOWN_IDS:
             del self._known_ids[next(iter(self._known_ids))]
@@ -471,16 +461,6 @@ async def _send_end(journal: execution_journals.Journal, after: int, send: SendE
     if not ends:
         raise errors.ExecutionMissingError
     await send(max(after, journal.last) + 1, ends[-1])
-
-
-def _age_seconds(description: bytes) -> float:
-    """Return the time since an execution began, from its journal's description."""
-    try:
-        return max(
-            time.time() - messages.read(_JournalDescription, json.loads(description)).began, 0.0
-        )
-    except ValueError:  # MalformedError is one.
-        return 0.0
 
 
 def _lost_end(seconds: float) -> ports.ExecutionEnd:

@@ -98,7 +98,7 @@ class Journal:
 
     Attributes:
         id: of the execution.
-        description: of the execution, as given to `Journals.begin`.
+        began_at: begin of the execution in seconds since the epoch.
         last: number of the last event, 0 before the first.
         ended_at: end of the execution in seconds since the epoch; None while it runs.
         size_bytes: size on disk.
@@ -109,14 +109,13 @@ class Journal:
     def __init__(
         self,
         id: str,
-        description: bytes,
         max_bytes: int,
         database: journal_databases.JournalDatabase | None,
         note_appended: Callable[[int], None],
         request_write: Callable[[Journal], None],
     ) -> None:
         self.id = id
-        self.description = description
+        self.began_at = time.time()
         self.last = 0
         self.ended_at: float | None = None
         self.size_bytes = 0
@@ -222,13 +221,9 @@ class Journal:
         events = self._in_memory(self._written_number + 1)
         added = sum(len(record) + _ROW_BYTES for _, record in events)
         size_bytes = self.size_bytes + added
+        deleted_ranges = tuple(self._deleted_ranges)
         return journal_databases.Change(
-            self.id,
-            self.description,
-            events,
-            tuple(self._deleted_ranges),
-            size_bytes,
-            self.ended_at,
+            self.id, self.began_at, events, deleted_ranges, size_bytes, self.ended_at
         )
 
     def note_written(self, change: journal_databases.Change) -> None:
@@ -263,7 +258,7 @@ class Journal:
     def restore(self, stored: journal_databases.StoredJournal) -> None:
         """Continue the journal of a dead process."""
         self.last = self._written_number = stored.last
-        self.ended_at = stored.ended_at
+        self.began_at, self.ended_at = stored.began_at, stored.ended_at
         self.size_bytes = stored.size_bytes
         self.is_stored = True
 
@@ -319,26 +314,16 @@ class Journals:
         """Return the journal of an execution, if there is one."""
         return self._journals.get(id)
 
-    def begin(self, id: str, description: bytes) -> Journal:
+    def begin(self, id: str) -> Journal:
         """Begin the journal of an execution.
 
-        Args:
-            id: an unused id of at most 64 letters, digits, - and _.
-            description: of the execution, for a host that takes over the journal.
-
         Raises:
-            ValueError: the id cannot be used.
+            ValueError: the id is used, or not of at most 64 letters, digits, - and _.
         """
         if not _ID.fullmatch(id) or id in self._journals:
             raise ValueError("an execution's id cannot be used")
-        journal = Journal(
-            id,
-            description,
-            self._bounds.execution_bytes,
-            self._database,
-            self._note_appended,
-            self._write_soon,
-        )
+        max_bytes = self._bounds.execution_bytes
+        journal = Journal(id, max_bytes, self._database, self._note_appended, self._write_soon)
         self._journals[id] = journal
         if len(self._journals) > self._bounds.executions:
             self._make_room()
@@ -374,7 +359,7 @@ class Journals:
             if stored_journal.id in self._journals:
                 self._removed.add(stored_journal.id)
             else:
-                self.begin(stored_journal.id, stored_journal.description).restore(stored_journal)
+                self.begin(stored_journal.id).restore(stored_journal)
         self._make_room()
         return is_only_host
 

@@ -34,7 +34,7 @@ _SCHEMA: Final = """
 CREATE TABLE IF NOT EXISTS executions (
     id TEXT PRIMARY KEY,
     host TEXT NOT NULL,
-    about BLOB NOT NULL,
+    began_at REAL NOT NULL,
     size_bytes INTEGER NOT NULL,
     ended_at REAL
 ) WITHOUT ROWID;
@@ -46,7 +46,7 @@ CREATE TABLE IF NOT EXISTS events (
 ) WITHOUT ROWID;
 """
 _SELECT_JOURNALS: Final = """
-SELECT id, about, size_bytes, ended_at,
+SELECT id, began_at, size_bytes, ended_at,
     coalesce((SELECT max(number) FROM events WHERE execution = id), 0)
 FROM executions WHERE host = ?
 """
@@ -62,7 +62,7 @@ class Change:
 
     Attributes:
         id: of the execution.
-        description: of the execution, for whoever takes over the journal.
+        began_at: begin of the execution in seconds since the epoch.
         events: numbers and records of new events.
         deleted_ranges: first and last numbers of events to delete.
         size_bytes: size of all records afterwards.
@@ -70,7 +70,7 @@ class Change:
     """
 
     id: str
-    description: bytes
+    began_at: float
     events: Sequence[tuple[int, bytes]]
     deleted_ranges: Sequence[tuple[int, int]]
     size_bytes: int
@@ -82,7 +82,7 @@ class StoredJournal:
     """Journal of a dead host; `last` is the number of its last event."""
 
     id: str
-    description: bytes
+    began_at: float
     size_bytes: int
     ended_at: float | None
     last: int
@@ -194,7 +194,7 @@ class JournalDatabase:
             "INSERT INTO executions VALUES (?, ?, ?, ?, ?) ON CONFLICT DO UPDATE"
             " SET size_bytes = excluded.size_bytes, ended_at = excluded.ended_at"
             " WHERE host = excluded.host",
-            (change.id, self._host, change.description, change.size_bytes, change.ended_at),
+            (change.id, self._host, change.began_at, change.size_bytes, change.ended_at),
         )
         if not upsert.rowcount:
             raise sqlite3.IntegrityError("another host has an execution of that id")

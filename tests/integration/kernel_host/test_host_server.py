@@ -463,7 +463,7 @@ async def test_host_that_sends_nonsense_is_no_host(tmp_path):
 
 async def test_bot_that_heard_more_than_a_dead_host_wrote_down_hears_the_end(host, place):
     async with execution_journals.Journals.open(place / "lag") as journals:
-        journals.begin("lags", b"{}").append(messages.pack(values.Notice("one")))
+        journals.begin("lags").append(messages.pack(values.Notice("one")))
     async with (
         serving(host, place, "lag"),
         remote_host.RemoteHost.open(place / "host.sock") as remote,

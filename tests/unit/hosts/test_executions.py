@@ -68,7 +68,7 @@ async def events(begun, execution_id):
 
 async def test_executions_of_dead_hosts_end_as_lost(tmp_path):
     async with execution_journals.Journals.open(tmp_path) as journals:
-        journals.begin("one", b"{}").append(messages.pack(values.Notice("first")))
+        journals.begin("one").append(messages.pack(values.Notice("first")))
     async with executions.Executions.open(tmp_path) as begun:
         assert begun.is_known("one")
         first, end = await events(begun, "one")
@@ -81,7 +81,7 @@ async def test_what_another_host_leaves_when_it_ends_is_found(tmp_path):
         with pytest.raises(errors.ExecutionMissingError):
             await begun.find("one")
         async with execution_journals.Journals.open(tmp_path) as other:
-            other.begin("one", b"{}").append(b"first")
+            other.begin("one").append(b"first")
             finding = asyncio.create_task(begun.find("one"))
             await asyncio.wait({finding}, timeout=0.2)
             assert not finding.done()

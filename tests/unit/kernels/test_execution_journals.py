@@ -15,7 +15,6 @@ import pytest
 from interpreter_bot.kernels import execution_journals, journal_databases
 
 KIB = 1024
-ABOUT = b"a session"
 
 # A writer that is killed while it writes, and one whose files may not grow.
 PRELUDE = """
@@ -26,7 +25,7 @@ directory = pathlib.Path(sys.argv[1])
 ENDLESS = """
 async def main():
     async with execution_journals.Journals.open(directory) as journals:
-        journal = journals.begin("one", b"a session")
+        journal = journals.begin("one")
         for number in range(1, 10**9):
             journal.append(b"%d " % number * 5000)
             print(number, flush=True)
@@ -37,7 +36,7 @@ FULL = """
 async def main():
     bounds = execution_journals.Bounds(memory_bytes=100_000)
     async with execution_journals.Journals.open(directory, bounds) as journals:
-        journal = journals.begin("one", b"a session")
+        journal = journals.begin("one")
         _, most = resource.getrlimit(resource.RLIMIT_FSIZE)
         resource.setrlimit(resource.RLIMIT_FSIZE, (10_000, most))
         for _ in range(150):
@@ -56,7 +55,7 @@ asyncio.run(main())
 DAMAGED_ON_FULL_DISK = """
 async def main():
     async with execution_journals.Journals.open(directory) as journals:
-        journal = journals.begin("later", b"a session")
+        journal = journals.begin("later")
         _, most = resource.getrlimit(resource.RLIMIT_FSIZE)
         resource.setrlimit(resource.RLIMIT_FSIZE, (0, most))
         journal.append(b"first")
@@ -89,7 +88,7 @@ async def journals(tmp_path):
 
 
 async def test_several_readers_get_each_event_once_and_in_order(journals):
-    journal = journals.begin("one", ABOUT)
+    journal = journals.begin("one")
     readers = [asyncio.create_task(_all(journal, after)) for after in (0, 0, 3)]
     for number in range(1, 51):
         assert journal.append(b"%d" % number) == number
@@ -105,7 +104,7 @@ async def test_several_readers_get_each_event_once_and_in_order(journals):
 
 
 async def test_reader_that_is_late_reads_from_the_disk_what_memory_has_forgotten(journals):
-    journal = journals.begin("one", ABOUT)
+    journal = journals.begin("one")
     for number in range(10):
         journal.append(b"%d" % number * 10 * KIB)
     journal.append(b"end", is_end=True)
@@ -116,7 +115,7 @@ async def test_reader_that_is_late_reads_from_the_disk_what_memory_has_forgotten
 
 
 async def test_long_execution_keeps_its_beginning_and_its_end_and_says_what_is_missing(journals):
-    journal = journals.begin("one", ABOUT)
+    journal = journals.begin("one")
     for number in range(1, 101):
         journal.append(b"%04d" % number * 4 * KIB)
         await _written(journal)
@@ -136,10 +135,10 @@ async def test_long_execution_keeps_its_beginning_and_its_end_and_says_what_is_m
 
 
 async def test_flood_of_executions_makes_room_by_those_that_ended_first(journals, tmp_path):
-    running = journals.begin("running", ABOUT)
+    running = journals.begin("running")
     running.append(bytes(KIB))
     for number in range(40):
-        journal = journals.begin(f"e{number}", ABOUT)
+        journal = journals.begin(f"e{number}")
         journal.append(bytes(200 * KIB))
         journal.append(b"end", is_end=True)
         await _written(journal)
@@ -153,13 +152,13 @@ async def test_flood_of_executions_makes_room_by_those_that_ended_first(journals
 @pytest.mark.parametrize("id", ["", "../up", "a/b", "a.b", "x" * 65, "new\nline"])
 async def test_id_that_is_no_file_name_is_refused(journals, id):
     with pytest.raises(ValueError, match="id"):
-        journals.begin(id, ABOUT)
+        journals.begin(id)
 
 
 async def test_id_begins_once(journals):
-    journals.begin("one", ABOUT)
+    journals.begin("one")
     with pytest.raises(ValueError, match="id"):
-        journals.begin("one", ABOUT)
+        journals.begin("one")
 
 
 def rows(directory, query):
@@ -171,10 +170,10 @@ STORED = "SELECT DISTINCT execution FROM events"
 
 
 async def test_execution_that_is_acknowledged_at_once_is_not_written(journals, tmp_path):
-    journals.begin("quick", ABOUT).append(b"end", is_end=True)
+    journals.begin("quick").append(b"end", is_end=True)
     await asyncio.sleep(0.01)
     journals.remove("quick")
-    slow = journals.begin("slow", ABOUT)
+    slow = journals.begin("slow")
     slow.append(b"end", is_end=True)
     await _written(slow)
     assert rows(tmp_path, STORED) == [("slow",)]
@@ -182,7 +181,7 @@ async def test_execution_that_is_acknowledged_at_once_is_not_written(journals, t
 
 async def test_next_host_takes_over_the_journals_of_a_dead_one(tmp_path):
     async with execution_journals.Journals.open(tmp_path) as before:
-        ended, running = before.begin("ended", ABOUT), before.begin("running", b"another")
+        ended, running = before.begin("ended"), before.begin("running")
         for journal in (ended, running):
             journal.append(b"first")
         ended.append(b"end", is_end=True)
@@ -191,9 +190,8 @@ async def test_next_host_takes_over_the_journals_of_a_dead_one(tmp_path):
             assert list(journals) == []
     async with execution_journals.Journals.open(tmp_path) as journals:
         assert await journals.take_over()
-        assert {one.id: one.description for one in journals} == {
-            "ended": ABOUT,
-            "running": b"another",
+        assert {one.id: one.began_at for one in journals} == {
+            one.id: one.began_at for one in (ended, running)
         }
         assert [one.record for one in await _all(journals.find("ended"))] == [b"first", b"end"]
         left = journals.find("running")
@@ -237,7 +235,7 @@ async def test_killed_writer_leaves_all_that_was_written(killed):
 async def test_damaged_database_is_set_aside(tmp_path):
     (tmp_path / "journals.sqlite").write_bytes(os.urandom(10_000))
     async with execution_journals.Journals.open(tmp_path) as journals:
-        journal = journals.begin("one", ABOUT)
+        journal = journals.begin("one")
         journal.append(b"end", is_end=True)
         await _written(journal)
     assert (tmp_path / "journals.damaged").stat().st_size == 10_000
@@ -245,7 +243,7 @@ async def test_damaged_database_is_set_aside(tmp_path):
 
 
 async def test_lost_rows_are_told_and_end_no_reader(journals, tmp_path):
-    journal = journals.begin("one", ABOUT)
+    journal = journals.begin("one")
     journal.append(b"first" * KIB)
     journal.append(b"end", is_end=True)
     await _written(journal)
@@ -282,15 +280,15 @@ async def test_journals_that_wait_for_the_disk_share_the_memory_of_all(tmp_path)
     opening = execution_journals.Journals.open(tmp_path, bounds, busy_seconds=0.01)
     async with opening as journals:
         with locked(tmp_path):
-            small = journals.begin("small", ABOUT)
+            small = journals.begin("small")
             for _ in range(30):
                 small.append(bytes(KIB))
-            large = [journals.begin(f"e{number}", ABOUT) for number in range(10)]
+            large = [journals.begin(f"e{number}") for number in range(10)]
             for _ in range(50):
                 for journal in large:
                     journal.append(bytes(10 * KIB))
                 await asyncio.sleep(0.001)
-            running = journals.begin("running", ABOUT)
+            running = journals.begin("running")
             running.append(bytes(2048 * KIB))
             for journal in (small, *large):
                 journal.append(b"end", is_end=True)
@@ -308,7 +306,7 @@ async def test_journals_that_wait_for_the_disk_share_the_memory_of_all(tmp_path)
 
 async def test_database_that_is_busy_for_long_loses_nothing(tmp_path):
     async with execution_journals.Journals.open(tmp_path, busy_seconds=0.01) as journals:
-        journal = journals.begin("one", ABOUT)
+        journal = journals.begin("one")
         with locked(tmp_path):
             for _ in range(20):
                 journal.append(bytes(512 * KIB))
@@ -329,11 +327,11 @@ def test_database_that_is_busy_at_the_start_is_told(tmp_path):
 async def test_id_of_another_host_keeps_no_other_journal_from_the_disk(tmp_path):
     async with contextlib.AsyncExitStack() as hosts:
         there = await hosts.enter_async_context(execution_journals.Journals.open(tmp_path))
-        theirs = there.begin("same", ABOUT)
+        theirs = there.begin("same")
         theirs.append(b"theirs")
         await _written(theirs)
         async with execution_journals.Journals.open(tmp_path) as here:
-            ours, other = here.begin("same", ABOUT), here.begin("other", ABOUT)
+            ours, other = here.begin("same"), here.begin("other")
             ours.append(b"ours")
             other.append(b"end", is_end=True)
             await _written(other)
@@ -343,7 +341,7 @@ async def test_id_of_another_host_keeps_no_other_journal_from_the_disk(tmp_path)
         stored = rows(tmp_path, "SELECT execution, record FROM events")
         assert sorted(stored) == [("other", b"end"), ("same", b"theirs")]
         async with execution_journals.Journals.open(tmp_path) as here:
-            ours = here.begin("same", ABOUT)
+            ours = here.begin("same")
             await hosts.aclose()
             assert await here.take_over()
             ours.append(b"end", is_end=True)
@@ -364,7 +362,7 @@ class FailingThreads(concurrent.futures.ThreadPoolExecutor):
 
 
 async def test_write_that_fails_for_another_reason_than_the_disk_is_tried_again(journals):
-    journal = journals.begin("one", ABOUT)
+    journal = journals.begin("one")
     asyncio.get_running_loop().set_default_executor(FailingThreads())
     journal.append(b"end", is_end=True)
     await _written(journal)
@@ -373,12 +371,12 @@ async def test_write_that_fails_for_another_reason_than_the_disk_is_tried_again(
 async def test_removed_and_old_journals_leave_nothing(tmp_path):
     bounds = execution_journals.Bounds(keep_seconds=0.5)
     async with execution_journals.Journals.open(tmp_path, bounds) as journals:
-        removed = journals.begin("removed", ABOUT)
+        removed = journals.begin("removed")
         removed.append(b"end", is_end=True)
         await _written(removed)
         journals.remove("removed")
         assert journals.find("removed") is None
-        old = journals.begin("old", ABOUT)
+        old = journals.begin("old")
         old.append(b"end", is_end=True)
         await _written(old)
         await asyncio.sleep(0.6)
@@ -392,7 +390,7 @@ async def test_journals_in_memory_keep_the_newest_output_and_executions():
     bounds = execution_journals.Bounds(executions=3, memory_bytes=100 * KIB)
     journals = execution_journals.Journals(bounds)
     for number in range(5):
-        journal = journals.begin(f"e{number}", ABOUT)
+        journal = journals.begin(f"e{number}")
         for _ in range(20):
             journal.append(bytes(10 * KIB))
         journal.append(b"end", is_end=True)
@@ -408,7 +406,7 @@ async def test_journals_in_memory_keep_the_newest_output_and_executions():
 
 async def test_a_take_over_that_is_cancelled_is_finished(tmp_path):
     async with execution_journals.Journals.open(tmp_path) as before:
-        before.begin("left", ABOUT).append(b"first")
+        before.begin("left").append(b"first")
     async with execution_journals.Journals.open(tmp_path) as journals:
         taking = asyncio.create_task(journals.take_over())
         await asyncio.sleep(0)
@@ -423,7 +421,7 @@ async def damaged(tmp_path):
     """The directory of a database that can be opened, and not written."""
     async with execution_journals.Journals.open(tmp_path) as journals:
         for number in range(50):
-            journals.begin(f"e{number}", ABOUT).append(bytes(20 * KIB))
+            journals.begin(f"e{number}").append(bytes(20 * KIB))
         await _written(journals.find("e49"))
     size = (tmp_path / "journals.sqlite").stat().st_size
     with (tmp_path / "journals.sqlite").open("r+b") as file:
@@ -434,7 +432,7 @@ async def damaged(tmp_path):
 
 async def test_a_database_that_is_damaged_while_it_is_used_is_replaced(damaged):
     async with execution_journals.Journals.open(damaged) as journals:
-        later = journals.begin("later", ABOUT)
+        later = journals.begin("later")
         later.append(b"end", is_end=True)
         await _written(later)
     assert rows(damaged, STORED) == [("later",)]
