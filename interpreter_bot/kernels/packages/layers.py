@@ -6,6 +6,7 @@ import asyncio
 import collections
 import contextlib
 import errno
+import functools
 import hmac
 import logging
 import os
@@ -17,7 +18,7 @@ import weakref
 from collections.abc import AsyncIterator, Callable, Container, Iterable, Iterator
 from typing import Final
 
-from interpreter_bot import cancellation, errors
+from interpreter_bot import cancellation, errors, private_files
 from interpreter_bot.kernels.packages import lock_files, uv_commands
 from interpreter_bot.wording import host_words, package_words
 
@@ -61,7 +62,6 @@ class Layers:
         self.directory = directory(place)
         self._place = place
         self._records = place / _RECORDS
-        self._key_file = place / "key"
         self._staging = staging
         self._uv = uv
         self._max_bytes = max_bytes
@@ -82,13 +82,12 @@ class Layers:
         """
         try:
             self._records.mkdir(mode=0o700, exist_ok=True)
-            with contextlib.suppress(FileExistsError):
-                descriptor = os.open(self._key_file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-                with open(descriptor, "wb") as file:
-                    file.write(secrets.token_bytes(_KEY_BYTES))
-            self._key = self._key_file.read_bytes()
         except OSError as error:
             raise errors.SettingsError(host_words.NO_PACKAGES) from error
+        key = private_files.read_or_create(
+            self._place / "key", functools.partial(secrets.token_hex, _KEY_BYTES)
+        )
+        self._key = key.encode()
 
     @contextlib.asynccontextmanager
     async def working_directory(self) -> AsyncIterator[pathlib.Path]:
