@@ -50,27 +50,13 @@ class LocalKernel:
 
     def __init__(self, kernel: live_kernels.Kernel, host_executions: executions.Executions) -> None:
         self.live = kernel
+        self.id, self.announcement = kernel.id, kernel.announcement
+        self.restored, self.restore_notice = kernel.restored, kernel.restore_notice
         self._executions = host_executions
-
-    @property
-    def id(self) -> str:
-        return self.live.id
-
-    @property
-    def announcement(self) -> str:
-        return self.live.announcement
 
     @property
     def runs(self) -> int:
         return self.live.runs
-
-    @property
-    def restored(self) -> session_variables.SavedVariables | None:
-        return self.live.restored
-
-    @property
-    def restore_notice(self) -> str:
-        return self.live.restore_notice
 
     async def execute(
         self,
