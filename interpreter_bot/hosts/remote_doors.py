@@ -13,7 +13,7 @@ import contextlib
 import functools
 import logging
 import socket
-from collections.abc import Awaitable, Callable, Coroutine, Set
+from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any, Final, TypeAlias, TypeVar
 
 import aiohttp
@@ -29,7 +29,6 @@ _AGAIN_SECONDS: Final = 1.0
 # bot that had a session may die.
 _CHECK_SECONDS: Final = 10.0
 _MAX_AT_ONCE: Final = 16
-_MAX_REMEMBERED: Final = 10_000
 
 _MAX_STREAMS: Final = 256
 _MAX_MESSAGE_BYTES: Final = 256 * 1024
@@ -67,7 +66,6 @@ class RemoteDoors:
         self._check_requested = asyncio.Event()
         self._slots = asyncio.Semaphore(_MAX_AT_ONCE)
         self._opening: set[str] = set()
-        self._own_kernel_ids: set[str] = set()
         self._being_set_up: set[str] = set()
         self._find_epoch = find_epoch
         self._tasks: set[asyncio.Task[Any]] = set()
@@ -87,17 +85,14 @@ class RemoteDoors:
         if self._tasks:
             await asyncio.wait(self._tasks)
 
-    async def open(
-        self, key: str, kernel_id: str, *, epoch: int = 0, takes_doors: bool = False
-    ) -> None:
+    async def open(self, key: str, kernel_id: str, *, epoch: int = 0) -> None:
         """Let the doorkeeper open a kernel's doors, and the host set them up in the kernel.
 
-        `epoch` is the session's on this host; 0 with a single host. With `takes_doors`, another bot
-        loses the doors, as a person uses this bot.
+        `epoch` is the session's on this host; 0 with a single host.
         """
         if self._doorkeeper is None:
             return
-        doors = functools.partial(self._fetch, key, kernel_id, epoch, takes_doors=takes_doors)
+        doors = functools.partial(self._fetch, key, kernel_id, epoch)
         try:
             await self._set_up(kernel_id, await self._doorkeeper.open(key, kernel_id, doors))
         except errors.KernelError:
@@ -125,22 +120,15 @@ class RemoteDoors:
 
     async def _watch_unleased_doors(self) -> None:
         """Open doors that no bot has leased, for ever."""
-        before: Set[str] = frozenset()
         while True:
             self._check_requested.clear()
             try:
-                unleased = await self._host.unleased_doors()
-                for kernel_id, key in unleased.items():
-                    # The bot that had them comes first, as it may run a turn there; others wait.
-                    is_ours = self._find_epoch is None or (
-                        kernel_id in self._own_kernel_ids or kernel_id in before
-                    )
-                    if is_ours and kernel_id not in self._opening:
+                for kernel_id, key in (await self._host.unleased_doors()).items():
+                    if kernel_id not in self._opening:
                         self._opening.add(kernel_id)
                         self._start_task(
                             self._open_unleased(kernel_id, key), "a door without a bot"
                         ).add_done_callback(_opened)
-                before = unleased.keys()
             except errors.BotError as error:
                 _log.info("doors that no bot has cannot be looked for now: %r", error)
             with contextlib.suppress(TimeoutError):
@@ -184,9 +172,7 @@ class RemoteDoors:
             # The link broke, but code goes on and may use the doors.
             asyncio.get_running_loop().call_later(_AGAIN_SECONDS, self.take_over)
 
-    async def _fetch(
-        self, key: str, kernel_id: str, epoch: int = 0, *, takes_doors: bool = False
-    ) -> kernel_doors.Doors | None:
+    async def _fetch(self, key: str, kernel_id: str, epoch: int = 0) -> kernel_doors.Doors | None:
         """Lease a kernel's doors from the host; None if it refuses.
 
         Raises:
@@ -197,7 +183,7 @@ class RemoteDoors:
             return await self._epoch(key) == epoch
 
         params = {"kernel": kernel_id, "key": key}
-        params |= ({"epoch": str(epoch)} if epoch else {}) | ({"claim": "1"} if takes_doors else {})
+        params |= {"epoch": str(epoch)} if epoch else {}
         ask = functools.partial(self._host.ask_person, kernel_id)
         doors = TunneledDoors(self._connection, params, is_current, ask)
         task = self._start_task(doors.carry(), f"carried doors of {kernel_id}")
@@ -211,12 +197,7 @@ class RemoteDoors:
         except asyncio.CancelledError:
             doors.close()
             raise
-        if not is_open:
-            return None
-        if len(self._own_kernel_ids) >= _MAX_REMEMBERED:
-            self._own_kernel_ids.clear()
-        self._own_kernel_ids.add(kernel_id)
-        return doors
+        return doors if is_open else None
 
 
 def _opened(task: asyncio.Task[None]) -> None:

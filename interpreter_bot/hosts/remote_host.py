@@ -224,9 +224,7 @@ class RemoteLease(host_connection.Call):
         with self._connection.open_call(number, start):
             started = await start.result
         lease = self._message
-        await self._doors.open(
-            lease.key, started.id, epoch=lease.epoch, takes_doors=bool(lease.person)
-        )
+        await self._doors.open(lease.key, started.id, epoch=lease.epoch)
         return RemoteKernel(self._connection, self.number, started)
 
 

@@ -1,9 +1,8 @@
 """Doors of a host's kernels, leased to bots: connections of code are streamed to the bot.
 
-A bot leases a kernel's doors as long as its link is open. Without a lease, connections get an
-answer that says so. The next bot leases the doors or, if its rules allow nothing any more, shuts
-them, which connections then get as an answer. Of several bots, the one that runs a turn there, or
-did last, has the lease.
+A bot leases a kernel's doors as long as its link is open, or until another link comes. Without a
+lease, connections get an answer that says so. The next bot leases the doors or, if its rules allow
+nothing any more, shuts them, which connections then get as an answer.
 
 The bot's end is `hosts.remote_doors`. A limited number of connections is accepted at a time; others
 wait in the kernel's network. Connections that the bot does not fetch, or that are open when its
@@ -120,8 +119,6 @@ class DoorLeases:
             if self._leased.get(kernel_id) is not leased:
                 # The kernel ended meanwhile.
                 raise errors.KernelError(host_words.NO_DOORS)
-            if leased.link is not None and "claim" not in request.query:
-                raise errors.KernelError(host_words.DOORS_TAKEN)
             await link.prepare(request)
             await _release(leased)
             leased.link, leased.is_shut = link, False
@@ -141,15 +138,19 @@ class DoorLeases:
         """Return a kernel's doors, which accept connections from the first time on.
 
         Raises:
-            KernelError: it has none, or another bot opens them just now.
+            KernelError: it has none.
         """
         if kernel_id not in self._leased:
             doors = await self._host.doors(kernel_id)
             if doors is None:
                 raise errors.KernelError(host_words.NO_DOORS)
-            if kernel_id in self._leased or self._is_closed:
+            if kernel_id in self._leased:
+                # Another link came meanwhile.
                 doors.close()
-                raise errors.KernelError(host_words.DOORS_TAKEN)
+                return self._leased[kernel_id]
+            if self._is_closed:
+                doors.close()
+                raise errors.KernelError(host_words.NO_DOORS)
             leased = self._leased[kernel_id] = _LeasedDoors(key, doors)
             serving = asyncio.create_task(self._serve(kernel_id, leased), name="doors of a kernel")
             self._serving.add(serving)

@@ -53,7 +53,6 @@ OUTPUT_TOO_LARGE: Final = "An output was too large to be kept."
 
 # Doors: connections of code to the outside, which a host passes to its bot.
 NO_DOORS: Final = "This Python cannot connect to anything outside."
-DOORS_TAKEN: Final = "Another bot handles the connections of this Python."
 DOORS_BROKEN: Final = (
     "Code cannot use data connections or the hosts of `egress` here. `interpreter-bot doctor` says "
     "why."

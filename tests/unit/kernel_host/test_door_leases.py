@@ -65,10 +65,9 @@ async def host():
 
 
 @contextlib.asynccontextmanager
-async def bot(host, **claim):
+async def bot(host):
     """A bot that has the doors as far as it knows."""
-    asked = {"kernel": "k", "key": "s", **claim}
-    async with host.session.ws_connect(LINK, params=asked) as link:
+    async with host.session.ws_connect(LINK, params={"kernel": "k", "key": "s"}) as link:
         yield link
 
 
@@ -93,15 +92,15 @@ async def hanging_bot(host):
                 yield
 
 
-async def test_of_bots_that_claim_doors_at_once_one_has_them_and_the_others_know(host):
+async def test_of_links_that_come_at_once_one_has_the_doors_and_the_others_end(host):
     async with hanging_bot(host), contextlib.AsyncExitStack() as stack:
-        claims = [stack.enter_async_context(bot(host, claim="1")) for _ in range(3)]
+        claims = [stack.enter_async_context(bot(host)) for _ in range(3)]
         links = await asyncio.gather(*claims)
         assert sorted(await asyncio.gather(*map(has_doors, links))) == [False, False, True]
 
 
-async def test_bot_that_claims_doors_while_the_kernel_ends_hears_of_it(host):
-    async with hanging_bot(host), bot(host, claim="1") as claimed:
+async def test_link_that_comes_while_the_kernel_ends_is_ended(host):
+    async with hanging_bot(host), bot(host) as claimed:
         host.end_kernel()
         assert not await has_doors(claimed)
 
