@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import dataclasses
-import io
 import os
 import pathlib
 import secrets
@@ -17,7 +16,6 @@ import pytest
 from interpreter_bot import settings, values
 from interpreter_bot.kernels import execution_streams, pools
 from interpreter_bot.kernels.files import workspaces
-from interpreter_bot.sessions import artifact_collection
 from tests import machine, unprivileged
 
 MIB = settings.MIB
@@ -275,12 +273,9 @@ async def content(workspace: workspaces.Workspace, name: str, **options: int) ->
 async def collected(
     workspace: workspaces.Workspace, name: str, *, max_bytes: int = LIMITS.file_bytes
 ) -> bytes:
-    """The bytes of a file that is listed under a name, as an artifact."""
-    into = io.BytesIO()
+    """The bytes of a file that is listed under a name, as they are read for an artifact."""
     assert name in {info.name for info in await workspace.list()}
-    artifact = await artifact_collection.copy(workspace, name, into, max_bytes=max_bytes)
-    assert artifact.size_bytes == len(into.getvalue())
-    return into.getvalue()
+    return await content(workspace, name, max_bytes=max_bytes, may_be_sparse=False)
 
 
 def is_alive(pid: int) -> bool:

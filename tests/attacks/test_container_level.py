@@ -186,6 +186,8 @@ def rows(*tables):
 async def targets(shared_bot):
     """What a session could reach for: another session, the bot, and who else is there."""
     bot, victim = shared_bot, "victim"
+    # Spares come from the server that has preloaded modules; the one before it ends.
+    await container_level.spare_of(bot)
     text = """
     open("/mnt/data/secret", "w").write("secret")
     open(os.environ["TMPDIR"] + "/secret", "w").write("secret")
