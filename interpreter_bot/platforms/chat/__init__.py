@@ -3,6 +3,6 @@
 `transport` says what a network is to the rest and `markup` how it writes. `answer` applies events
 to a log, `drafts` draws the log as parts, `layout` puts these on messages, and `sync` sends what
 differs from the messages that stand. `uploads` fits files to the network, `buttons` has the looks
-of buttons. `policies` says who may, `inbox` takes messages in order and once, `commands` carries
-out commands, and shows their results. Nothing here knows a network.
+of buttons. `policies` says who may, `inbox` takes messages and edits, in order and once (`claims`),
+`in_flight` runs requests, and `commands` carries out commands. Nothing here knows a network.
 """

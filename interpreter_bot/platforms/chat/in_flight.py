@@ -6,8 +6,8 @@ import asyncio
 import dataclasses
 import functools
 import logging
-from collections.abc import Callable, Coroutine, Mapping
-from typing import Any, Final
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from typing import Any, Final, TypeAlias
 
 import cachetools
 
@@ -20,7 +20,10 @@ from interpreter_bot.wording import question_words, run_words
 _log = logging.getLogger(__name__)
 
 _MAX_KNOWN: Final = 1000
+_MAX_PAST: Final = 20
 _FAULT: Final = events.TurnEnded(status=values.TurnStatus.FAILED, sentence=run_words.FAULT)
+
+FindPlace: TypeAlias = Callable[[], Awaitable[transport.Location]]
 
 
 @dataclasses.dataclass(eq=False, slots=True)
@@ -31,7 +34,6 @@ class Entry:
         id: of the request.
         person: who asked, by id.
         at: where it is answered, as far as that is known yet.
-        text: the words of its message, which those of an edit are compared with.
         is_started: the sessions have it.
         is_cancelled: it was cancelled before they had it, so it never starts.
         is_over: set when it has ended and all of its answer stands.
@@ -40,7 +42,6 @@ class Entry:
     id: str
     person: str
     at: transport.Location
-    text: str = ""
     is_started: bool = False
     is_cancelled: bool = False
     is_over: asyncio.Event = dataclasses.field(default_factory=asyncio.Event)
@@ -97,11 +98,73 @@ class RequestsInFlight:
                 task.cancel()
             await asyncio.gather(*self._tasks, return_exceptions=True)
 
-    def open(self, request_id: str, person: str, at: transport.Location, text: str = "") -> Entry:
+    def open(self, request_id: str, person: str, at: transport.Location) -> Entry:
         """Expect a request; from now on it can be cancelled."""
-        entry = self._known[_place(at.session, request_id)] = Entry(request_id, person, at, text)
+        entry = self._known[_place(at.session, request_id)] = Entry(request_id, person, at)
         self._running.append(entry)
         return entry
+
+    def prepare(
+        self,
+        request: requests.Request,
+        at: transport.Location,
+        find_place: FindPlace,
+        *,
+        shows_code: bool,
+        is_edit: bool,
+    ) -> Callable[[], Awaitable[None]]:
+        """Expect the request of a message; return what has it answered.
+
+        Args:
+            request: of the message.
+            at: where the message stands.
+            find_place: returns where it is answered; suspends only while a thread is opened, as
+                requests get their places in the lane in order.
+            shows_code: the answer shows the code that ran.
+            is_edit: the answer takes the place of the one to its former words.
+        """
+        old = self.find(at.session, request.id) if is_edit else None
+        entry = self.open(request.id, request.person.id, at)
+        return functools.partial(
+            self._carry_out, entry, request, find_place, old, shows_code=shows_code, is_edit=is_edit
+        )
+
+    async def _carry_out(
+        self,
+        entry: Entry,
+        request: requests.Request,
+        find_place: FindPlace,
+        old: Entry | None,
+        *,
+        shows_code: bool,
+        is_edit: bool,
+    ) -> None:
+        try:
+            if old is not None and old.is_started:
+                entry.at = old.at
+            else:
+                if old is not None:
+                    await self._supersede(old)
+                entry.at = await find_place()
+            request = dataclasses.replace(request, key=entry.at.session)
+            if is_edit:
+                if await self._is_unchanged(request):
+                    if old is not None:
+                        self._known[_place(old.at.session, old.id)] = old
+                    return
+                if old is not None:
+                    await self._supersede(old)
+                request = dataclasses.replace(request, edits=request.id)
+            await self.answer(entry, request, shows_code=shows_code)
+        finally:
+            self._close(entry)
+
+    async def _is_unchanged(self, request: requests.Request) -> bool:
+        """Return whether a message has the words that were answered: networks edit some, too."""
+        past_turns = await self._service.queries.history(request.key, limit=_MAX_PAST)
+        return any(
+            (turn.request_id, turn.request) == (request.id, request.text) for turn in past_turns
+        )
 
     def find(self, key: values.SessionKey, request_id: str) -> Entry | None:
         """Return a request of a session or of its channel, running or ended, if it is known."""
@@ -130,7 +193,7 @@ class RequestsInFlight:
             raise errors.BotError(question_words.NOT_YOURS)
         return any([await self._cancel(entry) for entry in own])
 
-    async def supersede(self, entry: Entry) -> None:
+    async def _supersede(self, entry: Entry) -> None:
         """Cancel a request, and wait until its answer stands, as another will take its place."""
         if not entry.is_over.is_set():
             await self._cancel(entry)
@@ -142,7 +205,7 @@ class RequestsInFlight:
         entry.is_cancelled = True
         return True
 
-    def close(self, entry: Entry) -> None:
+    def _close(self, entry: Entry) -> None:
         """Record that nothing more comes of a request."""
         if not entry.is_over.is_set():
             self._running.remove(entry)
@@ -161,7 +224,7 @@ class RequestsInFlight:
             _log.exception("an answer could not be shown")
             await sync.post_once(self.network, entry.at, f"⚠️ {run_words.FAULT}")
         finally:
-            self.close(entry)
+            self._close(entry)
 
     async def _show(
         self, at: transport.Location, request: requests.Request, *, shows_code: bool
@@ -190,13 +253,26 @@ class RequestsInFlight:
                 _log.exception("a request fell")
                 reply.emit(_FAULT)
 
+    async def refuse(
+        self, at: transport.Location, person: str, sentence: str, *, is_private: bool
+    ) -> None:
+        """Tell a person why nothing comes of what they wrote; privately, if that is possible."""
+        if not is_private:
+            sentence = f"⚠️ {self.marks.escape(sentence)}"
+        if not (is_private and await self.network.whisper(at, person, sentence)):
+            await sync.post_once(self.network, at, sentence)
+
+    async def say(self, at: transport.Location, sentence: str) -> None:
+        """Say something in a place that is no answer."""
+        await sync.post_once(self.network, at, self.marks.small_print(f"🔹 {sentence}"))
+
     async def go_on(self, request: requests.Request) -> None:
         """Show how a request goes on that a bot began which is gone, in the same messages."""
         person, at = request.person.id, self.network.locate(request.key)
         chosen = await self.chosen_by(request.key, person)
         # If models exist, a person's code came by a command, which does not show the code.
         shows_code = bool(self._service.queries.models) if request.is_code else chosen.show_code
-        entry = self.open(request.id, person, at, request.text)
+        entry = self.open(request.id, person, at)
         request = dataclasses.replace(request, is_shown_again=bool(request.goes_on_with))
         await self.answer(entry, request, shows_code=shows_code)
 

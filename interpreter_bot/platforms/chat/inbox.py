@@ -1,215 +1,336 @@
-"""Messages of people, handled in order and once each.
+"""Messages of people: which are for the bot, what comes of them, and of their edits.
 
 Steps for a message: wait for its turn, check whether it is for the bot, claim it, then answer a
-question with it or carry out its command or request. A network may deliver it more than once, to
-more than one bot process, so it is claimed first. The claim holds what the next process needs to
-handle it if this one dies before it begins.
+question with it or carry out its command or request. An edited message is handled again, and its
+answer takes the place of the old one.
 """
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import dataclasses
+import functools
 import logging
-import weakref
-from collections.abc import Awaitable, Callable, Coroutine, Hashable, Mapping
-from typing import Any, Generic, Protocol, TypeAlias, TypeVar
+import time
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping
+from typing import Any, Final, Generic, Protocol, TypeVar
 
-from interpreter_bot import errors, values
-from interpreter_bot.sessions import event_claims
-from interpreter_bot.wording import run_words
+import cachetools
+
+from interpreter_bot import errors, events, values
+from interpreter_bot.platforms import command_table, preferences
+from interpreter_bot.platforms.chat import claims, commands, policies, transport
+from interpreter_bot.sessions import event_claims, requests, session_service
+from interpreter_bot.wording import question_words, run_words
 
 _log = logging.getLogger(__name__)
 
-_Message = TypeVar("_Message")
-_Message_contra = TypeVar("_Message_contra", contravariant=True)
+_MAX_ANSWERS: Final = 1000
 
-StartRequest: TypeAlias = Callable[[], Awaitable[None]]
-"""Carries out the prepared request; returns when its answer is posted."""
-Answer: TypeAlias = Callable[[], Awaitable[bool]]
-"""Answers a question of running code; False if the question is closed."""
+_Raw = TypeVar("_Raw")
+_T = TypeVar("_T")
+_RawContra = TypeVar("_RawContra", contravariant=True)
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class Envelope:
-    """What the inbox has to know of a message, or of something else that becomes a request.
+class Message(Generic[_T]):
+    """A message of a person.
 
     Attributes:
-        name: under which the current version of the message is claimed.
-        key: the session of the people who wait; its messages are prepared one after the other.
-        request_id: of the request that it becomes.
-        content: what another process needs to handle it again; None if it must not be repeated.
-        is_secret: there is a token in the content.
+        id: unique in its channel; also of the request that it becomes.
+        name: under which it is claimed, unique in its network.
+        version: differs for each edit.
+        at: where it stands; messages of one session are prepared one after the other.
+        session: whose questions it may answer.
+        text: without the mention of the bot.
+        sent_at: in wall-clock time.
+        content: with which the network finds it again.
+        command: that it may be in words.
+        answers: ids of the questions that it replies to; None if it is no reply.
         is_addressed: it is a direct message, or mentions the bot.
+        mentions_bot: its words do, so that it answers no question.
         is_for_others: it mentions or replies to others.
+        source: what else the network has to know of it.
     """
 
+    id: str
     name: str
-    key: values.SessionKey
-    request_id: str
-    content: Mapping[str, Any] | None = None
-    is_secret: bool = False
+    version: str
+    at: transport.Location
+    session: values.SessionKey
+    person: requests.Person
+    text: str
+    sent_at: float
+    content: Mapping[str, Any]
+    command: command_table.Invocation | None = None
+    answers: frozenset[str] | None = None
     is_addressed: bool = False
+    mentions_bot: bool = False
     is_for_others: bool = False
+    source: _T
 
 
-class Receiver(Protocol[_Message_contra]):
-    """The steps that each network implements."""
+class Network(Protocol[_RawContra, _T]):
+    """What a network knows of its messages and people."""
 
-    async def find_answer(self, message: _Message_contra, /) -> Answer | None:
-        """Return what answers a question of running code with a message; None if it is none."""
+    async def parse(self, raw: _RawContra, /) -> Message[_T] | None:
+        """Return a message as chats know it; None if no person wrote it."""
 
-    async def is_in_own_thread(self, message: _Message_contra, /) -> bool:
+    async def find_again(self, event: event_claims.LostEvent, /) -> Message[_T] | None:
+        """Return a message of which an earlier process claimed the content; None if it is gone."""
+
+    async def may_answer(self, message: Message[_T], question: events.InputQuestion, /) -> bool:
+        """Return whether a message there that is nothing else answers a question."""
+
+    async def is_in_own_thread(self, message: Message[_T], /) -> bool:
         """Return whether a message stands in a thread in which the bot was asked before."""
 
-    async def mention_reason(self, message: _Message_contra, /) -> str:
+    async def mention_reason(self, message: Message[_T], chosen: preferences.Preferences, /) -> str:
         """Return why messages in such a thread need a mention, as a sentence; empty if they do
         not."""
 
-    async def announce_mention(self, message: _Message_contra, sentence: str, /) -> None:
-        """Say that sentence in the thread."""
+    async def admit(self, message: Message[_T], /) -> Message[_T]:
+        """Return a message with what there is to be known of its author.
 
-    async def prepare(self, message: _Message_contra, /, *, is_again: bool) -> StartRequest | None:
-        """Check permission and prepare the command or request; None if there is nothing to do.
-
-        Args:
-            message: which is for the bot.
-            is_again: an earlier process may have posted part of the answer.
+        Raises:
+            NotAllowedError: they may not use the bot there.
         """
 
-    async def refuse(self, message: _Message_contra, sentence: str, /) -> None:
-        """Tell the author of a message why it is not carried out."""
+    async def command_place(
+        self, message: Message[_T], /
+    ) -> tuple[command_table.Place, commands.View]:
+        """Return the place of a command in words, and what shows its result."""
 
-
-class OrderedClaims:
-    """Handles events of a network once each, in order within a place."""
-
-    def __init__(
+    async def prepare(
         self,
-        network: str,
-        events: event_claims.EventClaims,
-        spawn: Callable[[Coroutine[Any, Any, None], str], object] | None = None,
-    ) -> None:
-        """Take events.
-
-        Args:
-            network: its name.
-            events: where they are claimed.
-            spawn: runs what was prepared in a task; by default it is waited for.
-        """
-        self._network = network
-        self._events = events
-        self._spawn = spawn
-        self._orders: weakref.WeakValueDictionary[Hashable, asyncio.Lock]
-        self._orders = weakref.WeakValueDictionary()
-
-    def order(self, place: Hashable) -> asyncio.Lock:
-        """Return the lock of a place, first come, first served; unused ones take no memory."""
-        return self._orders.setdefault(place, asyncio.Lock())
-
-    async def handle(
-        self,
-        envelope: Envelope,
-        prepare: Callable[[], Awaitable[StartRequest | None]],
+        message: Message[_T],
+        chosen: preferences.Preferences,
+        /,
         *,
-        is_claimed: bool = False,
-    ) -> bool:
-        """Claim, prepare and start an event at its turn; False if another bot claimed it."""
-        async with contextlib.AsyncExitStack() as stack, self.order(envelope.key):
-            if not is_claimed and not await self.claim(envelope):
-                return False
-            await stack.enter_async_context(self._events.settled(self._network, envelope.name))
-            start = await prepare()
-            claim_scope = stack.pop_all()
-        await self._start(claim_scope, start, envelope.name)
-        return True
+        code: str,
+        is_edit: bool,
+    ) -> claims.StartRequest | None:
+        """Make a request of a message; None if there is nothing to do, which the author is told.
 
-    async def claim(self, envelope: Envelope) -> bool:
-        """Claim an event; False if a bot did before."""
-        return await self._events.claim(
-            self._network,
-            envelope.name,
-            key=envelope.key,
-            request_id=envelope.request_id,
-            content=envelope.content,
-            is_secret=envelope.is_secret,
-        )
+        Args:
+            message: that is for the bot.
+            chosen: what its author prefers there.
+            code: for which its command stands; empty if it is none.
+            is_edit: its answer takes the place of the one to its former words.
 
-    async def _start(
-        self, claim_scope: contextlib.AsyncExitStack, start: StartRequest | None, name: str
-    ) -> None:
-        """Start what was prepared, and settle the claim when it ends."""
-        if start is None or self._spawn is None:
-            await _run_within(claim_scope, start)
-        else:
-            self._spawn(_run_within(claim_scope, start), name)
+        Raises:
+            BotError: there is nothing to be done.
+        """
+
+    async def say(self, message: Message[_T], sentence: str, /) -> None:
+        """Say something where a message stands that is no answer."""
+
+    async def refuse(self, message: Message[_T], sentence: str, /, *, is_private: bool) -> None:
+        """Tell the author of a message why nothing comes of it; privately, if that is possible."""
 
 
-async def _run_within(claim_scope: contextlib.AsyncExitStack, start: StartRequest | None) -> None:
-    async with claim_scope:
-        if start is not None:
-            await start()
-
-
-class Inbox(OrderedClaims, Generic[_Message]):
+class Inbox(claims.OrderedClaims, Generic[_Raw, _T]):
     """Takes the messages of a network."""
 
     def __init__(
         self,
-        network: str,
-        events: event_claims.EventClaims,
-        receiver: Receiver[_Message],
-        spawn: Callable[[Coroutine[Any, Any, None], str], object] | None = None,
+        platform: str,
+        service: session_service.SessionService,
+        network: Network[_Raw, _T],
+        settings: Mapping[str, object],
+        *,
+        edit_seconds: float,
+        spawn: Callable[..., object] | None = None,
     ) -> None:
-        super().__init__(network, events, spawn)
-        self._receiver = receiver
+        """Take messages.
 
-    async def receive(self, message: _Message, envelope: Envelope) -> bool:
-        """Handle a message if it is for the bot; False if another process claimed it."""
-        async with contextlib.AsyncExitStack() as stack, self.order(envelope.key):
-            answer = await self._receiver.find_answer(message)
-            if answer is None and not await self.is_for_bot(message, envelope):
-                return True
-            # An answer to `input()` is not a request, so the next bot must not repeat it.
-            if answer is not None:
+        Args:
+            platform: name of the network.
+            service: the sessions.
+            network: parses and knows its messages.
+            settings: what the operator chose for those settings that people can choose, too.
+            edit_seconds: for which an edit of a message counts.
+            spawn: runs what was prepared in a task; by default it is waited for.
+        """
+        super().__init__(platform, service.events, spawn)
+        self._service = service
+        self._messages = network
+        self._settings = settings
+        self._edit_seconds = edit_seconds
+        self._answers = cachetools.LRUCache[str, None](_MAX_ANSWERS)
+
+    async def receive(self, raw: _Raw) -> None:
+        """Handle a new message if it is for the bot, and no process claimed it before."""
+        message = await self._messages.parse(raw)
+        if message is None:
+            return
+        async with contextlib.AsyncExitStack() as stack, self.order(message.at.session):
+            question = await self._find_question(message)
+            if question is None and not await self._is_for_bot(message):
+                return
+            envelope = _envelope(message)
+            if question is not None:
+                # The next bot must not repeat it.
                 envelope = dataclasses.replace(envelope, content=None)
             if not await self.claim(envelope):
-                return False
-            await stack.enter_async_context(self._events.settled(self._network, envelope.name))
-            start = await self.prepare(message, is_again=False, answer=answer)
+                return
+            await stack.enter_async_context(self._events.settled(self._network, message.name))
+            start = await self._prepare(message, question=question)
             claim_scope = stack.pop_all()
-        await self._start(claim_scope, start, envelope.name)
+        await self.start(claim_scope, start, message.name)
+
+    async def receive_edit(self, raw: _Raw) -> None:
+        """Handle an edited message; its answer takes the place of the old one.
+
+        Networks themselves edit messages, such as to add previews: the same words are no edit.
+        """
+        message = await self._messages.parse(raw)
+        if message is None or message.name in self._answers:
+            return
+        if time.time() - message.sent_at > self._edit_seconds:
+            return
+        async with contextlib.AsyncExitStack() as stack, self.order(message.at.session):
+            if not await self._is_for_bot(message, announces=False):
+                return
+            envelope = _envelope(message)
+            # If it was not for the bot before, it is a new message.
+            is_edit = not await self.claim(envelope)
+            if is_edit:
+                envelope = dataclasses.replace(envelope, name=message.name + message.version)
+                if not await self.claim(envelope):
+                    return
+            await stack.enter_async_context(self._events.settled(self._network, envelope.name))
+            start = await self._prepare(message, is_edit=is_edit)
+            claim_scope = stack.pop_all()
+        await self.start(claim_scope, start, envelope.name)
+
+    async def receive_again(self, event: event_claims.LostEvent) -> None:
+        """Handle a message that a bot had claimed which is gone, as it stands there now."""
+
+        async def prepare() -> claims.StartRequest | None:
+            message = await self._messages.find_again(event)
+            return await self._prepare(message) if message is not None else None
+
+        envelope = claims.Envelope(name=event.event_id, key=event.key, request_id="")
+        await self.handle(envelope, prepare, is_claimed=True)
+
+    async def catch_up(self, missed: Iterable[_Raw]) -> None:
+        """Handle messages that may have been missed; those that were not are claimed already."""
+        for raw in missed:
+            try:
+                await self.receive(raw)
+            except Exception:
+                # An error of one does not keep the others from being handled.
+                _log.exception("a message that was missed could not be taken")
+
+    async def _find_question(self, message: Message[_T]) -> events.InputQuestion | None:
+        """Return the question of running code that a message answers: by a reply to it, or where
+        only that can be meant."""
+        is_other = message.mentions_bot or message.is_for_others
+        for question in self._service.questions.open_in(message.session, message.person.id):
+            if not isinstance(question, events.InputQuestion):
+                continue
+            if message.answers is not None:
+                is_answer = question.id in message.answers
+            elif question.is_password or is_other:
+                is_answer = False
+            else:
+                is_answer = await self._messages.may_answer(message, question)
+            if is_answer:
+                return question
+        return None
+
+    async def _answer(self, message: Message[_T], question: events.InputQuestion) -> bool:
+        """Answer a question by a message; say whether nothing else is to come of that."""
+        if question.is_password:
+            await self._messages.say(message, question_words.NO_PASSWORDS)
+            return True
+        answer = events.TextAnswer(message.text)
+        try:
+            if not message.text:
+                return False
+            await self._service.answer(question.id, answer, person=message.person.id)
+        except errors.AnswerRefusedError:
+            return False
+        self._answers[message.name] = None
         return True
 
-    async def is_for_bot(
-        self, message: _Message, envelope: Envelope, *, announces: bool = True
-    ) -> bool:
+    async def _is_for_bot(self, message: Message[_T], *, announces: bool = True) -> bool:
         """Return whether a message is for the bot; if a mention is needed, announce that once."""
-        if envelope.is_addressed:
+        if message.is_addressed:
             return True
-        if envelope.is_for_others or not await self._receiver.is_in_own_thread(message):
+        if message.is_for_others or not await self._messages.is_in_own_thread(message):
             return False
-        reason = await self._receiver.mention_reason(message)
+        reason = await self._messages.mention_reason(message, await self._chosen_by(message))
         # Claimed, so that a later start does not answer it after people left or settings changed.
         # If it was claimed before, it answered a question and was delivered twice.
-        if reason and announces and await self._events.claim(self._network, envelope.name):
-            thread = values.text(envelope.key)
+        if reason and announces and await self._events.claim(self._network, message.name):
+            thread = values.text(message.at.session)
             if await self._events.claim(self._network, f"needs a mention {thread}"):
-                await self._receiver.announce_mention(message, reason)
+                await self._messages.say(message, reason)
         return not reason
 
-    async def prepare(
-        self, message: _Message, *, is_again: bool, answer: Answer | None = None
-    ) -> StartRequest | None:
-        """Answer a question with a message, else prepare it, or tell its author why not, as no
-        other bot will answer it."""
-        try:
-            if answer is not None and await answer():
+    async def _chosen_by(self, message: Message[_T]) -> preferences.Preferences:
+        """Return the preferences in effect for the author of a message."""
+        key = message.at.session
+        scope = values.Scope(key.platform, key.workspace, key.channel, message.person.id)
+        return preferences.effective(await self._service.queries.choices(scope), self._settings)
+
+    async def _prepare(
+        self,
+        message: Message[_T],
+        *,
+        question: events.InputQuestion | None = None,
+        is_edit: bool = False,
+    ) -> claims.StartRequest | None:
+        """Answer a question with a message, else prepare it, or tell its author why not."""
+        async with self._refusing(message):
+            if question is not None and await self._answer(message, question):
                 return None
-            return await self._receiver.prepare(message, is_again=is_again)
+            message, code = await self._messages.admit(message), ""
+            if message.command is not None:
+                place, view = await self._messages.command_place(message)
+                start = await commands.of_words(message.command, message.text, place, view)
+                if isinstance(start, command_table.Run):
+                    code = start.code
+                elif start is not None:
+                    return start
+            chosen = await self._chosen_by(message)
+            start = await self._messages.prepare(message, chosen, code=code, is_edit=is_edit)
+            return start and functools.partial(self._run, message, start)
+        return None
+
+    async def _run(self, message: Message[_T], start: claims.StartRequest) -> None:
+        async with self._refusing(message):
+            await start()
+
+    @contextlib.asynccontextmanager
+    async def _refusing(self, message: Message[_T]) -> AsyncIterator[None]:
+        """Tell the author of a message why nothing comes of it, as no other bot will answer it.
+
+        Nobody is told where the bot may not be used at all.
+        """
+        try:
+            yield
+        except policies.NotHereError as error:
+            _log.info("a message was refused: %s", error)
+        except event_claims.LeftToNextBotError:
+            raise
         except Exception as error:
             if not isinstance(error, errors.BotError):
                 _log.exception("a message could not be taken")
-            await self._receiver.refuse(message, run_words.error_sentence(error))
-            return None
+            await self._messages.refuse(
+                message,
+                run_words.error_sentence(error),
+                is_private=isinstance(error, policies.NotAllowedError),
+            )
+
+
+def _envelope(message: Message[Any]) -> claims.Envelope:
+    """Return the claim of a message; a command may have been done already."""
+    return claims.Envelope(
+        name=message.name,
+        key=message.at.session,
+        request_id=message.id,
+        content=message.content if message.command is None else None,
+    )

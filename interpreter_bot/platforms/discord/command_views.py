@@ -12,7 +12,7 @@ import discord
 
 from interpreter_bot import errors
 from interpreter_bot.platforms import command_table
-from interpreter_bot.platforms.chat import buttons, commands, in_flight, inbox, transport
+from interpreter_bot.platforms.chat import buttons, claims, commands, in_flight, transport
 from interpreter_bot.platforms.discord import (
     api_errors,
     channels_and_threads,
@@ -155,7 +155,7 @@ async def open_code(
     handler: interactions.InteractionHandler,
     interaction: _Interaction,
     invocation: command_table.Invocation,
-) -> inbox.StartRequest:
+) -> claims.StartRequest:
     """Make a request of a command that runs code; return what has it answered.
 
     Raises:

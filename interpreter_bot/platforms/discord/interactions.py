@@ -11,7 +11,7 @@ import cachetools
 import discord
 
 from interpreter_bot import errors, settings
-from interpreter_bot.platforms.chat import in_flight, inbox, policies, transport
+from interpreter_bot.platforms.chat import claims, in_flight, policies, transport
 from interpreter_bot.platforms.discord import (
     api_errors,
     channels_and_threads,
@@ -48,10 +48,10 @@ class InteractionHandler:
         service: session_service.SessionService,
         config: settings.Discord,
         requests_in_flight: in_flight.RequestsInFlight,
-        claims: inbox.OrderedClaims,
+        ordered_claims: claims.OrderedClaims,
         files: file_transfers.Attachments,
     ) -> None:
-        self._claims = claims
+        self._claims = ordered_claims
         self._payloads = cachetools.LRUCache[int, Mapping[str, Any]](_MAX_PAYLOADS)
         self._taken_again: set[int] = set()
         self._files = files
@@ -102,7 +102,7 @@ class InteractionHandler:
     async def start(
         self,
         interaction: discord.Interaction[Any],
-        prepare: Callable[[], Awaitable[inbox.StartRequest | None]],
+        prepare: Callable[[], Awaitable[claims.StartRequest | None]],
     ) -> None:
         """Acknowledge an interaction, and carry it out as a request, which everybody sees.
 
@@ -110,7 +110,7 @@ class InteractionHandler:
         """
         is_again = interaction.id in self._taken_again
 
-        async def prepare_if_permitted() -> inbox.StartRequest | None:
+        async def prepare_if_permitted() -> claims.StartRequest | None:
             try:
                 if await self._refuses(interaction, await self._known_refusal(interaction)):
                     return None
@@ -127,7 +127,7 @@ class InteractionHandler:
         else:
             return
         payload = self._payloads.pop(interaction.id, None)
-        envelope = inbox.Envelope(
+        envelope = claims.Envelope(
             name=_event_id(interaction),
             key=channels_and_threads.of_interaction(interaction).key,
             request_id=str(interaction.id),
@@ -239,7 +239,7 @@ class InteractionHandler:
     async def again(self, interaction: discord.Interaction[Any], turn_id: int) -> None:
         """Run the request of an earlier turn again, if permitted."""
 
-        async def prepare() -> inbox.StartRequest:
+        async def prepare() -> claims.StartRequest:
             key = channels_and_threads.of_interaction(interaction).key
             past_turns = await self.service.queries.history(key)
             past = next((turn for turn in past_turns if turn.id == turn_id), None)
@@ -253,7 +253,7 @@ class InteractionHandler:
 
     async def open(
         self, interaction: discord.Interaction[Any], text: str, *, is_code: bool, **fields: Any
-    ) -> inbox.StartRequest:
+    ) -> claims.StartRequest:
         """Make the request of an interaction; return what has it answered."""
         place = channels_and_threads.of_interaction(interaction)
         person = channels_and_threads.person(interaction.user)

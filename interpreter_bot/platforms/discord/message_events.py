@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 from typing import Final, TypeAlias
 
 import discord
 
 from interpreter_bot import events, settings
 from interpreter_bot.platforms import command_table, preferences
-from interpreter_bot.platforms.chat import in_flight, incoming, policies, sync, transport
+from interpreter_bot.platforms.chat import claims, in_flight, inbox, policies, sync, transport
 from interpreter_bot.platforms.discord import (
     channels_and_threads,
     command_views,
@@ -36,11 +37,11 @@ class _Source:
     channel: discord.abc.MessageableChannel
 
 
-_Message: TypeAlias = incoming.Message[_Source]
+_Message: TypeAlias = inbox.Message[_Source]
 
 
 class MessageEvents:
-    """Receives messages; see `chat.incoming.Network`.
+    """Receives messages; see `chat.inbox.Network`.
 
     Attributes:
         inbox: handles those that are for the bot.
@@ -65,12 +66,13 @@ class MessageEvents:
         )
         self._members = permissions.Memberships(network.client, config, network.limits)
         self._recent = recent_messages.RecentMessages(config, network.limits)
-        self.inbox = incoming.Inbox[discord.Message, _Source](
+        self.inbox = inbox.Inbox[discord.Message, _Source](
             channels_and_threads.PLATFORM,
             service,
             self,
-            requests_in_flight,
+            requests_in_flight.settings,
             edit_seconds=config.rerun_seconds,
+            spawn=requests_in_flight.spawn,
         )
 
     @property
@@ -105,11 +107,13 @@ class MessageEvents:
             is_of_bot = original.author.id == self._me
             answers = frozenset(persistent_buttons.ids(original, _ANSWERS) if is_of_bot else ())
         edited = raw.edited_at
-        return incoming.Message(
+        place = channels_and_threads.of_channel(channel, raw.guild)
+        return inbox.Message(
             id=str(raw.id),
             name=f"message {raw.id}",
             version=f" edited {edited.timestamp()}" if edited is not None else "",
-            at=channels_and_threads.location(channels_and_threads.of_channel(channel, raw.guild)),
+            at=channels_and_threads.location(place),
+            session=place.key,
             person=channels_and_threads.person(raw.author),
             text=message_parsing.words(raw.content, raw.mentions, self._me),
             sent_at=raw.created_at.timestamp(),
@@ -162,9 +166,10 @@ class MessageEvents:
         is_alone = await self._threads.is_of_one_person(thread, int(message.person.id))
         return "" if is_alone else access_words.MENTION_OR_REPLY_IN_CROWD
 
-    async def require(self, message: _Message) -> None:
+    async def admit(self, message: _Message) -> _Message:
         if refusal := await self._refusal(message.source.message, message.source.channel):
             raise refusal
+        return message
 
     async def _refusal(
         self, message: discord.Message, channel: discord.abc.MessageableChannel
@@ -175,7 +180,7 @@ class MessageEvents:
         requester = permissions.requester(message.author, guild_id, channel, standing)
         return policies.refusal(requester, permissions.rules(self._config))
 
-    def command_place(
+    async def command_place(
         self, message: _Message
     ) -> tuple[command_table.Place, command_views.ChannelView]:
         author, channel = message.source.message.author, message.source.channel
@@ -192,9 +197,14 @@ class MessageEvents:
             command_views.ChannelView(self._network, place, channel, author.id),
         )
 
-    async def request(
-        self, message: _Message, chosen: preferences.Preferences, code: str
-    ) -> requests.Request | None:
+    async def prepare(
+        self,
+        message: _Message,
+        chosen: preferences.Preferences,
+        *,
+        code: str,
+        is_edit: bool,
+    ) -> claims.StartRequest | None:
         raw, channel = message.source.message, message.source.channel
         before = await self._before(message)
         original, is_of_outsider = message_parsing.referred(raw), False
@@ -210,7 +220,7 @@ class MessageEvents:
         if not self._service.queries.models:
             # Without any model, the code in it is what can be run.
             code = code or code_reading.code_in(parsed.text)
-        return requests.Request(
+        request = requests.Request(
             key=message.at.session,
             person=message.person,
             text=code or parsed.text,
@@ -219,6 +229,13 @@ class MessageEvents:
             is_code=bool(code),
             id=message.id,
             recent=parsed.recent,
+        )
+        return self._in_flight.prepare(
+            request,
+            message.at,
+            functools.partial(self._find_place, message, chosen),
+            shows_code=chosen.show_code and not request.is_code,
+            is_edit=is_edit,
         )
 
     async def _before(self, message: _Message) -> list[discord.Message]:
@@ -234,7 +251,14 @@ class MessageEvents:
             and (earlier.author.bot or not await self._refusal(earlier, channel))
         ]
 
-    async def place_answer(
+    async def say(self, message: _Message, sentence: str) -> None:
+        await self._in_flight.say(message.at, sentence)
+
+    async def refuse(self, message: _Message, sentence: str, *, is_private: bool) -> None:
+        person = message.person.id
+        await self._in_flight.refuse(message.at, person, sentence, is_private=is_private)
+
+    async def _find_place(
         self, message: _Message, chosen: preferences.Preferences
     ) -> transport.Location:
         """Answer in a thread on the message, or else by a reply to it."""

@@ -15,7 +15,7 @@ import cachetools
 import discord
 
 from interpreter_bot import settings
-from interpreter_bot.platforms.chat import incoming
+from interpreter_bot.platforms.chat import inbox
 from interpreter_bot.platforms.discord import api_errors, channels_and_threads
 from interpreter_bot.sessions import session_service
 
@@ -37,12 +37,12 @@ class MissedMessages:
         client: discord.Client,
         service: session_service.SessionService,
         config: settings.Discord,
-        inbox: incoming.Inbox[discord.Message, Any],
+        messages: inbox.Inbox[discord.Message, Any],
     ) -> None:
         self._client = client
         self._service = service
         self._config = config
-        self._inbox = inbox
+        self._inbox = messages
         self._has_looked_back = False
         self._last = 0
         self._since: int | None = None

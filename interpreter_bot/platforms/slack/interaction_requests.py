@@ -14,7 +14,7 @@ from collections.abc import AsyncIterator, Mapping
 from typing import Any, Final
 
 from interpreter_bot import errors, values
-from interpreter_bot.platforms.chat import inbox
+from interpreter_bot.platforms.chat import claims
 from interpreter_bot.platforms.slack import (
     api_errors,
     handler_dependencies,
@@ -47,7 +47,7 @@ class InteractionRequests:
         self._threads = shared.threads
         self._downloads = shared.downloads
         self._in_flight = in_flight
-        self._claims = inbox.OrderedClaims(_PLATFORM, shared.service.events)
+        self._claims = claims.OrderedClaims(_PLATFORM, shared.service.events)
 
     async def run_code(
         self,
@@ -132,7 +132,7 @@ class InteractionRequests:
         """Claim an interaction, unless it is; make its request in turn, and have it answered."""
         place = (workspace.team, str(content["channel"]), str(content["root"]))
         name = claimed or uuid.uuid4().hex
-        envelope = inbox.Envelope(
+        envelope = claims.Envelope(
             name=name,
             key=values.SessionKey(_PLATFORM, *place),
             request_id=name,
@@ -149,7 +149,7 @@ class InteractionRequests:
         name: str,
         *,
         is_again: bool,
-    ) -> inbox.StartRequest:
+    ) -> claims.StartRequest:
         """Give the first sign of a request, if its person may; return what has it answered."""
         user, channel = str(content["user"]), str(content["channel"])
         profile = await self._permissions.require(workspace, user, channel)
@@ -174,7 +174,7 @@ class InteractionRequests:
         name: str,
         *,
         is_again: bool,
-    ) -> inbox.StartRequest:
+    ) -> claims.StartRequest:
         channel = str(content["channel"])
         facts = await self._message(workspace, channel, str(content["root"]))
         place, key = await self._at(workspace, person.id, channel, facts)

@@ -1,23 +1,15 @@
-"""Messages that people send, edit and delete: those that are for the bot become requests.
-
-Steps for a message: parse it, check whether it is for the bot, claim it, check the author's
-permission, make the request, start it. A mention in a channel comes as two events, and
-any event may be repeated, perhaps to another bot process, so a message is claimed first.
-"""
+"""Messages that people send, edit and delete: what they are about, and whom they are for."""
 
 from __future__ import annotations
 
-import collections
 import dataclasses
 import functools
-import logging
-import time
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 from interpreter_bot import errors, events, values
-from interpreter_bot.platforms import command_table
-from interpreter_bot.platforms.chat import commands, inbox, policies
+from interpreter_bot.platforms import command_table, preferences
+from interpreter_bot.platforms.chat import claims, commands, inbox, transport
 from interpreter_bot.platforms.slack import (
     blocks,
     command_views,
@@ -35,44 +27,53 @@ from interpreter_bot.sessions import event_claims, requests
 from interpreter_bot.text import quantities
 from interpreter_bot.wording import access_words, question_words
 
-_log = logging.getLogger(__name__)
-
 PLATFORM: Final = "slack"
-_MAX_REMEMBERED_ANSWERS: Final = 1_000
 _MAX_PAST_TURNS: Final = 20
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class _Received:
-    """A message of a workspace; `raw_message` as Slack sent it, `channel` if it does not say it."""
+class RawMessage:
+    """A message as Slack sent it.
+
+    Attributes:
+        channel: if the facts do not say it.
+        is_again: a bot that is gone may have posted part of its answer.
+    """
+
+    workspace: installations.InstalledWorkspace
+    facts: Mapping[str, Any]
+    channel: str = ""
+    is_again: bool = False
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class _Source:
+    """What Slack's side has to know of a message; `profile` once its author is admitted."""
 
     workspace: installations.InstalledWorkspace
     incoming: message_parsing.IncomingMessage
-    raw_message: Mapping[str, Any]
-    channel: str = ""
-    is_edit: bool = False
+    is_again: bool
+    profile: permissions.Profile | None = None
 
     @property
     def message(self) -> message_parsing.Message:
         return self.incoming.message
 
     @property
-    def envelope(self) -> inbox.Envelope:
-        """What the inbox has to know of it."""
-        message, team = self.message, self.workspace.team
-        content = {"facts": self.raw_message, "channel": self.channel, "is_edit": self.is_edit}
-        return inbox.Envelope(
-            name=f"{team}/{message.channel}/{message.ts}/{message.edited}",
-            key=message_requests.session_key(self.workspace, message, uses_channel_kernel=False),
-            request_id=message.id,
-            content=content if self.incoming.command is None else None,
-            is_addressed=message.is_direct or self.incoming.is_mention,
-            is_for_others=message_parsing.mentions_others(message.text, self.workspace.bot_user),
-        )
+    def place(self) -> message_posting.Place:
+        """Where it is answered."""
+        return message_posting.place_of(self.workspace, self.message)
+
+
+_Message: TypeAlias = inbox.Message[_Source]
 
 
 class MessageEvents:
-    """Handles messages that are for the bot; see `chat.inbox.Receiver`."""
+    """Receives messages; see `chat.inbox.Network`.
+
+    Attributes:
+        inbox: handles those that are for the bot.
+    """
 
     def __init__(
         self,
@@ -86,138 +87,111 @@ class MessageEvents:
         self._questions = shared.service.questions
         self._in_flight = in_flight
         self._commands = slack_commands
-        self._input_answers: collections.deque[tuple[str, str, str]]
-        self._input_answers = collections.deque(maxlen=_MAX_REMEMBERED_ANSWERS)
-        self._inbox = inbox.Inbox[_Received](PLATFORM, shared.service.events, self)
+        self.inbox = inbox.Inbox[RawMessage, _Source](
+            PLATFORM,
+            shared.service,
+            self,
+            shared.permissions.settings,
+            edit_seconds=shared.config.edit_seconds,
+        )
 
     async def on_event(
         self, workspace: installations.InstalledWorkspace, event: Mapping[str, Any]
     ) -> None:
-        """Take a `message` or an `app_mention`: one that is new, edited or deleted."""
+        """Take a `message` or an `app_mention`: one that is new, edited or deleted.
+
+        A mention in a channel comes as two events.
+        """
+        channel = str(event.get("channel", ""))
         match event.get("subtype"):
             case "message_changed":
-                await self._on_edit(workspace, event)
+                facts = event.get("message") or {}
+                previous = event.get("previous_message") or {}
+                # Slack says that a message changed also when it unfurls a link in it.
+                is_same = previous.get("text") == facts.get("text")
+                edited = facts.get("edited") or {}
+                if edited.get("ts") and edited.get("user") == facts.get("user") and not is_same:
+                    await self.inbox.receive_edit(RawMessage(workspace, facts, channel))
             case "message_deleted":
-                channel, ts = str(event.get("channel", "")), str(event.get("deleted_ts", ""))
+                ts = str(event.get("deleted_ts", ""))
                 await self._in_flight.cancel_message(workspace.team, channel, ts)
             case _:
-                incoming = message_parsing.incoming(event, workspace.bot_user)
-                if incoming is not None:
-                    self._threads.record_message(workspace.team, incoming.message)
-                    received = _Received(workspace, incoming, event)
-                    await self._inbox.receive(received, received.envelope)
+                await self.inbox.receive(RawMessage(workspace, event))
 
-    async def handle_again(self, event: event_claims.LostEvent) -> None:
-        """Handle a message that an earlier bot process claimed but did not begin."""
-        raw_message, channel = event.content["facts"], event.content["channel"]
-        workspace = await self._services.workspaces.get(event.key.workspace)
-        incoming = message_parsing.incoming(raw_message, workspace.bot_user, channel)
-        if incoming is None:
-            # Another release read this event as a message; this one does not, so it is dropped.
-            async with self._service.events.settled(PLATFORM, event.event_id):
-                _log.warning("a claimed event is dropped, as it is no message to this release")
-            return
-        received = _Received(workspace, incoming, raw_message, channel)
-        envelope = dataclasses.replace(received.envelope, name=event.event_id)
-        prepare = functools.partial(self._inbox.prepare, received, is_again=True)
-        await self._inbox.handle(envelope, prepare, is_claimed=True)
-
-    async def _on_edit(
-        self, workspace: installations.InstalledWorkspace, event: Mapping[str, Any]
-    ) -> None:
-        """Answer an edited message again, while it is fresh."""
-        raw_message = event.get("message") or {}
-        previous = event.get("previous_message") or {}
-        channel = str(event.get("channel", ""))
-        incoming = message_parsing.incoming(raw_message, workspace.bot_user, channel)
-        if incoming is None:
-            return
-        message = incoming.message
-        if not message.edited or previous.get("text") == message.text:
-            # Slack says that a message changed also when it unfurls a link in it.
-            return
-        if (raw_message.get("edited") or {}).get("user") != message.user:
-            return
-        if (workspace.team, message.channel, message.ts) in self._input_answers:
-            # It answered `input()`, which already has the answer.
-            return
-        if time.time() - float(message.ts) > self._services.config.edit_seconds:
-            return
-        received = _Received(workspace, incoming, raw_message, channel, is_edit=True)
-        await self._inbox.receive(received, received.envelope)
-
-    async def find_answer(self, received: _Received) -> inbox.Answer | None:
-        question = None if received.is_edit else self._question_of(received)
-        return None if question is None else functools.partial(self._answer, received, question)
-
-    def _question_of(self, received: _Received) -> events.InputQuestion | None:
-        """Return what Python asks its author in the thread of a message that is no mention."""
-        workspace, message = received.workspace, received.message
-        if received.incoming.is_mention or not message.thread:
+    async def parse(self, raw: RawMessage) -> _Message | None:
+        workspace = raw.workspace
+        parsed = message_parsing.incoming(raw.facts, workspace.bot_user, raw.channel)
+        if parsed is None:
             return None
-        uses_channel_kernel = self._threads.uses_channel_kernel(
-            workspace.team, message.channel, message.thread
+        message = parsed.message
+        if not message.edited:
+            self._threads.record_message(workspace.team, message)
+        session = message_requests.session_key(workspace, message, uses_channel_kernel=False)
+        return inbox.Message(
+            id=message.id,
+            name=f"{workspace.team}/{message.channel}/{message.ts}/",
+            version=message.edited,
+            at=transport.Location(session=session, channel=message.channel, thread=message.root),
+            session=self._session_of(workspace, message),
+            person=requests.Person(message.user, ""),
+            text=parsed.text,
+            sent_at=float(message.ts),
+            content={"facts": raw.facts, "channel": raw.channel, "is_edit": bool(message.edited)},
+            command=parsed.command,
+            is_addressed=message.is_direct or parsed.is_mention,
+            mentions_bot=parsed.is_mention,
+            is_for_others=message_parsing.mentions_others(message.text, workspace.bot_user),
+            source=_Source(workspace, parsed, raw.is_again),
         )
-        key = message_requests.session_key(
+
+    def _session_of(
+        self, workspace: installations.InstalledWorkspace, message: message_parsing.Message
+    ) -> values.SessionKey:
+        """Return the session of a message's thread, as far as is known without reading it."""
+        uses_channel_kernel = self._threads.uses_channel_kernel(
+            workspace.team, message.channel, message.root
+        )
+        return message_requests.session_key(
             workspace, message, uses_channel_kernel=bool(uses_channel_kernel)
         )
-        for question in self._questions.open_in(key, message.user):
-            if not isinstance(question, events.InputQuestion) or question.is_password:
-                continue
-            # Several threads share a channel's session; words in one are no answer in another.
-            if message.thread == (key.thread or self._threads.thread_of_question(question.id)):
-                return question
-        return None
 
-    async def _answer(self, received: _Received, question: events.InputQuestion) -> bool:
-        """Answer a question of `input()`; return whether it was still open."""
-        message, answer = received.message, events.TextAnswer(received.incoming.text)
-        try:
-            await self._questions.answer(question.id, answer, person=message.user)
-        except errors.AnswerRefusedError:
-            return False
-        self._input_answers.append((received.workspace.team, message.channel, message.ts))
-        return True
+    async def find_again(self, event: event_claims.LostEvent) -> _Message | None:
+        facts, channel = event.content["facts"], event.content["channel"]
+        workspace = await self._services.workspaces.get(event.key.workspace)
+        return await self.parse(RawMessage(workspace, facts, channel, is_again=True))
 
-    async def is_in_own_thread(self, received: _Received) -> bool:
-        workspace, message = received.workspace, received.message
-        if not message.thread:
+    async def may_answer(self, message: _Message, question: events.InputQuestion) -> bool:
+        # Several threads share a channel's session; words in one are no answer in another.
+        thread = message.session.thread or self._threads.thread_of_question(question.id)
+        return bool(thread) and message.source.message.thread == thread
+
+    async def is_in_own_thread(self, message: _Message) -> bool:
+        workspace, sent = message.source.workspace, message.source.message
+        if not sent.thread:
             return False
-        uses_channel_kernel = self._threads.uses_channel_kernel(
-            workspace.team, message.channel, message.thread
-        )
+        uses_channel_kernel = message.session != message.at.session
         # Asks the database, not Slack: most threads do not concern the bot.
-        if not uses_channel_kernel and not await self._service.queries.exists(
-            received.envelope.key
-        ):
+        if not uses_channel_kernel and not await self._service.queries.exists(message.at.session):
             return False
-        thread = await self._read_thread(workspace, message)
+        thread = await self._read_thread(workspace, sent)
         # What was written before the bot was asked anything there is for others.
-        return self._answers_former_bot(thread, message) or message.ts >= thread.joined
+        return self._answers_former_bot(thread, sent) or sent.ts >= thread.joined
 
-    async def mention_reason(self, received: _Received) -> str:
-        workspace, message = received.workspace, received.message
-        thread = await self._read_thread(workspace, message)
-        if self._answers_former_bot(thread, message):
+    async def mention_reason(self, message: _Message, chosen: preferences.Preferences) -> str:
+        sent = message.source.message
+        thread = await self._read_thread(message.source.workspace, sent)
+        if self._answers_former_bot(thread, sent):
             return ""
-        scope = values.Scope(PLATFORM, workspace.team, message.channel, message.user)
-        if not (await self._services.permissions.preferences(scope)).follow_threads:
+        if not chosen.follow_threads:
             return access_words.MENTION_ME
         people = thread.people
         if not thread.is_whole:
             # The store remembers who talked with the bot there.
-            key = received.envelope.key
-            past_turns = await self._service.queries.history(key, limit=_MAX_PAST_TURNS)
+            past_turns = await self._service.queries.history(
+                message.at.session, limit=_MAX_PAST_TURNS
+            )
             people |= {turn.person for turn in past_turns}
-        return "" if people == {message.user} else access_words.MENTION_ME_IN_CROWD
-
-    async def announce_mention(self, received: _Received, sentence: str) -> None:
-        if (await self._read_thread(received.workspace, received.message)).is_mention_told:
-            return
-        place = message_posting.place_of(received.workspace, received.message)
-        content = {"text": sentence, "blocks": [blocks.note(sentence)]}
-        payload = {message_posting.MENTION_NEEDED: True}
-        await message_posting.post(self._services.api, place, content, place.thread, payload)
+        return "" if people == {sent.user} else access_words.MENTION_ME_IN_CROWD
 
     def _answers_former_bot(
         self, thread: thread_history.Thread, message: message_parsing.Message
@@ -233,64 +207,69 @@ class MessageEvents:
             return thread_history.Thread()
         return await self._threads.read(workspace, message.channel, message.thread, message.ts)
 
-    async def refuse(self, received: _Received, sentence: str) -> None:
-        place = message_posting.place_of(received.workspace, received.message)
-        await message_posting.whisper(self._services.api, place, sentence)
+    async def say(self, message: _Message, sentence: str) -> None:
+        place = message.source.place
+        content = {"text": sentence, "blocks": [blocks.note(sentence)]}
+        payload = {message_posting.NO_ANSWER: True}
+        await message_posting.post(self._services.api, place, content, place.thread, payload)
 
-    async def prepare(self, received: _Received, *, is_again: bool) -> inbox.StartRequest | None:
-        workspace, incoming, message = received.workspace, received.incoming, received.message
-        place = message_posting.place_of(workspace, message)
-        if received.is_edit:
-            await self._in_flight.cancel_message(workspace.team, message.channel, message.ts)
-        try:
-            profile = await self._services.permissions.require(
-                workspace, message.user, message.channel, user_team=message.user_team
-            )
-        except policies.NotHereError:
-            return None
-        command = incoming.command
-        if command is None:
-            return await self._prepare_request(incoming, place, profile, is_again=is_again)
-        thread = await self._read_thread(workspace, message)
-        key = message_requests.session_key(
-            workspace, message, uses_channel_kernel=thread.uses_channel_kernel
+    async def refuse(self, message: _Message, sentence: str, *, is_private: bool) -> None:
+        await message_posting.whisper(self._services.api, message.source.place, sentence)
+
+    async def admit(self, message: _Message) -> _Message:
+        sent = message.source.message
+        profile = await self._services.permissions.require(
+            message.source.workspace, sent.user, sent.channel, user_team=sent.user_team
         )
-        command_place = self._commands.place_of(key, place, profile)
-        view = self._commands.view(key, place)
-        action = await commands.of_words(command, incoming.text, command_place, view)
-        if action is None:
-            return await self._prepare_request(incoming, place, profile, is_again=is_again)
-        if isinstance(action, command_table.Run):
-            request = requests.Request(
-                key=key, person=command_place.person, text=action.code, is_code=True, id=message.id
-            )
-            return await self._in_flight.open_code(place, request)
+        source = dataclasses.replace(message.source, profile=profile)
+        person = requests.Person(profile.user, profile.name)
+        return dataclasses.replace(message, person=person, source=source)
+
+    async def command_place(self, message: _Message) -> tuple[command_table.Place, commands.View]:
+        source = message.source
+        thread = await self._read_thread(source.workspace, source.message)
+        key = message_requests.session_key(
+            source.workspace, source.message, uses_channel_kernel=thread.uses_channel_kernel
+        )
         # The next messages in this thread are meant for the bot as well.
         await self._service.begin(key)
-        return action
+        place = self._commands.place_of(key, source.place, _profile(source))
+        return place, self._commands.view(key, source.place)
 
-    async def _prepare_request(
+    async def prepare(
         self,
-        incoming: message_parsing.IncomingMessage,
-        place: message_posting.Place,
-        profile: permissions.Profile,
+        message: _Message,
+        chosen: preferences.Preferences,
         *,
-        is_again: bool,
-    ) -> inbox.StartRequest | None:
+        code: str,
+        is_edit: bool,
+    ) -> claims.StartRequest | None:
+        source = message.source
+        if is_edit:
+            sent = source.message
+            await self._in_flight.cancel_message(source.workspace.team, sent.channel, sent.ts)
+        if code:
+            thread = await self._read_thread(source.workspace, source.message)
+            key = message_requests.session_key(
+                source.workspace, source.message, uses_channel_kernel=thread.uses_channel_kernel
+            )
+            request = requests.Request(
+                key=key, person=message.person, text=code, is_code=True, id=message.id
+            )
+            return await self._in_flight.open_code(source.place, request)
+        return await self._prepare_request(message)
+
+    async def _prepare_request(self, received: _Message) -> claims.StartRequest | None:
         """Make a request of a message, after a first sign."""
-        message, workspace = incoming.message, place.workspace
-        uses_channel_kernel = self._threads.uses_channel_kernel(
-            workspace.team, message.channel, message.root
-        )
-        key = message_requests.session_key(
-            workspace, message, uses_channel_kernel=bool(uses_channel_kernel)
-        )
+        source = received.source
+        parsed, message, place = source.incoming, source.message, source.place
+        workspace, profile, is_again = source.workspace, _profile(source), source.is_again
         entry: requests_in_flight.InFlight | None = None
         # Without text or files there may be nothing to do, so no sign of work is shown yet.
-        if not incoming.is_code and (incoming.text or message.files):
-            title = quantities.one_line(incoming.text, requests_in_flight.TITLE_CHARACTERS)
+        if not parsed.is_code and (parsed.text or message.files):
+            title = quantities.one_line(parsed.text, requests_in_flight.TITLE_CHARACTERS)
             entry = await self._in_flight.open(
-                key,
+                received.session,
                 place,
                 message.id,
                 title="" if message.thread else title,
@@ -298,10 +277,10 @@ class MessageEvents:
             )
         try:
             thread = await self._read_thread(workspace, message)
-            if self._answers_former_bot(thread, message) and not incoming.is_mention:
+            if self._answers_former_bot(thread, message) and not parsed.is_mention:
                 raise errors.BotError(question_words.CODE_GONE)
             request = await message_requests.build(
-                self._services, workspace, incoming, thread, profile
+                self._services, workspace, parsed, thread, profile
             )
         except Exception as error:
             if entry is None:
@@ -324,3 +303,10 @@ class MessageEvents:
         turns = await self._service.queries.history(request.key, limit=2)
         if len(turns) < 2:
             await self._service.rename(request.key, requests_in_flight.title_of(request))
+
+
+def _profile(source: _Source) -> permissions.Profile:
+    """Return the author of an admitted message."""
+    if source.profile is None:
+        raise RuntimeError("a message is used before its author is admitted")
+    return source.profile

@@ -177,8 +177,8 @@ async def replace(api: web_api.WebApi, place: Place, ts: str, text: str) -> None
         await call(channel=place.channel, ts=ts, text=plain)
 
 
-MENTION_NEEDED: Final = "mention_needed"
-"""Metadata of the message that says in a thread that a mention is needed."""
+NO_ANSWER: Final = "mention_needed"
+"""Metadata of a message that is no answer, such as that a mention is needed in a thread."""
 
 
 def metadata(payload: Mapping[str, Any]) -> dict[str, Any]:

@@ -40,7 +40,7 @@ class MissedMessages:
         self._workspaces = shared.workspaces
         self._api = shared.api
         self._seconds = shared.config.look_back_seconds
-        self._messages = messages
+        self._inbox = messages.inbox
 
     async def catch_up(self) -> None:
         """Take the messages of the last while, oldest first.
@@ -51,7 +51,7 @@ class MissedMessages:
         if not self._seconds:
             return
         since = time.time() - self._seconds
-        missed: list[tuple[installations.InstalledWorkspace, Mapping[str, Any]]] = []
+        missed: list[message_events.RawMessage] = []
         for key in await self._places():
             try:
                 workspace = await self._workspaces.get(key.workspace)
@@ -65,21 +65,14 @@ class MissedMessages:
                 continue
             # An edited message that was answered before is claimed as it was worded first.
             missed += [
-                (
-                    workspace,
-                    {n: v for n, v in entry.items() if n != "edited"} | {"channel": key.channel},
+                message_events.RawMessage(
+                    workspace, {n: v for n, v in facts.items() if n != "edited"}, key.channel
                 )
-                for entry in messages
-                if not workspace.has_written(entry)
+                for facts in messages
+                if not workspace.has_written(facts)
             ]
-        for workspace, message in sorted(missed, key=lambda entry: str(entry[1].get("ts"))):
-            try:
-                await self._messages.on_event(workspace, message)
-            except api_errors.SlackError as error:
-                _log.warning("a message that was missed could not be taken: %s", error)
-            except Exception:
-                # An error in one message must not keep the others from being taken.
-                _log.exception("a message that was missed could not be taken")
+        missed.sort(key=lambda message: str(message.facts.get("ts")))
+        await self._inbox.catch_up(missed)
 
     async def _places(self) -> Iterable[values.SessionKey]:
         """Return the channels and threads that were used last, each once."""

@@ -250,8 +250,9 @@ def _listeners(
     asked = interaction_requests.InteractionRequests(shared, in_flight)
 
     def handle_again(event: event_claims.LostEvent) -> None:
-        taker = messages if "is_edit" in event.content else asked
-        in_flight.spawn(taker.handle_again(event), "an event again")
+        is_message = "is_edit" in event.content
+        handle = messages.inbox.receive_again if is_message else asked.handle_again
+        in_flight.spawn(handle(event), "an event again")
 
     shared.service.events.open_platform("slack", handle_again)
     feedback = home_tab.Feedback(shared.service)

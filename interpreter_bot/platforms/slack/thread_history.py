@@ -54,7 +54,6 @@ class Thread:
             is none, or it is unknown.
         is_whole: it was read from its beginning to its end; else it is what was received of it.
         uses_channel_kernel: it hangs on raw code that ran in the channel's kernel.
-        is_mention_told: people were told there that a mention is needed.
         asks: the person whom Python asked what is to be answered now; empty for none.
         question: its id.
     """
@@ -65,7 +64,6 @@ class Thread:
     joined: str = ""
     is_whole: bool = True
     uses_channel_kernel: bool = False
-    is_mention_told: bool = False
     asks: str = ""
     question: str = ""
 
@@ -260,14 +258,12 @@ def _read(
             people.add(message.user)
         if str(facts.get("ts", "")) >= until:
             continue
-        if is_own and not _facts(facts).get(message_posting.MENTION_NEEDED):
+        if is_own and not _facts(facts).get(message_posting.NO_ANSWER):
             said.clear()
             asked = _facts(facts)
         elif message is not None:
             said.append(message)
             with_files += [message] if message.files else []
-    own = [facts for facts in messages if workspace.has_written(facts)]
-    is_told = any(_facts(one).get(message_posting.MENTION_NEEDED) for one in own)
     is_ours = workspace.has_written(first)
     with_bot = [
         str(facts.get("ts", ""))
@@ -281,7 +277,6 @@ def _read(
         tuple(with_files),
         min(with_bot, default=""),
         uses_channel_kernel=is_ours and _facts(first).get("kernel") == CHANNELS_OWN,
-        is_mention_told=is_told,
         asks=str(asked.get(questions_to_people.ASKS, "")),
         question=str(asked.get(questions_to_people.QUESTION, "")),
     )

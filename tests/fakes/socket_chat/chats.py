@@ -2,11 +2,12 @@
 
 import asyncio
 import contextlib
+import functools
 import json
 
 from interpreter_bot import errors, events, values
 from interpreter_bot.platforms import command_table
-from interpreter_bot.platforms.chat import in_flight, incoming, policies, sync
+from interpreter_bot.platforms.chat import in_flight, inbox, policies, sync
 from interpreter_bot.sessions import requests
 from interpreter_bot.wording import access_words, command_words
 from tests.fakes.socket_chat import transports
@@ -18,7 +19,7 @@ _IN_FORMS = ("answer", "change")
 
 
 class SocketChat:
-    """Takes what people do; see `chat.incoming.Network`.
+    """Takes what people do; see `chat.inbox.Network`.
 
     Attributes:
         banned: people who may not use the bot.
@@ -36,8 +37,13 @@ class SocketChat:
             {"follow_threads": follow_threads},
             pace_seconds=0.01,
         )
-        self.inbox = incoming.Inbox(
-            PLATFORM, service, self, self.in_flight, edit_seconds=edit_seconds
+        self.inbox = inbox.Inbox(
+            PLATFORM,
+            service,
+            self,
+            self.in_flight.settings,
+            edit_seconds=edit_seconds,
+            spawn=self.in_flight.spawn,
         )
 
     async def take(self, event):
@@ -82,11 +88,12 @@ class SocketChat:
         replied = await self._find(raw["room"], raw["answers"]) if raw["answers"] else []
         answers = [button.split()[1] for m in replied for button in m["buttons"]]
         others = "@" in text or any(m["author"] for m in replied)
-        return incoming.Message(
+        return inbox.Message(
             id=str(raw["id"]),
             name=f"message {raw['id']}",
             version=f"/{raw['version']}",
             at=at,
+            session=at.session,
             person=requests.Person(raw["author"], raw["author"]),
             text=text,
             sent_at=raw["moment"],
@@ -123,20 +130,21 @@ class SocketChat:
         listed = await self.network.messages(message.source["room"])
         return {raw["author"] for raw in listed} - {""}
 
-    async def require(self, message):
+    async def admit(self, message):
         if self.rooms and message.at.session.channel not in self.rooms:
             raise policies.NotHereError(access_words.NOT_HERE)
         if message.person.id in self.banned:
             raise policies.NotAllowedError(access_words.NOT_LISTED)
+        return message
 
-    def command_place(self, message):
+    async def command_place(self, message):
         key, person = message.at.session, message.person
         scope = values.Scope(PLATFORM, "", key.channel, person.id)
         place = command_table.Place(self._service, key, person, scope, self.in_flight.settings)
         return place, _View(self.network, message)
 
-    async def request(self, message, chosen, code):
-        return requests.Request(
+    async def prepare(self, message, chosen, *, code, is_edit):
+        request = requests.Request(
             key=message.at.session,
             person=message.person,
             text=code or message.text,
@@ -144,8 +152,19 @@ class SocketChat:
             is_code=bool(code),
             id=message.id,
         )
+        place = functools.partial(self._find_place, message)
+        return self.in_flight.prepare(
+            request, message.at, place, shows_code=chosen.show_code, is_edit=is_edit
+        )
 
-    async def place_answer(self, message, chosen):
+    async def say(self, message, sentence):
+        await self.in_flight.say(message.at, sentence)
+
+    async def refuse(self, message, sentence, *, is_private):
+        person = message.person.id
+        await self.in_flight.refuse(message.at, person, sentence, is_private=is_private)
+
+    async def _find_place(self, message):
         if _is_direct(message.source) or message.at.session.thread:
             return message.at
         room = await self.network.open_thread(message.source["id"])

@@ -1,143 +1,388 @@
-"""Messages of a chat: in order, each once, and for whoever waits for them."""
+"""What chats do with messages, their edits and deletions, on a small network over a socket."""
 
 import asyncio
-import dataclasses
+import contextlib
 
 import pytest
 
-from interpreter_bot import errors, settings, values
-from interpreter_bot.platforms.chat import inbox
-from interpreter_bot.sessions import event_claims
-from interpreter_bot.store import databases
+from interpreter_bot import errors, values
+from interpreter_bot.wording import access_words, question_words
+from tests.fakes import conversations
+from tests.fakes.discord_server import rules
+from tests.fakes.socket_chat import chats, servers
 
-KEY = values.SessionKey("small", "", "room", "thread")
-
-
-class SmallChat:
-    """A chat of one thread of the bot's, which notes what is done with its messages."""
-
-    def __init__(self, events):
-        self.done = []
-        self.waits_for_answer = False
-        self.reason = ""
-        self.slow = asyncio.Event()
-        self.inbox = inbox.Inbox("small", events, self)
-
-    async def send(self, text, **facts):
-        envelope = inbox.Envelope(name=text, key=KEY, request_id=text, content={})
-        return await self.inbox.receive(text, dataclasses.replace(envelope, **facts))
-
-    async def find_answer(self, message):
-        async def answer():
-            if message == "answer lost":
-                raise errors.StoreError
-            self.done.append(f"answered {message}")
-            return self.waits_for_answer
-
-        return answer if message.startswith("answer") else None
-
-    async def is_in_own_thread(self, message):
-        return "elsewhere" not in message
-
-    async def mention_reason(self, message):
-        return self.reason
-
-    async def announce_mention(self, message, sentence):
-        self.done.append(sentence)
-
-    async def prepare(self, message, *, is_again):
-        if message == "slow":
-            await self.slow.wait()
-        if message == "forbidden":
-            raise errors.BotError("You may not.")
-        if message == "broken":
-            raise ValueError
-        self.done.append(f"prepared {message}{' again' if is_again else ''}")
-
-        async def start():
-            self.done.append(f"ended {message}")
-
-        return start
-
-    async def refuse(self, message, sentence):
-        self.done.append(sentence)
+DONE = values.Finished(values.Ending.OK, 0.1)
 
 
 @pytest.fixture
-async def events(tmp_path):
-    async with databases.Database.open(
-        f"sqlite:///{tmp_path}/bot.db", files=tmp_path / "kept"
-    ) as database:
-
-        async def notify(key, sentence):
-            raise AssertionError(sentence)
-
-        yield event_claims.EventClaims(database, settings.Settings(), notify)
+async def server(tmp_path):
+    async with servers.Server(str(tmp_path / "chat.sock")) as running:
+        yield running
 
 
-async def test_messages_of_a_place_are_prepared_in_order(events):
-    chat = SmallChat(events)
-    first = asyncio.create_task(chat.send("slow"))
-    second = asyncio.create_task(chat.send("quick"))
-    other = asyncio.create_task(chat.send("beside", key=dataclasses.replace(KEY, thread="another")))
-    await asyncio.wait_for(other, 5)
-    assert chat.done == ["prepared beside", "ended beside"]
-    chat.slow.set()
-    await asyncio.gather(first, second)
-    assert [one for one in chat.done if "prepared" in one][1:] == [
-        "prepared slow",
-        "prepared quick",
-    ]
+@pytest.fixture
+def service(tmp_path):
+    """Open sessions: `async with service(script) as opened`; again, they are the same."""
+
+    def open_(script=echo):
+        return conversations.opened(tmp_path / "bot", script)
+
+    return open_
 
 
-async def test_a_message_is_taken_by_one_bot_once(events):
-    here, there = SmallChat(events), SmallChat(events)
-    taken = await asyncio.gather(here.send("one"), there.send("one"), here.send("one"))
-    assert sorted(taken) == [False, False, True]
-    assert len(here.done + there.done) == 2
+@pytest.fixture
+def bot(server, service):
+    """Start a bot: `async with bot(script) as (service, chat)`."""
+
+    @contextlib.asynccontextmanager
+    async def start(script=echo, **options):
+        async with (
+            service(script) as opened,
+            chats.connected(server.path, opened, **options) as chat,
+        ):
+            yield opened, chat
+
+    return start
 
 
-async def test_a_message_answers_a_question_or_else_is_a_request(events):
-    chat = SmallChat(events)
-    chat.waits_for_answer = True
-    await chat.send("answer one")
-    assert chat.done == ["answered answer one"]
-    chat.waits_for_answer = False
-    await chat.send("answer two")
-    assert chat.done[1:] == ["answered answer two", "prepared answer two", "ended answer two"]
+async def echo(turn):
+    turn.reply.step(1)
+    return turn.done(f"You said: {turn.request.text}")
 
 
-async def test_an_answer_that_cannot_be_stored_is_refused_and_no_request(events):
-    chat = SmallChat(events)
-    assert await chat.send("answer lost")
-    assert chat.done == ["The conversation cannot be stored right now."]
+async def ask_name(turn):
+    turn.reply.step(1)
+    if turn.request.text == "another request":
+        return turn.done("Yes.")
+    await turn.reply.code(0, "input('Name? ')")
+    asked = values.InputRequested("Name? ", "secret" in turn.request.text)
+    name = await turn.reply.ask(0, asked)
+    turn.reply.finished(0, DONE)
+    return turn.done(f"Hello {name}.")
 
 
-async def test_what_is_not_for_the_bot_is_left_alone(events):
-    chat = SmallChat(events)
-    await chat.send("elsewhere")
-    await chat.send("to others", is_for_others=True)
-    assert chat.done == []
-    await chat.send("elsewhere, with a mention", is_addressed=True)
-    assert chat.done[0] == "prepared elsewhere, with a mention"
+async def until(condition, what="that"):
+    return await rules.wait_until(condition, what=what)
 
 
-async def test_a_thread_is_told_once_that_it_takes_a_mention(events):
-    chat = SmallChat(events)
-    chat.reason = "Mention me."
-    await chat.send("one")
-    await chat.send("two")
-    assert chat.done == ["Mention me."]
-    # Nor is it taken later, though others may have left the thread by then.
-    chat.reason = ""
-    assert await chat.send("two") is False
-    assert chat.done == ["Mention me."]
+def texts(server, room):
+    return [message.text for message in server.answers(room)]
 
 
-async def test_why_nothing_comes_of_a_message_is_said(events, caplog):
-    chat = SmallChat(events)
-    await chat.send("forbidden")
-    assert chat.done == ["You may not."]
-    await chat.send("broken")
-    assert "could not be taken" in caplog.text
-    assert len(chat.done) == 2
+async def answered(server, room, words, count=1):
+    """Wait until so many final answers stand in a room, the last with these words; return it."""
+
+    def find():
+        messages = server.answers(room)
+        is_final = len(messages) >= count and not any("stop" in b for b in messages[-1].buttons)
+        return messages[-1] if is_final and words in messages[-1].text else None
+
+    return await until(find, what=words)
+
+
+async def asked(server, room, action):
+    """Wait for a question with such a button; return its message."""
+
+    def find():
+        return next(
+            (m for m in server.answers(room) for b in m.buttons if b.startswith(action)), None
+        )
+
+    return await until(find, what=action)
+
+
+async def test_a_first_sign_stands_before_anything_was_done(server, bot):
+    gate = asyncio.Event()
+
+    async def script(turn):
+        await gate.wait()
+        return await echo(turn)
+
+    async with bot(script):
+        message = server.say("alice", "general", "@bot hello")
+        first = await asked(server, f"general/{message.id}", "stop")
+        gate.set()
+        answer = await answered(server, f"general/{message.id}", "You said: hello")
+        assert answer is first
+
+
+async def test_ten_messages_are_taken_in_their_order(server, bot):
+    async with bot() as (service, _):
+        for number in range(10):
+            server.say("alice", "@alice", f"number {number}")
+        await answered(server, "@alice", "number 9", count=10)
+        assert [r.text for r in service.handled] == [f"number {n}" for n in range(10)]
+
+
+@pytest.mark.parametrize("room", ["@alice", "general"])
+async def test_an_edited_message_is_answered_anew_in_place(server, bot, room):
+    async with bot() as (service, _):
+        message = server.say("alice", room, "@bot one")
+        place = room if room == "@alice" else f"{room}/{message.id}"
+        await answered(server, place, "You said: one")
+        server.change(message, "@bot one ")
+        server.change(message, "@bot two")
+        await answered(server, place, "You said: two")
+        assert len(texts(server, place)) == 1
+        assert [request.text for request in service.handled] == ["one", "two"]
+
+
+async def test_an_edit_after_a_restart_is_answered_in_place(server, bot):
+    async with bot():
+        message = server.say("alice", "@alice", "one")
+        await answered(server, "@alice", "You said: one")
+    async with bot() as (service, _):
+        server.change(message, "one")
+        server.change(message, "two")
+        await answered(server, "@alice", "You said: two")
+        assert [request.text for request in service.handled] == ["two"]
+    assert len(texts(server, "@alice")) == 1
+
+
+async def test_an_edit_during_a_run_stops_it_and_takes_its_messages(server, bot):
+    async def script(turn):
+        turn.reply.step(1)
+        if turn.request.text == "slow":
+            turn.reply.text("Working on it.\n")
+            await asyncio.sleep(60)
+        return turn.done(f"You said: {turn.request.text}")
+
+    async with bot(script):
+        message = server.say("alice", "@alice", "slow")
+        await until(lambda: "Working" in "".join(texts(server, "@alice")))
+        server.change(message, "quick")
+        await answered(server, "@alice", "You said: quick")
+    assert len(texts(server, "@alice")) == 1
+
+
+async def test_old_messages_are_not_answered_anew(server, bot):
+    async with bot(edit_seconds=0.0) as (service, _):
+        message = server.say("alice", "@alice", "one")
+        await answered(server, "@alice", "You said: one")
+        server.change(message, "two")
+        server.say("alice", "@alice", "three")
+        await answered(server, "@alice", "You said: three")
+        assert [request.text for request in service.handled] == ["one", "three"]
+
+
+async def test_a_mention_that_is_added_makes_a_request(server, bot):
+    async with bot() as (service, _):
+        message = server.say("alice", "general", "hello")
+        server.change(message, "@bot hello")
+        await answered(server, f"general/{message.id}", "You said: hello")
+        server.deliver(message)
+        server.say("alice", f"general/{message.id}", "next")
+        await answered(server, f"general/{message.id}", "You said: next")
+        assert [request.text for request in service.handled] == ["hello", "next"]
+
+
+async def test_deleted_messages_are_withdrawn_or_stopped(server, bot):
+    async def script(turn):
+        turn.reply.step(1)
+        turn.reply.text("Working on it.\n")
+        await asyncio.sleep(60)
+
+    async with bot(script) as (service, _):
+        running = server.say("alice", "@alice", "one")
+        await until(lambda: "Working" in "".join(texts(server, "@alice")))
+        waiting = server.say("alice", "@alice", "two")
+        await until(lambda: "ahead" in texts(server, "@alice")[-1])
+        server.remove(waiting)
+        await until(lambda: "withdrawn" in texts(server, "@alice")[-1])
+        server.remove(running)
+        await until(lambda: "Stopped" in texts(server, "@alice")[0])
+        assert [request.text for request in service.handled] == ["one"]
+
+
+async def test_a_message_that_is_deleted_while_its_thread_is_opened_is_not_run(server, bot):
+    async with bot() as (service, chat):
+        opened, open_thread = asyncio.Event(), chat.network.open_thread
+
+        async def open_later(message):
+            await opened.wait()
+            return await open_thread(message)
+
+        chat.network.open_thread = open_later
+        message = server.say("alice", "general", "@bot one")
+        await until(lambda: chat.in_flight.is_running(str(message.id)))
+        server.say("alice", "@alice", "another place waits for nobody")
+        await answered(server, "@alice", "another place")
+        chat.network.open_thread = open_thread
+        server.deliver(message, "delete")
+        next_message = server.say("alice", "general", "@bot two")
+        await answered(server, f"general/{next_message.id}", "You said: two")
+        opened.set()
+        await until(lambda: not chat.in_flight.is_running(str(message.id)))
+        assert [request.text for request in service.handled] == [
+            "another place waits for nobody",
+            "two",
+        ]
+
+
+async def test_threads_of_the_bot_need_no_mention_until_others_write(server, bot):
+    async with bot() as (service, _):
+        message = server.say("alice", "general", "@bot one")
+        thread = f"general/{message.id}"
+        await answered(server, thread, "You said: one")
+        server.say("alice", "general", "people among themselves")
+        server.say("alice", thread, "@bob look at this")
+        server.say("alice", thread, "two")
+        await answered(server, thread, "You said: two")
+        server.say("bob", thread, "three")
+        server.say("bob", thread, "four")
+        await until(lambda: texts(server, thread)[-1] == f"(🔹 {access_words.MENTION_ME_IN_CROWD})")
+        server.say("bob", thread, "@bot five")
+        await answered(server, thread, "You said: five", count=4)
+        assert [request.text for request in service.handled] == ["one", "two", "five"]
+
+
+async def test_input_is_answered_by_the_next_message_of_a_person_alone(server, bot):
+    async with bot(ask_name) as (service, _):
+        server.say("alice", "@alice", "greet me")
+        await asked(server, "@alice", "answer")
+        name = server.say("alice", "@alice", "Ada")
+        await answered(server, "@alice", "Hello Ada.")
+        server.change(name, "Eve")
+        message = server.say("alice", "general", "@bot greet me")
+        thread = f"general/{message.id}"
+        await asked(server, thread, "answer")
+        server.say("alice", thread, "@bot another request")
+        server.say("alice", thread, "Ada")
+        await until(lambda: "Hello Ada." in "".join(texts(server, thread)))
+        await until(lambda: len(service.handled) == 3)
+        assert service.handled[-1].text == "another request"
+
+
+async def test_in_a_crowd_input_is_answered_by_a_reply(server, bot):
+    async with bot(ask_name) as (service, _):
+        message = server.say("alice", "general", "@bot greet me")
+        thread = f"general/{message.id}"
+        question = await asked(server, thread, "answer")
+        server.say("bob", thread, "hello")
+        server.say("alice", thread, "not to the bot")
+        server.say("alice", thread, "Ada", answers=question.id)
+        await until(lambda: "Hello Ada." in "".join(texts(server, thread)))
+        assert len(service.handled) == 1
+
+
+async def test_a_secret_is_answered_by_a_form_alone(server, bot):
+    async with bot(ask_name) as (service, _):
+        server.say("alice", "@alice", "a secret")
+        question = await asked(server, "@alice", "answer")
+        server.say("alice", "@alice", "hunter2", answers=question.id)
+        await until(lambda: f"(🔹 {question_words.NO_PASSWORDS})" in texts(server, "@alice"))
+        server.submit("alice", question.buttons[0], "hunter2")
+        await until(lambda: "Hello hunter2." in "".join(texts(server, "@alice")))
+        assert len(service.handled) == 1
+
+
+async def test_an_answer_that_cannot_be_stored_is_refused_and_no_request(server, bot):
+    async def lose(*_, **__):
+        raise errors.StoreError
+
+    async with bot(ask_name) as (service, _):
+        server.say("alice", "@alice", "greet me")
+        await asked(server, "@alice", "answer")
+        service.answer = lose
+        server.say("alice", "@alice", "Ada")
+        await until(lambda: texts(server, "@alice")[-1].startswith("⚠️"))
+        del service.answer
+        server.say("alice", "@alice", "Ada")
+        await until(lambda: "Hello Ada." in "".join(texts(server, "@alice")))
+        assert len(service.handled) == 1
+
+
+@pytest.mark.parametrize(
+    ("action", "answer"), [("run", "delete()"), ("session", "session"), ("refuse", "None")]
+)
+async def test_code_is_approved_once_for_the_session_or_declined(server, bot, action, answer):
+    async def script(turn):
+        await turn.reply.code(0, "tool()")
+        said = await turn.reply.approve(1, "delete()", choices=("session",))
+        turn.reply.finished(0, DONE)
+        return turn.done(f"Approved: {said}.")
+
+    async with bot(script):
+        server.say("alice", "@alice", "go")
+        question = await asked(server, "@alice", "run")
+        server.press("bob", question, action)
+        await until(lambda: server.whispers)
+        server.press("alice", question, action)
+        await answered(server, "@alice", f"Approved: {answer}.")
+
+
+async def test_of_two_bots_and_two_deliveries_one_answers(server, service, bot):
+    async with bot() as (first, _), chats.connected(server.path, first):
+        message = server.say("alice", "@alice", "one")
+        server.deliver(message)
+        await answered(server, "@alice", "You said: one")
+        server.say("alice", "@alice", "two")
+        await answered(server, "@alice", "You said: two")
+        assert [request.text for request in first.handled] == ["one", "two"]
+    assert len(texts(server, "@alice")) == 2
+
+
+async def test_messages_that_were_missed_are_answered_once(server, bot):
+    async with bot():
+        server.say("alice", "@alice", "one")
+        await answered(server, "@alice", "You said: one")
+    server.say("alice", "@alice", "two")
+    server.say("alice", "@alice", "three")
+    async with bot() as (service, _):
+        await answered(server, "@alice", "You said: three", count=3)
+        assert [request.text for request in service.handled] == ["two", "three"]
+
+
+async def test_a_message_of_a_bot_that_died_is_answered_by_the_next(server, bot):
+    async with bot() as (service, _):
+        message = server.say("alice", "general", "@bot one")
+        await answered(server, f"general/{message.id}", "You said: one")
+        await service.die_before_beginning()
+        await until(lambda: len(service.handled) == 2)
+        await answered(server, f"general/{message.id}", "You said: one")
+    assert len(texts(server, f"general/{message.id}")) == 1
+
+
+async def test_a_turn_of_a_bot_that_died_goes_on_in_its_messages(server, bot):
+    key = values.SessionKey(chats.PLATFORM, "", "@alice")
+    async with bot() as (service, _):
+        message = server.say("alice", "@alice", "one")
+        answer = await answered(server, "@alice", "You said: one")
+        await service.go_on(key, "one", person="alice", request_id=str(message.id))
+        await until(lambda: "before" in answer.text)
+    assert len(texts(server, "@alice")) == 1
+
+
+async def test_commands_in_words_are_carried_out_or_asked_about(server, bot):
+    async with bot() as (service, _):
+        server.say("alice", "@alice", "usage")
+        await until(lambda: texts(server, "@alice"))
+        server.say("alice", "@alice", "reset")
+        await until(lambda: len(texts(server, "@alice")) == 2)
+        assert texts(server, "@alice")[1].startswith("Reset?")
+        server.say("alice", "@alice", "py 6 * 7")
+        await answered(server, "@alice", "6 * 7", count=3)
+        assert [(r.text, r.is_code) for r in service.handled] == [("6 * 7", True)]
+
+
+async def test_who_may_not_is_told_privately_and_elsewhere_nobody_is(server, bot):
+    async with bot() as (service, chat):
+        chat.banned.add("mallory")
+        chat.rooms.add("general")
+        server.say("alice", "random", "@bot hello")
+        server.say("mallory", "general", "@bot hello")
+        await until(lambda: server.whispers)
+        assert server.whispers == [("mallory", access_words.NOT_LISTED)]
+        assert service.handled == []
+    assert [m.text for m in server.messages.values() if not m.author] == []
+
+
+async def test_what_goes_wrong_with_a_message_is_said(server, bot):
+    async with bot() as (_, chat):
+        server.plan("thread", "away")
+        server.say("alice", "general", "@bot hello")
+        await until(lambda: texts(server, "general"))
+        assert texts(server, "general")[0].startswith("⚠️")
+        message = server.say("alice", "general", "@bot again")
+        await answered(server, f"general/{message.id}", "You said: again")
+        await until(lambda: not chat.in_flight.running(lambda entry: True))
