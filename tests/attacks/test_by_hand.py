@@ -223,7 +223,7 @@ async def test_idle_kernel_that_pushes_on_every_socket_costs_the_bot_next_to_not
     # Half a message from before the end on; after it, as much as the sockets take.
     pushing = """
 def push_for_ever(there):
-    time.sleep(1)
+    time.sleep(3)
     while True: push(there, frame(15 << 20, more=False) + MEBIBYTE * 15)
 publish("status", {"execution_state": "idle"})
 time.sleep(0.2)
@@ -244,7 +244,7 @@ for channel in (SHELL, IOPUB, STDIN):
         tracemalloc.stop()
 
     async with growth() as most:
-        await asyncio.sleep(2)
+        await asyncio.sleep(4)
 
     assert most[0] < 4 * boxes.MIB
     assert (await run("kept", key="neighbour")).plain == "5"
