@@ -239,6 +239,9 @@ def _build(
 
 def _switch(place: pathlib.Path, directory: pathlib.Path) -> None:
     """Switch the link to a directory beside it, atomically."""
+    if place.is_dir() and not place.is_symlink():
+        # A checkout from before there was a link.
+        shutil.rmtree(place)
     link = place.with_name(f"{place.name}.new")
     link.unlink(missing_ok=True)
     link.symlink_to(directory.name)
