@@ -95,6 +95,11 @@ class SessionService:
         self._model_notice = model_notice
 
     @property
+    def services(self) -> session_dependencies.SessionDependencies:
+        """What it is made of, for whoever opened it."""
+        return self._services
+
+    @property
     def model_notice(self) -> str:
         """What people should know of the model: how to get one, that it is only a demo, or why it
         cannot be asked right now."""

@@ -110,7 +110,7 @@ async def test_an_index_leads_to_no_other_port_of_the_machine(resolved):
 def test_the_doctor_says_the_cause(company):
     with served_by(company) as index:
         config = settings.Settings(package_index=settings.PackageIndex(url=index.url))
-        [finding, *_] = configured_services._check_packages(config)
+        [finding, *_] = configured_services.check(config, {}, None)
     assert not finding.is_active
     assert "invalid peer certificate" in finding.detail
     assert "SSL_CERT_FILE" in finding.fix

@@ -28,7 +28,7 @@ async def test_people_wait_for_what_was_claimed_until_it_is_answered(
     alice = lab.person("alice")
     direct = discord_server.direct(alice)
     async with connect(waiting) as service:
-        events, log = service._services.database.events, []
+        events, log = service.services.database.events, []
         claim = events.claim
 
         async def claimed(platform, name, **about):

@@ -181,7 +181,7 @@ async def test_people_are_warned_before_a_kernel_is_released_and_once(opened):
     async with opened() as house:
         house.service.notify_through("web", notify)
         await house.run("1")
-        services = house.service._services
+        services = house.service.services
         caretaker = maintenance.Maintenance(services, house.service)
         assert await caretaker.warn() == 0
         (launched,) = services.hosts.pool.live.values()
@@ -208,7 +208,7 @@ async def test_a_message_with_which_a_killed_bot_had_not_begun_is_taken_once_mor
         opening = databases.Database.open(f"sqlite:///{file}", files=tmp_path / "kept")
         async with opening as database:
             other = event_claims.EventClaims(
-                database, house.service._services.config, house.service.notify
+                database, house.service.services.config, house.service.notify
             )
             assert await other.claim("web", "m1", key=KEY, request_id="r1")
             assert await other.claim("web", "m2", key=KEY, request_id="r2")
@@ -229,9 +229,9 @@ async def test_a_message_with_which_a_killed_bot_had_not_begun_is_taken_once_mor
                 )
             await database.executions.start(begun.id, "1", hosted_id="h")
         await house.service.notify_late()
-        caretaker = maintenance.Maintenance(house.service._services, house.service)
+        caretaker = maintenance.Maintenance(house.service.services, house.service)
         taken = []
-        await caretaker.take_over(await house.service._services.database.turns.take_orphans())
+        await caretaker.take_over(await house.service.services.database.turns.take_orphans())
         # Nobody could begin with it again.
         assert told == [(KEY, session_words.ANSWER_INTERRUPTED)]
         house.service.events.open_platform("web", taken.append)
@@ -354,7 +354,7 @@ async def test_a_conversations_kernel_is_of_whoever_asked_last(opened):
         seen = []
         for person in ("u1", "u2", "u2"):
             await house.run("1", person=requests.Person(person))
-            (launched,) = house.service._services.hosts.pool.live.values()
+            (launched,) = house.service.services.hosts.pool.live.values()
             seen.append(launched.person)
     assert seen[0] != seen[1] == seen[2]
 
@@ -387,6 +387,6 @@ async def test_a_model_names_a_conversation_once_unless_a_person_did_or_it_costs
         # Nothing more is asked once the day's allowance is used up.
         assert len(house.server.requests) == 3
         turn = values.Usage(input_tokens=20_000)
-        await service._services.database.usage.add(answered.turn_id, turn)
+        await service.services.database.usage.add(answered.turn_id, turn)
         assert not await service.improve_title(question, answered, title=one.title)
         assert len(house.server.requests) == 3

@@ -63,7 +63,7 @@ async def test_code_whose_host_fails_is_shown_as_ended(opened, monkeypatch):
 
 async def test_one_cancelled_while_it_is_begun_is_not_left_running(opened, monkeypatch):
     async with opened() as house:
-        turns = house.service._services.database.turns
+        turns = house.service.services.database.turns
         start, is_started = turns.start, asyncio.Event()
 
         async def slow(*args, **fields):
@@ -224,7 +224,7 @@ async def test_a_database_that_is_locked_ends_no_answer_and_loses_nothing(opened
         assert (reply.end.status, reply.end.text) == (Status.DONE, "One answer.")
         assert (turn.status, turn.answer) == ("running", "")
         locked.unlock()
-        await house.service._services.write_retries.write()
+        await house.service.services.write_retries.write()
         (turn,) = await house.service.queries.history(KEY)
     assert (turn.status, turn.answer) == ("done", "One answer.")
     assert turn.events[2] == events.TextAdded("One answer.")
@@ -371,7 +371,7 @@ async def test_the_model_chosen_around_a_conversation_holds_where_it_chose_none(
     listed = settings.Model(name="other", base_url="http://127.0.0.1:1/v1")
     async with opened(openai_server.text("Hi.")) as house:
         service = house.service
-        services = service._services
+        services = service.services
         assert await service.queries.model(KEY) == "scripted"
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(

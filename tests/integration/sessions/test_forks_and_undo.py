@@ -33,7 +33,7 @@ async def _until(holds):
 
 async def _saved(house, key=KEY):
     """Save all that a session has."""
-    pool = house.service._services.hosts.pool
+    pool = house.service.services.hosts.pool
     await pool.save_variables(values.text(key))
     # Its files are copied then, under the same lock.
     async with pool.snapshots.lock(await pool.workspace(values.text(key))):
@@ -207,7 +207,7 @@ async def test_code_that_begins_at_once_after_other_code_can_be_undone(opened, m
     async with opened(kernels=settings.Kernels(preload=(), spares=0, freeze_seconds=600)) as house:
         for number in range(4):
             await house.run(f"x = {number}")
-        pool = house.service._services.hosts.pool
+        pool = house.service.services.hosts.pool
         saving = asyncio.create_task(pool.save_variables(values.text(KEY)))
         await asyncio.sleep(0)
         await house.run("x = 4")
@@ -252,7 +252,7 @@ async def test_a_copy_that_was_not_made_leaves_nothing_and_takes_nothing_from_ot
     opened, monkeypatch
 ):
     async with opened() as house:
-        hosts = house.service._services.hosts
+        hosts = house.service.services.hosts
         await house.run("open('f', 'w').write('mine')")
         await house.run("open('f', 'w').write('of others')", key=COPY)
         with pytest.raises(errors.SessionExistsError):
@@ -389,7 +389,7 @@ async def test_cells_that_made_what_was_not_kept_are_found(opened):
         )
         await house.run("%time gen")
         await _saved(house)
-        pool = house.service._services.hosts.pool
+        pool = house.service.services.hosts.pool
         pool.live[values.text(KEY)].kernel.kill_with_reason(values.Ending.STOPPED, "It ended.")
         await pool.live[values.text(KEY)].provisioner.ended.wait()
         (cell,) = await house.service.branches.lost_cells(KEY)

@@ -95,7 +95,7 @@ async def test_tables_of_all_libraries_are_sorted_filtered_searched_and_summed_u
         assert (found.typed, found.options[0]) == (1, ("by=", "property", ""))
         assert found.signature.label.startswith("sort_values(by, *, axis=0, ascending=True")
         # One that stands still is woken, but not again for the next key.
-        (launched,) = house.service._services.hosts.pool.live.values()
+        (launched,) = house.service.services.hosts.pool.live.values()
         await launched.kernel.freeze()
         assert (await queries.completions(KEY, "fram")).options[0][0] == "frame"
         await launched.kernel.freeze()
@@ -141,7 +141,7 @@ async def test_no_look_runs_code_of_the_values_or_starts_a_kernel(opened, looked
             await looked(house, hostile)
         with pytest.raises(live_data_views.TableGoneError):
             await house.service.queries.completions(KEY, "odd.")
-        assert not house.service._services.hosts.pool.live
+        assert not house.service.services.hosts.pool.live
 
 
 async def test_a_table_is_saved_as_parquet(opened):
@@ -165,7 +165,7 @@ display(large[0])
     async with opened(snapshots=settings.Snapshots(enabled=True)) as house:
         reply = await house.run(code)
         tables = [one for one in reply.of("output") if isinstance(one, values.Table)]
-        address, hosts = values.text(KEY), house.service._services.hosts
+        address, hosts = values.text(KEY), house.service.services.hosts
         await hosts.end_session(address, "It was let go.")
         assert not await hosts.statuses({address})
         named, unnamed, _ = tables
@@ -193,7 +193,7 @@ async def test_who_looks_into_old_tables_has_no_more_kernels_than_others(
     async with opened(**groups) as house:
         reply = await house.run("import pandas\nframe = pandas.DataFrame({'n': range(40)})\nframe")
         (table,) = (one for one in reply.of("output") if isinstance(one, values.Table))
-        address, hosts = values.text(KEY), house.service._services.hosts
+        address, hosts = values.text(KEY), house.service.services.hosts
         await hosts.end_session(address, "It was let go.")
         busy = replies.Reply()
         running = asyncio.create_task(house.run("print(1)\nwhile True: pass", busy, key=other))

@@ -196,7 +196,7 @@ async def test_a_model_goes_on_with_what_its_code_showed_and_runs_nothing_twice(
         turn = await last_turn(house)
         (asked,) = house.server.requests
         after = await house.run("print(count)")
-        again = await house.service._services.database.turns.take_orphans()
+        again = await house.service.services.database.turns.take_orphans()
     assert [one["role"] for one in asked.messages[-3:]] == ["user", "assistant", "tool"]
     assert asked.messages[-1]["content"].splitlines()[: len(ALL)] == ALL
     assert reply.of("announcement") == [session_words.KEPT_RUNNING]
@@ -290,7 +290,7 @@ async def test_files_that_were_made_meanwhile_are_given_back(opened, outliving):
 async def test_progress_of_another_release_is_told_as_an_interruption(opened, outliving):
     async with opened(sessions=BRIEF) as house:
         running, _ = await begin(house, lambda reply: house.run(TICKS, reply))
-        turns = house.service._services.database.turns
+        turns = house.service.services.database.turns
         (turn,) = await turns.of_session(1)
         await turns.note_progress(turn.id, {"of": "another release"})
     await running

@@ -45,7 +45,7 @@ class Keeper:
 
     def __init__(self, house):
         self.house = house
-        self.services = house.service._services
+        self.services = house.service.services
         self.retention = retention.Retention(self.services, house.service)
         self.told = []
         house.service.notify_through("web", self._tell)

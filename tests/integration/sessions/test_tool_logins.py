@@ -68,7 +68,7 @@ async def log_in(giver, address, at_the_giver):
 
 async def test_each_person_of_a_thread_is_asked_to_log_in_and_is_themselves(opened):
     async with _world(opened) as (giver, house):
-        broker = house.service._services.tools
+        broker = house.service.services.tools
         first = await house.service.logins.link(KEY, requests.Person("u1", "Anna"), "jira")
         await log_in(giver, re.search(r"http://\S+", first)[0], "anna")
         # The first login told what there is to be accepted.
@@ -120,7 +120,7 @@ builtins.print = print
 
 async def test_what_a_person_left_calls_nothing_as_another_who_does_not_agree(opened):
     async with _world(opened) as (giver, house):
-        broker = house.service._services.tools
+        broker = house.service.services.tools
         for person, name in ((requests.Person("u1", "Anna"), "anna"), (BERT, "bert")):
             told = await house.service.logins.link(KEY, person, "jira")
             await log_in(giver, re.search(r"http://\S+", told)[0], name)

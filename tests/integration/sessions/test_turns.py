@@ -79,7 +79,7 @@ async def test_the_model_remembers_earlier_turns_even_after_a_restart(opened):
 async def test_people_are_told_how_many_starts_are_before_theirs(opened, monkeypatch):
     monkeypatch.setattr(pools, "_REPORT_SECONDS", 0.05)
     async with opened() as house:
-        starts = house.service._services.hosts.pool._admissions
+        starts = house.service.services.hosts.pool._admissions
         async with contextlib.AsyncExitStack() as others:
             while starts.is_free:
                 await others.enter_async_context(starts.place("other"))
@@ -499,9 +499,7 @@ async def test_all_of_a_table_can_be_had_of_which_the_head_was_shown(opened):
         await house.service.reset(KEY)
         with pytest.raises(errors.BotError, match="no longer there"):
             await house.service.save_table(KEY, tables[0].handle, ANNA)
-        assert not house.service._services.hosts.pool.live, (
-            "a table alone is no reason for a kernel"
-        )
+        assert not house.service.services.hosts.pool.live, "a table alone is no reason for a kernel"
     assert names == [f"table-{table.handle}.csv" for table in tables[:2]]
     assert names[0] != names[1]
     assert again == names[0]

@@ -46,7 +46,7 @@ def _remarks(request):
 
 async def _be_idle(house):
     """Let the kernel be idle for long; its variables are saved, if they ever are."""
-    pool = house.service._services.hosts.pool
+    pool = house.service.services.hosts.pool
     ((key, launched),) = pool.live.items()
     launched.kernel.last_used -= 10**6
     await pool.save_variables(key)
@@ -55,7 +55,7 @@ async def _be_idle(house):
 async def _release_kernel(house):
     """Let the kernel go as idleness does."""
     await _be_idle(house)
-    assert await house.service._services.hosts.pool.reap() == 1
+    assert await house.service.services.hosts.pool.reap() == 1
 
 
 async def test_people_and_model_are_told_before_code_runs_after_idleness(opened):
@@ -90,7 +90,7 @@ async def test_a_restart_of_the_bot_is_told(opened, ending):
             await _release_kernel(house)
         if ending == "killed":
             # The names are in the store as soon as the turn is over, not at the end of the bot.
-            session = await house.service._services.database.sessions.find(KEY)
+            session = await house.service.services.database.sessions.find(KEY)
             assert session.kernel["names"] == ["x"]
     async with opened() as house:
         reply = await house.run("print(1)")
@@ -280,12 +280,12 @@ async def test_what_a_killed_bot_was_running_counts_as_lost(saving):
     async with saving() as house:
         await house.run("rows = 1")
         await _be_idle(house)
-        pool = house.service._services.hosts.pool
+        pool = house.service.services.hosts.pool
         running = asyncio.create_task(house.run("rows = 2\nwhile True: pass"))
         # Before the code is at its end, as it may take the bot with it.
         for _ in range(3000):
             await asyncio.sleep(0.01)
-            if (await house.service._services.database.sessions.find(KEY)).kernel["runs"] == 2:
+            if (await house.service.services.database.sessions.find(KEY)).kernel["runs"] == 2:
                 break
         (launched,) = pool.live.values()
         launched.kernel.kill_with_reason(values.Ending.STOPPED, "It crashed.")

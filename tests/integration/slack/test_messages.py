@@ -25,7 +25,7 @@ async def test_direct_message_is_a_session_of_its_own(slack, service, app):
 async def test_people_wait_for_what_was_claimed_until_it_is_answered(
     slack, service, app, monkeypatch
 ):
-    events, log = service._services.database.events, []
+    events, log = service.services.database.events, []
     claim = events.claim
 
     async def claimed(platform, name, **about):

@@ -491,7 +491,7 @@ async def test_a_message_that_cannot_be_read_again_is_awaited_by_nobody(slack, s
     of_event = sqlalchemy.select(schema.EVENTS).where(schema.EVENTS.c.event_id == event[1])
     async with asyncio.timeout(20):
         while True:
-            async with service._services.database.events._begin.reading() as transaction:
+            async with service.services.database.events._begin.reading() as transaction:
                 (left,) = await transaction.execute(of_event)
             if (left.address, left.content) == ("", None):
                 break
@@ -552,7 +552,7 @@ async def test_a_command_is_awaited_until_it_is_done_and_not_taken_again(
     monkeypatch.setattr(service.queries, "files", files)
     slack.command("U1", "C1", "/interpreter", "files")
     await arrived.wait()
-    async with service._services.database.events._begin.reading() as transaction:
+    async with service.services.database.events._begin.reading() as transaction:
         (awaited,) = await transaction.execute(sqlalchemy.select(schema.EVENTS))
     channel = values.text(values.SessionKey("slack", "T1", "C1"))
     assert (awaited.address, awaited.content) == (channel, None)

@@ -261,7 +261,7 @@ async def test_the_pane_says_in_the_readers_time_zone_when_variables_were_saved(
         await page.press("Enter", modifiers=2)
         await visits.answered(page)
         key = values.SessionKey("web", thread=await page.value("location.hash.slice(1)"))
-        await service._services.hosts.end_session(values.text(key), "It was let go.")
+        await service.services.hosts.end_session(values.text(key), "It was let go.")
         saved = (await service.queries.variables(key)).saved
         await visits.choose(page, "python-state", "Variables")
         await page.until("document.querySelector('#pane .rows')")

@@ -545,7 +545,7 @@ async def test_a_sentence_about_the_session_stands_until_somebody_asks(serving_f
 
 async def test_beside_a_turn_that_was_cut_short_what_else_was_lost_is_told(serving_fake):
     async with serving_fake() as (bot, client), client.tab(THREAD):
-        database = bot._services.database
+        database = bot.services.database
         session = await database.sessions.open(KEY)
         turn = await database.turns.start(session.id, person="you", text="x")
         await database.turns.finish(turn.id, values.TurnStatus.INTERRUPTED)

@@ -19,6 +19,12 @@ def told(*outputs, finished=OK, limit=8000):
     return observations.execution(screen.outputs, finished, limit)
 
 
+SILENT = (
+    "[The code ran to its end without an error and printed nothing. What it was to save or to "
+    "compute is done; print what you need to know.]"
+)
+
+
 def out(text):
     return values.Text("stdout", text)
 
@@ -26,7 +32,7 @@ def out(text):
 @pytest.mark.parametrize(
     ("outputs", "text"),
     [
-        ([], observations._SILENT),
+        ([], SILENT),
         ([out("a"), out("b\n"), out("c")], "ab\nc"),
         ([out("a\n"), values.Clear(wait=False), out("b")], "b"),
         ([out("a\n"), values.Clear(wait=True)], "a"),

@@ -83,9 +83,7 @@ def test_conversations_that_are_over_take_no_room():
         turn.emit(_ended(number + 1))
         hub.end(thread, turn)
         hub.notify(thread, "Hear again!")
-    assert len(hub._turns) == 0
-    assert len(hub._ended) <= 1000
-    assert len(hub._notices) <= 1000
+    assert (hub.of("0" * 16), hub.notices("0" * 16), hub.ended("0" * 16)) == ((), [], 0)
     assert hub.notices(f"{4999:016}") == ["Hear again!"]
     assert hub.ended(f"{4999:016}") != hub.ended(f"{4998:016}")
 
