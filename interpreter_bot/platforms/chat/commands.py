@@ -57,9 +57,6 @@ class View(Protocol):
             BotError: the network does not take it.
         """
 
-    async def run(self, code: str, /) -> None:
-        """Run code as a request."""
-
     async def ask(self, question: str, label: str, invocation: command_table.Invocation) -> None:
         """Show a question with a button that carries a command out, and one that does not."""
 
@@ -162,8 +159,8 @@ async def show(
     is_open = is_public or view.is_private
     say = view.say if is_open else functools.partial(view.whisper, url="", label="")
     match result:
-        case command_table.Run(code):
-            await view.run(code)
+        case command_table.Run():
+            raise errors.BotError(command_words.not_offered("py"))
         case command_table.FileSent():
             await _send_file(result, place, view)
         case command_table.Said(text, link):

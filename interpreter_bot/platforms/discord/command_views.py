@@ -178,9 +178,6 @@ class _View:
     def escape(self, text: str) -> str:
         return _ESCAPED_MOMENT.sub(r"<t:\1:f>", markdown.escape(text))
 
-    async def run(self, code: str) -> None:
-        raise errors.BotError(command_words.not_offered("py"))
-
     def inline_code(self, text: str) -> str:
         return markdown.inline_code(text, _MAX_LABEL_CHARACTERS)
 

@@ -265,6 +265,7 @@ async def _connect(
                     raise api_errors.DiscordLostError(discord_words.CLOSED_AT_ONCE)
     except BaseException:
         await client.close()
+        await client.in_flight.drain(0)
         if connection is not None:
             connection.cancel()
             await asyncio.wait((connection,))

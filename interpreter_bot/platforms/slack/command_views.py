@@ -102,9 +102,6 @@ class SlackView:
         if complaints := await uploads.send(place, place.thread, [outgoing]):
             raise errors.BotError("\n".join(complaints))
 
-    async def run(self, code: str) -> None:
-        raise errors.BotError(command_words.not_offered("py"))
-
     async def ask(self, question: str, label: str, invocation: command_table.Invocation) -> None:
         value = blocks.command_value(
             self._key, self._place.user, invocation.command.name, invocation.argument

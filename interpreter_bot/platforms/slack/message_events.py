@@ -18,7 +18,6 @@ from interpreter_bot.platforms.slack import (
     message_parsing,
     message_posting,
     message_requests,
-    permissions,
     requests_in_flight,
     thread_history,
     turn_drawing,
@@ -48,12 +47,11 @@ class RawMessage:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class _Source:
-    """What Slack's side has to know of a message; `profile` once its author is admitted."""
+    """What Slack's side has to know of a message."""
 
     workspace: installations.InstalledWorkspace
     incoming: message_parsing.IncomingMessage
     is_again: bool
-    profile: permissions.Profile | None = None
 
     @property
     def message(self) -> message_parsing.Message:
@@ -221,20 +219,25 @@ class MessageEvents:
         profile = await self._services.permissions.require(
             message.source.workspace, sent.user, sent.channel, user_team=sent.user_team
         )
-        source = dataclasses.replace(message.source, profile=profile)
-        person = requests.Person(profile.user, profile.name)
-        return dataclasses.replace(message, person=person, source=source)
+        return dataclasses.replace(message, person=requests.Person(profile.user, profile.name))
 
     async def command_place(self, message: _Message) -> tuple[command_table.Place, commands.View]:
         source = message.source
-        thread = await self._read_thread(source.workspace, source.message)
-        key = message_requests.session_key(
-            source.workspace, source.message, uses_channel_kernel=thread.uses_channel_kernel
-        )
+        key = await self._read_session(source)
         # The next messages in this thread are meant for the bot as well.
         await self._service.begin(key)
-        place = self._commands.place_of(key, source.place, _profile(source))
+        profile = await self._services.permissions.profile(
+            source.workspace, message.person.id, source.message.user_team
+        )
+        place = self._commands.place_of(key, source.place, profile)
         return place, self._commands.view(key, source.place)
+
+    async def _read_session(self, source: _Source) -> values.SessionKey:
+        """Return the session of a message's thread."""
+        thread = await self._read_thread(source.workspace, source.message)
+        return message_requests.session_key(
+            source.workspace, source.message, uses_channel_kernel=thread.uses_channel_kernel
+        )
 
     async def prepare(
         self,
@@ -248,22 +251,19 @@ class MessageEvents:
         if is_edit:
             sent = source.message
             await self._in_flight.cancel_message(source.workspace.team, sent.channel, sent.ts)
-        if code:
-            thread = await self._read_thread(source.workspace, source.message)
-            key = message_requests.session_key(
-                source.workspace, source.message, uses_channel_kernel=thread.uses_channel_kernel
-            )
-            request = requests.Request(
-                key=key, person=message.person, text=code, is_code=True, id=message.id
-            )
-            return await self._in_flight.open_code(source.place, request)
-        return await self._prepare_request(message)
+        if not code:
+            return await self._prepare_request(message)
+        key = await self._read_session(source)
+        request = requests.Request(
+            key=key, person=message.person, text=code, is_code=True, id=message.id
+        )
+        return await self._in_flight.open_code(source.place, request)
 
     async def _prepare_request(self, received: _Message) -> claims.StartRequest | None:
         """Make a request of a message, after a first sign."""
         source = received.source
         parsed, message, place = source.incoming, source.message, source.place
-        workspace, profile, is_again = source.workspace, _profile(source), source.is_again
+        workspace, is_again = source.workspace, source.is_again
         entry: requests_in_flight.InFlight | None = None
         # Without text or files there may be nothing to do, so no sign of work is shown yet.
         if not parsed.is_code and (parsed.text or message.files):
@@ -280,7 +280,7 @@ class MessageEvents:
             if self._answers_former_bot(thread, message) and not parsed.is_mention:
                 raise errors.BotError(question_words.CODE_GONE)
             request = await message_requests.build(
-                self._services, workspace, parsed, thread, profile
+                self._services, workspace, parsed, thread, received.person
             )
         except Exception as error:
             if entry is None:
@@ -289,7 +289,7 @@ class MessageEvents:
             return None
         if entry is None:
             # Opened now, not at its turn, so that later messages wait behind it.
-            heading = turn_drawing.heading(profile.name, request.text)
+            heading = turn_drawing.heading(received.person.name, request.text)
             entry = await self._in_flight.open(
                 request.key, place, message.id, heading=heading, is_again=is_again
             )
@@ -303,10 +303,3 @@ class MessageEvents:
         turns = await self._service.queries.history(request.key, limit=2)
         if len(turns) < 2:
             await self._service.rename(request.key, requests_in_flight.title_of(request))
-
-
-def _profile(source: _Source) -> permissions.Profile:
-    """Return the author of an admitted message."""
-    if source.profile is None:
-        raise RuntimeError("a message is used before its author is admitted")
-    return source.profile

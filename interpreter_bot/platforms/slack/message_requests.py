@@ -37,7 +37,7 @@ async def build(
     workspace: installations.InstalledWorkspace,
     incoming: message_parsing.IncomingMessage,
     thread: thread_history.Thread,
-    profile: permissions.Profile,
+    person: requests.Person,
 ) -> requests.Request:
     """Make the request.
 
@@ -47,7 +47,7 @@ async def build(
     message, text = incoming.message, incoming.text
     about: dict[str, Any] = {
         "key": session_key(workspace, message, uses_channel_kernel=thread.uses_channel_kernel),
-        "person": requests.Person(profile.user, profile.name),
+        "person": person,
         "id": message.id,
         "edits": message.ts if message.edited else "",
     }

@@ -155,6 +155,24 @@ async def test_an_edit_during_a_run_stops_it_and_takes_its_messages(server, bot)
     assert len(texts(server, "@alice")) == 1
 
 
+async def test_of_many_edits_the_last_one_is_answered(server, bot):
+    async def script(turn):
+        turn.reply.step(1)
+        if turn.request.text != "four":
+            await asyncio.sleep(60)
+        return turn.done(f"You said: {turn.request.text}")
+
+    async with bot(script) as (_, chat):
+        message = server.say("alice", "general", "@bot one")
+        thread = f"general/{message.id}"
+        await asked(server, thread, "stop")
+        for words in ("two", "three", "four"):
+            server.change(message, f"@bot {words}")
+        await answered(server, thread, "You said: four")
+        await until(lambda: not chat.in_flight.running(lambda entry: True))
+    assert len(texts(server, thread)) == 1
+
+
 async def test_old_messages_are_not_answered_anew(server, bot):
     async with bot(edit_seconds=0.0) as (service, _):
         message = server.say("alice", "@alice", "one")
