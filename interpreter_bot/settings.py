@@ -39,6 +39,7 @@ from interpreter_bot.setting_groups.package_indexes import (
 )
 from interpreter_bot.setting_groups.platforms import Discord, Mcp, Slack, Web
 from interpreter_bot.setting_groups.sessions_and_storage import (
+    WARNING_DAYS,
     Encryption,
     Paths,
     Retention,
@@ -55,6 +56,7 @@ __all__ = [
     "KIB",
     "MIB",
     "PROXY_VARIABLES",
+    "WARNING_DAYS",
     "ChannelPackages",
     "Connection",
     "ConnectionLimits",

@@ -40,7 +40,7 @@ def run(config: settings.Settings, options: argparse.Namespace) -> int:
     is_question = "-" in prompts or not (prompts or terminal_input.is_interactive())
     piped, question = None, ""
     if is_question:
-        question = terminal_input.read_question(max_characters=config.sessions.message_characters)
+        question = terminal_input.read_question(max_characters=requests.MAX_CHARACTERS)
         prompts = prompts or ["-"]
     elif _STDIN in options.file or (prompts and _is_data(options)):
         piped = terminal_input.piped_file()

@@ -29,7 +29,6 @@ _log = logging.getLogger(__name__)
 # People see the end of an answer a moment before it is recorded.
 _RECORDING_SECONDS: Final = 3.0
 _MAX_CELLS: Final = 300
-_MAX_CELL_CHARACTERS: Final = 100_000
 _MAX_TURNS: Final = 1000
 _TITLE_CHARACTERS: Final = 190
 
@@ -171,11 +170,11 @@ class SessionBranches:
 
     def _short(self, cells: tuple[str, ...]) -> tuple[tuple[str, ...], str]:
         """Leave out what is too long to be asked for, and say so."""
-        limit = min(self._services.config.sessions.message_characters, _MAX_CELL_CHARACTERS)
-        short = tuple(one for one in cells if len(one) <= limit)
+        short = tuple(cell for cell in cells if len(cell) <= requests.MAX_CHARACTERS)
         if len(short) == len(cells):
             return cells, ""
-        return short, session_words.branch_left_out(len(cells) - len(short), limit)
+        count = len(cells) - len(short)
+        return short, session_words.branch_left_out(count, requests.MAX_CHARACTERS)
 
     async def _start(self, source: records.Session, turn_id: int) -> _BranchStart:
         """Find out where a branch begins."""

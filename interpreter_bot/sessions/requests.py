@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import AsyncIterable, Callable
-from typing import Literal, TypeAlias
+from typing import Final, Literal, TypeAlias
 
 from interpreter_bot import values
+
+MAX_CHARACTERS: Final = 100_000
+"""Of a message; longer text belongs in a file."""
 
 Approval: TypeAlias = Literal["never", "plan", "every"]
 """Whether a person is asked before code runs: never, once per turn, before each execution."""

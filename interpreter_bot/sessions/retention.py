@@ -18,7 +18,7 @@ import shutil
 from collections.abc import Sequence
 from typing import Final
 
-from interpreter_bot import errors, schedules, values
+from interpreter_bot import errors, schedules, settings, values
 from interpreter_bot.hosts import ports
 from interpreter_bot.sessions import lanes, session_dependencies, session_service
 from interpreter_bot.store import columns, records
@@ -106,7 +106,7 @@ class Retention:
 
     @property
     def _warning(self) -> datetime.timedelta:
-        return datetime.timedelta(days=self._limits.warning_days)
+        return datetime.timedelta(days=settings.WARNING_DAYS)
 
     async def _holdings(self) -> tuple[list[_Holding], ports.StoredBytes]:
         """Return what sessions hold, the least recently used first, and what hosts say of it."""
@@ -149,7 +149,7 @@ class Retention:
         due = [
             one
             for one in held
-            if self._time_left(one, now).days < self._limits.warning_days
+            if self._time_left(one, now).days < settings.WARNING_DAYS
             and self._was_warned(one.session, now) is None
             and self._service.can_notify(one.session.key)
         ]

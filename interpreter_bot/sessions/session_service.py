@@ -407,9 +407,8 @@ class SessionService:
         return turn_stops.StopSignal().end()
 
     def _check(self, request: requests.Request) -> None:
-        limit = self._services.config.sessions.message_characters
-        if len(request.text) > limit:
-            raise errors.BotError(session_words.message_too_long(limit))
+        if len(request.text) > requests.MAX_CHARACTERS:
+            raise errors.BotError(session_words.message_too_long(requests.MAX_CHARACTERS))
         is_empty = not (request.text.strip() or request.attachments or request.files)
         if is_empty and not request.goes_on_with:
             raise errors.BotError(session_words.EMPTY_MESSAGE)

@@ -29,8 +29,6 @@ class Slack(fields.Group):
     """`SLACK_CLIENT_SECRET`: belongs to `client_id`."""
     api_base_url: header_values.Address = "https://slack.com/api/"
     """`SLACK_API_BASE_URL`: for GovSlack, or a test server."""
-    file_hosts: tuple[str, ...] = ("slack.com", "slack-edge.com", "slack-files.com")
-    """Domains, besides the API's, to which the bot sends its token when it fetches a file."""
 
     transport: Literal["socket", "http"] = "socket"
     """`socket`: the bot opens a connection to Slack. `http`: Slack sends requests to the bot."""
@@ -78,22 +76,6 @@ class Slack(fields.Group):
     """At start, answer messages that were missed in this time, in channels and threads used in the
     last day. 0 means none."""
 
-    posting_seconds: fields.Seconds = 1.0
-    """Average time between two messages in a channel. Slack allows about one a second."""
-    streaming_seconds: fields.Seconds = 1.0
-    """Time between two pieces of a streamed answer."""
-    editing_seconds: fields.Seconds = 3.0
-    """Time between two edits of an answer that cannot be streamed."""
-    stream_characters: Annotated[int, pydantic.Field(ge=1000, le=11_000)] = 9_000
-    """After this many characters, an answer continues in another message. Slack refuses more than
-    12,000."""
-    sharing_seconds: fields.Seconds = 12.0
-    """How long to wait for Slack to show an uploaded file before it is sent again."""
-    ping_seconds: fields.Seconds = 5.0
-    """Longest silence of the connection before it counts as dead and is replaced."""
-    drain_seconds: Annotated[float, pydantic.Field(ge=0)] = 10.0
-    """Time for running answers to finish when the bot stops."""
-
     @property
     def is_on(self) -> bool:
         """Whether a setting lets the bot log in."""
@@ -135,27 +117,17 @@ class Discord(fields.Group):
     """
     sharding: bool = False
     """Open several connections, one per shard. Discord demands it from 2,500 servers on."""
-    shards: Annotated[int, pydantic.Field(ge=0)] = 0
-    """Number of shards. 0 means what Discord recommends."""
-    edit_seconds: Annotated[float, pydantic.Field(ge=0.05)] = 1.5
-    """Time between two edits of an answer."""
     rerun_seconds: Annotated[float, pydantic.Field(ge=0)] = 300.0
     """A message that is edited within this time after it was sent is answered again. 0 means
     never."""
     look_back_seconds: Annotated[float, pydantic.Field(ge=0, le=86400)] = 600.0
     """At start, answer messages that were missed in this time. 0 means none."""
-    archive_minutes: Literal[60, 1440, 4320, 10080] = 1440
-    """Discord archives a quiet thread after this time."""
     context_messages: Annotated[int, pydantic.Field(ge=0, le=100)] = 20
     """Most messages before a mention, back to the bot's last answer, that are shown to the
     model.
     """
     bots: tuple[int, ...] = ()
     """Ids of other bots and webhooks whose messages are shown to the model."""
-    login_seconds: fields.Seconds = 60.0
-    """Time to log in and connect at start."""
-    closing_seconds: fields.Seconds = 30.0
-    """Time to show the last answers when the bot stops."""
 
     @property
     def is_open(self) -> bool:

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import os
 import pathlib
-from typing import Annotated, Literal, Self
+from typing import Annotated, Final, Literal, Self
 
 import pydantic
 import pydantic_core
 
 from interpreter_bot.setting_groups import fields
+
+WARNING_DAYS: Final = 3
+"""How long before files are deleted people are warned."""
 
 
 class Sessions(fields.Group):
@@ -19,8 +22,6 @@ class Sessions(fields.Group):
     """Most turns that run at a time, in all conversations. Further ones wait, and people take
     turns.
     """
-    message_characters: Annotated[int, pydantic.Field(ge=1)] = 100_000
-    """Longest message. Longer text belongs in a file."""
     approval: Literal["never", "plan", "every"] = "never"
     """Whether a person approves the model's code before it runs: `never`, once per answer (`plan`),
     or `every` time. Applies to all platforms; servers, channels and people can only choose a
@@ -46,9 +47,8 @@ class Retention(fields.Group):
     showed. Messages are kept. A conversation that is in use loses nothing."""
 
     days: Annotated[float, pydantic.Field(ge=0)] = 30.0
-    """Files of a conversation that was not used for this long are deleted. 0 keeps them."""
-    warning_days: Annotated[float, pydantic.Field(ge=1)] = 3.0
-    """How many days before that people are warned."""
+    """Files of a conversation that was not used for this long are deleted; people are warned three
+    days before. 0 keeps them."""
     person_bytes: Annotated[int, pydantic.Field(ge=0)] = 10 * fields.GIB
     """Files of all conversations that one person began. Above it, those of the least recently used
     conversations are deleted. 0 means no limit."""
@@ -60,11 +60,11 @@ class Retention(fields.Group):
 
     @pydantic.model_validator(mode="after")
     def _warn_after_use(self) -> Self:
-        if 0 < self.days <= self.warning_days:
+        if 0 < self.days <= WARNING_DAYS:
             raise pydantic_core.PydanticCustomError(
                 "retention",
-                "days must be more than warning_days, or each conversation is warned at once; "
-                "0 keeps all files",
+                "days must be more than {days}, which is when people are warned; 0 keeps all files",
+                {"days": WARNING_DAYS},
             )
         return self
 

@@ -73,7 +73,7 @@ async def test_slack_and_discord_live_in_one_process(bot, capsys):
         alice, channel = lab.person("alice"), lab.channel("general")
         made = bot(
             slack=worlds.settings_for(slack),
-            discord=settings.Discord(token=discord.token, edit_seconds=0.1),
+            discord=settings.Discord(token=discord.token),
         )
         async with being(made) as (task, end):
             told, _ = await said(capsys, "Discord: ", task)
@@ -97,7 +97,7 @@ async def test_one_that_cannot_log_in_takes_nobody_down_but_is_told(bot, capsys)
         lab = discord.guild("Lab")
         alice, channel = lab.person("alice"), lab.channel("general")
         wrong = worlds.settings_for(slack, bot_token="xoxb-loopback-wrong")
-        made = bot(slack=wrong, discord=settings.Discord(token=discord.token, edit_seconds=0.1))
+        made = bot(slack=wrong, discord=settings.Discord(token=discord.token))
         async with being(made) as (task, end):
             told, warned = await said(capsys, "Discord: ", task)
             done = await discord.command(alice, channel, "py", {"code": "print(7 * 8)"})

@@ -111,8 +111,10 @@ async def _discord(tmp_path):
     ):
         lab = discord.guild("Lab")
         direct = discord.direct(lab.person("alice"))
-        bot = settings.Discord(edit_seconds=0.1)
-        async with startup.connected_platform(service, bot, token=discord.token):
+        timing = startup.Timing(edit_seconds=0.1)
+        async with startup.connected_platform(
+            service, settings.Discord(), token=discord.token, timing=timing
+        ):
             alice = direct.recipients[0]
             discord.say(alice, direct, "go")
 

@@ -9,7 +9,7 @@ import dataclasses
 import logging
 import time
 from collections.abc import AsyncIterator
-from typing import Final, Literal, TypeAlias
+from typing import Final, TypeAlias
 
 import cachetools
 import discord
@@ -28,7 +28,6 @@ Author: TypeAlias = discord.User | discord.Member | discord.ClientUser
 
 _log = logging.getLogger(__name__)
 
-_Minutes: TypeAlias = Literal[60, 1440, 4320, 10080]
 
 _MAX_PAST: Final = 20
 _MAX_KNOWN: Final = 10_000
@@ -236,8 +235,7 @@ class Threads:
         held = channel.permissions_for(me) if me is not None else None
         if held and not (held.create_public_threads and held.send_messages_in_threads):
             return None
-        minutes = self._config.archive_minutes
-        is_open = await open_thread(self._limits, message, title, archive_minutes=minutes)
+        is_open = await open_thread(self._limits, message, title)
         if is_open:
             self._people.setdefault(message.id, {message.author.id})
         return message.id if is_open else None
@@ -255,18 +253,12 @@ async def _people_in(thread: discord.Thread) -> set[int]:
     return people
 
 
-async def open_thread(
-    limits: rate_limits.RateLimits,
-    message: discord.Message,
-    title: str,
-    *,
-    archive_minutes: _Minutes | None = None,
-) -> bool:
+async def open_thread(limits: rate_limits.RateLimits, message: discord.Message, title: str) -> bool:
     """Open a thread on a message, unless Discord allows none for longer than a person waits."""
     route = f"POST /channels/{message.channel.id}/messages/{message.id}/threads"
     if _is_limited(limits, route):
         return False
-    create = _create(message, title, archive_minutes)
+    create = _create(message, title)
     work = limits.spawn(create, f"thread on message {message.id}")
     give_up_at = time.monotonic() + _MAX_OPENING_SECONDS
     try:
@@ -290,12 +282,10 @@ def _is_limited(limits: rate_limits.RateLimits, route: str) -> bool:
     return seconds > _MAX_LIMIT_SECONDS
 
 
-async def _create(message: discord.Message, title: str, archive_minutes: _Minutes | None) -> bool:
+async def _create(message: discord.Message, title: str) -> bool:
     for wait_seconds in (*_WAITS_SECONDS, None):
         try:
-            await message.create_thread(
-                name=title, auto_archive_duration=archive_minutes or discord.utils.MISSING
-            )
+            await message.create_thread(name=title)
         except api_errors.ANY as error:
             if api_errors.code_of(error) == api_errors.THREAD_EXISTS:
                 return True

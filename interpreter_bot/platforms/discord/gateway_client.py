@@ -220,4 +220,4 @@ def make(config: settings.Discord, limits: rate_limits.RateLimits, *, with_conte
     }
     if not config.sharding:
         return Single(**fields)
-    return Sharded(shard_count=config.shards or None, **fields)
+    return Sharded(**fields)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import dataclasses
+import functools
 import logging
 import threading
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
@@ -56,6 +57,24 @@ _HEARTBEAT: Final = "keep-alive-handler"
 _HEARTBEAT_SECONDS: Final = 2.0
 
 
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Timing:
+    """How long the platform waits for what.
+
+    Attributes:
+        edit_seconds: between two edits of an answer.
+        login_seconds: to log in and connect at start.
+        closing_seconds: to show the last answers when the bot stops.
+    """
+
+    edit_seconds: float = 1.5
+    login_seconds: float = 60.0
+    closing_seconds: float = 30.0
+
+
+_TIMING: Final = Timing()
+
+
 @dataclasses.dataclass(frozen=True, slots=True)
 class DiscordPlatform:
     """Discord, connected.
@@ -87,7 +106,11 @@ async def serve(
 
 @contextlib.asynccontextmanager
 async def connected_platform(
-    service: session_service.SessionService, config: settings.Discord, *, token: str
+    service: session_service.SessionService,
+    config: settings.Discord,
+    *,
+    token: str,
+    timing: Timing = _TIMING,
 ) -> AsyncIterator[DiscordPlatform]:
     """Run Discord inside the context. At its end, running answers are finished.
 
@@ -98,6 +121,7 @@ async def connected_platform(
         service: where requests go.
         config: the operator's settings.
         token: of the bot; it appears in no log.
+        timing: how long it waits for what.
 
     Raises:
         DiscordLostError: Discord cannot be reached, or not any more; it may be tried again.
@@ -111,18 +135,17 @@ async def connected_platform(
         stack.push_async_callback(_join_heartbeat_threads)
         session = await stack.enter_async_context(aiohttp.ClientSession())
         limits = rate_limits.RateLimits()
+        connect = functools.partial(
+            _connect, service, config, limits, session, token=token, timing=timing
+        )
         try:
-            client, connection = await _connect(
-                service, config, limits, session, token=token, with_content=with_content
-            )
+            client, connection = await connect(with_content=with_content)
         except discord.PrivilegedIntentsRequired:
             if config.message_content == "required":
                 raise api_errors.DiscordLoginError(discord_words.CLOSES[4014]) from None
             _log.warning(discord_words.NO_CONTENT_INTENT)
             await asyncio.sleep(IDENTIFY_SECONDS)
-            client, connection = await _connect(
-                service, config, limits, session, token=token, with_content=False
-            )
+            client, connection = await connect(with_content=False)
         service.notify_through(
             channels_and_threads.PLATFORM,
             _make_notify(client, limits),
@@ -136,7 +159,7 @@ async def connected_platform(
                 yield DiscordPlatform(str(client.user), client.intents.message_content)
                 watch.cancel()
         finally:
-            await _close(client, connection, limits, config)
+            await _close(client, connection, limits, timing)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -240,6 +263,7 @@ async def _connect(
     session: aiohttp.ClientSession,
     *,
     token: str,
+    timing: Timing,
     with_content: bool,
 ) -> tuple[gateway_client.Client, asyncio.Task[None]]:
     """Log in and connect; return when Discord has accepted the bot.
@@ -248,11 +272,13 @@ async def _connect(
         DiscordError: it did not.
         PrivilegedIntentsRequired: not with these intents.
     """
-    client = _create_client(service, config, limits, session, with_content=with_content)
+    client = _create_client(
+        service, config, limits, session, timing=timing, with_content=with_content
+    )
     connection: asyncio.Task[None] | None = None
     try:
         with _translated():
-            async with asyncio.timeout(config.login_seconds):
+            async with asyncio.timeout(timing.login_seconds):
                 await client.login(token)
                 connection = asyncio.create_task(client.connect(), name="discord gateway")
                 accepted = asyncio.create_task(client.accepted.wait(), name="discord greeting")
@@ -279,6 +305,7 @@ def _create_client(
     limits: rate_limits.RateLimits,
     session: aiohttp.ClientSession,
     *,
+    timing: Timing,
     with_content: bool,
 ) -> gateway_client.Client:
     """Create a client with all its event handlers."""
@@ -286,7 +313,7 @@ def _create_client(
     client.accepted = asyncio.Event()
     network, files = transport.DiscordTransport(client, limits), file_transfers.Attachments(session)
     client.in_flight = in_flight.RequestsInFlight(
-        service, network, markdown, permissions.defaults(config), pace_seconds=config.edit_seconds
+        service, network, markdown, permissions.defaults(config), pace_seconds=timing.edit_seconds
     )
     client.listener = message_events.MessageEvents(
         network, service, config, client.in_flight, files
@@ -362,11 +389,11 @@ async def _close(
     client: gateway_client.Client,
     connection: asyncio.Task[None],
     limits: rate_limits.RateLimits,
-    config: settings.Discord,
+    timing: Timing,
 ) -> None:
     """Stop handling events, wait for answers to be finished and shown, then close."""
     client.is_leaving = client.handler.is_leaving = True
-    await client.in_flight.drain(config.closing_seconds)
+    await client.in_flight.drain(timing.closing_seconds)
     await limits.close()
     await client.close()
     connection.cancel()

@@ -14,6 +14,8 @@ from interpreter_bot.platforms.slack import api_errors, installations, web_api
 from interpreter_bot.sessions import requests
 from interpreter_bot.wording import file_words
 
+# The bot's token is sent to these alone, and to the API's own.
+_HOSTS: Final = ("slack.com", "slack-edge.com", "slack-files.com", "slack-gov.com")
 _CHUNK_BYTES: Final = 64 * 1024
 _MAX_REDIRECTS: Final = 3
 _STALL_SECONDS: Final = 60
@@ -32,7 +34,6 @@ class FileDownloads:
         base = parse.urlsplit(config.api_base_url)
         self._api_host = base.netloc
         self._scheme = base.scheme
-        self._hosts = config.file_hosts
 
     def attachments(
         self, workspace: installations.InstalledWorkspace, files: Iterable[Mapping[str, Any]]
@@ -163,7 +164,7 @@ class FileDownloads:
         if parts.netloc == self._api_host and parts.scheme == self._scheme:
             return True
         host = parts.hostname or ""
-        is_known = any(host == known or host.endswith(f".{known}") for known in self._hosts)
+        is_known = any(host == known or host.endswith(f".{known}") for known in _HOSTS)
         return parts.scheme == "https" and is_known
 
 

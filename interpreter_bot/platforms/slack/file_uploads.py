@@ -106,7 +106,7 @@ class FileUploads:
         if not named:
             return []
         await self._complete(place, named, thread=thread)
-        until = time.monotonic() + self._api.config.sharing_seconds
+        until = time.monotonic() + self._api.timing.sharing_seconds
         return [
             one for file, one in sent.items() if not await self._look(place, file, _shares, until)
         ]
@@ -122,7 +122,7 @@ class FileUploads:
             for picture in pictures
         )
         await self._complete(place, named)
-        until = time.monotonic() + self._api.config.sharing_seconds
+        until = time.monotonic() + self._api.timing.sharing_seconds
         ids = [one["id"] for one in named]
         if not all(await _all(self._look(place, file, _is_picture, until) for file in ids)):
             raise api_errors.SlackError(file_words.NO_PICTURES_FOR_SLACK)
@@ -224,7 +224,7 @@ class FileUploads:
         async def find() -> web_api.Answer | None:
             nonlocal is_lost
             is_lost = True
-            until = time.monotonic() + self._api.config.sharing_seconds / 2
+            until = time.monotonic() + self._api.timing.sharing_seconds / 2
             return {} if await self._look(place, named[0]["id"], has, until) else None
 
         try:

@@ -51,9 +51,10 @@ def build(
     config: settings.Slack,
     workspaces: installations.InstalledWorkspaces,
     session: aiohttp.ClientSession,
+    timing: web_api.Timing = web_api.TIMING,
 ) -> HandlerDependencies:
     """Make the services of one platform, which share one HTTP session."""
-    api = web_api.WebApi(session, config, workspaces)
+    api = web_api.WebApi(session, config, workspaces, timing=timing)
     return HandlerDependencies(
         config=config,
         service=service,

@@ -19,6 +19,7 @@ from interpreter_bot.platforms.slack import (
     handler_dependencies,
     markdown,
     message_posting,
+    streams,
     transport,
     turn_drawing,
     unfinished_answers,
@@ -67,6 +68,7 @@ class LiveMessage:
         )
         self._uploads = shared.uploads
         self._config = shared.config
+        self._timing = shared.api.timing
         self._heading = heading
         self._crowd = crowd
         self._has_status = False
@@ -178,11 +180,11 @@ class LiveMessage:
 
     async def pause(self, over: asyncio.Event) -> None:
         """Wait until the next update is within Slack's rates, or until the event is set."""
-        config, crowd = self._config, self._crowd()
+        timing, crowd = self._timing, self._crowd()
         if not self.is_streaming:
-            seconds = config.editing_seconds * max(1.0, crowd * _EDITING_SHARE)
+            seconds = timing.editing_seconds * max(1.0, crowd * _EDITING_SHARE)
         else:
-            seconds = config.streaming_seconds * max(1.0, crowd * _STREAMING_SHARE)
+            seconds = timing.streaming_seconds * max(1.0, crowd * _STREAMING_SHARE)
         rest = self._last + seconds - time.monotonic()
         if rest > 0:
             with contextlib.suppress(TimeoutError):
@@ -247,7 +249,7 @@ class LiveMessage:
             return drafts.draw(
                 answer_contents.after(pieces, pictures),
                 below,
-                max_characters=self._config.stream_characters,
+                max_characters=streams.MAX_CHARACTERS,
                 with_details=self._config.code == "short",
                 heading="" if pictures else self._heading,
                 live=live,

@@ -3,8 +3,8 @@
     async with startup.running(conversations, slack) as platform:
         …
 
-Shutdown: no new event is taken; running answers have `drain_seconds` to finish, then they are
-stopped and say so; then the connection ends.
+Shutdown: no new event is taken; running answers have some seconds to finish, then they are stopped
+and say so; then the connection ends.
 """
 
 from __future__ import annotations
@@ -37,6 +37,7 @@ from interpreter_bot.platforms.slack import (
     message_posting,
     missed_messages,
     requests_in_flight,
+    web_api,
 )
 from interpreter_bot.sessions import event_claims
 from interpreter_bot.wording import session_words, slack_words
@@ -54,6 +55,7 @@ async def running(
     config: settings.Slack,
     *,
     tables: installations.Tables | None = None,
+    timing: web_api.Timing = web_api.TIMING,
 ) -> AsyncIterator[str]:
     """Run Slack; give the address HTTP listens on, empty with Socket Mode.
 
@@ -64,6 +66,7 @@ async def running(
         service: the conversations.
         config: the settings.
         tables: where the tokens of many workspaces are kept.
+        timing: how long it waits for what.
 
     Raises:
         SlackError: the bot cannot log in or connect; the sentence says why.
@@ -74,7 +77,7 @@ async def running(
     async with contextlib.AsyncExitStack() as stack:
         session = await stack.enter_async_context(aiohttp.ClientSession())
         known, flow = await _workspaces(config, tables, session)
-        shared = handler_dependencies.build(service, config, known, session)
+        shared = handler_dependencies.build(service, config, known, session, timing)
         in_flight = requests_in_flight.RequestsInFlight(shared)
         notifier = message_posting.Notifier(shared.api, known)
 
@@ -86,11 +89,11 @@ async def running(
         commands = command_views.SlackCommands(shared, in_flight)
         messages = message_events.MessageEvents(shared, in_flight, commands)
         listeners = _listeners(shared, in_flight, messages, commands, notify)
-        stack.push_async_callback(in_flight.drain, config.drain_seconds)
+        stack.push_async_callback(in_flight.drain, timing.drain_seconds)
         service.notify_through("slack", notify, go_on=in_flight.go_on)
         bolt = app.build(known, config.signing_secret.get_secret_value(), config.api_base_url)
         listeners.register(bolt)
-        transport = _transport(bolt, config, flow, session, known)
+        transport = _transport(bolt, config, flow, session, known, timing)
         address = await stack.enter_async_context(transport)
         await stack.enter_async_context(_watched(known))
         in_flight.spawn(missed_messages.MissedMessages(shared, messages).catch_up(), "missed")
@@ -268,6 +271,7 @@ async def _transport(
     flow: AsyncOAuthFlow | None,
     session: aiohttp.ClientSession,
     known: installations.InstalledWorkspaces,
+    timing: web_api.Timing,
 ) -> AsyncIterator[str]:
     if config.transport == "http":
         async with http_server.serving(bolt, config, flow) as address:
@@ -279,7 +283,7 @@ async def _transport(
         bolt,
         token,
         web_client=_ConnectionClient(known, base_url=config.api_base_url, session=session),
-        ping_interval=config.ping_seconds,
+        ping_interval=timing.ping_seconds,
     )
     handler.client.wss_uri = address
     try:

@@ -22,6 +22,9 @@ from interpreter_bot.platforms.slack import (
 
 _log = logging.getLogger(__name__)
 
+MAX_CHARACTERS: Final = 9_000
+"""Of one message; then the answer continues in another. Slack refuses more than 12,000."""
+
 # A stream that cannot begin soon is given up: the answer is posted instead.
 _START_SECONDS: Final = 3.0
 _LONGEST_WORD: Final = 60
@@ -47,14 +50,11 @@ class Stream:
         is_tainted: a part may stand there twice.
     """
 
-    def __init__(
-        self, api: web_api.WebApi, place: message_posting.Place, *, max_characters: int
-    ) -> None:
+    def __init__(self, api: web_api.WebApi, place: message_posting.Place) -> None:
         self.ts = ""
         self.is_tainted = False
         self._api = api
         self._place = place
-        self._max_characters = max_characters
         self._is_open = False
         self._body = ""
         self._held_back = ""
@@ -156,7 +156,7 @@ class Stream:
         if shown is None:
             raise BrokenStreamError("its code holds a mention")
         self._body += shown
-        if len(self._body) > self._max_characters:
+        if len(self._body) > MAX_CHARACTERS:
             raise BrokenStreamError("its message is full")
         return [{"type": "markdown_text", "text": shown}] if shown else []
 

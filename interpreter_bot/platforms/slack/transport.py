@@ -79,7 +79,6 @@ class AnswerMessages:
         self.complaints: list[str] = []
         self._api = shared.api
         self._uploads = shared.uploads
-        self._max_characters = shared.config.stream_characters
         self._place = place
         self._request_id = request_id
         self._payload = payload
@@ -104,7 +103,7 @@ class AnswerMessages:
 
     def begin_stream(self) -> None:
         """Stream from now on."""
-        self.stream = streams.Stream(self._api, self._place, max_characters=self._max_characters)
+        self.stream = streams.Stream(self._api, self._place)
 
     async def grow(self, pieces: Sequence[answer_contents.Piece], status: str) -> bool:
         """Show pieces in the stream; False if there is none that can go on.

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import collections
+import dataclasses
 import itertools
 import logging
 import time
@@ -102,6 +103,31 @@ class _Lane:
             self._waiting.remove(place)
 
 
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Timing:
+    """How long the platform waits for what.
+
+    Attributes:
+        posting_seconds: average time between two messages in a channel; Slack allows one a second.
+        streaming_seconds: between two pieces of a streamed answer.
+        editing_seconds: between two edits of an answer that cannot be streamed.
+        sharing_seconds: until an uploaded file that Slack does not show is sent again.
+        ping_seconds: longest silence of the connection before it is replaced.
+        drain_seconds: for running answers to finish when the bot stops.
+    """
+
+    posting_seconds: float = 1.0
+    streaming_seconds: float = 1.0
+    editing_seconds: float = 3.0
+    sharing_seconds: float = 12.0
+    ping_seconds: float = 5.0
+    drain_seconds: float = 10.0
+
+
+TIMING: Final = Timing()
+"""What Slack's own rates ask for."""
+
+
 class WebApi:
     """Calls Slack."""
 
@@ -111,6 +137,7 @@ class WebApi:
         config: settings.Slack,
         known: installations.InstalledWorkspaces,
         *,
+        timing: Timing = TIMING,
         max_limited_seconds: float = _MAX_LIMITED_SECONDS,
     ) -> None:
         """Call nothing yet.
@@ -121,6 +148,7 @@ class WebApi:
         self.session: Final = session
         self._max_limited_seconds = max_limited_seconds
         self.config: Final = config
+        self.timing: Final = timing
         self._workspaces = known
         self._rate_limits = builtin_async_handlers.AsyncRateLimitErrorRetryHandler(_MAX_LIMITED)
         self._locks: weakref.WeakValueDictionary[tuple[str, str, str], asyncio.Lock]
@@ -198,7 +226,7 @@ class WebApi:
 
     def _lane(self, team: str, channel: str) -> _Lane:
         key = (team, channel)
-        lane = self._lanes.pop(key, None) or _Lane(self.config.posting_seconds)
+        lane = self._lanes.pop(key, None) or _Lane(self.timing.posting_seconds)
         self._lanes[key] = lane
         while len(self._lanes) > _MAX_LANES:
             oldest = next(iter(self._lanes))

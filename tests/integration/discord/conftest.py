@@ -61,13 +61,18 @@ def connect(discord_server, lab, tmp_path):
 
     @contextlib.asynccontextmanager
     async def start(script=echo, *, service=None, models=MODELS, **chosen):
-        fields = {"edit_seconds": 0.1, "closing_seconds": 10.0} | chosen
-        bot = settings.Discord(**fields)
+        timing = startup.Timing(
+            edit_seconds=chosen.pop("edit_seconds", 0.1),
+            closing_seconds=chosen.pop("closing_seconds", 10.0),
+        )
+        bot = settings.Discord(**chosen)
         async with contextlib.AsyncExitStack() as stack:
             if service is None:
                 opened = conversations.opened(tmp_path / f"{next(numbers)}", script, models=models)
                 service = await stack.enter_async_context(opened)
-            running = startup.connected_platform(service, bot, token=discord_server.token)
+            running = startup.connected_platform(
+                service, bot, token=discord_server.token, timing=timing
+            )
             service.bot = await stack.enter_async_context(running)
             yield service
 

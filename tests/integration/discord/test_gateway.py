@@ -187,9 +187,10 @@ async def test_shards(discord_server, lab, connect, until):
 
 async def _fail(server, service, **chosen):
     token = chosen.pop("token", "wrong")
+    timing = startup.Timing(login_seconds=chosen.pop("login_seconds", 60.0))
     bot = settings.Discord(**chosen)
     with pytest.raises(api_errors.DiscordError) as caught:
-        async with startup.connected_platform(service, bot, token=token):
+        async with startup.connected_platform(service, bot, token=token, timing=timing):
             pass
     assert "wrong" not in str(caught.value)
     return caught.value

@@ -149,11 +149,10 @@ async def test_a_branch_whose_variables_are_not_kept_names_the_code_to_run_again
 
 
 async def test_code_too_long_to_be_asked_for_again_is_left_out_of_a_branch_and_said(opened):
-    long = "y = 1  # " + "long " * 400
+    long = "y = 1  # " + "long " * 20_000
     script = [openai_server.code(long), openai_server.text("Done.")]
     kept = settings.Snapshots(enabled=True, checkpoints=0)
-    said = settings.Sessions(message_characters=1000, model_titles=False)
-    async with opened(*script, snapshots=kept, sessions=said) as house:
+    async with opened(*script, snapshots=kept) as house:
         await house.run("x = 1")
         await house.ask("Make y")
         await house.run("x = 2")

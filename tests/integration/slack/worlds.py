@@ -3,7 +3,7 @@
 import contextlib
 
 from interpreter_bot import settings
-from interpreter_bot.platforms.slack import startup
+from interpreter_bot.platforms.slack import startup, web_api
 
 
 def recent(request):
@@ -15,27 +15,36 @@ def recent(request):
 
 
 def settings_for(server, **more):
-    """Settings as fast as the loopback Slack."""
+    """Settings for the loopback Slack."""
     given = {
         "bot_token": server.world.teams["T1"].token,
         "app_token": server.app_token,
         "signing_secret": server.signing_secret,
         "api_base_url": server.base_url,
+    }
+    return settings.Slack(**{**given, **more})
+
+
+def _timing_for(server, arguments):
+    """Times as short as the loopback Slack's, and those among the arguments, which are removed."""
+    short = {
         "posting_seconds": 1 / server.speed,
         "streaming_seconds": 0.05,
         "editing_seconds": 0.05,
         "ping_seconds": 1.0,
         "sharing_seconds": 0.3,
-        "drain_seconds": 2,
+        "drain_seconds": 2.0,
     }
-    return settings.Slack(**{**given, **more})
+    return web_api.Timing(**{name: arguments.pop(name, value) for name, value in short.items()})
 
 
 @contextlib.asynccontextmanager
 async def connected(server, service, **more):
     """Run the platform; with HTTP, let Slack know where."""
     tables = more.pop("tables", None)
-    async with startup.running(service, settings_for(server, **more), tables=tables) as address:
+    timing = _timing_for(server, more)
+    config = settings_for(server, **more)
+    async with startup.running(service, config, tables=tables, timing=timing) as address:
         if address:
             server.http_target = f"{address}/slack/events"
         yield address
