@@ -198,12 +198,6 @@ class Settings(pydantic_settings.BaseSettings):
             return self.allowance
         return DailyAllowance(tokens=STRANGERS_TOKENS)
 
-    def packages_in(self, platform: str, workspace: str, channel: str) -> list[ChannelPackages]:
-        """Return what a conversation has installed because of where it is."""
-        place = (platform, workspace, channel)
-        is_used = bool(self.package_index.url)
-        return [packages for packages in self.packages if is_used and packages.are_in(*place)]
-
     @property
     def has_doors(self) -> bool:
         """Whether the bot may want to listen in the networks of kernels, which need walls."""

@@ -10,7 +10,7 @@ import decimal
 import enum
 import hashlib
 import urllib.parse
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from typing import Final, Literal, NamedTuple, TypeAlias
 
 
@@ -22,6 +22,12 @@ class SessionKey:
     workspace: str = ""
     channel: str = ""
     thread: str = ""
+
+    def is_in(self, places: Collection[str]) -> bool:
+        """Return whether it is in one of some places, such as `slack/T024BE7LD`; none means all."""
+        parts = (self.platform, self.workspace, self.channel, self.thread)
+        prefixes = [tuple(place.split("/")) for place in places]
+        return not prefixes or any(parts[: len(prefix)] == prefix for prefix in prefixes)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

@@ -31,8 +31,7 @@ class Rule:
         name: what people and code call it.
         kind: of the settings.
         description: for people and models.
-        places: where it may be used, each as the beginning parts of a session's key; none means
-            everywhere.
+        places: where it may be used; none means everywhere.
         people: who may; none means everybody.
         writes: statements that change data run too, once a person has allowed them.
         login_only_reads: the operator vouches that the login can do nothing else.
@@ -44,7 +43,7 @@ class Rule:
     name: str
     kind: str
     description: str
-    places: tuple[tuple[str, ...], ...]
+    places: tuple[str, ...]
     people: frozenset[str]
     writes: bool
     login_only_reads: bool
@@ -66,9 +65,7 @@ class Rule:
 
     def holds_for(self, key: values.SessionKey, people: Set[str]) -> bool:
         """Whether all of some people may use it in a conversation."""
-        parts = (key.platform, key.workspace, key.channel, key.thread)
-        is_here = not self.places or any(parts[: len(place)] == place for place in self.places)
-        return is_here and (not self.people or people <= self.people)
+        return key.is_in(self.places) and (not self.people or people <= self.people)
 
     @property
     def directory(self) -> str:
@@ -122,7 +119,7 @@ def _compiled(one: settings.Connection, environment: Mapping[str, str]) -> Rule:
         name=one.name,
         kind=one.kind,
         description=" ".join(one.description.split()),
-        places=tuple(tuple(place.split("/")) for place in one.places),
+        places=one.places,
         people=frozenset(one.people),
         writes=one.writes,
         login_only_reads=one.login_only_reads,

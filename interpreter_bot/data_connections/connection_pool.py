@@ -43,12 +43,11 @@ class ConnectionPool:
         Raises:
             SettingsError: a connection cannot be used.
         """
-        limits = config.connection_limits
         compiled = configured_connections.compiled(config.connections, environment)
         self.rules = {rule.name: rule for rule in compiled}
         for rule in compiled:
             logs.add_secrets(rule.secrets)
-        self._workers = {rule.name: worker_processes.Workers(rule, limits) for rule in compiled}
+        self._workers = {rule.name: worker_processes.Workers(rule) for rule in compiled}
         self._listings = {
             rule.name: table_listings.TableListing(rule.name, functools.partial(self._fetch, rule))
             for rule in compiled

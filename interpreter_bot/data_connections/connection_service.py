@@ -29,6 +29,7 @@ _log = logging.getLogger(__name__)
 
 # Queries that one session runs at a time; more wait.
 _MAX_SESSION_QUERIES: Final = 2
+_MAX_HOURLY_CALLS: Final = 3000
 _HOUR_SECONDS: Final = 3600.0
 _MAX_KNOWN: Final = 10_000
 _STATEMENT_CHARACTERS: Final = 200_000
@@ -63,17 +64,25 @@ class ConnectionService:
 
     name = "connections"
 
-    def __init__(self, config: settings.Settings, environment: Mapping[str, str]) -> None:
+    def __init__(
+        self,
+        config: settings.Settings,
+        environment: Mapping[str, str],
+        *,
+        max_hourly_calls: int = _MAX_HOURLY_CALLS,
+    ) -> None:
         """Ask nothing yet.
 
         Args:
             config: the settings in effect.
             environment: holds what they name of secrets.
+            max_hourly_calls: queries and schema look-ups of one session in an hour.
 
         Raises:
             SettingsError: a connection cannot be used.
         """
         self._limits = config.connection_limits
+        self._max_hourly_calls = max_hourly_calls
         self.sources = connection_pool.ConnectionPool(config, environment)
         self.on_query: Callable[[code_activity.Query], None] | None = None
         self.workspace: Callable[[str], Awaitable[ports.Workspace]] | None = None
@@ -319,7 +328,7 @@ class ConnectionService:
         Raises:
             Refusal: there were too many.
         """
-        limit = self._limits.hourly_queries
+        limit = self._max_hourly_calls
         times = self._times.setdefault(key, collections.deque(maxlen=limit))
         now = time.monotonic()
         if len(times) == limit and now - times[0] < _HOUR_SECONDS:
@@ -360,13 +369,16 @@ def _cut(told: Mapping[str, Any]) -> str:
 
 @contextlib.asynccontextmanager
 async def opened(
-    config: settings.Settings, environment: Mapping[str, str]
+    config: settings.Settings,
+    environment: Mapping[str, str],
+    *,
+    max_hourly_calls: int = _MAX_HOURLY_CALLS,
 ) -> AsyncIterator[ConnectionService]:
     """Open all data connections; see there. At the end their processes end.
 
     Raises:
         SettingsError: one cannot be used.
     """
-    service = ConnectionService(config, environment)
+    service = ConnectionService(config, environment, max_hourly_calls=max_hourly_calls)
     async with service.sources.kept():
         yield service

@@ -35,6 +35,9 @@ _CHUNK_BYTES: Final = 512 * 1024
 _SAID_BYTES: Final = 10_000
 _CANCEL_SECONDS: Final = 3.0
 _IDLE_SECONDS: Final = 300.0
+# That all sessions together run on one connection at a time; more wait.
+_MAX_QUERIES: Final = 4
+_MEMORY_BYTES: Final = 3 * settings.GIB
 
 Take = Callable[[bytes], Awaitable[None]]
 
@@ -58,9 +61,7 @@ class Worker:
         self._logging = asyncio.create_task(self._log_errors(), name="errors of a worker")
 
     @classmethod
-    async def start(
-        cls, rule: configured_connections.Rule, limits: settings.ConnectionLimits
-    ) -> Worker:
+    async def start(cls, rule: configured_connections.Rule) -> Worker:
         """Start a process for a connection."""
         ours, theirs = socket.socketpair()
         try:
@@ -68,7 +69,7 @@ class Worker:
                 end.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _CHUNK_BYTES)
             ours.setblocking(False)
             process = await asyncio.create_subprocess_exec(
-                *_walls(rule, limits).command(),
+                *_walls(rule).command(),
                 *(sys.executable, *_WORKER),
                 stdin=theirs.fileno(),
                 stdout=asyncio.subprocess.DEVNULL,
@@ -169,12 +170,9 @@ class Worker:
 class Workers:
     """The processes of one connection: as many as are used at once, and for a while after."""
 
-    def __init__(
-        self, rule: configured_connections.Rule, limits: settings.ConnectionLimits
-    ) -> None:
+    def __init__(self, rule: configured_connections.Rule) -> None:
         self._rule = rule
-        self._limits = limits
-        self._free = asyncio.Semaphore(limits.queries)
+        self._free = asyncio.Semaphore(_MAX_QUERIES)
         self._idle: list[Worker] = []
         self._settling: set[asyncio.Task[None]] = set()
 
@@ -188,7 +186,7 @@ class Workers:
                 kept = self._idle.pop()
                 worker = kept if kept.is_alive else None
             if worker is None:
-                worker = await Worker.start(self._rule, self._limits)
+                worker = await Worker.start(self._rule)
             yield worker
         finally:
             settling = asyncio.create_task(self._settle(worker), name="end of a query")
@@ -222,14 +220,12 @@ class Workers:
         await self.reap(0)
 
 
-def _walls(
-    rule: configured_connections.Rule, limits: settings.ConnectionLimits
-) -> program_walls.LandlockWalls:
+def _walls(rule: configured_connections.Rule) -> program_walls.LandlockWalls:
     """Return what a process may touch of this machine: libraries, and the file that it reads."""
     ours = str(pathlib.Path(__file__).parents[1])
     pythons = {sys.prefix, sys.base_prefix, *map(os.path.realpath, (sys.prefix, sys.base_prefix))}
     beside = [rule.directory] if rule.directory else []
-    rlimits = {"DATA": limits.worker_bytes, "CORE": 0}
+    rlimits = {"DATA": _MEMORY_BYTES, "CORE": 0}
     if not rule.writes:
         # Temporary files of a database's engine are refused too.
         rlimits["FSIZE"] = 0

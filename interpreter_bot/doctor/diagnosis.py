@@ -22,14 +22,14 @@ from interpreter_bot.doctor import advice, trial_kernels
 from interpreter_bot.kernels import machine_exhaustion
 from interpreter_bot.kernels.files import directory_contents, workspace_io
 from interpreter_bot.kernels.libraries import kernel_environment
-from interpreter_bot.kernels.provisioning import forkserver_clients
+from interpreter_bot.kernels.provisioning import forkserver_clients, start_parameters
 from interpreter_bot.mcp_servers import accepted_definitions
 from interpreter_bot.skills import accepted_skills
 from interpreter_bot.text import quantities
 from interpreter_bot.wording import doctor_words, host_words
 
 # Linux counts descriptors in flight in socket messages by user id. A session with the bot's id may
-# have `open_files` of them in flight, so the bot's own limit must hold those of several sessions.
+# have `MAX_OPEN_FILES` of them in flight, so the bot's limit must hold those of several sessions.
 _SESSIONS_WITHIN_BOT_LIMIT: Final = 4
 # Measuring the data directory stops here, so that it takes two seconds at most.
 _MAX_MEASURED_BYTES: Final = 2**60
@@ -106,7 +106,7 @@ def diagnose(config: settings.Settings) -> tuple[Finding, ...]:
     Tries the walls even if `sandbox.enabled` is false. A missing wall is a finding, no exception.
     """
     host_findings = (
-        *(_libraries(config), _disk(config), _memory_reserve(config), _open_files(config)),
+        *(_libraries(config), _disk(config), _memory_reserve(config), _open_files()),
         *_skills(config),
         *_tools(config),
         *_logins(config),
@@ -273,9 +273,9 @@ def _memory_reserve(config: settings.Settings) -> Finding:
     return _finding("memory of the machine", is_active, detail)
 
 
-def _open_files(config: settings.Settings) -> Finding:
+def _open_files() -> Finding:
     hard_limit = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
-    needed = _SESSIONS_WITHIN_BOT_LIMIT * config.limits.open_files
+    needed = _SESSIONS_WITHIN_BOT_LIMIT * start_parameters.MAX_OPEN_FILES
     is_active = hard_limit == resource.RLIM_INFINITY or hard_limit >= needed
     detail = doctor_words.open_files(hard_limit, _SESSIONS_WITHIN_BOT_LIMIT, needed)
     return _finding("open files of the bot", is_active, detail)

@@ -167,7 +167,6 @@ class Broker:
             key=key,
             kernel_id=kernel_id,
             policy=functools.partial(self.policy, key),
-            limits=self._limits,
             count=self._traffic.setdefault(key, traffic_limits.Traffic(self._limits)),
             dialler=outbound_connections.Dialler(self._resolve or self._names.of_one()),
             authority=authority,

@@ -12,7 +12,7 @@ from typing import Any, Final
 
 import h11
 
-from interpreter_bot import code_activity, settings
+from interpreter_bot import code_activity
 from interpreter_bot.egress import (
     echoed_secrets,
     host_names,
@@ -89,7 +89,7 @@ async def exchange(
     added: Mapping[str, str],
     count: traffic_limits.Traffic,
     contact: code_activity.Contact,
-    limits: settings.EgressLimits,
+    idle_seconds: float,
     moved: tuple[bytes, bytes] | None = None,
 ) -> None:
     """Send a checked request, and pass its response back.
@@ -103,7 +103,7 @@ async def exchange(
         added: headers that code must not know.
         count: of the session.
         contact: is noted.
-        limits: of time.
+        idle_seconds: without traffic, after which it ends.
         moved: how addresses of the host begin, and what that is written as for the client.
 
     Raises:
@@ -118,7 +118,7 @@ async def exchange(
         headers = [entry for entry in headers if entry[0].lower() not in _HIDING]
         headers.append((b"Accept-Encoding", b"identity"))
     headers.append((b"Connection", b"close"))
-    passing = _Passing(client, server, count, contact, asyncio.timeout(limits.idle_seconds), limits)
+    passing = _Passing(client, server, count, contact, asyncio.timeout(idle_seconds), idle_seconds)
     sieve = echoed_secrets.SecretsSieve(echoed_secrets.secrets_of(added), host)
     try:
         async with asyncio.timeout(opaque_tunnels.REQUEST_SECONDS), passing.idle:
@@ -138,7 +138,7 @@ class _Passing:
     count: traffic_limits.Traffic
     contact: code_activity.Contact
     idle: asyncio.Timeout
-    limits: settings.EgressLimits
+    idle_seconds: float
 
     async def both_ways(
         self,
@@ -172,7 +172,7 @@ class _Passing:
         self.count.received(self.contact, number)
 
     def _go_on(self) -> None:
-        self.idle.reschedule(asyncio.get_running_loop().time() + self.limits.idle_seconds)
+        self.idle.reschedule(asyncio.get_running_loop().time() + self.idle_seconds)
 
     async def _send(self) -> None:
         async for data in self.client.body(self._sent):

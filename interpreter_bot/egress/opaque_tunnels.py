@@ -13,7 +13,7 @@ import ssl
 from collections.abc import Callable
 from typing import Any, Final
 
-from interpreter_bot import code_activity, settings
+from interpreter_bot import code_activity
 from interpreter_bot.egress import host_names, policies, traffic_limits
 from interpreter_bot.wording import network_words
 
@@ -159,10 +159,10 @@ def _is_for(name: str | None, host: str) -> bool:
 async def relay(
     client: Ends,
     server: Ends,
-    limits: settings.EgressLimits,
     *,
     count: traffic_limits.Traffic,
     contact: code_activity.Contact,
+    idle_seconds: float,
 ) -> None:
     """Pass on what both sides send until both have ended, or one of them breaks off.
 
@@ -171,14 +171,14 @@ async def relay(
         OSError: a side is gone.
     """
     loop = asyncio.get_running_loop()
-    idle = asyncio.timeout(limits.idle_seconds)
+    idle = asyncio.timeout(idle_seconds)
 
     def sent(number: int) -> None:
-        idle.reschedule(loop.time() + limits.idle_seconds)
+        idle.reschedule(loop.time() + idle_seconds)
         count.sent(contact, number)
 
     def received(number: int) -> None:
-        idle.reschedule(loop.time() + limits.idle_seconds)
+        idle.reschedule(loop.time() + idle_seconds)
         count.received(contact, number)
 
     both = (
@@ -189,7 +189,7 @@ async def relay(
         async with asyncio.timeout(REQUEST_SECONDS), idle:
             await asyncio.gather(*both)
     except TimeoutError as error:
-        raise policies.Refusal(network_words.idle(limits.idle_seconds)) from error
+        raise policies.Refusal(network_words.idle(idle_seconds)) from error
     finally:
         for one in both:
             one.cancel()

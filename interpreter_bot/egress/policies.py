@@ -37,8 +37,7 @@ class Rule:
     Attributes:
         pattern: a name, an address, or `*.` and a name.
         ports: its ports.
-        places: where the rule holds, each as the beginning parts of a session's key; none means
-            everywhere.
+        places: where the rule holds; none means everywhere.
         networks: where it may be, beside public addresses.
         methods: that are let through; none means all.
         paths: beginnings of those that are let through; none means all.
@@ -48,7 +47,7 @@ class Rule:
 
     pattern: str
     ports: frozenset[int]
-    places: tuple[tuple[str, ...], ...]
+    places: tuple[str, ...]
     networks: tuple[address_rules.Network, ...]
     methods: frozenset[str]
     paths: tuple[str, ...]
@@ -59,11 +58,6 @@ class Rule:
     def is_read(self) -> bool:
         """Whether requests have to be read, rather than passed on encrypted."""
         return bool(self.methods or self.paths or self.headers or self.needs_approval)
-
-    def holds_in(self, key: values.SessionKey) -> bool:
-        """Whether the rule holds for a conversation."""
-        parts = (key.platform, key.workspace, key.channel, key.thread)
-        return not self.places or any(parts[: len(place)] == place for place in self.places)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -94,7 +88,7 @@ class Policy:
 
 def of(rules: Iterable[Rule], key: values.SessionKey) -> Policy:
     """Return the policy of a conversation."""
-    return Policy(tuple(rule for rule in rules if rule.holds_in(key)))
+    return Policy(tuple(rule for rule in rules if key.is_in(rule.places)))
 
 
 def compiled(listed: Sequence[settings.Egress], environment: Mapping[str, str]) -> tuple[Rule, ...]:
@@ -127,7 +121,7 @@ def _compiled(entry: settings.Egress, environment: Mapping[str, str]) -> Rule:
     return Rule(
         pattern=pattern,
         ports=frozenset(entry.ports),
-        places=tuple(tuple(place.split("/")) for place in entry.places),
+        places=entry.places,
         networks=networks,
         methods=frozenset(entry.methods),
         paths=entry.paths,

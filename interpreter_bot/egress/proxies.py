@@ -17,7 +17,7 @@ from typing import Final
 
 import h11
 
-from interpreter_bot import code_activity, settings
+from interpreter_bot import code_activity
 from interpreter_bot.egress import (
     approvals,
     certificates,
@@ -47,25 +47,27 @@ class ProxyContext:
         key: of its session.
         kernel_id: of it.
         policy: returns what the session may reach now.
-        limits: of each connection.
         count: of the session.
         dialler: opens connections.
         authority: makes certificates that the kernel trusts.
         approvals: by people.
         upstream: for TLS to the outside.
         record: takes what is known of a connection that is over.
+        max_connections: at a time.
+        idle_seconds: a connection without traffic for this long is closed.
     """
 
     key: str
     kernel_id: str
     policy: Callable[[], policies.Policy]
-    limits: settings.EgressLimits
     count: traffic_limits.Traffic
     dialler: outbound_connections.Dialler
     authority: certificates.Authority
     approvals: approvals.Approvals
     upstream: ssl.SSLContext
     record: Callable[[code_activity.Contact], None]
+    max_connections: int = 32
+    idle_seconds: float = 60.0
 
 
 class Proxy:
@@ -73,7 +75,7 @@ class Proxy:
 
     def __init__(self, context: ProxyContext) -> None:
         self._context = context
-        self._free = asyncio.Semaphore(context.limits.connections)
+        self._free = asyncio.Semaphore(context.max_connections)
         self._tasks: set[asyncio.Task[None]] = set()
 
     async def serve(self, accept: Callable[[], Awaitable[socket.socket]]) -> None:
@@ -134,7 +136,7 @@ class Proxy:
         self, client: http_streams.HttpStream, contact: code_activity.Contact
     ) -> None:
         """Read one request, and do what it says if it may be done."""
-        async with asyncio.timeout(self._context.limits.idle_seconds):
+        async with asyncio.timeout(self._context.idle_seconds):
             request = await client.request()
         contact.method = request.method[:40].decode("ascii")
         self._context.count.admit()
@@ -197,9 +199,9 @@ class Proxy:
             await opaque_tunnels.relay(
                 client.ends,
                 server,
-                self._context.limits,
                 count=self._context.count,
                 contact=contact,
+                idle_seconds=self._context.idle_seconds,
             )
         finally:
             await server.close()
@@ -217,7 +219,7 @@ class Proxy:
             await outer.ends.writer.start_tls(tls)
         client = http_streams.HttpStream(outer.ends, h11.SERVER)
         try:
-            async with asyncio.timeout(self._context.limits.idle_seconds):
+            async with asyncio.timeout(self._context.idle_seconds):
                 request = await client.request()
             contact.method = request.method[:40].decode("ascii")
             contact.path = forwarded_requests.check(request, host, contact.port, rule)
@@ -244,7 +246,7 @@ class Proxy:
         """
         if not rule.needs_approval:
             return
-        async with asyncio.timeout(self._context.limits.idle_seconds):
+        async with asyncio.timeout(self._context.idle_seconds):
             first = await client.first_bytes()
         target = request.target.decode("ascii")
         requiring = self._context.approvals.require(contact, target=target, first=first)
@@ -298,7 +300,7 @@ class Proxy:
             added=rule.headers,
             count=self._context.count,
             contact=contact,
-            limits=self._context.limits,
+            idle_seconds=self._context.idle_seconds,
             moved=moved,
         )
 

@@ -118,7 +118,7 @@ class ServicesDoor(proxies.Proxy):
         Raises:
             Refusal: it may not.
         """
-        async with asyncio.timeout(self._context.limits.idle_seconds):
+        async with asyncio.timeout(self._context.idle_seconds):
             request = await client.request()
         name, _, path = request.target.decode("latin-1").removeprefix("/").partition("/")
         service, key = self._services.get(name), self._context.key

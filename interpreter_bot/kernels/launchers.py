@@ -71,10 +71,16 @@ class Launcher:
     """Starter of kernels on one host."""
 
     def __init__(
-        self, kernels: settings.Kernels, host_context: provisioners.ProvisionerContext
+        self,
+        kernels: settings.Kernels,
+        host_context: provisioners.ProvisionerContext,
+        *,
+        grace_seconds: float,
     ) -> None:
+        """Code has `grace_seconds` to react to an interrupt before its kernel is killed."""
         self._kernels = kernels
         self._host_context = host_context
+        self._grace_seconds = grace_seconds
 
     async def launch(self) -> LaunchedKernel:
         """Start a kernel that waits for its workspace.
@@ -102,7 +108,7 @@ class Launcher:
             connection,
             id=kernel_id,
             limits=self._host_context.limits,
-            interrupt_grace_seconds=self._kernels.interrupt_grace_seconds,
+            interrupt_grace_seconds=self._grace_seconds,
         )
         return LaunchedKernel(kernel, provisioner, connection, self._kernels.start_seconds)
 

@@ -382,7 +382,7 @@ def _is_interrupt(output: values.Output) -> bool:
 def _shown_bytes(limits: settings.Limits) -> int:
     # Most pictures have a hundredth of the allowed size, so only some displays count as large.
     displays = min(limits.displays, _LARGE_DISPLAYS)
-    return limits.output_bytes + displays * limits.display_bytes
+    return limits.output_bytes + displays * outputs.MAX_DISPLAY_BYTES
 
 
 def _finished_alive(status: str, stop: _StopRequest | None, seconds: float) -> values.Finished:

@@ -17,6 +17,8 @@ from interpreter_bot.text import safe_text
 from interpreter_bot.wording import run_words
 
 _NAME_CHARACTERS: Final = 256
+MAX_DISPLAY_BYTES: Final = 12 * settings.MIB
+"""Of one display. It has to fit into a message of 15 MiB."""
 _MESSAGE_CHARACTERS: Final = 2000
 _TOOL_REQUEST_CHARACTERS: Final = 256 * 1024
 _TRACEBACK_CHARACTERS: Final = 20_000
@@ -143,7 +145,7 @@ class OutputReader:
         try:
             output = mime_bundles.choose(
                 data,
-                max_bytes=self._limits.display_bytes,
+                max_bytes=MAX_DISPLAY_BYTES,
                 display_id=display_id,
                 is_update=is_update,
             )

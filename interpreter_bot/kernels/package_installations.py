@@ -54,8 +54,7 @@ class Installations:
         shown_at: str,
     ) -> None:
         self.config = config.package_index
-        self._declared = config.packages_in
-        self._declared_packages = config.packages
+        self._declared = config.packages if config.package_index.url else ()
         self._shown_at = shown_at
         place = directory(config)
         self._uv = uv_commands.Uv(self.config, environment, place / "index")
@@ -106,7 +105,7 @@ class Installations:
 
     def _prepare_declared(self) -> None:
         try:
-            for declared in self._declared_packages:
+            for declared in self._declared:
                 self._prepare_once(declared)
         except errors.PackagesError as error:
             raise errors.SettingsError(f"[[packages]] cannot be used: {error}") from error
@@ -156,9 +155,9 @@ class Installations:
         last_error: errors.PackagesError | None = None
         session_key = values.key(key)
         channel_locks = []
-        for declared in self._declared(
-            session_key.platform, session_key.workspace, session_key.channel
-        ):
+        for declared in self._declared:
+            if not session_key.is_in(declared.places):
+                continue
             try:
                 # Shielded, as other sessions wait for the same task.
                 channel_locks.append(await asyncio.shield(self._prepare_once(declared)))

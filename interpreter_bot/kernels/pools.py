@@ -30,6 +30,7 @@ _log = logging.getLogger(__name__)
 
 # Shorter waits are not reported, and changes not more often.
 _REPORT_SECONDS = 1.0
+_GRACE_SECONDS = 4.0
 
 Loss: TypeAlias = Callable[[str, live_kernels.Kernel, str], Awaitable[None]]
 """Callback with a session's key, its former kernel, and the reason, a sentence."""
@@ -62,6 +63,8 @@ class Pool:
         host: machine_setup.MachineSetup,
         files: workspaces.Workspaces,
         saved: snapshots.Snapshots,
+        *,
+        grace_seconds: float,
     ) -> None:
         self.settings = config
         """The settings in effect."""
@@ -69,7 +72,9 @@ class Pool:
         self._workspaces = files
         self.snapshots = saved
         """The saved variables of its sessions."""
-        self._launcher = launchers.Launcher(config.kernels, host.host_context)
+        self._launcher = launchers.Launcher(
+            config.kernels, host.host_context, grace_seconds=grace_seconds
+        )
         self._live: dict[str, launchers.LaunchedKernel] = {}
         self._starting: dict[str, asyncio.Task[launchers.LaunchedKernel]] = {}
         self._holders = kernel_capacity.Holders()
@@ -101,19 +106,29 @@ class Pool:
     @classmethod
     @contextlib.asynccontextmanager
     async def open(
-        cls, config: settings.Settings, *, is_ephemeral: bool = False
+        cls,
+        config: settings.Settings,
+        *,
+        is_ephemeral: bool = False,
+        grace_seconds: float = _GRACE_SECONDS,
     ) -> AsyncIterator[Pool]:
-        """Make the machine ready, and open a pool on it; see `machines.opened`."""
+        """Make the machine ready, and open a pool on it; see `machines.opened` and `on`."""
         async with (
             machines.opened(config, is_ephemeral=is_ephemeral) as machine,
-            cls.on(machine) as pool,
+            cls.on(machine, grace_seconds=grace_seconds) as pool,
         ):
             yield pool
 
     @classmethod
     @contextlib.asynccontextmanager
-    async def on(cls, machine: machines.Machine) -> AsyncIterator[Pool]:
+    async def on(
+        cls, machine: machines.Machine, *, grace_seconds: float = _GRACE_SECONDS
+    ) -> AsyncIterator[Pool]:
         """Open a pool on a machine, and start the first spares.
+
+        Args:
+            machine: has the settings.
+            grace_seconds: that code has after an interrupt before its kernel is killed.
 
         Raises:
             SettingsError: a directory or the provisioner cannot be used.
@@ -121,7 +136,7 @@ class Pool:
         config = machine.config
         async with machine_setup.MachineSetup.open(machine) as host:
             saved = await snapshots.Snapshots.open(config, is_used=not machine.is_ephemeral)
-            pool = cls(config, host, machine.files, saved)
+            pool = cls(config, host, machine.files, saved, grace_seconds=grace_seconds)
             try:
                 async with watchdog_loop.watching(pool.live, pool._starting, config, saved):
                     pool._spares.refill_soon()

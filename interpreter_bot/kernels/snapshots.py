@@ -46,6 +46,8 @@ _LATE_SECONDS: Final = 5.0
 _FORK_SECONDS: Final = 10.0
 # Longest pause between two looks for the manifest.
 _MAX_POLL_SECONDS: Final = 0.05
+# To save the variables of one session, and to restore them.
+_SAVE_SECONDS: Final = 60.0
 _SLOT_SECONDS: Final = 5.0
 _MAX_SHOWN: Final = 4
 
@@ -109,13 +111,13 @@ class Snapshots:
     def save_if_due(self, launched: launchers.LaunchedKernel) -> bool:
         """Start to save a session if a save is due; return whether anything is still unsaved."""
         if self.is_due(launched):
-            self._start_saving(launched, self._config.seconds)
+            self._start_saving(launched, _SAVE_SECONDS)
         return launched.kernel.id in self._saving or self._is_unsaved(launched)
 
     def start_saving(self, launched: launchers.LaunchedKernel) -> asyncio.Task[None] | None:
         """Start to save a session; None if nothing is new, or it cannot be saved."""
         if self._is_unsaved(launched):
-            self._start_saving(launched, self._config.seconds)
+            self._start_saving(launched, _SAVE_SECONDS)
         return self._saving.get(launched.kernel.id)
 
     async def save(
@@ -207,7 +209,7 @@ class Snapshots:
             await self._drop_unreadable(launched)
             return True
         code = kernel_calls.restore_variables(snapshot.number)
-        finished, failures = await kernel.execute_own(code, seconds=self._config.seconds)
+        finished, failures = await kernel.execute_own(code, seconds=_SAVE_SECONDS)
         if not kernel.is_alive:
             # If the bot ended it, the snapshot is not to blame.
             if finished.ending is not values.Ending.STOPPED:

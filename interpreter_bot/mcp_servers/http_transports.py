@@ -17,9 +17,13 @@ from typing import Final
 
 import httpx2
 
+from interpreter_bot import settings
 from interpreter_bot.egress import address_rules
 
 _log = logging.getLogger(__name__)
+
+MAX_ANSWER_BYTES: Final = 2 * settings.MIB
+"""Of one answer of a server."""
 
 _STREAM_TIMES: Final = 16
 _IDENTITY: Final = frozenset({"", "identity"})
@@ -36,16 +40,14 @@ class OversizedError(httpx2.TransportError):
 class BoundedTransport(httpx2.AsyncBaseTransport):
     """Sends requests to one server, and reads bounded answers."""
 
-    def __init__(self, urls: Iterable[str], max_bytes: int) -> None:
+    def __init__(self, urls: Iterable[str]) -> None:
         """Connect to nothing yet.
 
         Args:
             urls: of the server, and of who gives tokens for it; requests to another origin are
                 refused.
-            max_bytes: of an answer; a stream of several may have a multiple.
         """
         self._origins = {origin(httpx2.URL(url)) for url in urls}
-        self._max_bytes = max_bytes
         # No proxy of the environment: what is sent has secrets.
         self._inner = httpx2.AsyncHTTPTransport(trust_env=False)
 
@@ -67,7 +69,7 @@ class BoundedTransport(httpx2.AsyncBaseTransport):
             await stream.aclose()
             raise OversizedError(_PACKED)
         is_stream = response.headers.get("content-type", "").startswith("text/event-stream")
-        limit = self._max_bytes * (_STREAM_TIMES if is_stream else 1)
+        limit = MAX_ANSWER_BYTES * (_STREAM_TIMES if is_stream else 1)
         return httpx2.Response(
             response.status_code,
             headers=response.headers,

@@ -21,6 +21,8 @@ _log = logging.getLogger(__name__)
 # Of the sandbox's own processes, which are of Python.
 _WALLS_BYTES: Final = 64 * settings.MIB
 WALLS_PROCESSES: Final = 4
+FILES_BYTES: Final = 64 * settings.MIB
+"""Size of a program's files. They are gone when it ends, and in memory if it has namespaces."""
 
 
 class ProgramGroups:
@@ -66,7 +68,7 @@ class ProgramGroups:
             processes=processes + WALLS_PROCESSES,
             cpu_cores=os.cpu_count() or 1,
         )
-        headroom_bytes = _WALLS_BYTES + server.temporary_bytes
+        headroom_bytes = _WALLS_BYTES + FILES_BYTES
         name = f"program-{next(self._numbers)}"
         try:
             return await asyncio.to_thread(

@@ -26,7 +26,7 @@ from interpreter_bot.guest import program_walls
 from interpreter_bot.kernels.files import directory_contents, safe_open
 from interpreter_bot.kernels.metering import procfs, session_metering
 from interpreter_bot.kernels.provisioning import cgroups
-from interpreter_bot.mcp_servers import program_cgroups
+from interpreter_bot.mcp_servers import http_transports, program_cgroups
 from interpreter_bot.text import safe_text
 
 _log = logging.getLogger(__name__)
@@ -127,7 +127,7 @@ async def _process(
             env={**_ENVIRONMENT, **environment},
             cwd="/",
             start_new_session=True,
-            limit=server.result_bytes,
+            limit=http_transports.MAX_ANSWER_BYTES,
             pass_fds=entrances,
         )
     finally:
@@ -180,7 +180,7 @@ def _walls(
         uid=groups.uid(server),
         readable=[str(path) for path in server.readable],
         has_network=server.network,
-        temporary_bytes=server.temporary_bytes,
+        temporary_bytes=program_cgroups.FILES_BYTES,
         rlimits={
             "DATA": server.memory_bytes,
             "NPROC": _PROCESSES,
@@ -276,7 +276,9 @@ def _excess(
     try:
         # Without namespaces, files are the program's own, as which a bot that is root reads.
         place = os.fstat(root)
-        files = directory_contents.measure(root, max_bytes=server.temporary_bytes, max_files=_FILES)
+        files = directory_contents.measure(
+            root, max_bytes=program_cgroups.FILES_BYTES, max_files=_FILES
+        )
     finally:
         os.close(root)
     processes = session_metering.SessionProcesses(
@@ -286,9 +288,9 @@ def _excess(
     if procfs.namespace(pid, "pid_for_children") == procfs.namespace("self", "pid"):
         # One byte more than all, so that a file that cannot be measured ends the program.
         deleted_bytes = processes.deleted_bytes(
-            place.st_dev, os.path.realpath(directory), mapped_bytes=server.temporary_bytes + 1
+            place.st_dev, os.path.realpath(directory), mapped_bytes=program_cgroups.FILES_BYTES + 1
         )
-    if files.is_over or files.bytes + deleted_bytes > server.temporary_bytes:
+    if files.is_over or files.bytes + deleted_bytes > program_cgroups.FILES_BYTES:
         return _TOO_FULL
     if group is not None:
         # It bounds memory and processes at any moment, but what it leaves alive goes on.

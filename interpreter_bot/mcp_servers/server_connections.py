@@ -296,7 +296,9 @@ class ServerConnection:
                 else:
                     http = await stack.enter_async_context(await self._http_client(server.url))
                     streams = streamable_http.streamable_http_client(
-                        server.url, http_client=http, max_sse_event_size=server.result_bytes
+                        server.url,
+                        http_client=http,
+                        max_sse_event_size=http_transports.MAX_ANSWER_BYTES,
                     )
                 client = mcp.Client(streams, read_timeout_seconds=_CONNECT_SECONDS, cache=None)
                 ready.set_result(await stack.enter_async_context(client))
@@ -319,7 +321,7 @@ class ServerConnection:
             headers["Authorization"] = f"Bearer {token}"
         urls = [url, *([server.oauth.issuer] if server.oauth else [])]
         return httpx2.AsyncClient(
-            transport=http_transports.BoundedTransport(urls, server.result_bytes),
+            transport=http_transports.BoundedTransport(urls),
             headers=headers,
             auth=self._login,
             timeout=httpx2.Timeout(_CONNECT_SECONDS, read=server.call_seconds),

@@ -98,9 +98,8 @@ class ToolBroker:
 
     def offered(self, key: values.SessionKey) -> tuple[OfferedServer, ...]:
         """Return what a conversation may use. Nobody is asked for it."""
-        place = (key.platform, key.workspace, key.channel, key.thread)
         return tuple(
-            self._offered(server) for server in self._servers.values() if server.is_in(*place)
+            self._offered(server) for server in self._servers.values() if key.is_in(server.places)
         )
 
     def _offered(self, server: settings.McpServer) -> OfferedServer:
@@ -121,7 +120,7 @@ class ToolBroker:
             BotError: there is none.
         """
         found = self._servers.get(name)
-        if found is None or not found.is_in(key.platform, key.workspace, key.channel, key.thread):
+        if found is None or not key.is_in(found.places):
             raise errors.BotError(tool_words.no_server(name))
         return found
 

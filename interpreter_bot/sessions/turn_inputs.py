@@ -88,14 +88,15 @@ async def system_prompt(
         environment: of the turn.
     """
     key = request.key
-    added = config.packages_in(key.platform, key.workspace, key.channel)
+    can_install = bool(config.package_index.url)
+    added = [one for one in config.packages if can_install and key.is_in(one.places)]
     return prompt_texts.system(
         config.limits,
         today=datetime.datetime.now(datetime.UTC).date(),
         packages=packages,
         reach=reach,
         sandbox_level=sandbox_level,
-        can_install=bool(config.package_index.url),
+        can_install=can_install,
         added=[name for one in added for name in one.names],
         skills=await asyncio.to_thread(environment.skills.catalogue, _MAX_SKILL_CHARACTERS),
         tools="" if environment.tools is None else environment.tools.prompt(),

@@ -57,9 +57,3 @@ class ConnectionLimits(fields.Group):
     """Size of the result of one query."""
     seconds: fields.Seconds = 45.0
     """Time for one query, including the time code takes to fetch its rows."""
-    queries: fields.Positive = 4
-    """Queries that all sessions together run on one connection at a time; more wait."""
-    hourly_queries: fields.Positive = 3000
-    """Queries and schema look-ups of one session in an hour."""
-    worker_bytes: fields.Positive = 3 * fields.GIB
-    """Memory of the process that talks to one database."""

@@ -44,8 +44,6 @@ class Egress(fields.Group):
 class EgressLimits(fields.Group):
     """Limits on what code exchanges with the hosts in `egress`."""
 
-    connections: Annotated[int, pydantic.Field(gt=0, le=1024)] = 32
-    """Connections of one session at a time."""
     requests: fields.Positive = 600
     """Connections and requests of one session in an hour."""
     sent_bytes: fields.Positive = 10 * fields.MIB
@@ -54,5 +52,3 @@ class EgressLimits(fields.Group):
     """Bytes that one connection or request may receive."""
     daily_bytes: fields.Positive = 1 * fields.GIB
     """Bytes that one session may send and receive in a day."""
-    idle_seconds: fields.Seconds = 60.0
-    """A connection without traffic for this long is closed."""

@@ -30,7 +30,7 @@ class Limits(fields.Group):
     cpu_cores: Annotated[float, pydantic.Field(gt=0, le=1024)] = 1.0
     """Processor cores of one session; 0.5 is half a core."""
     workspace_bytes: fields.Positive = 2 * fields.GIB
-    """Total size of /mnt/data."""
+    """Total size of /mnt/data. One file that code writes may have half of it."""
     workspace_files: fields.Positive = 10_000
     """Files and directories in /mnt/data."""
     disk_reserve_bytes: Annotated[int, pydantic.Field(ge=0)] = 1 * fields.GIB
@@ -40,10 +40,6 @@ class Limits(fields.Group):
     )
     """Available memory of the machine. Below it, the session that took most of it is ended. Inside
     the bot's own control group, at most a sixteenth of the group's limit is kept free."""
-    bot_memory_bytes: Annotated[int, pydantic.Field(ge=256 * fields.MIB)] = 768 * fields.MIB
-    """Memory of the bot process. Above it, the session that sends most output is ended."""
-    file_bytes: fields.Positive = 1 * fields.GIB
-    """Size of one file that code writes."""
     upload_bytes: fields.Positive = 512 * fields.MIB
     """Size of one file that a person sends."""
     temporary_bytes: fields.Positive = 256 * fields.MIB
@@ -53,10 +49,11 @@ class Limits(fields.Group):
     """Printed text per stream and execution. Longer text loses its middle."""
     displays: fields.Positive = 50
     """Pictures, tables and other displays of one execution. More are counted but not shown."""
-    display_bytes: Annotated[int, pydantic.Field(gt=0, le=15 * fields.MIB)] = 12 * fields.MIB
-    """Size of one display."""
-    open_files: Annotated[int, pydantic.Field(ge=64)] = 1024
-    """File descriptors of one process."""
+
+    @property
+    def file_bytes(self) -> int:
+        """Size of one file that code writes."""
+        return self.workspace_bytes // 2
 
 
 class Kernels(fields.Group):
@@ -106,8 +103,6 @@ class Kernels(fields.Group):
     those of version 1."""
     start_seconds: fields.Seconds = 30.0
     """Time for a kernel to start once it is its turn."""
-    interrupt_grace_seconds: fields.Seconds = 4.0
-    """Time for code to react to an interrupt before its kernel is killed."""
 
 
 class Sandbox(fields.Group):

@@ -56,8 +56,6 @@ class PackageIndex(fields.Group):
     report upload times. 0 accepts all."""
     own: Names = ()
     """Names of packages that are exempt from `cooldown_days`, such as your own."""
-    packages: Annotated[int, pydantic.Field(gt=0, le=1000)] = 60
-    """Packages in one installation."""
     unpacked_bytes: fields.Positive = 2 * fields.GIB
     """Unpacked size of one installation."""
     cache_bytes: fields.Positive = 10 * fields.GIB
@@ -75,18 +73,10 @@ class PackageIndex(fields.Group):
 
 
 class ChannelPackages(fields.Group):
-    """Packages that all conversations of a place have. An empty part matches any."""
+    """Packages that all conversations of some places have."""
 
-    platform: str = ""
-    """`slack`, `discord`, `web` or `console`."""
-    workspace: str = ""
-    """Id of a Slack workspace or Discord server."""
-    channel: str = ""
-    """Id of a channel."""
+    places: tuple[str, ...] = ()
+    """Where: `slack`, `slack/T024BE7LD`, `slack/T024BE7LD/C0123456789`, `discord/GUILD/CHANNEL`,
+    `web`, `console`. Empty means everywhere."""
     names: Annotated[tuple[str, ...], pydantic.Field(min_length=1, max_length=100)]
     """Requirements as for `pip install`."""
-
-    def are_in(self, *place: str) -> bool:
-        """Return whether conversations of this platform, workspace and channel have them."""
-        parts = (self.platform, self.workspace, self.channel)
-        return all(part in ("", other) for part, other in zip(parts, place, strict=True))

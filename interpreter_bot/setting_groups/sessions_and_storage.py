@@ -76,8 +76,6 @@ class Snapshots(fields.Group):
     """Save variables."""
     bytes: fields.Positive = 2 * fields.GIB
     """Size of one session's saved variables. Beyond it, the largest are not saved."""
-    seconds: fields.Seconds = 60.0
-    """Time to save the variables of one session, and to restore them."""
     checkpoints: Annotated[int, pydantic.Field(ge=0, le=100)] = 5
     """Earlier states of a conversation that `undo` can return to. 0 means none."""
     checkpoint_bytes: fields.Positive = 512 * fields.MIB

@@ -88,9 +88,6 @@ class McpServer(fields.Group):
     """Give the program the machine's network."""
     memory_bytes: fields.Positive = fields.GIB
     """Memory of each process of the program, and of all together."""
-    temporary_bytes: fields.Positive = 64 * fields.MIB
-    """Size of the program's files, which are gone when it ends. They are in memory, but for the
-    sandbox level `container`."""
     headers: dict[str, str] = pydantic.Field(default_factory=dict, repr=False)
     """Headers of each request, such as `Authorization = "Bearer ${JIRA_TOKEN}"`. `${NAME}` comes
     from the bot's environment, which code never sees."""
@@ -112,8 +109,6 @@ class McpServer(fields.Group):
     """The same for single tools, by name."""
     call_seconds: fields.Seconds = 60.0
     """Time for one call."""
-    result_bytes: fields.Positive = 2 * fields.MIB
-    """Size of one answer from the server."""
 
     @pydantic.model_validator(mode="after")
     def _is_one_of_two(self) -> Self:
@@ -141,11 +136,6 @@ class McpServer(fields.Group):
         if keyword.iskeyword(name):
             raise ValueError("that is a keyword of Python")
         return name
-
-    def is_in(self, *place: str) -> bool:
-        """Return whether people may use it in a place: platform, workspace, channel, thread."""
-        named = [tuple(one.split("/")) for one in self.places]
-        return not named or any(place[: len(one)] == one for one in named)
 
     def approval_of(self, tool: str, *, is_read_only: bool) -> ToolApproval:
         """Return whether a call of a tool needs a person: never, ask or off."""

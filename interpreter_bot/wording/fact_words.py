@@ -22,9 +22,7 @@ LIMITS_OF_CODE: Final = {
 }
 """By setting: its label, and what happens at the limit."""
 LIMITS_OF_HOST: Final = {
-    "display_bytes": ("One picture or table", "It is left out."),
     "temporary_bytes": ("Files in /tmp", "OSError: no space left."),
-    "open_files": ("Open files", "OSError: too many open files."),
     "address_space_bytes": ("Address space", "MemoryError."),
     "disk_reserve_bytes": (
         "Free space of the host's disk",
@@ -33,10 +31,6 @@ LIMITS_OF_HOST: Final = {
     "memory_reserve_bytes": (
         "Available memory of the host",
         "If less is available, the session that uses most is ended.",
-    ),
-    "bot_memory_bytes": (
-        "Memory of the bot itself",
-        "If it uses more, the session that sends the most output is ended.",
     ),
 }
 """The same, for the operator only."""

@@ -30,13 +30,10 @@ LIMITS = settings.Limits(
     processes=64,
     workspace_bytes=64 * MIB,
     workspace_files=500,
-    file_bytes=32 * MIB,
     upload_bytes=16 * MIB,
     temporary_bytes=64 * MIB,
     output_bytes=100_000,
     displays=5,
-    display_bytes=2 * MIB,
-    open_files=256,
 )
 HAS_OWN_IDS = os.geteuid() == 0 or bool(os.environ.get(unprivileged.GRANTED))
 """Whether each session has a user id of its own: the bot is root, or has subordinate ids."""
@@ -200,7 +197,6 @@ class Bot:
             snapshots=settings.Snapshots(checkpoints=0),
             kernels=settings.Kernels(
                 **{
-                    "interrupt_grace_seconds": _GRACE_SECONDS,
                     "spares": SPARES,
                     "concurrent": 12,
                     "preload": _PRELOAD,
@@ -209,7 +205,7 @@ class Bot:
             ),
         )
         with canaries.laid():
-            async with pools.Pool.open(bot) as pool:
+            async with pools.Pool.open(bot, grace_seconds=_GRACE_SECONDS) as pool:
                 opened = cls(bot, canaries, pool)
                 yield opened
                 for _ in range(2):
@@ -234,7 +230,7 @@ class Bot:
         async with self.pool.lease(key) as lease:
             kernel = await lease.kernel()
             # An ending that does not come is a bot that hangs, which is what attacks are after.
-            async with asyncio.timeout(limit + self.settings.kernels.interrupt_grace_seconds + 10):
+            async with asyncio.timeout(limit + _GRACE_SECONDS + 10):
                 finished = await kernel.execute(text, show=outputs.append, ask=ask, seconds=seconds)
         assert finished.ending in values.Ending
         if finished.ending not in (values.Ending.OK, values.Ending.ERROR):

@@ -60,7 +60,7 @@ async def test_address_space_is_limited_as_configured(bot, run):
 
 LIMITS = {
     "NPROC": lambda limits: limits.processes,
-    "NOFILE": lambda limits: limits.open_files,
+    "NOFILE": lambda _: start_parameters.MAX_OPEN_FILES,
     "FSIZE": lambda limits: limits.file_bytes,
     # What keeps a crash from starting a handler of the host's, which 0 does not.
     "CORE": lambda _: 1,

@@ -6,6 +6,7 @@ import pytest
 import pytest_asyncio
 
 from interpreter_bot import values
+from interpreter_bot.kernels.provisioning import start_parameters
 from interpreter_bot.wording import run_words
 from tests.attacks import boxes
 
@@ -263,7 +264,7 @@ async def test_open_files_end_at_the_limit(bot, run):
         """)
     )
 
-    assert ran.text.split() == ["EMFILE", str(bot.limits.open_files)]
+    assert ran.text.split() == ["EMFILE", str(start_parameters.MAX_OPEN_FILES)]
     assert (await run("x")).plain == "5"
 
 

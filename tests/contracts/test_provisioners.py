@@ -25,14 +25,12 @@ SPIN = "import threading\ndef spin():\n    while True: pass\nthreading.Thread(ta
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def pool() -> AsyncIterator[pools.Pool]:
-    kernels = settings.Kernels(
-        preload=(), spares=0, freeze_seconds=0, interrupt_grace_seconds=1, start_seconds=20
-    )
+    kernels = settings.Kernels(preload=(), spares=0, freeze_seconds=0, start_seconds=20)
     with machine.short_directory() as place:
         paths = settings.Paths(data=place / "d", runtime=place / "r")
         limits = settings.Limits(execution_seconds=10)
         async with pools.Pool.open(
-            settings.Settings(kernels=kernels, paths=paths, limits=limits)
+            settings.Settings(kernels=kernels, paths=paths, limits=limits), grace_seconds=1
         ) as opened:
             yield opened
 

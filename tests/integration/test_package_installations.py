@@ -160,7 +160,7 @@ async def test_packages_are_shared_and_come_back_with_the_next_kernel(bot, index
     index.add("first")
     index.add("second", needs=["first"])
     index.add("of-channel")
-    declared = settings.ChannelPackages(platform="slack", channel="C", names=("of-channel",))
+    declared = settings.ChannelPackages(places=("slack/T/C",), names=("of-channel",))
     config = bot().model_copy(update={"packages": (declared,)})
     kept = config.paths.data / "packages" / "layers"
     async with pools.Pool.open(config) as pool:

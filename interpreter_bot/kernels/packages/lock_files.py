@@ -13,6 +13,7 @@ from interpreter_bot import errors, settings
 from interpreter_bot.text import quantities
 from interpreter_bot.wording import package_words
 
+_MAX_PACKAGES: Final = 60
 _MAX_DOWNLOAD_BYTES: Final = 500 * settings.MIB
 _NAME: Final = re.compile(r"[a-z0-9]([a-z0-9.-]*[a-z0-9])?")
 _VERSION: Final = re.compile(r"[A-Za-z0-9.!+_-]{1,100}")
@@ -91,8 +92,8 @@ def check(lock: Lock, installed: Collection[str], config: settings.PackageIndex)
     check_names([package.name for package in lock], config)
     if replaced := [package.name for package in lock if package.name in installed]:
         raise errors.PackagesError(package_words.not_replaced(replaced[0]))
-    if len(lock) > config.packages:
-        raise errors.PackagesError(package_words.too_many(len(lock), config.packages))
+    if len(lock) > _MAX_PACKAGES:
+        raise errors.PackagesError(package_words.too_many(len(lock), _MAX_PACKAGES))
     if (size_bytes := total_bytes(lock)) > _MAX_DOWNLOAD_BYTES:
         sentence = package_words.download_too_large(size_bytes, _MAX_DOWNLOAD_BYTES)
         raise errors.PackagesError(sentence)

@@ -21,6 +21,8 @@ DOOR_PORTS = (61080, 61081)
 # the watchdog bound the filled memory.
 _ADDRESS_ALLOWANCE_BYTES = 128 * settings.GIB
 _MAX_SESSIONS_OF_USER = 16
+MAX_OPEN_FILES = 1024
+"""File descriptors of one process of a session."""
 PROGRAM_UIDS = 256
 """The first ids of the range are for programs that are MCP servers, and never a kernel's."""
 # Each new thread takes as much address space, so not more than usual.
@@ -116,7 +118,7 @@ def _resources(limits: settings.Limits) -> dict[str, list[int]]:
         "AS": address_space_bytes(limits),
         "DATA": limits.memory_bytes,
         "NPROC": limits.processes,
-        "NOFILE": limits.open_files,
+        "NOFILE": MAX_OPEN_FILES,
         "FSIZE": limits.file_bytes,
         # Not 0, because a handler that dumps are piped to ignores 0 and runs as the host's root:
         # for Linux, 1 means no dump at all.

@@ -48,7 +48,7 @@ async def asked(kind, given, **request):
         name="lake", kind="files", address=f"{kind}://reports", options=given
     )
     (rule,) = configured_connections.compiled([listed], {})
-    workers = worker_processes.Workers(rule, settings.ConnectionLimits())
+    workers = worker_processes.Workers(rule)
     taken = bytearray()
 
     async def take(piece):

@@ -234,10 +234,9 @@ async def test_a_flood_of_one_session_leaves_room_for_others(place):
 async def test_all_that_is_asked_counts_and_too_much_of_it_is_refused(sqlite_file):
     config = settings.Settings(
         connections=(settings.Connection(name="sales", kind="sqlite", address=str(sqlite_file)),),
-        connection_limits=settings.ConnectionLimits(hourly_queries=3),
     )
     ask = "POST /connections/{} HTTP/1.1\r\nHost: x\r\nContent-Length: 2\r\n\r\n{{}}"
-    async with connection_service.opened(config, {}) as service:
+    async with connection_service.opened(config, {}, max_hourly_calls=3) as service:
         kind = functools.partial(services_door.ServicesDoor, services=[service])
         async with test_proxies.door(kind=kind) as door:
             paths = ("", "sales/tables", "sales/tables", "", "sales/query")

@@ -52,7 +52,7 @@ async def _local(config, keeper):
 
 
 @contextlib.asynccontextmanager
-async def _place(opening, **limits):
+async def _place(opening):
     async with contextlib.AsyncExitStack() as stack:
         name = stack.enter_context(tempfile.TemporaryDirectory(prefix="ib-", dir="/tmp"))
         os.chmod(name, 0o755)
@@ -71,7 +71,6 @@ async def _place(opening, **limits):
                     **rule,
                 ),
             ),
-            egress_limits=settings.EgressLimits(**limits),
         )
         resolve = outside.resolver(["127.0.0.1"])
         opening_broker = broker.opened(config, {"KEY": SECRET}, resolve=resolve)
@@ -82,7 +81,7 @@ async def _place(opening, **limits):
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def place():
-    async with _place(_local, connections=4) as opened:
+    async with _place(_local) as opened:
         for key in (OPEN, SHUT):
             code = f"open('ca.pem', 'w').write({opened.outside.authority.certificate!r})"
             await opened.run(code, key)

@@ -76,18 +76,18 @@ class Door:
 
 
 @contextlib.asynccontextmanager
-async def door(*rules, upstream=None, resolve=None, limits=None, kind=proxies.Proxy, ask=None):
+async def door(
+    *rules, upstream=None, resolve=None, limits=None, kind=proxies.Proxy, ask=None, **context
+):
     """Open a proxy with these rules."""
     listed = policies.compiled([settings.Egress(**rule) for rule in rules], {"KEY": KEY})
-    limits = limits or settings.EgressLimits()
     dialler = outbound_connections.Dialler(resolve or outside.resolver(["127.0.0.1"]))
     contacts = []
-    context = proxies.ProxyContext(
+    shared = proxies.ProxyContext(
         key="web///x",
         kernel_id="kernel",
         policy=lambda: policies.of(listed, values.SessionKey("web", thread="x")),
-        limits=limits,
-        count=traffic_limits.Traffic(limits),
+        count=traffic_limits.Traffic(limits or settings.EgressLimits()),
         dialler=dialler,
         authority=certificates.Authority(),
         approvals=approvals.Approvals(ask),
@@ -95,6 +95,7 @@ async def door(*rules, upstream=None, resolve=None, limits=None, kind=proxies.Pr
         if upstream
         else ssl.create_default_context(),
         record=contacts.append,
+        **context,
     )
     with socket.socket() as listener:
         listener.bind(("127.0.0.1", 0))
@@ -105,8 +106,8 @@ async def door(*rules, upstream=None, resolve=None, limits=None, kind=proxies.Pr
             endpoint, _ = await asyncio.get_running_loop().sock_accept(listener)
             return endpoint
 
-        serving = asyncio.create_task(kind(context).serve(accept))
-        opened = Door(context, listener.getsockname()[1])
+        serving = asyncio.create_task(kind(shared).serve(accept))
+        opened = Door(shared, listener.getsockname()[1])
         opened.contacts = contacts
         try:
             yield opened
@@ -374,10 +375,9 @@ async def test_limits_end_what_is_too_much_and_too_often():
 
 
 async def test_a_server_that_says_nothing_is_not_waited_for_and_the_client_is_told():
-    limits = settings.EgressLimits(idle_seconds=0.2)
     with socket.create_server(("127.0.0.1", 0)) as silent:
         port = silent.getsockname()[1]
-        async with door({"host": HOST, "ports": [port], **LISTED}, limits=limits) as one:
+        async with door({"host": HOST, "ports": [port], **LISTED}, idle_seconds=0.2) as one:
             told = await one.ask(get(f"http://{HOST}:{port}/", port=port))
     assert status(told) == 504
     assert "took too long" in told
@@ -473,8 +473,7 @@ async def test_who_went_is_asked_for_no_more_and_who_waits_is_sent_whole():
 
 
 async def test_no_more_are_served_at_once_than_may_be():
-    limits = settings.EgressLimits(connections=2)
-    async with door({"host": HOST, **LISTED}, limits=limits) as one:
+    async with door({"host": HOST, **LISTED}, max_connections=2) as one:
         silent = [await one.connect() for _ in range(2)]
         waiting = asyncio.create_task(one.ask(b"CONNECT evil.org:443 HTTP/1.1\r\nHost: x\r\n\r\n"))
         done, _ = await asyncio.wait({waiting}, timeout=0.3)

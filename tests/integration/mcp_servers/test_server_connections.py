@@ -67,7 +67,7 @@ async def test_a_slow_call_is_cancelled_with_a_sentence(server):
 
 ENDLESS = (b": x" * 1000 + b"\n" for _ in itertools.count())
 LIES = {
-    "huge": tool_servers.body(b" " * 200_000),
+    "huge": tool_servers.body(b" " * 3_000_000),
     "endless": tool_servers.body(ENDLESS, media_type="text/event-stream"),
     "packed": tool_servers.body(b"x", content_encoding="gzip"),
     "malformed": tool_servers.body(b"{]"),
@@ -81,19 +81,19 @@ LIES = {
 
 @pytest.mark.parametrize("lie", LIES)
 async def test_a_server_that_lies_is_refused_with_a_sentence(server, lie):
-    async with connected(server, result_bytes=100_000) as connection, asyncio.timeout(100):
+    async with connected(server) as connection, asyncio.timeout(100):
         server.raw = LIES[lie]
         with pytest.raises(errors.BotError, match="test"):
             await connection.listing()
 
 
 async def test_a_server_that_lies_later_is_refused_and_works_again(server):
-    async with connected(server, result_bytes=100_000, call_seconds=20) as connection:
+    async with connected(server, call_seconds=20) as connection:
         async with asyncio.timeout(100):
             assert [*(await connection.listing()).tools] == ["echo"]
 
             async def answer(context, name, arguments):
-                return "x" * 200_000
+                return "x" * 3_000_000
 
             server.answer = answer
             with pytest.raises(errors.BotError, match="test"):

@@ -277,7 +277,7 @@ async def test_a_file_that_shrinks_while_it_is_packed_is_named(serving_fake):
 
 
 async def test_what_cannot_be_packed_is_named_in_the_archive(serving_fake):
-    limits = settings.Limits(file_bytes=1000, upload_bytes=1000)
+    limits = settings.Limits(workspace_bytes=2000, upload_bytes=1000)
     async with serving_fake(limits=limits) as (bot, client):
         for name, size in (("large", 1001), ("small", 3), ("left-out.txt", 4)):
             (bot.directory(KEY) / name).write_bytes(b"x" * size)

@@ -180,10 +180,10 @@ def test_no_bundle_breaks_the_choice(data, max_bytes):
 
 
 def test_too_large_a_display_is_said_with_size_and_kind_and_its_plain_text():
-    reader = outputs.OutputReader(settings.Limits(display_bytes=1000))
-    data = {"image/png": "A" * 1001, "text/plain": "<Figure>"}
+    reader = outputs.OutputReader(settings.Limits())
+    data = {"image/png": "A" * (outputs.MAX_DISPLAY_BYTES + 1), "text/plain": "<Figure>"}
     assert reader.read(message("execute_result", data=data)) == (
-        values.Notice("Too large to be shown: 1,001 bytes (PNG image)."),
+        values.Notice("Too large to be shown: 12,582,913 bytes (PNG image)."),
         values.Result(plain="<Figure>"),
     )
 

@@ -131,7 +131,7 @@ def test_updates_have_a_budget_of_their_own_that_ends():
 
 
 def test_a_display_over_the_size_is_said_not_shown():
-    assert isinstance(_shown({"text/html": "x" * 2000}, display_bytes=1000), values.Notice)
+    assert isinstance(_shown({"text/html": "x" * (outputs.MAX_DISPLAY_BYTES + 1)}), values.Notice)
 
 
 def test_an_error_is_compact_bounded_and_without_escapes():

@@ -202,7 +202,9 @@ async def test_a_file_that_is_refused_leaves_nothing_behind(pool_of):
         (directory / "big").write_bytes(bytes(11))
 
     audience = audiences.Audience()
-    session = session_of(pool_of(Step("x", does=write)), audience, file_bytes=10, upload_bytes=10)
+    session = session_of(
+        pool_of(Step("x", does=write)), audience, workspace_bytes=20, upload_bytes=10
+    )
     await session.run(["x"])
     ((_, text),) = audience.of("announcement")
     assert text.startswith("big is larger than ")
