@@ -6,13 +6,12 @@ import argparse
 import sys
 from collections.abc import Iterator
 
-from interpreter_bot import errors, settings
+from interpreter_bot import acceptance, errors, settings
 from interpreter_bot.skills import accepted_skills
 from interpreter_bot.text import quantities
 from interpreter_bot.wording import operator_words
 
 _FAILED = 1
-_DIGEST_CHARACTERS = 12
 
 
 def run(config: settings.Settings, options: argparse.Namespace) -> int:
@@ -28,16 +27,13 @@ def run(config: settings.Settings, options: argparse.Namespace) -> int:
             "".join(f"{line}\n" for status in statuses for line in _lines(status))
             or operator_words.NO_SKILLS
         )
-        is_fine = all(status.standing is accepted_skills.Standing.ON for status in statuses)
+        is_fine = all(status.standing is acceptance.Standing.ON for status in statuses)
         return 0 if is_fine else _FAILED
     if not options.names:
         raise errors.SettingsError(operator_words.name_skills(options.verb))
     for argument in options.names:
         name, _, digest = argument.partition("@")
         if options.verb == "accept":
-            if len(digest) < _DIGEST_CHARACTERS:
-                # It may have been changed since somebody read it.
-                raise errors.SettingsError(operator_words.name_digest(name))
             skill = skills.accept(name, digest)
             sys.stdout.write(operator_words.skill_on(name, skill.digest))
         else:
@@ -52,7 +48,7 @@ def _lines(status: accepted_skills.SkillStatus) -> Iterator[str]:
         yield f"{status.name!r}  {status.standing}  {status.reason}"
         return
     author = operator_words.by(skill.author) if skill.author else ""
-    digest = skill.digest[:_DIGEST_CHARACTERS]
+    digest = skill.digest[: acceptance.DIGEST_CHARACTERS]
     files = quantities.count(len(skill.files), "file")
     yield f"{skill.name}@{digest}  {status.standing}  {files}{author}"
     yield f"    {skill.description}"

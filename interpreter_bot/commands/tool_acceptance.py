@@ -9,7 +9,7 @@ import sys
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final
 
-from interpreter_bot import errors, settings
+from interpreter_bot import acceptance, errors, settings
 from interpreter_bot.app import execution_startup
 from interpreter_bot.wording import operator_words
 
@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from interpreter_bot.mcp_servers.tool_broker import ToolBroker
 
 _FAILED: Final = 1
-_DIGEST_CHARACTERS: Final = 12
 
 
 def run(config: settings.Settings, options: argparse.Namespace) -> int:
@@ -76,7 +75,7 @@ async def _list(config: settings.Settings, broker: ToolBroker) -> int:
         if is_off or name in unreachable:
             status = _FAILED
         if is_off and now.tools:
-            digest = now.digest[:_DIGEST_CHARACTERS]
+            digest = now.digest[: acceptance.DIGEST_CHARACTERS]
             lines.append(operator_words.accept_all(name, digest))
         sys.stdout.write("".join(f"{line}\n" for line in lines))
     return status
@@ -90,8 +89,8 @@ def _lines(
     from interpreter_bot.mcp_servers import accepted_definitions, definitions
 
     before = broker.definitions.accepted(name)
-    standings = accepted_definitions.compared(before, now).standings
-    yield f"{name}  {len(now.tools)} tools  {now.digest[:_DIGEST_CHARACTERS]}"
+    standings = accepted_definitions.compare(before, now).standings
+    yield f"{name}  {len(now.tools)} tools  {now.digest[: acceptance.DIGEST_CHARACTERS]}"
     if standings[""] != "on":
         yield operator_words.INSTRUCTIONS_CHANGED
         former = {"said": before.instructions} if before.instructions else None

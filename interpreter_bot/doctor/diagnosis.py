@@ -17,7 +17,7 @@ import shutil
 from collections.abc import Iterator, Sequence
 from typing import Final
 
-from interpreter_bot import encryption, errors, settings
+from interpreter_bot import acceptance, encryption, errors, settings
 from interpreter_bot.doctor import advice, trial_kernels
 from interpreter_bot.kernels import machine_exhaustion
 from interpreter_bot.kernels.files import directory_contents, workspace_io
@@ -291,7 +291,7 @@ def _skills(config: settings.Settings) -> Iterator[Finding]:
     except errors.BotError as error:
         yield _finding("skills", False, str(error))
         return
-    inactive = [status for status in statuses if status.standing is not accepted_skills.Standing.ON]
+    inactive = [status for status in statuses if status.standing is not acceptance.Standing.ON]
     off = [
         f"{status.name!r} ({status.reason or status.standing})" for status in inactive[:_MAX_LISTED]
     ]
@@ -310,9 +310,7 @@ def _tools(config: settings.Settings) -> Iterator[Finding]:
         standings = definitions.usable(server.name).standings
         tools = {tool: standing for tool, standing in standings.items() if tool}
         total += len(tools)
-        on = [
-            tool for tool, standing in tools.items() if standing is accepted_definitions.Standing.ON
-        ]
+        on = [tool for tool, standing in tools.items() if standing is acceptance.Standing.ON]
         count += len(on)
         inactive += [f"{server.name}.{tool} ({tools[tool]})" for tool in tools if tool not in on]
         inactive += [] if tools else [doctor_words.none_listed(server.name)]

@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from mcp.shared import dispatcher
 
-from interpreter_bot import encryption, errors, schedules, settings, values
+from interpreter_bot import acceptance, encryption, errors, schedules, settings, values
 from interpreter_bot.mcp_servers import (
     accepted_definitions,
     call_results,
@@ -143,9 +143,9 @@ class ToolBroker:
         listing = await self.look(server, account)
         # What this person was offered: another one's may be less, or more.
         accepted = await asyncio.to_thread(self.definitions.accepted, server)
-        usable = await asyncio.to_thread(accepted_definitions.compared, accepted, listing)
+        usable = await asyncio.to_thread(accepted_definitions.compare, accepted, listing)
         standing = usable.standings.get(tool) if tool else None
-        if standing is None or standing is accepted_definitions.Standing.GONE:
+        if standing is None or standing is acceptance.Standing.GONE:
             raise errors.BotError(tool_words.no_tool(server, tool))
         definition = next((one for one in usable.tools if one.name == tool), None)
         if definition is None:

@@ -1,23 +1,24 @@
 """Skills that an administrator accepted: copies in the data directory, which kernels are shown.
 
-A copy is what was accepted, to the byte. While its source says something else, or is gone, the copy
-is kept aside, and neither kernels nor models see it.
+A copy is what was accepted, to the byte. While its source says something else, or is gone, there is
+no copy, and neither kernels nor models see the skill.
 """
 
 from __future__ import annotations
 
 import contextlib
 import dataclasses
-import enum
+import hashlib
 import logging
 import os
 import pathlib
 import secrets
 import shutil
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
-from interpreter_bot import errors
+from interpreter_bot import acceptance, errors
+from interpreter_bot.acceptance import Standing
 from interpreter_bot.skills import skill_catalogue, skill_files
 from interpreter_bot.wording import skill_words
 
@@ -25,21 +26,16 @@ _log = logging.getLogger(__name__)
 
 DIRECTORY: Final = "skills"
 """In the data directory: what kernels see at `skill_catalogue.MOUNTED`."""
-_ASIDE: Final = "skills-aside"
 IMPORTABLE: Final = ".python"
 """In that: links to all modules; see `guest.rootfs`."""
 
 
-class Standing(enum.StrEnum):
-    """Whether a skill is used, or why not."""
+@dataclasses.dataclass(frozen=True, slots=True)
+class _Accepted:
+    """What was accepted of a skill: its digest, and one of each file."""
 
-    ON = "on"
-    NEW = "new"
-    """Nobody has accepted it."""
-    CHANGED = "changed"
-    """It is not what was accepted."""
-    UNUSABLE = "unusable"
-    """It is no skill; see `SkillStatus.reason`."""
+    digest: str
+    files: Mapping[str, str]
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -67,7 +63,7 @@ class AcceptedSkills:
     def __init__(self, directories: Sequence[pathlib.Path], data: pathlib.Path) -> None:
         self._sources = directories
         self._shown = data / DIRECTORY
-        self._aside = data / _ASIDE
+        self._accepted = acceptance.Records(data, "skills", _Accepted)
         self._catalogue: tuple[tuple[int, int], tuple[skill_files.Skill, ...]] | None = None
 
     def statuses(self) -> tuple[SkillStatus, ...]:
@@ -77,7 +73,7 @@ class AcceptedSkills:
             SkillError: a directory cannot be read.
         """
         sources = skill_files.find(self._sources)
-        return tuple(self._judged(name, path) for name, path in sources.items())
+        return tuple(self._status(name, path) for name, path in sources.items())
 
     def refresh(self) -> tuple[SkillStatus, ...]:
         """Compare all with their sources, and show those alone that are as they were accepted.
@@ -85,46 +81,33 @@ class AcceptedSkills:
         Raises:
             SkillError: a directory cannot be read, or written to.
         """
-        found = self.statuses()
+        statuses = self.statuses()
         if not self._sources and not self._shown.exists():
-            return found
+            return statuses
+        skills = [one.skill for one in statuses if one.skill and one.standing is Standing.ON]
         with _translated():
             make_directory(self._shown)
-            on = {one.name for one in found if one.standing is Standing.ON}
-            for name in self._names(self._shown) - on:
-                _log.warning("the skill %s is off: it was changed or removed", name)
-                self._move(self._shown, self._aside, name)
-            for name in on - self._names(self._shown):
-                self._move(self._aside, self._shown, name)
-            self._link_modules(one.skill for one in found if one.name in on and one.skill)
-        return found
+            for name in self._names() - {skill.name for skill in skills}:
+                _log.warning("the skill %s is off: it was changed, removed or refused", name)
+                _remove(self._shown / name)
+            for skill in skills:
+                if not _is_copied(skill, self._shown / skill.name):
+                    self._copy(skill)
+            self._link_modules(skills)
+        return statuses
 
-    def accept(self, name: str, digest: str = "") -> skill_files.Skill:
-        """Accept a skill as it is now; return it.
-
-        Args:
-            name: of it.
-            digest: as it has to begin, of what somebody has read; empty for whatever is there.
+    def accept(self, name: str, digest: str) -> skill_files.Skill:
+        """Accept a skill as it is now, if `digest` names it; see `acceptance.check_version`.
 
         Raises:
-            BotError: there is none, or it cannot be used.
+            BotError: there is none, it is another version, or it cannot be used.
         """
         path = skill_files.find(self._sources).get(name)
         if path is None:
             raise skill_files.SkillError(skill_words.unknown(name))
         skill = skill_files.read(path)
-        if not skill.digest.startswith(digest):
-            raise skill_files.SkillError(skill_words.changed(name, digest))
-        with _translated():
-            make_directory(self._shown)
-            written = self._shown / f".new-{secrets.token_hex(8)}"
-            try:
-                _write(skill, written)
-                for parent in (self._shown, self._aside):
-                    _remove(parent / name)
-                written.rename(self._shown / name)
-            finally:
-                shutil.rmtree(written, ignore_errors=True)
+        acceptance.check_version(name, digest, skill.digest)
+        self._accepted.write(name, _Accepted(skill.digest, _digests(skill)))
         self.refresh()
         return skill
 
@@ -134,11 +117,8 @@ class AcceptedSkills:
         Raises:
             BotError: it was not.
         """
-        if name not in self._names(self._shown) | self._names(self._aside):
+        if name != pathlib.PurePath(name).name or not self._accepted.remove(name):
             raise skill_files.SkillError(skill_words.not_accepted(name))
-        with _translated():
-            for parent in (self._shown, self._aside):
-                _remove(parent / name)
         self.refresh()
 
     def catalogue(self, max_characters: int) -> str:
@@ -173,7 +153,7 @@ class AcceptedSkills:
         version = (status.st_ino, status.st_mtime_ns)
         if self._catalogue is None or self._catalogue[0] != version:
             skills = []
-            for name in sorted(self._names(self._shown)):
+            for name in sorted(self._names()):
                 try:
                     skill = skill_files.read(self._shown / name)
                     # Its names suffice, and its contents may be large.
@@ -184,32 +164,29 @@ class AcceptedSkills:
             self._catalogue = version, tuple(skills)
         return self._catalogue[1]
 
-    def _judged(self, name: str, source: pathlib.Path) -> SkillStatus:
+    def _status(self, name: str, source: pathlib.Path) -> SkillStatus:
         try:
             skill = skill_files.read(source)
         except skill_files.SkillError as error:
             return SkillStatus(name, Standing.UNUSABLE, reason=str(error))
-        for parent in (self._shown, self._aside):
-            if (parent / name).is_dir():
-                try:
-                    accepted = skill_files.read(parent / name)
-                except skill_files.SkillError as error:
-                    return SkillStatus(name, Standing.CHANGED, skill, changes=(str(error),))
-                if accepted.digest == skill.digest:
-                    return SkillStatus(name, Standing.ON, skill)
-                changes = tuple(_changes(accepted, skill))
-                return SkillStatus(name, Standing.CHANGED, skill, changes=changes)
-        return SkillStatus(name, Standing.NEW, skill)
+        accepted = self._accepted.read(name)
+        standing = acceptance.standing(accepted.digest if accepted else None, skill.digest)
+        changes = tuple(_changes(accepted.files, _digests(skill))) if accepted else ()
+        return SkillStatus(name, standing, skill, changes=changes)
 
-    def _names(self, parent: pathlib.Path) -> set[str]:
-        if not parent.is_dir():
+    def _names(self) -> set[str]:
+        if not self._shown.is_dir():
             return set()
-        return {path.name for path in parent.iterdir() if not path.name.startswith(".")}
+        return {path.name for path in self._shown.iterdir() if not path.name.startswith(".")}
 
-    def _move(self, before: pathlib.Path, after: pathlib.Path, name: str) -> None:
-        make_directory(after)
-        _remove(after / name)
-        (before / name).rename(after / name)
+    def _copy(self, skill: skill_files.Skill) -> None:
+        written = self._shown / f".new-{secrets.token_hex(8)}"
+        try:
+            _write(skill, written)
+            _remove(self._shown / skill.name)
+            written.rename(self._shown / skill.name)
+        finally:
+            shutil.rmtree(written, ignore_errors=True)
 
     def _link_modules(self, skills: Iterable[skill_files.Skill]) -> None:
         """Gather all modules in one directory, so that kernels need one entry of `sys.path`.
@@ -270,17 +247,32 @@ def _remove(directory: pathlib.Path) -> None:
         shutil.rmtree(going, ignore_errors=True)
 
 
-def _changes(before: skill_files.Skill, after: skill_files.Skill) -> Iterator[str]:
+def _is_copied(skill: skill_files.Skill, directory: pathlib.Path) -> bool:
+    if not directory.is_dir():
+        return False
+    try:
+        return skill_files.read(directory).digest == skill.digest
+    except skill_files.SkillError:
+        return False
+
+
+def _digests(skill: skill_files.Skill) -> dict[str, str]:
+    """Return a digest of each file, and of whether it may be executed."""
+    return {
+        path: hashlib.sha256(b"%d" % (path in skill.programs) + content).hexdigest()
+        for path, content in skill.files.items()
+    }
+
+
+def _changes(before: Mapping[str, str], after: Mapping[str, str]) -> Iterator[str]:
     """Name the files that differ, and how."""
-    for path in sorted(before.files.keys() | after.files.keys()):
-        if path not in before.files:
+    for path in sorted(before.keys() | after.keys()):
+        if path not in before:
             yield f"{path} (new)"
-        elif path not in after.files:
+        elif path not in after:
             yield f"{path} (gone)"
-        elif before.files[path] != after.files[path]:
+        elif before[path] != after[path]:
             yield path
-        elif (path in before.programs) != (path in after.programs):
-            yield f"{path} (its mode)"
 
 
 @contextlib.contextmanager

@@ -234,8 +234,15 @@ def name_skills(verb: str) -> str:
     return f"Name the skills: interpreter-bot skills {verb} {what}."
 
 
-def name_digest(skill: str) -> str:
-    return f"Name the version of {skill} too: {skill}@DIGEST, as listed."
+def name_digest(name: str) -> str:
+    return f"Name the version of {name} too: {name}@DIGEST, as listed."
+
+
+def other_version(name: str, digest: str) -> str:
+    return (
+        f"{name} has changed since it was listed as {digest}. List it again, and read what has "
+        "changed."
+    )
 
 
 def skill_on(name: str, digest: str) -> str:

@@ -13,10 +13,6 @@ def unknown(name: str) -> str:
     return f"There is no skill {name!r} in skills.directories."
 
 
-def changed(name: str, digest: str) -> str:
-    return f"The skill {name!r} has changed since it was listed as {digest}. Read it again."
-
-
 def not_accepted(name: str) -> str:
     return f"The skill {name!r} is not accepted."
 

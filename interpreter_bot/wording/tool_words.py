@@ -168,13 +168,6 @@ def not_asked_yet(server: str) -> str:
     return f"{server} has not listed its tools yet. Run `interpreter-bot tools`."
 
 
-def other_version(server: str, digest: str) -> str:
-    return (
-        f"{server} no longer offers what {digest or 'nothing'} stands for. List it again, and read "
-        "what has changed."
-    )
-
-
 def only_first(limit: int) -> str:
     return f"Only the first {limit} tools are read."
 

@@ -55,7 +55,8 @@ async def test_an_accepted_skill_is_told_of_read_and_imported(opened, skills, tm
         before = await house.run("import fiscal")
         assert before.of("output")[-1].name == "ModuleNotFoundError"
         # While the bot runs, and the kernel lives.
-        skills.accept("acme")
+        (status,) = skills.statuses()
+        skills.accept("acme", status.skill.digest)
         await house.ask("And now?")
         after = await house.run("import fiscal; print(fiscal.quarter())")
         assert [one.plain for one in after.of("output")] == ["Q7\n"]

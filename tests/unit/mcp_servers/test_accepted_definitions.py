@@ -17,8 +17,12 @@ def test_nothing_is_used_before_it_was_accepted_as_it_was_read(known):
         known.accept("jira", OLD.digest)
     known.note("jira", OLD)
     assert known.usable("jira").tools == ()
-    for digest in ("", OLD.digest[:11], NEW.digest[:12]):
-        with pytest.raises(errors.BotError, match="read what has changed"):
+    for digest, sentence in (
+        ("", "Name the version"),
+        (OLD.digest[:11], "Name the version"),
+        (NEW.digest[:12], "read what has changed"),
+    ):
+        with pytest.raises(errors.BotError, match=sentence):
             known.accept("jira", digest)
     known.accept("jira", OLD.digest[:12])
     assert [tool.name for tool in known.usable("jira").tools] == ["a", "b", "c"]
@@ -48,7 +52,7 @@ def test_another_process_sees_what_was_accepted_and_refused(known, tmp_path):
 def test_a_file_that_is_broken_turns_all_off(known, tmp_path):
     known.note("jira", OLD)
     known.accept("jira", OLD.digest)
-    (tmp_path / "mcp-servers/accepted/jira.json").write_text('{"tools": 3}')
+    (tmp_path / "acceptance/tools/jira.json").write_text('{"tools": 3}')
     assert known.usable("jira").tools == ()
 
 
