@@ -55,6 +55,28 @@ async def run_until_stopped(
                 await asyncio.wait({working})
 
 
+async def until_left(
+    work: Coroutine[Any, Any, None], leaving: Coroutine[Any, Any, None], *, name: str
+) -> bool:
+    """Run work for a client, and cancel it when the client leaves; return whether it was done.
+
+    What either raises passes through.
+    """
+    working = asyncio.create_task(work, name=name)
+    left = asyncio.create_task(leaving, name=f"end of a client: {name}")
+    try:
+        await asyncio.wait({working, left}, return_when=asyncio.FIRST_COMPLETED)
+        if working.done():
+            working.result()
+            return True
+        left.result()
+        return False
+    finally:
+        for task in (working, left):
+            task.cancel()
+        await asyncio.wait({working, left})
+
+
 async def shielded(work: Coroutine[Any, Any, T]) -> T:
     """Run work to its end despite a cancellation of the caller, which is raised afterwards.
 

@@ -7,6 +7,7 @@ It knows nothing of what it encrypts, nor where that is stored.
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import pathlib
 from collections.abc import Sequence
 from typing import Final
@@ -18,6 +19,11 @@ from interpreter_bot.wording import storage_words
 
 MARK: Final = "fernet:"
 """Begins what is encrypted."""
+
+
+def secret_digest(secret: str) -> str:
+    """Return the digest by which a random secret is known that is not stored."""
+    return hashlib.sha256(secret.encode("utf-8", "replace")).hexdigest()
 
 
 class KeyRing:

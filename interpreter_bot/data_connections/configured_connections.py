@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from typing import Final
 
 from interpreter_bot import errors, settings, values
+from interpreter_bot.setting_groups import header_values
 from interpreter_bot.wording import data_words
 
 _TITLES: Final = {
@@ -131,11 +132,9 @@ def _compiled(one: settings.Connection, environment: Mapping[str, str]) -> Rule:
 
 def _filled(name: str, text: str, environment: Mapping[str, str]) -> str:
     try:
-        return string.Template(text).substitute(environment)
-    except KeyError as error:
-        raise errors.SettingsError(data_words.not_set(name, error.args[0])) from None
-    except ValueError:
-        raise errors.SettingsError(data_words.malformed_variable(name)) from None
+        return header_values.fill(text, environment)
+    except header_values.VariableError as error:
+        raise errors.SettingsError(data_words.bad_setting(name, str(error))) from None
 
 
 def _named(texts: Iterable[str], environment: Mapping[str, str]) -> Iterator[str]:

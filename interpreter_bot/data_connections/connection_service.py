@@ -14,7 +14,7 @@ from typing import Any, Final
 import cachetools
 import pydantic
 
-from interpreter_bot import code_activity, errors, settings, values
+from interpreter_bot import cancellation, code_activity, errors, settings, values
 from interpreter_bot.data_connections import (
     configured_connections,
     connection_pool,
@@ -191,16 +191,7 @@ class ConnectionService:
         if name not in usable:
             raise policies.Refusal(data_words.no_connection(name[:40], usable), status=404)
         work = self._work(call, usable[name], verb, asked)
-        asking = asyncio.create_task(work, name=f"{verb} of {name}")
-        leaving = asyncio.create_task(call.left(), name="end of who asked")
-        try:
-            await asyncio.wait({asking, leaving}, return_when=asyncio.FIRST_COMPLETED)
-            if asking.done():
-                await asking
-        finally:
-            for task in (asking, leaving):
-                task.cancel()
-            await asyncio.wait({asking, leaving})
+        await cancellation.until_left(work, call.left(), name=f"{verb} of {name}")
 
     async def _work(
         self,

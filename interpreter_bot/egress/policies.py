@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import re
-import string
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
@@ -136,13 +135,9 @@ def _compiled(entry: settings.Egress, environment: Mapping[str, str]) -> Rule:
 def _header(host: str, name: str, text: str, environment: Mapping[str, str]) -> str:
     """Return the value of a header that a rule adds."""
     try:
-        value = string.Template(text).substitute(environment)
-    except KeyError as error:
-        flaw = network_words.not_set(error.args[0])
-        raise errors.SettingsError(network_words.bad_entry(host, flaw)) from None
-    except ValueError:
-        flaw = network_words.bad_header(name, network_words.MALFORMED_VARIABLE)
-        raise errors.SettingsError(network_words.bad_entry(host, flaw)) from None
+        value = header_values.fill(text, environment)
+    except header_values.VariableError as error:
+        raise errors.SettingsError(network_words.bad_entry(host, str(error))) from None
     fault = header_values.header_fault(value)
     if not fault and not (_FIELD.fullmatch(name) and _VALUE.fullmatch(value)):
         fault = network_words.UNSENDABLE

@@ -17,7 +17,7 @@ from typing import Final
 
 import h11
 
-from interpreter_bot import code_activity
+from interpreter_bot import cancellation, code_activity
 from interpreter_bot.egress import (
     approvals,
     certificates,
@@ -250,18 +250,10 @@ class Proxy:
             first = await client.first_bytes()
         target = request.target.decode("ascii")
         requiring = self._context.approvals.require(contact, target=target, first=first)
-        asking = asyncio.create_task(requiring, name="approval of a request")
-        leaving = asyncio.create_task(client.left(), name="end of who asked")
-        try:
-            await asyncio.wait({asking, leaving}, return_when=asyncio.FIRST_COMPLETED)
-            if leaving.done():
-                await leaving
-                raise EOFError
-            await asking
-        finally:
-            for task in (asking, leaving):
-                task.cancel()
-            await asyncio.wait({asking, leaving})
+        if not await cancellation.until_left(
+            requiring, client.left(), name="approval of a request"
+        ):
+            raise EOFError
 
     @contextlib.asynccontextmanager
     async def _dialled(

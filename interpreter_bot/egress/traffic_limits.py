@@ -44,7 +44,7 @@ class Traffic:
                 network_words.too_many_requests(self._limits.requests), status=_TOO_MANY
             )
         self._times.append(now)
-        self._bound()
+        self._add(0)
 
     def sent(self, contact: code_activity.Contact, count: int) -> None:
         """Count what code sends.
@@ -53,10 +53,9 @@ class Traffic:
             Refusal: it is too much.
         """
         contact.sent_bytes += count
-        self._bytes += count
-        if contact.sent_bytes > self._limits.sent_bytes:
-            raise policies.Refusal(network_words.sent_too_much(self._limits.sent_bytes), status=413)
-        self._bound()
+        self._add(count)
+        if contact.sent_bytes > (limit := self._limits.sent_bytes):
+            raise policies.Refusal(network_words.sent_too_much(limit), status=413)
 
     def received(self, contact: code_activity.Contact, count: int) -> None:
         """Count what code receives.
@@ -65,13 +64,11 @@ class Traffic:
             Refusal: it is too much.
         """
         contact.received_bytes += count
-        self._bytes += count
-        if contact.received_bytes > self._limits.received_bytes:
-            raise policies.Refusal(
-                network_words.received_too_much(self._limits.received_bytes), status=502
-            )
-        self._bound()
+        self._add(count)
+        if contact.received_bytes > (limit := self._limits.received_bytes):
+            raise policies.Refusal(network_words.received_too_much(limit), status=502)
 
-    def _bound(self) -> None:
+    def _add(self, count: int) -> None:
+        self._bytes += count
         if self.today_bytes > self._limits.daily_bytes:
             raise policies.Refusal(network_words.TRAFFIC_USED_UP, status=_TOO_MANY)

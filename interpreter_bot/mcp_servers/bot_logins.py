@@ -6,13 +6,13 @@ to any other origin.
 
 from __future__ import annotations
 
-import string
 from collections.abc import Callable, Iterable, Mapping
 
 from mcp.client.auth.extensions import client_credentials
 from mcp.shared import auth
 
 from interpreter_bot import errors, logs, settings
+from interpreter_bot.setting_groups import header_values
 from interpreter_bot.wording import tool_words
 
 
@@ -61,10 +61,9 @@ def provider(
         SettingsError: the secret is missing.
     """
     try:
-        secret = string.Template(login.client_secret).substitute(environment)
-    except (KeyError, ValueError):
-        said = tool_words.bad_setting(server.name, tool_words.SECRET_NOT_SET)
-        raise errors.SettingsError(said) from None
+        secret = header_values.fill(login.client_secret, environment)
+    except header_values.VariableError as error:
+        raise errors.SettingsError(tool_words.bad_setting(server.name, str(error))) from None
     logs.add_secrets([secret])
     note([secret])
     return client_credentials.ClientCredentialsOAuthProvider(

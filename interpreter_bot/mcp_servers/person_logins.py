@@ -11,7 +11,6 @@ import asyncio
 import collections
 import dataclasses
 import datetime
-import hashlib
 import hmac
 import json
 import secrets
@@ -27,6 +26,7 @@ from mcp.client.auth import utils
 from mcp.shared import auth
 
 from interpreter_bot import cancellation, encryption, errors, logs, settings
+from interpreter_bot.encryption import secret_digest
 from interpreter_bot.mcp_servers import token_issuers
 from interpreter_bot.store import accounts, records
 from interpreter_bot.wording import tool_words
@@ -114,7 +114,7 @@ class PersonLogins:
         # Chats leave a `_` or `-` at the end of an address out of the link that they make of it.
         ticket = secrets.token_hex(32)
         sealed = await self._sealed(account, _Begun(name=name))
-        await self._store.begin_login(account, _digest(ticket), sealed)
+        await self._store.begin_login(account, secret_digest(ticket), sealed)
         return f"{self.address}{PATH}/{ticket}"
 
     async def look(self, ticket: str) -> Login:
@@ -137,9 +137,9 @@ class PersonLogins:
         issuer = await self._of(account).find(redirect)
         proof = client_auth.PKCEParameters.generate()
         state, mark = secrets.token_urlsafe(32), secrets.token_urlsafe(32)
-        begun.issuer, begun.verifier, begun.mark = issuer, proof.code_verifier, _digest(mark)
+        begun.issuer, begun.verifier, begun.mark = issuer, proof.code_verifier, secret_digest(mark)
         sealed = await self._sealed(account, begun)
-        await self._store.begin_login(account, _digest(state), sealed)
+        await self._store.begin_login(account, secret_digest(state), sealed)
         return issuer.address(challenge=proof.code_challenge, state=state), mark
 
     async def come_back(self, server: str, returned: Mapping[str, str], mark: str) -> Login:
@@ -173,7 +173,7 @@ class PersonLogins:
     async def has(self, account: records.Account) -> bool:
         """Whether a person has logged in, as far as their last call showed that."""
         sealed = await self._store.find(account)
-        return sealed is not None and self._refused.get(account) != _digest(sealed)
+        return sealed is not None and self._refused.get(account) != secret_digest(sealed)
 
     async def check(self, account: records.Account) -> None:
         """Raise LoginNeededError if a person has not logged in."""
@@ -220,7 +220,7 @@ class PersonLogins:
             if not is_old and kept.token.access_token != refused:
                 return kept.token.access_token
             if not kept.token.refresh_token:
-                self._refused[account] = _digest(sealed)
+                self._refused[account] = secret_digest(sealed)
                 return None
             # The old one is used up then: whoever stops waiting must not lose the new one.
             return await cancellation.shielded(self._refreshed(account, kept, sealed))
@@ -233,7 +233,7 @@ class PersonLogins:
             now = await self._store.find(account)
             if now is None or now == sealed:
                 if error.is_final:
-                    self._refused[account] = _digest(sealed)
+                    self._refused[account] = secret_digest(sealed)
                 return None
             kept = _Kept.model_validate(await self._unsealed(account, now))
             return kept.token.access_token
@@ -252,7 +252,7 @@ class PersonLogins:
     async def _opened(self, secret: str, *, takes: bool = False) -> tuple[records.Account, _Begun]:
         """Return what is kept of a login."""
         find = self._store.take_login if takes else self._store.find_login
-        found = await find(_digest(secret), _AGE)
+        found = await find(secret_digest(secret), _AGE)
         if found is None:
             raise errors.BotError(tool_words.LINK_EXPIRED)
         account, sealed = found
@@ -265,7 +265,7 @@ class PersonLogins:
     ) -> tuple[records.Account, _Begun, token_issuers.Issuer]:
         account, begun = await self._opened(returned.get("state", ""), takes=takes)
         # A link opens no such login: it has no issuer yet.
-        if begun.issuer is None or not hmac.compare_digest(begun.mark, _digest(mark)):
+        if begun.issuer is None or not hmac.compare_digest(begun.mark, secret_digest(mark)):
             raise errors.BotError(tool_words.LINK_EXPIRED)
         if account.server != server:
             raise errors.BotError(tool_words.OTHER_SERVERS_ANSWER)
@@ -351,7 +351,3 @@ def _kept(issuer: token_issuers.Issuer, token: auth.OAuthToken) -> _Kept:
         # It must not end on the way.
         ends = time.time() + seconds - min(_EARLY_SECONDS, seconds / 4)
     return _Kept(issuer=issuer, token=token, ends=ends)
-
-
-def _digest(secret: str) -> str:
-    return hashlib.sha256(secret.encode("utf-8", "replace")).hexdigest()

@@ -377,13 +377,9 @@ def _filled(
 ) -> str:
     """Return the value of a header, or of a variable of a program."""
     try:
-        value = string.Template(text).substitute(environment)
-    except KeyError as error:
-        flaw = tool_words.not_set(error.args[0])
-        raise errors.SettingsError(tool_words.bad_setting(server, flaw)) from None
-    except ValueError:
-        flaw = tool_words.bad_header(name, tool_words.MALFORMED_VARIABLE)
-        raise errors.SettingsError(tool_words.bad_setting(server, flaw)) from None
+        value = header_values.fill(text, environment)
+    except header_values.VariableError as error:
+        raise errors.SettingsError(tool_words.bad_setting(server, str(error))) from None
     if is_header and (fault := header_values.header_fault(value)):
         flaw = tool_words.bad_header(name, fault)
         raise errors.SettingsError(tool_words.bad_setting(server, flaw))

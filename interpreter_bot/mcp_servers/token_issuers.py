@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import logging
 import re
-import string
 import time
 import urllib.parse
 from collections.abc import Mapping
@@ -23,6 +22,7 @@ from mcp.shared import auth, auth_utils
 
 from interpreter_bot import errors, logs, settings
 from interpreter_bot.mcp_servers import http_transports
+from interpreter_bot.setting_groups import header_values
 from interpreter_bot.wording import tool_words
 
 _log = logging.getLogger(__name__)
@@ -101,11 +101,9 @@ class TokenRequests:
         self._url = server.url or ""
         login = server.oauth
         try:
-            template = string.Template(login.client_secret if login else "")
-            self._secret = template.substitute(environment)
-        except (KeyError, ValueError):
-            said = tool_words.bad_setting(server.name, tool_words.SECRET_NOT_SET)
-            raise errors.SettingsError(said) from None
+            self._secret = header_values.fill(login.client_secret if login else "", environment)
+        except header_values.VariableError as error:
+            raise errors.SettingsError(tool_words.bad_setting(server.name, str(error))) from None
         logs.add_secrets([self._secret] if self._secret else [])
         self._named = [self._url, *([login.issuer] if login else [])]
         self._registered: dict[tuple[str, str], auth.OAuthClientInformationFull] = {}

@@ -6,6 +6,7 @@ A sentence never repeats a value, which may be a secret.
 from __future__ import annotations
 
 import re
+import string
 import unicodedata
 import urllib.parse
 from collections.abc import Mapping
@@ -24,6 +25,24 @@ _SCHEME: Final = re.compile(
 )
 _ASSIGNED: Final = re.compile(r"(?:export\s+)?[A-Z][A-Z0-9_]{2,}=")
 _MASKED: Final = re.compile(r"\*{3,}|\.{3,}|^<.*>$|^\$\{?\w+\}?$")
+
+
+class VariableError(ValueError):
+    """A text of the settings names a variable that cannot be used; the message says which."""
+
+
+def fill(text: str, environment: Mapping[str, str]) -> str:
+    """Replace each `${NAME}` by the environment's variable.
+
+    Raises:
+        VariableError: there is none.
+    """
+    try:
+        return string.Template(text).substitute(environment)
+    except KeyError as error:
+        raise VariableError(f"{error.args[0]} is not set") from None
+    except ValueError:
+        raise VariableError("a `$` has no variable's name after it") from None
 
 
 def key_fault(value: str) -> str:

@@ -110,9 +110,5 @@ def unreadable_file(name: str, file: object) -> str:
     return f"connections, {name}: {file} cannot be read."
 
 
-def not_set(name: str, variable: str) -> str:
-    return f"connections, {name}: {variable} is not set."
-
-
-def malformed_variable(name: str) -> str:
-    return f"connections, {name}: a `$` has no variable's name after it."
+def bad_setting(name: str, flaw: str) -> str:
+    return f"connections, {name}: {flaw}."

@@ -174,13 +174,8 @@ def too_broad(host: str) -> str:
     return f"egress: {host} is too broad; name a domain that belongs to one owner."
 
 
-def not_set(variable: str) -> str:
-    return f"{variable} is not set"
-
-
 def bad_header(name: str, fault: str) -> str:
     return f"the header {name} {fault}"
 
 
-MALFORMED_VARIABLE: Final = "has a `$` without a variable's name after it"
 UNSENDABLE: Final = "has a name or value that HTTP does not allow"

@@ -196,14 +196,6 @@ def bad_setting(server: str, flaw: str) -> str:
     return f"mcp_servers, {server}: {flaw}."
 
 
-def not_set(variable: str) -> str:
-    return f"{variable} is not set"
-
-
-SECRET_NOT_SET: Final = "the variable in oauth.client_secret is not set"
-MALFORMED_VARIABLE: Final = "has a `$` without a variable's name after it"
-
-
 def bad_header(name: str, fault: str) -> str:
     return f"the header {name} {fault}"
 

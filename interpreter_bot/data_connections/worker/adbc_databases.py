@@ -68,8 +68,8 @@ order by 1 limit 200
 """
 
 
-class AdbcDatabase:
-    """A database; implements `ports.Database`. Each query has a connection of its own."""
+class AdbcDatabase(ports.Database):
+    """A database. Each query has a connection of its own."""
 
     def __init__(self, specification: ports.Specification) -> None:
         kind = specification.kind
@@ -118,7 +118,6 @@ class AdbcDatabase:
         limits: worker_messages.Limits,
         out: arrow_results.Results,
     ) -> None:
-        """Run a statement; see `ports.Database.query`."""
         given: list[Any] = []
 
         def parameter(name: str) -> str:
@@ -137,7 +136,6 @@ class AdbcDatabase:
                 out.send(reader.schema, reader)
 
     def tables(self) -> list[ports.Table]:
-        """Return what this login may read."""
         if not self._is_postgresql:
             return self._tables_by_driver()
         with self._open(_CATALOGUE_SECONDS, reads=True) as cursor:
@@ -176,7 +174,6 @@ class AdbcDatabase:
         return found
 
     def find_writable(self) -> str | None:
-        """Return what this login could change if a transaction let it."""
         if not self._is_postgresql:
             return None
         with self._open(_CATALOGUE_SECONDS, reads=True) as cursor:
@@ -185,7 +182,6 @@ class AdbcDatabase:
         return str(found)
 
     def find_effects(self) -> list[str]:
-        """Return the functions with effects that this login may call."""
         if not self._is_postgresql:
             return []
         with self._open(_CATALOGUE_SECONDS, reads=True) as cursor:
@@ -193,7 +189,6 @@ class AdbcDatabase:
             return [name for (name,) in cursor.fetchall()]
 
     def cancel(self) -> None:
-        """Cancel on the server what runs."""
         if (cursor := self._cursor) is not None:
             cursor.adbc_cancel()
 

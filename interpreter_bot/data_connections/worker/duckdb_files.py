@@ -32,8 +32,8 @@ group by all order by all limit 2000
 """
 
 
-class DuckdbFile:
-    """A file; implements `ports.Database`."""
+class DuckdbFile(ports.Database):
+    """A file that is opened to be read."""
 
     has_reading_transactions = True
 
@@ -47,7 +47,6 @@ class DuckdbFile:
         limits: worker_messages.Limits,
         out: arrow_results.Results,
     ) -> None:
-        """Run a statement; see `ports.Database.query`."""
         text = statement.rendered(lambda name: f"${name}")
         shut = _SHUT | {"max_execution_time": str(int(limits.seconds * 1000))}
         with duckdb.connect(self._path, read_only=True, config=shut) as connection:
@@ -63,7 +62,6 @@ class DuckdbFile:
                 self._connection = None
 
     def tables(self) -> list[ports.Table]:
-        """Return its tables and views."""
         with duckdb.connect(self._path, read_only=True, config=_SHUT) as connection:
             rows = connection.execute(_TABLES).fetchall()
         return [
@@ -76,15 +74,6 @@ class DuckdbFile:
             for space, name, count, comment, columns, kinds in rows
         ]
 
-    def find_writable(self) -> str | None:
-        """Say nothing: it is opened so that it cannot be written."""
-        return ""
-
-    def find_effects(self) -> list[str]:
-        """Return none: it has no functions that change anything."""
-        return []
-
     def cancel(self) -> None:
-        """Interrupt what runs."""
         if (connection := self._connection) is not None:
             connection.interrupt()

@@ -85,11 +85,13 @@ class Database(Protocol):
         """Find out what this login may change, of what is allowed to it; None if nobody knows.
 
         Returns:
-            What it could do; mostly nothing.
+            What it could do. By default nothing: it is opened so that it cannot be written.
         """
+        return ""
 
     def find_effects(self) -> list[str]:
         """Return functions that this login may call and that do more than read, if it is known."""
+        return []
 
     def cancel(self) -> None:
         """Stop what runs, on the server too; from another thread."""

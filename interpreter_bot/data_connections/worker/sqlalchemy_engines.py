@@ -64,8 +64,8 @@ _ONE_STATEMENT: Final[dict[str, dict[str, Any]]] = {
 }
 
 
-class SqlalchemyEngine:
-    """A database; implements `ports.Database`. Each query has a connection of its own."""
+class SqlalchemyEngine(ports.Database):
+    """A database. Each query has a connection of its own."""
 
     def __init__(self, specification: ports.Specification) -> None:
         driver = sa.make_url(specification.address).get_driver_name()
@@ -108,7 +108,6 @@ class SqlalchemyEngine:
         limits: worker_messages.Limits,
         out: arrow_results.Results,
     ) -> None:
-        """Run a statement; see `ports.Database.query`."""
         text = sa.text(statement.rendered(lambda name: f":{name}", colon="\\:"))
         seconds = {"seconds": limits.seconds, "milliseconds": int(limits.seconds * 1000)}
         with self._open() as connection:
@@ -128,7 +127,6 @@ class SqlalchemyEngine:
                 connection.commit()
 
     def tables(self) -> list[ports.Table]:
-        """Return its tables and views."""
         if self._is_mysql:
             return self._tables_in_mysql()
         with self._open() as connection:
@@ -167,15 +165,10 @@ class SqlalchemyEngine:
                 pass
 
     def find_writable(self) -> str | None:
-        """Return what a login could do in MySQL; others tell that each in its own way."""
         if not self._is_mysql:
             return None
         with self._open() as connection:
             return _writable(connection.exec_driver_sql("SHOW GRANTS").scalars())
-
-    def find_effects(self) -> list[str]:
-        """Return none: nobody knows which functions have effects."""
-        return []
 
     def cancel(self) -> None:
         """Cancel what runs: by the driver, or by another connection."""

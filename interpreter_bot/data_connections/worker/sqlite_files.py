@@ -32,8 +32,8 @@ _BUSY_SECONDS: Final = 5.0
 _MAX_TABLES: Final = 2000
 
 
-class SqliteFile:
-    """A file; implements `ports.Database`."""
+class SqliteFile(ports.Database):
+    """A file."""
 
     has_reading_transactions = True
 
@@ -64,7 +64,6 @@ class SqliteFile:
         limits: worker_messages.Limits,
         out: arrow_results.Results,
     ) -> None:
-        """Run a statement; see `ports.Database.query`."""
         allowed = _WRITING if self._writes else _READING
 
         def authorize(action: int, _: str | None, name: str | None, *__: str | None) -> int:
@@ -90,7 +89,6 @@ class SqliteFile:
                 raise
 
     def tables(self) -> list[ports.Table]:
-        """Return its tables and views."""
         found = []
         with self._open(mode="ro") as connection:
             names = connection.execute(
@@ -106,16 +104,7 @@ class SqliteFile:
                 found.append(ports.Table(name, columns, rows=_rows(connection, name)))
         return found
 
-    def find_writable(self) -> str | None:
-        """Say nothing: it is opened so that it cannot be written."""
-        return ""
-
-    def find_effects(self) -> list[str]:
-        """Return none: it has no functions that change anything."""
-        return []
-
     def cancel(self) -> None:
-        """Interrupt what runs."""
         self._is_cancelled = True
         if (connection := self._connection) is not None:
             connection.interrupt()

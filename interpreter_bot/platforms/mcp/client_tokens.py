@@ -6,13 +6,13 @@ so that a client that was removed is refused at once.
 
 from __future__ import annotations
 
-import hashlib
 import pathlib
 import re
 import secrets
 from typing import Final
 
 from interpreter_bot import errors, private_files
+from interpreter_bot.encryption import secret_digest
 from interpreter_bot.wording import tool_words
 
 FILE: Final = "mcp-clients"
@@ -43,7 +43,7 @@ class ClientTokens:
             self._names = {digest: name for name, digest in _load(self._file).items()}
             self._read_at = version
         # Found by digest: how long that takes tells nothing of a token.
-        return self._names.get(_digest(token))
+        return self._names.get(secret_digest(token))
 
 
 def names(file: pathlib.Path) -> tuple[str, ...]:
@@ -64,7 +64,7 @@ def add(file: pathlib.Path, name: str) -> str:
         clients = _load(file)
         if name in clients:
             raise errors.SettingsError(tool_words.client_exists(name))
-        _save(file, clients | {name: _digest(token)})
+        _save(file, clients | {name: secret_digest(token)})
     return token
 
 
@@ -89,7 +89,3 @@ def _load(file: pathlib.Path) -> dict[str, str]:
 
 def _save(file: pathlib.Path, clients: dict[str, str]) -> None:
     private_files.replace(file, "\n".join(f"{name} {one}" for name, one in clients.items()))
-
-
-def _digest(token: str) -> str:
-    return hashlib.sha256(token.encode("utf-8", "replace")).hexdigest()
