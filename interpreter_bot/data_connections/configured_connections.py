@@ -74,56 +74,59 @@ class Rule:
 
         All of it, as beside the file there may be a log of what is written.
         """
-        scheme, _, rest = self.address.rpartition("://")
+        scheme, _, location = self.address.rpartition("://")
         if self.kind not in ("sqlite", "duckdb") and not scheme.startswith("sqlite"):
             return ""
-        path = rest.removeprefix("/") if self.kind == "sqlalchemy" else rest
+        path = location.removeprefix("/") if self.kind == "sqlalchemy" else location
         path = path.removeprefix(f"{self.kind}:")
         return str(pathlib.Path(path).absolute().parent)
 
 
 def compiled(
-    listed: Sequence[settings.Connection], environment: Mapping[str, str]
+    connections: Sequence[settings.Connection], environment: Mapping[str, str]
 ) -> tuple[Rule, ...]:
     """Make rules of the settings.
 
     Args:
-        listed: what the settings list.
+        connections: what the settings list.
         environment: holds what addresses and options name.
 
     Raises:
         SettingsError: one cannot be used; the sentence says why, and no secret.
     """
-    names = [one.name for one in listed]
-    if twice := sorted({name for name in names if names.count(name) > 1}):
-        raise errors.SettingsError(data_words.listed_twice(twice[0]))
-    return tuple(_compiled(one, environment) for one in listed)
+    names = [connection.name for connection in connections]
+    if duplicates := sorted({name for name in names if names.count(name) > 1}):
+        raise errors.SettingsError(data_words.listed_twice(duplicates[0]))
+    return tuple(_compiled(connection, environment) for connection in connections)
 
 
-def _compiled(one: settings.Connection, environment: Mapping[str, str]) -> Rule:
-    if one.address_file is None:
-        texts = [one.address]
-        address = _filled(one.name, one.address, environment)
+def _compiled(connection: settings.Connection, environment: Mapping[str, str]) -> Rule:
+    if connection.address_file is None:
+        texts = [connection.address]
+        address = _filled(connection.name, connection.address, environment)
     else:
         texts = []
         try:
-            address = one.address_file.read_text("utf-8").strip()
+            address = connection.address_file.read_text("utf-8").strip()
         except (OSError, UnicodeDecodeError) as error:
             raise errors.SettingsError(
-                data_words.unreadable_file(one.name, one.address_file)
+                data_words.unreadable_file(connection.name, connection.address_file)
             ) from error
-    options = {name: _filled(one.name, text, environment) for name, text in one.options.items()}
-    texts += one.options.values()
+    options = {
+        name: _filled(connection.name, text, environment)
+        for name, text in connection.options.items()
+    }
+    texts += connection.options.values()
     secrets = {*_named(texts, environment), *_passwords(address)}
-    secrets |= set() if one.address_file is None else {address}
+    secrets |= set() if connection.address_file is None else {address}
     return Rule(
-        name=one.name,
-        kind=one.kind,
-        description=" ".join(one.description.split()),
-        places=one.places,
-        people=frozenset(one.people),
-        writes=one.writes,
-        login_only_reads=one.login_only_reads,
+        name=connection.name,
+        kind=connection.kind,
+        description=" ".join(connection.description.split()),
+        places=connection.places,
+        people=frozenset(connection.people),
+        writes=connection.writes,
+        login_only_reads=connection.login_only_reads,
         address=address,
         options=options,
         secrets=frozenset(secrets),
@@ -151,6 +154,6 @@ def _passwords(address: str) -> Iterator[str]:
         password = parts.password
     except ValueError:
         return
-    given = dict(urllib.parse.parse_qsl(parts.query)).get("password")
-    for found in filter(None, (password, given)):
-        yield from (found, urllib.parse.unquote(found))
+    parameter = dict(urllib.parse.parse_qsl(parts.query)).get("password")
+    for secret in filter(None, (password, parameter)):
+        yield from (secret, urllib.parse.unquote(secret))

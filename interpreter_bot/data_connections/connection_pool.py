@@ -79,16 +79,16 @@ class ConnectionPool:
             try:
                 # The process keeps the time itself, as long as all is well with it.
                 async with asyncio.timeout(seconds + _GRACE_SECONDS):
-                    told = await worker.ask(request, take, is_framed=is_framed)
+                    reply = await worker.ask(request, take, is_framed=is_framed)
             except TimeoutError as error:
                 raise errors.BotError(data_words.too_slow(seconds)) from error
-        if detail := told.get("detail"):
+        if detail := reply.get("detail"):
             _log.warning("%s: %s", rule.name, detail)
-        if (sentence := told.get("error")) is not None:
+        if (sentence := reply.get("error")) is not None:
             raise errors.BotError(
                 redaction.redact(str(sentence), rule.secrets) or data_words.UNREACHABLE
             )
-        return told
+        return reply
 
     async def _fetch(self, rule: configured_connections.Rule) -> dict[str, Any]:
         return await self.ask(rule, {"do": "tables"})
@@ -121,12 +121,14 @@ class ConnectionPool:
         """
         rule = self.rules[name]
         if rule.kind == "files":
-            told = await self.ask(rule, {"do": "list", "prefix": ""})
-            return f"{len(told['files'])} files", None, []
+            reply = await self.ask(rule, {"do": "list", "prefix": ""})
+            return f"{len(reply['files'])} files", None, []
         tables = await self._listings[name].tables()
-        told = await self.ask(rule, {"do": "probe"})
-        seen = f"{len(tables)} tables"
-        return (seen, None, []) if rule.writes else (seen, told["writable"], told["effects"])
+        reply = await self.ask(rule, {"do": "probe"})
+        contents = f"{len(tables)} tables"
+        return (
+            (contents, None, []) if rule.writes else (contents, reply["writable"], reply["effects"])
+        )
 
     def begin(self) -> list[asyncio.Task[Any]]:
         """Let databases tell of their tables, if that was long ago; returns who asks."""
@@ -134,8 +136,8 @@ class ConnectionPool:
 
     async def prepare(self) -> None:
         """Wait until the tables are known, but for no database that is slow."""
-        if asking := self.begin():
-            await asyncio.wait(asking, timeout=_PREPARE_SECONDS)
+        if tasks := self.begin():
+            await asyncio.wait(tasks, timeout=_PREPARE_SECONDS)
 
     def note_use(self, query: code_activity.Query) -> None:
         """Remember which tables are used: models are told of those first."""
@@ -146,12 +148,12 @@ class ConnectionPool:
     async def kept(self) -> AsyncIterator[None]:
         """Look at tables now and then, and end processes that nobody uses; in the end, all."""
         self.begin()
-        keeping = asyncio.create_task(self._keep(), name="data connections")
+        upkeep = asyncio.create_task(self._keep(), name="data connections")
         try:
             yield
         finally:
-            keeping.cancel()
-            await asyncio.wait({keeping})
+            upkeep.cancel()
+            await asyncio.wait({upkeep})
             for listing in self._listings.values():
                 await listing.close()
             for workers in self._workers.values():

@@ -120,10 +120,10 @@ class ConnectionService:
         Raises:
             BotError: it may not.
         """
-        usable = self._usable(key)
-        if name not in usable:
-            raise errors.BotError(data_words.no_connection(name[:40], usable))
-        if not usable[name].writes:
+        rules = self._usable(key)
+        if name not in rules:
+            raise errors.BotError(data_words.no_connection(name[:40], rules))
+        if not rules[name].writes:
             raise errors.BotError(data_words.NEEDS_NO_APPROVAL)
 
     def note_refusal(self, key: str, name: str, sql: str, reason: str) -> None:
@@ -166,9 +166,9 @@ class ConnectionService:
                 rule.about,
                 self.sources.told(rule),
                 tuple(
-                    (" ".join(one.statement.split())[:_SHOWN_CHARACTERS], _outcome(one))
-                    for one in self._recent.get(key, ())
-                    if one.connection == rule.name
+                    (" ".join(query.statement.split())[:_SHOWN_CHARACTERS], _outcome(query))
+                    for query in self._recent.get(key, ())
+                    if query.connection == rule.name
                 ),
             )
             for rule in self._usable(key).values()
@@ -179,18 +179,18 @@ class ConnectionService:
         name, _, verb = call.path.partition("/")
         self._admit(call.key)
         try:
-            asked = _Asked.model_validate_json(await call.body())
+            request = _Asked.model_validate_json(await call.body())
         except pydantic.ValidationError as error:
             raise policies.Refusal(data_words.UNREADABLE, status=400) from error
-        usable = self._usable(call.key)
+        rules = self._usable(call.key)
         if not name:
-            told = [{"name": one.name, "about": one.about} for one in usable.values()]
+            entries = [{"name": rule.name, "about": rule.about} for rule in rules.values()]
             await call.begin()
-            await call.send(worker_messages.note({"connections": told}))
+            await call.send(worker_messages.note({"connections": entries}))
             return
-        if name not in usable:
-            raise policies.Refusal(data_words.no_connection(name[:40], usable), status=404)
-        work = self._work(call, usable[name], verb, asked)
+        if name not in rules:
+            raise policies.Refusal(data_words.no_connection(name[:40], rules), status=404)
+        work = self._work(call, rules[name], verb, request)
         await cancellation.until_left(work, call.left(), name=f"{verb} of {name}")
 
     async def _work(
@@ -198,62 +198,62 @@ class ConnectionService:
         call: services_door.ServiceCall,
         rule: configured_connections.Rule,
         verb: str,
-        asked: _Asked,
+        request: _Asked,
     ) -> None:
         """Do what code asks; what it is told in the end stands in the last frame."""
-        told: dict[str, Any]
+        reply: dict[str, Any]
         await call.begin()
         try:
-            if verb == "tables" and not asked.name:
+            if verb == "tables" and not request.name:
                 await call.send(await self.sources.listing(rule).frame())
                 return
             if verb == "tables":
-                told = {"tables": [await self.sources.listing(rule).table(asked.name)]}
+                reply = {"tables": [await self.sources.listing(rule).table(request.name)]}
             elif verb == "query":
-                told = await self._query(call, rule, asked)
+                reply = await self._query(call, rule, request)
             elif verb == "files" and rule.kind == "files":
-                told = await self._files(call, rule, asked.name)
+                reply = await self._files(call, rule, request.name)
             elif verb == "get" and rule.kind == "files":
-                told = await self._get(call, rule, asked.name)
+                reply = await self._get(call, rule, request.name)
             else:
                 raise errors.BotError(data_words.UNREADABLE)
         except errors.BotError as error:
-            told = {"error": str(error)}
+            reply = {"error": str(error)}
             # Whoever is refused would otherwise ask again at once.
             await asyncio.sleep(_REFUSAL_SECONDS)
-        await call.send(worker_messages.note(told))
+        await call.send(worker_messages.note(reply))
 
     async def _query(
-        self, call: services_door.ServiceCall, rule: configured_connections.Rule, asked: _Asked
+        self, call: services_door.ServiceCall, rule: configured_connections.Rule, query: _Asked
     ) -> dict[str, Any]:
-        if rule.writes and not self.turns.use_up(call.key, rule.name, asked.sql, asked.parameters):
+        if rule.writes and not self.turns.use_up(call.key, rule.name, query.sql, query.parameters):
             return {"is_approval_wanted": True}
         limits = self._limits
         request = {
             "do": "query",
-            "sql": asked.sql,
-            "parameters": asked.parameters,
+            "sql": query.sql,
+            "parameters": query.parameters,
             "limits": {"rows": limits.rows, "bytes": limits.bytes, "seconds": limits.seconds},
         }
 
-        async with self._recorded(call, rule, asked.sql) as record:
+        async with self._recorded(call, rule, query.sql) as record:
 
             async def take(piece: bytes) -> None:
                 record.sent_bytes += len(piece)
                 await call.send(piece)
 
-            told = await self.sources.ask(rule, request, take, seconds=limits.seconds)
-            record.rows, record.reason = told["rows"], _cut(told)
+            reply = await self.sources.ask(rule, request, take, seconds=limits.seconds)
+            record.rows, record.reason = reply["rows"], _cut(reply)
             self.sources.note_use(record)
-            return told | {"notice": record.reason}
+            return reply | {"notice": record.reason}
 
     async def _files(
         self, call: services_door.ServiceCall, rule: configured_connections.Rule, prefix: str
     ) -> dict[str, Any]:
         async with self._recorded(call, rule, f"files {prefix}") as record:
-            told = await self.sources.ask(rule, {"do": "list", "prefix": prefix})
-            record.rows, record.reason = len(told["files"]), ""
-            return told
+            reply = await self.sources.ask(rule, {"do": "list", "prefix": prefix})
+            record.rows, record.reason = len(reply["files"]), ""
+            return reply
 
     async def _get(
         self, call: services_door.ServiceCall, rule: configured_connections.Rule, name: str
@@ -349,11 +349,11 @@ def _outcome(query: code_activity.Query) -> str:
     return query.reason or data_words.rows_in_time(query.rows, query.seconds)
 
 
-def _cut(told: Mapping[str, Any]) -> str:
+def _cut(reply: Mapping[str, Any]) -> str:
     """Return what is said of a result that is not whole; mostly nothing."""
     return (
-        data_words.CUT[told["cut"]].format(rows=told["rows"])
-        if told.get("cut") in data_words.CUT
+        data_words.CUT[reply["cut"]].format(rows=reply["rows"])
+        if reply.get("cut") in data_words.CUT
         else ""
     )
 

@@ -65,9 +65,9 @@ class TableListing:
         return self._asked
 
     async def _ask(self) -> list[dict[str, Any]]:
-        told = await self._fetch()
-        tables: list[dict[str, Any]] = told["tables"]
-        self._frame = await asyncio.to_thread(_framed, tables, told.get("notice", ""))
+        reply = await self._fetch()
+        tables: list[dict[str, Any]] = reply["tables"]
+        self._frame = await asyncio.to_thread(_framed, tables, reply.get("notice", ""))
         self._seen, self._is_ranked = tables, False
         return tables
 
@@ -105,8 +105,8 @@ class TableListing:
         tables = await self.tables()
         lowered = name.lower()
         for table in tables:
-            whole = table["name"].replace('"', "").lower()
-            if lowered.replace('"', "") in (whole, whole.rpartition(".")[2]):
+            full_name = table["name"].replace('"', "").lower()
+            if lowered.replace('"', "") in (full_name, full_name.rpartition(".")[2]):
                 return table
         names = (table["name"] for table in tables[:20])
         raise errors.BotError(data_words.no_table(name, names))
@@ -124,17 +124,17 @@ class TableListing:
         if not self._is_ranked:
             # Once, so that what a model is told stays the same meanwhile.
             self._seen, self._is_ranked = sorted(self._seen, key=self._rank), True
-        lines, left = [], max_characters
+        lines, characters_left = [], max_characters
         for table in self._seen[:_MAX_TOLD]:
             line = _line(table)
-            if len(line) > left:
+            if len(line) > characters_left:
                 line = f"  {_words([table['name']])}"
-            if len(line) > left:
+            if len(line) > characters_left:
                 break
-            left -= len(line)
+            characters_left -= len(line)
             lines.append(line)
-        if more := len(self._seen) - len(lines):
-            lines.append(_MORE.format(count=more, name=self._name))
+        if hidden_count := len(self._seen) - len(lines):
+            lines.append(_MORE.format(count=hidden_count, name=self._name))
         return "\n".join(lines)
 
 
@@ -148,8 +148,8 @@ def _line(table: dict[str, Any]) -> str:
 def _framed(tables: Iterable[dict[str, Any]], notice: str) -> bytes:
     """Return tables as a frame; one after the other, so that other threads run meanwhile."""
     pieces = (json.dumps(table).encode() for table in tables)
-    whole = b'{"notice": %s, "tables": [%s]}' % (json.dumps(notice).encode(), b", ".join(pieces))
-    return worker_messages.pack(worker_messages.NOTE, whole)
+    content = b'{"notice": %s, "tables": [%s]}' % (json.dumps(notice).encode(), b", ".join(pieces))
+    return worker_messages.pack(worker_messages.NOTE, content)
 
 
 def _words(parts: Iterable[str]) -> str:

@@ -34,19 +34,19 @@ class TurnQueryLog:
 
     def end(self, key: str) -> tuple[code_activity.AskedQuery, ...]:
         """Return what was asked in a turn; what was allowed there and has not run never does."""
-        for allowed in [one for one in self._allowed if one[0] == key]:
+        for allowed in [entry for entry in self._allowed if entry[0] == key]:
             del self._allowed[allowed]
-        asked = self._asked.pop(key, [])
-        shown = tuple(map(_shown, asked[:_MAX_QUERIES]))
-        if len(asked) > _MAX_QUERIES:
+        queries = self._asked.pop(key, [])
+        shown = tuple(map(_shown, queries[:_MAX_QUERIES]))
+        if len(queries) > _MAX_QUERIES:
             shown += (code_activity.AskedQuery("", data_words.MORE_QUERIES),)
         return shown
 
     def note(self, query: code_activity.Query) -> None:
         """Note what begins, so that it is shown also if it never ends."""
-        asked = self._asked.get(query.key)
-        if asked is not None and len(asked) <= _MAX_QUERIES:
-            asked.append(query)
+        queries = self._asked.get(query.key)
+        if queries is not None and len(queries) <= _MAX_QUERIES:
+            queries.append(query)
 
     def allow(self, key: str, name: str, sql: str, parameters: Mapping[str, Any]) -> None:
         """Let a statement run once that a person has seen.

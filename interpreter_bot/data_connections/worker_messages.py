@@ -79,13 +79,13 @@ def receive(end: socket.socket) -> tuple[bytes, bytes] | None:
 
 
 def _exactly(end: socket.socket, count: int) -> bytes | None:
-    found = bytearray()
-    while len(found) < count:
-        piece = end.recv(min(count - len(found), 1 << 20))
+    data = bytearray()
+    while len(data) < count:
+        piece = end.recv(min(count - len(data), 1 << 20))
         if not piece:
             return None
-        found += piece
-    return bytes(found)
+        data += piece
+    return bytes(data)
 
 
 async def read_head(reader: asyncio.StreamReader) -> tuple[bytes, int]:
@@ -112,9 +112,9 @@ def read_note(content: bytes) -> dict[str, Any]:
         BrokenFrameError: it is no JSON object.
     """
     try:
-        found = json.loads(content)
+        note = json.loads(content)
     except ValueError as error:
         raise BrokenFrameError from error
-    if not isinstance(found, dict):
+    if not isinstance(note, dict):
         raise BrokenFrameError
-    return found
+    return note

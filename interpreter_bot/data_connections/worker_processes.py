@@ -63,15 +63,15 @@ class Worker:
     @classmethod
     async def start(cls, rule: configured_connections.Rule) -> Worker:
         """Start a process for a connection."""
-        ours, theirs = socket.socketpair()
+        bot_end, worker_end = socket.socketpair()
         try:
-            for end in (ours, theirs):
+            for end in (bot_end, worker_end):
                 end.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _CHUNK_BYTES)
-            ours.setblocking(False)
+            bot_end.setblocking(False)
             process = await asyncio.create_subprocess_exec(
                 *_walls(rule).command(),
                 *(sys.executable, *_WORKER),
-                stdin=theirs.fileno(),
+                stdin=worker_end.fileno(),
                 stdout=asyncio.subprocess.DEVNULL,
                 stderr=asyncio.subprocess.PIPE,
                 env={"PATH": "/usr/bin:/bin", "HOME": "/nonexistent"},
@@ -79,20 +79,20 @@ class Worker:
                 start_new_session=True,
             )
         except BaseException:
-            ours.close()
+            bot_end.close()
             raise
         finally:
-            theirs.close()
-        reader, writer = await asyncio.open_connection(sock=ours, limit=_CHUNK_BYTES)
+            worker_end.close()
+        reader, writer = await asyncio.open_connection(sock=bot_end, limit=_CHUNK_BYTES)
         worker = cls(process, reader, writer)
-        told = {
+        specification = {
             "kind": rule.kind,
             "address": rule.address,
             "options": dict(rule.options),
             "writes": rule.writes,
             "login_only_reads": rule.login_only_reads,
         }
-        writer.write(worker_messages.note(told))
+        writer.write(worker_messages.note(specification))
         return worker
 
     @property
@@ -132,9 +132,9 @@ class Worker:
                     await take(piece)
             kind, length = await worker_messages.read_head(self._reader)
             if kind == worker_messages.NOTE:
-                told = worker_messages.read_note(await self._reader.readexactly(length))
+                reply = worker_messages.read_note(await self._reader.readexactly(length))
                 self._is_asked = False
-                return told
+                return reply
             self._left = length
             if take is not None and is_framed:
                 await take(worker_messages.HEAD.pack(kind, length))
@@ -163,8 +163,8 @@ class Worker:
     async def _log_errors(self) -> None:
         """Log what it prints, which is nothing as long as all is well."""
         if self._process.stderr is not None:
-            while said := await self._process.stderr.read(_SAID_BYTES):
-                _log.warning("a worker said: %s", said.decode("utf-8", "replace").rstrip())
+            while printed := await self._process.stderr.read(_SAID_BYTES):
+                _log.warning("a worker said: %s", printed.decode("utf-8", "replace").rstrip())
 
 
 class Workers:
@@ -183,15 +183,15 @@ class Workers:
         worker = None
         try:
             while worker is None and self._idle:
-                kept = self._idle.pop()
-                worker = kept if kept.is_alive else None
+                idle_worker = self._idle.pop()
+                worker = idle_worker if idle_worker.is_alive else None
             if worker is None:
                 worker = await Worker.start(self._rule)
             yield worker
         finally:
-            settling = asyncio.create_task(self._settle(worker), name="end of a query")
-            self._settling.add(settling)
-            settling.add_done_callback(self._settling.discard)
+            settlement = asyncio.create_task(self._settle(worker), name="end of a query")
+            self._settling.add(settlement)
+            settlement.add_done_callback(self._settling.discard)
 
     async def _settle(self, worker: Worker | None) -> None:
         try:
@@ -208,9 +208,9 @@ class Workers:
     async def reap(self, idle_seconds: float = _IDLE_SECONDS) -> None:
         """End the processes that nobody has used for a while."""
         now = time.monotonic()
-        old = [worker for worker in self._idle if now - worker.used >= idle_seconds]
-        self._idle = [worker for worker in self._idle if worker not in old]
-        for worker in old:
+        expired = [worker for worker in self._idle if now - worker.used >= idle_seconds]
+        self._idle = [worker for worker in self._idle if worker not in expired]
+        for worker in expired:
             await worker.kill()
 
     async def close(self) -> None:
@@ -222,7 +222,7 @@ class Workers:
 
 def _walls(rule: configured_connections.Rule) -> program_walls.LandlockWalls:
     """Return what a process may touch of this machine: libraries, and the file that it reads."""
-    ours = str(pathlib.Path(__file__).parents[1])
+    package = str(pathlib.Path(__file__).parents[1])
     pythons = {sys.prefix, sys.base_prefix, *map(os.path.realpath, (sys.prefix, sys.base_prefix))}
     beside = [rule.directory] if rule.directory else []
     rlimits = {"DATA": _MEMORY_BYTES, "CORE": 0}

@@ -45,13 +45,13 @@ def networks(texts: Iterable[str]) -> tuple[Network, ...]:
     Raises:
         SettingsError: one is neither.
     """
-    found = []
+    parsed = []
     for text in texts:
         try:
-            found.append(ipaddress.ip_network(text))
+            parsed.append(ipaddress.ip_network(text))
         except ValueError as error:
             raise errors.SettingsError(network_words.not_an_address(text)) from error
-    return tuple(found)
+    return tuple(parsed)
 
 
 def is_reserved(address: str) -> bool:
@@ -64,23 +64,23 @@ def is_reserved(address: str) -> bool:
     return any(form in network for form in forms for network in _RESERVED)
 
 
-def is_allowed(address: str, listed: Sequence[Network] = ()) -> bool:
+def is_allowed(address: str, allowed: Sequence[Network] = ()) -> bool:
     """Whether an address may be dialled.
 
     Args:
         address: as a resolver, or a person, writes it.
-        listed: what is allowed beside public addresses. An address of this machine's own counts
+        allowed: what is allowed beside public addresses. An address of this machine's own counts
             only where it is listed by itself, not with a network around it.
     """
     try:
         forms = list(_forms(ipaddress.ip_address(address)))
     except ValueError:
         return False
-    return all(_is_form_allowed(form, listed) for form in forms)
+    return all(_is_form_allowed(form, allowed) for form in forms)
 
 
-def _is_form_allowed(form: Address, listed: Sequence[Network]) -> bool:
-    around = [network for network in listed if form in network]
+def _is_form_allowed(form: Address, allowed: Sequence[Network]) -> bool:
+    around = [network for network in allowed if form in network]
     # No setting opens these.
     if any(form in network for network in (*_RESERVED, *_NO_HOST)):
         return False

@@ -55,16 +55,16 @@ class Approvals:
         Raises:
             Refusal: it may not.
         """
-        what = contact.host, contact.port, contact.method
+        subject = contact.host, contact.port, contact.method
         async with self._order:
-            if what in self._allowed:
+            if subject in self._allowed:
                 return
-            at, sentence = self._refused.get(what, (-_NO_SECONDS, ""))
+            at, sentence = self._refused.get(subject, (-_NO_SECONDS, ""))
             if time.monotonic() - at < _NO_SECONDS:
                 raise policies.Refusal(sentence)
             answer = await self._answer(contact, target, first)
             if answer == SESSION and len(self._allowed) < _MAX_KEPT:
-                self._allowed.add(what)
+                self._allowed.add(subject)
             elif answer not in (ONCE, SESSION, values.YES):
                 raise self._refusal(contact, network_words.declined(contact.method, contact.host))
 
@@ -79,8 +79,8 @@ class Approvals:
         nobody = network_words.nobody_to_ask(contact.method, contact.host)
         if self.ask is None:
             raise policies.Refusal(nobody)
-        if (more := len(target) - _TARGET_CHARACTERS) > 0:
-            target = target[:_TARGET_CHARACTERS] + network_words.cut(more)
+        if (cut_count := len(target) - _TARGET_CHARACTERS) > 0:
+            target = target[:_TARGET_CHARACTERS] + network_words.cut(cut_count)
         question = network_words.question(
             contact.method,
             contact.host,
@@ -88,9 +88,9 @@ class Approvals:
             safe_text.harmless(target),
             first[:_SHOWN_BYTES],
         )
-        asked = values.InputRequested(question, False, choices=(ONCE, SESSION, NO))
+        request = values.InputRequested(question, False, choices=(ONCE, SESSION, NO))
         try:
-            return (await self.ask(asked)).strip().lower()
+            return (await self.ask(request)).strip().lower()
         except errors.KernelError as error:
             raise policies.Refusal(nobody) from error
         except errors.BotError as error:

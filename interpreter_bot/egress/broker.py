@@ -109,14 +109,18 @@ class Broker:
             for rule in self.policy(key).rules
         )
         counted = self._traffic.get(key)
-        used = 0 if counted is None else counted.today_bytes
-        given = (one.lasting() for of, one in self._approvals.values() if of == key)
+        used_bytes = 0 if counted is None else counted.today_bytes
+        grants = (
+            kernel_approvals.lasting()
+            for session, kernel_approvals in self._approvals.values()
+            if session == key
+        )
         return code_activity.Reach(
             hosts,
-            used,
+            used_bytes,
             self._limits.daily_bytes,
             tuple(self._offers(key)),
-            tuple(itertools.chain.from_iterable(given)),
+            tuple(itertools.chain.from_iterable(grants)),
         )
 
     def _offers(self, key: str) -> list[code_activity.Offer]:
@@ -142,8 +146,8 @@ class Broker:
             return kernel_doors.DoorSetup(code, self._refusal)
         self._opening.add(kernel_id)
         try:
-            if (found := await doors()) is not None:
-                self._pending_setups[kernel_id] = self._open_doors(key, kernel_id, found)
+            if (opened := await doors()) is not None:
+                self._pending_setups[kernel_id] = self._open_doors(key, kernel_id, opened)
         finally:
             self._opening.discard(kernel_id)
         return self._pending_setups.get(kernel_id)
@@ -155,14 +159,14 @@ class Broker:
             self._refused[kernel_id] = True
 
     def _open_doors(
-        self, key: str, kernel_id: str, found: kernel_doors.Doors
+        self, key: str, kernel_id: str, doors: kernel_doors.Doors
     ) -> kernel_doors.DoorSetup:
         for service in self.services:
             service.note_opened(key)
         authority = certificates.Authority(hmac.digest(self._seed, kernel_id.encode(), "sha256"))
         # Its link to a host may break, and be made again, while it lives.
         session_approvals = self._given.setdefault((key, kernel_id), approvals.Approvals())
-        session_approvals.ask = found.ask
+        session_approvals.ask = doors.ask
         context = proxies.ProxyContext(
             key=key,
             kernel_id=kernel_id,
@@ -175,30 +179,30 @@ class Broker:
             record=self._record,
         )
         self._approvals[kernel_id] = key, session_approvals
-        task = asyncio.create_task(self._serve(found, context), name=f"doors of {kernel_id}")
+        task = asyncio.create_task(self._serve(doors, context), name=f"doors of {kernel_id}")
         self._kernels[kernel_id] = task
-        task.add_done_callback(functools.partial(self._shut, kernel_id, found))
-        proxy, services = found.ports
+        task.add_done_callback(functools.partial(self._shut, kernel_id, doors))
+        proxy, services = doors.ports
         if not self.policy(key):
             # Programs are refused sooner if they know of no proxy.
             proxy = 0
-        offered = sorted({offer.kind for offer in self._offers(key)})
+        kinds = sorted({offer.kind for offer in self._offers(key)})
         # The certificate is another one each time, for the same key.
         version = hashlib.sha256(
-            repr((authority.key_identifier, offered, proxy, services)).encode()
+            repr((authority.key_identifier, kinds, proxy, services)).encode()
         ).hexdigest()
         code = kernel_calls.open_doors(
-            proxy=proxy, services=services, authority=authority.certificate, offered=offered
+            proxy=proxy, services=services, authority=authority.certificate, offered=kinds
         )
         return kernel_doors.DoorSetup(code, version)
 
     async def close(self) -> None:
         """Shut all doors."""
-        serving = list(self._kernels.values())
-        for task in serving:
+        tasks = list(self._kernels.values())
+        for task in tasks:
             task.cancel()
-        if serving:
-            await asyncio.wait(serving)
+        if tasks:
+            await asyncio.wait(tasks)
         self._names.close()
 
     async def _serve(self, doors: kernel_doors.Doors, context: proxies.ProxyContext) -> None:
@@ -208,14 +212,14 @@ class Broker:
             kernel_doors.SERVICES: services_door.ServicesDoor(context, self.services),
         }
         async with asyncio.TaskGroup() as group:
-            serving = [
+            tasks = [
                 group.create_task(
                     server.serve(functools.partial(doors.accept, door)), name="door of a kernel"
                 )
                 for door, server in servers.items()
             ]
             await doors.wait_closed()
-            for task in serving:
+            for task in tasks:
                 task.cancel()
 
     def _shut(self, kernel_id: str, doors: kernel_doors.Doors, task: asyncio.Task[None]) -> None:

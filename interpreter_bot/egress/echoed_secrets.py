@@ -15,9 +15,9 @@ _SHORTEST_SECRET: Final = 6
 _PIECES: Final = (206, 226)
 
 
-def secrets_of(added: Mapping[str, str]) -> list[str]:
+def secrets_of(headers: Mapping[str, str]) -> list[str]:
     """Return what nobody may see of added headers: values, and what follows a word like Bearer."""
-    parts = [part for value in added.values() for part in {value, value.rpartition(" ")[2]}]
+    parts = [part for value in headers.values() for part in {value, value.rpartition(" ")[2]}]
     return [part for part in parts if len(part) >= _SHORTEST_SECRET]
 
 

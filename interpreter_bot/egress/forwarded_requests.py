@@ -54,7 +54,7 @@ def check(request: h11.Request, host: str, port: int, rule: policies.Rule) -> st
         raise policies.Refusal(network_words.NOT_A_PATH, status=400)
     path = request.target.decode("ascii").partition("?")[0]
     if rule.paths:
-        is_below = any(f"{path}/".startswith(f"{one.rstrip('/')}/") for one in rule.paths)
+        is_below = any(f"{path}/".startswith(f"{prefix.rstrip('/')}/") for prefix in rule.paths)
         if not is_below or _AMBIGUOUS_PATH.search(path):
             raise policies.Refusal(network_words.wrong_path(host, rule.paths))
     return path[:_NOTED_CHARACTERS]
@@ -118,13 +118,13 @@ async def exchange(
         headers = [entry for entry in headers if entry[0].lower() not in _HIDING]
         headers.append((b"Accept-Encoding", b"identity"))
     headers.append((b"Connection", b"close"))
-    passing = _Passing(client, server, count, contact, asyncio.timeout(idle_seconds), idle_seconds)
+    transfer = _Passing(client, server, count, contact, asyncio.timeout(idle_seconds), idle_seconds)
     sieve = echoed_secrets.SecretsSieve(echoed_secrets.secrets_of(added), host)
     try:
-        async with asyncio.timeout(opaque_tunnels.REQUEST_SECONDS), passing.idle:
+        async with asyncio.timeout(opaque_tunnels.REQUEST_SECONDS), transfer.idle:
             target = request.target
             await server.send(h11.Request(method=request.method, target=target, headers=headers))
-            await passing.both_ways(request, sieve, moved)
+            await transfer.both_ways(request, sieve, moved)
     except TimeoutError as error:
         raise policies.Refusal(network_words.slow(host), status=504) from error
 
@@ -159,8 +159,8 @@ class _Passing:
                 raise refusal
             await receiving
         finally:
-            for one in both:
-                one.cancel()
+            for task in both:
+                task.cancel()
             await asyncio.wait(both)
 
     def _sent(self, number: int) -> None:
@@ -195,10 +195,10 @@ class _Passing:
         await self.client.send(_response(response, request.method, moved))
         body = self.server.body(self._received)
         while (data := await _next_of(body)) is not None:
-            if passed := sieve.passed(data):
-                await self.client.send(h11.Data(data=passed))
-        if rest := sieve.rest():
-            await self.client.send(h11.Data(data=rest))
+            if visible := sieve.passed(data):
+                await self.client.send(h11.Data(data=visible))
+        if remainder := sieve.rest():
+            await self.client.send(h11.Data(data=remainder))
         await self.client.send(h11.EndOfMessage())
 
 
@@ -218,10 +218,10 @@ def _response(
     return h11.Response(status_code=status, headers=headers, reason=reason)
 
 
-def _moved(name: bytes, value: bytes, there: bytes, here: bytes) -> bytes:
+def _moved(name: bytes, value: bytes, old_prefix: bytes, new_prefix: bytes) -> bytes:
     """Return a header's value; where it leads to a place within the host, by the client's name."""
-    if name in (b"location", b"content-location") and value.startswith(there):
-        return here + value.removeprefix(there)
+    if name in (b"location", b"content-location") and value.startswith(old_prefix):
+        return new_prefix + value.removeprefix(old_prefix)
     return value
 
 

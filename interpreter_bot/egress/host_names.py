@@ -87,9 +87,9 @@ def pattern(host: str) -> str:
     return _WILDCARD + name if is_wildcard else name
 
 
-def matches(host: str, wanted: str) -> bool:
+def matches(host: str, pattern: str) -> bool:
     """Whether a host in its one form is what a pattern stands for."""
-    if not wanted.startswith(_WILDCARD):
-        return host == wanted
+    if not pattern.startswith(_WILDCARD):
+        return host == pattern
     # An underscore belongs to no host of the web, and is let through where it is listed only.
-    return host.endswith(wanted[1:]) and len(host) >= len(wanted) and "_" not in host
+    return host.endswith(pattern[1:]) and len(host) >= len(pattern) and "_" not in host

@@ -126,11 +126,11 @@ class HttpStream:
 
         Behind much that nobody has taken yet, its end cannot be seen: this waits then.
         """
-        kept = 0
-        while kept < _WATCHED_BYTES:
+        buffered = 0
+        while buffered < _WATCHED_BYTES:
             if not (number := await self._read()):
                 return
-            kept += number
+            buffered += number
         await asyncio.Event().wait()
 
     async def body(self, count: Callable[[int], None]) -> AsyncIterator[bytes]:
@@ -227,10 +227,10 @@ def passed_on(headers: Iterable[tuple[bytes, bytes]], *, without: Collection[str
         headers: as they came, their names in small letters.
         without: further names that are left out, however their words are joined.
     """
-    found = list(headers)
-    listed = {
+    entries = list(headers)
+    dropped = {
         name.strip().lower()
-        for key, value in found
+        for key, value in entries
         if key == b"connection"
         for name in value.split(b",")
     }
@@ -238,8 +238,8 @@ def passed_on(headers: Iterable[tuple[bytes, bytes]], *, without: Collection[str
     folded |= {fold(name.encode("ascii")) for name in without}
     return [
         (name, value)
-        for name, value in found
-        if name not in _OF_CONNECTION | listed and fold(name) not in folded
+        for name, value in entries
+        if name not in _OF_CONNECTION | dropped and fold(name) not in folded
     ]
 
 

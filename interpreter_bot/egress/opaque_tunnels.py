@@ -99,13 +99,13 @@ class Ends:
             raise
 
 
-async def read_hello(client: Ends, host: str, begun: bytes) -> bytes:
+async def read_hello(client: Ends, host: str, first_bytes: bytes) -> bytes:
     """Read the first message of a client of TLS, and check whom it is for.
 
     Args:
         client: that is to speak TLS.
         host: that it may speak to, in its one form.
-        begun: what it sent already.
+        first_bytes: what it sent already.
 
     Returns:
         What it sent, to be passed on.
@@ -114,10 +114,10 @@ async def read_hello(client: Ends, host: str, begun: bytes) -> bytes:
         Refusal: it is for another host, or is no TLS; the client is told by an alert.
         EOFError: it went.
     """
-    named: list[str | None] = []
+    names: list[str | None] = []
 
     def note(_: ssl.SSLObject, name: str | None, __: ssl.SSLContext) -> int:
-        named.append(name)
+        names.append(name)
         return ssl.ALERT_DESCRIPTION_UNRECOGNIZED_NAME
 
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
@@ -125,8 +125,8 @@ async def read_hello(client: Ends, host: str, begun: bytes) -> bytes:
     incoming, alert = ssl.MemoryBIO(), ssl.MemoryBIO()
     handshake = context.wrap_bio(incoming, alert, server_side=True)
     raw = b""
-    while not named:
-        data, begun = begun or await client.reader.read(_HELLO_BYTES), b""
+    while not names:
+        data, first_bytes = first_bytes or await client.reader.read(_HELLO_BYTES), b""
         if not data:
             raise EOFError
         raw += data
@@ -138,9 +138,9 @@ async def read_hello(client: Ends, host: str, begun: bytes) -> bytes:
                 continue
         except ssl.SSLError:
             pass  # It ends so in any case.
-        if not named:
+        if not names:
             raise policies.Refusal(network_words.not_tls(host))
-    if not _is_for(named[0], host):
+    if not _is_for(names[0], host):
         client.writer.write(alert.read())
         raise policies.Refusal(network_words.other_name(host))
     return raw
@@ -191,8 +191,8 @@ async def relay(
     except TimeoutError as error:
         raise policies.Refusal(network_words.idle(idle_seconds)) from error
     finally:
-        for one in both:
-            one.cancel()
+        for task in both:
+            task.cancel()
         await asyncio.wait(both)
 
 

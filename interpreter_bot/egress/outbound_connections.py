@@ -43,11 +43,11 @@ class NameLookups:
 
         async def look_up(host: str, port: int) -> Found:
             await turns.acquire()
-            asked = functools.partial(socket.getaddrinfo, host, port, type=socket.SOCK_STREAM)
-            looking = asyncio.get_running_loop().run_in_executor(self._threads, asked)
+            call = functools.partial(socket.getaddrinfo, host, port, type=socket.SOCK_STREAM)
+            lookup = asyncio.get_running_loop().run_in_executor(self._threads, call)
             # Whoever gives up leaves the thread to wait: it is the session's until it is free.
-            looking.add_done_callback(lambda _: turns.release())
-            return await asyncio.shield(looking)
+            lookup.add_done_callback(lambda _: turns.release())
+            return await asyncio.shield(lookup)
 
         return look_up
 
@@ -74,19 +74,21 @@ class Dialler:
         """
         try:
             async with asyncio.timeout(_CONNECT_SECONDS):
-                found = await self._resolve(host, port)
+                addresses = await self._resolve(host, port)
                 allowed = [
-                    entry for entry in found if address_rules.is_allowed(entry[4][0], rule.networks)
+                    entry
+                    for entry in addresses
+                    if address_rules.is_allowed(entry[4][0], rule.networks)
                 ]
                 if not allowed:
-                    _log.warning("%s is at no allowed address: %s", host, found)
+                    _log.warning("%s is at no allowed address: %s", host, addresses)
                     raise policies.Refusal(network_words.private_address(host))
                 return await self._first(allowed)
         except socket.gaierror as error:
             raise policies.Refusal(network_words.not_found(host), status=_BAD_GATEWAY) from error
         except OSError as error:  # Also that its time is over.
-            told = network_words.silent(host, port)
-            raise policies.Refusal(told, status=_BAD_GATEWAY) from error
+            sentence = network_words.silent(host, port)
+            raise policies.Refusal(sentence, status=_BAD_GATEWAY) from error
 
     async def _first(self, allowed: Found) -> socket.socket:
         """Connect to the first address that answers."""

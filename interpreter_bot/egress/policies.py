@@ -78,11 +78,11 @@ class Policy:
             name = host_names.normalized(host)
         except host_names.NameRefusedError as error:
             raise Refusal(network_words.UNKNOWN_NAME) from error
-        named = [rule for rule in self.rules if host_names.matches(name, rule.pattern)]
-        for rule in named:
+        matching = [rule for rule in self.rules if host_names.matches(name, rule.pattern)]
+        for rule in matching:
             if port in rule.ports:
                 return name, rule
-        raise Refusal(network_words.not_listed(name, port, is_port=bool(named)))
+        raise Refusal(network_words.not_listed(name, port, is_port=bool(matching)))
 
 
 def of(rules: Iterable[Rule], key: values.SessionKey) -> Policy:
@@ -90,24 +90,26 @@ def of(rules: Iterable[Rule], key: values.SessionKey) -> Policy:
     return Policy(tuple(rule for rule in rules if key.is_in(rule.places)))
 
 
-def compiled(listed: Sequence[settings.Egress], environment: Mapping[str, str]) -> tuple[Rule, ...]:
+def compiled(
+    entries: Sequence[settings.Egress], environment: Mapping[str, str]
+) -> tuple[Rule, ...]:
     """Make rules of the settings.
 
     Args:
-        listed: what the settings list.
+        entries: what the settings list.
         environment: holds what `headers` name.
 
     Raises:
         SettingsError: one cannot be used; the sentence says why, and no secret.
     """
-    return tuple(_compiled(entry, environment) for entry in listed)
+    return tuple(_compiled(entry, environment) for entry in entries)
 
 
 def _compiled(entry: settings.Egress, environment: Mapping[str, str]) -> Rule:
     pattern = host_names.pattern(entry.host)
     networks = address_rules.networks(entry.addresses)
     is_whole = all(path.startswith("/") for path in entry.paths)
-    for is_wrong, what in (
+    for is_wrong, flaw in (
         (pattern.startswith("*") and networks, network_words.WILDCARD_WITH_ADDRESSES),
         (not all(map(_METHOD.fullmatch, entry.methods)), network_words.METHODS_IN_CAPITALS),
         ("CONNECT" in entry.methods or "TRACE" in entry.methods, network_words.NEVER_ALLOWED),
@@ -116,7 +118,7 @@ def _compiled(entry: settings.Egress, environment: Mapping[str, str]) -> Rule:
         (bool(entry.headers) and pattern.startswith("*"), network_words.HEADERS_NEED_HOST),
     ):
         if is_wrong:
-            raise errors.SettingsError(network_words.bad_entry(entry.host, what))
+            raise errors.SettingsError(network_words.bad_entry(entry.host, flaw))
     return Rule(
         pattern=pattern,
         ports=frozenset(entry.ports),

@@ -143,10 +143,10 @@ class Proxy:
         if request.method == b"CONNECT":
             await self._connect(client, request, contact)
             return
-        scheme, _, rest = request.target.partition(b"://")
+        scheme, _, location = request.target.partition(b"://")
         if scheme.lower() != b"http":
             raise policies.Refusal(network_words.ONLY_HTTP, status=400)
-        place, slash, path = rest.partition(b"/")
+        place, slash, path = location.partition(b"/")
         host, rule = self._find(place, 80, contact)
         plain = h11.Request(
             method=request.method, target=slash + path or b"/", headers=request.headers
@@ -177,20 +177,20 @@ class Proxy:
     ) -> None:
         """Make a tunnel, opaque or read."""
         host, rule = self._find(request.target, 443, contact)
-        named = dict(request.headers).get(b"host", b"")
-        is_named = named.lower() in (b"", request.target.lower(), host.encode("ascii"))
+        host_header = dict(request.headers).get(b"host", b"")
+        is_named = host_header.lower() in (b"", request.target.lower(), host.encode("ascii"))
         if client.has_body or not is_named:
             raise http_streams.MalformedError
-        done = h11.Response(status_code=200, reason=b"Connection established", headers=[])
+        response = h11.Response(status_code=200, reason=b"Connection established", headers=[])
         await client.receive()  # The end of the request.
         if rule.is_read:
-            await client.send(done)
+            await client.send(response)
             await self._read(client, host, rule, contact)
             return
         raw = await self._context.dialler.dial(host, contact.port, rule)
         server = await opaque_tunnels.Ends.open(raw)
         try:
-            await client.send(done)
+            await client.send(response)
             contact.status = 200
             async with asyncio.timeout(_HANDSHAKE_SECONDS):
                 hello = await opaque_tunnels.read_hello(client.ends, host, client.rest)
@@ -249,10 +249,8 @@ class Proxy:
         async with asyncio.timeout(self._context.idle_seconds):
             first = await client.first_bytes()
         target = request.target.decode("ascii")
-        requiring = self._context.approvals.require(contact, target=target, first=first)
-        if not await cancellation.until_left(
-            requiring, client.left(), name="approval of a request"
-        ):
+        approval = self._context.approvals.require(contact, target=target, first=first)
+        if not await cancellation.until_left(approval, client.left(), name="approval of a request"):
             raise EOFError
 
     @contextlib.asynccontextmanager

@@ -132,15 +132,18 @@ class ServicesDoor(proxies.Proxy):
         if alias is None:
             raise policies.Refusal(network_words.HOW_TO_ADDRESS, status=404)
         host, rule = self._find(alias[1], 443, contact)
-        here = dict(request.headers).get(b"host", b"")
-        there = forwarded_requests.authority(host, contact.port)
+        local_host = dict(request.headers).get(b"host", b"")
+        remote_host = forwarded_requests.authority(host, contact.port)
         headers = [(name, value) for name, value in request.headers if name != b"host"]
-        named = h11.Request(
-            method=request.method, target=alias[2], headers=[(b"Host", there), *headers]
+        renamed_request = h11.Request(
+            method=request.method, target=alias[2], headers=[(b"Host", remote_host), *headers]
         )
-        contact.path = forwarded_requests.check(named, host, contact.port, rule)
-        await self._approve(client, named, rule, contact)
+        contact.path = forwarded_requests.check(renamed_request, host, contact.port, rule)
+        await self._approve(client, renamed_request, rule, contact)
         async with self._dialled(host, contact.port, rule, is_encrypted=True) as server:
             # So that what follows a redirect within the host finds the way, too.
-            moved = b"https://" + there + b"/", b"http://" + here + PREFIX + alias[1] + b"/"
-            await self._exchange(client, named, server, rule, contact, moved=moved)
+            moved = (
+                b"https://" + remote_host + b"/",
+                b"http://" + local_host + PREFIX + alias[1] + b"/",
+            )
+            await self._exchange(client, renamed_request, server, rule, contact, moved=moved)

@@ -69,10 +69,10 @@ class AcceptedDefinitions:
     def usable(self, server: str) -> Accepted:
         """Return what of a server may be used, of what it sent last."""
         accepted, seen = self.accepted(server), self.seen(server)
-        known = self._usable.get(server)
-        if known is None or known[0] is not accepted or known[1] is not seen:
-            known = self._usable[server] = accepted, seen, compare(accepted, seen)
-        return known[2]
+        cached = self._usable.get(server)
+        if cached is None or cached[0] is not accepted or cached[1] is not seen:
+            cached = self._usable[server] = accepted, seen, compare(accepted, seen)
+        return cached[2]
 
 
 def compare(accepted: definitions.Listing, seen: definitions.Listing) -> Accepted:

@@ -30,14 +30,14 @@ def read(result: mcp_types.CallToolResult, secrets: Iterable[str] = ()) -> dict[
     if len(result.content) > _MAX_PARTS:
         parts.append({"text": _LEFT_OUT.format(count=len(result.content) - _MAX_PARTS)})
     structured = result.structured_content
-    told = json.dumps([parts, structured])
-    told = redaction.redact(told, [json.dumps(secret)[1:-1] for secret in secrets])
-    parts, structured = json.loads(told)
+    content = json.dumps([parts, structured])
+    content = redaction.redact(content, [json.dumps(secret)[1:-1] for secret in secrets])
+    parts, structured = json.loads(content)
     return {
         "structured": structured,
         "parts": parts,
         "is_error": bool(result.is_error),
-        "size_bytes": len(told),
+        "size_bytes": len(content),
     }
 
 

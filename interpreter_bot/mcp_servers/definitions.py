@@ -97,7 +97,7 @@ def digest(value: object) -> str:
 
 def listed(instructions: str, tools: Iterable[Mapping[str, Any]]) -> Listing:
     """Read what a server sent; what cannot be used is left out, with a sentence."""
-    found: dict[str, Mapping[str, Any]] = {}
+    by_name: dict[str, Mapping[str, Any]] = {}
     left_out: list[str] = []
     functions: dict[str, str] = {}
     for number, tool in enumerate(tools):
@@ -114,11 +114,11 @@ def listed(instructions: str, tools: Iterable[Mapping[str, Any]]) -> Listing:
         elif (function := python_name(name)) in functions:
             # None of them: which one came first is the server's to say.
             left_out.append(tool_words.same_name(name, functions[function]))
-            found.pop(functions[function], None)
+            by_name.pop(functions[function], None)
         else:
             functions[function] = name
-            found[name] = tool
-    return Listing(instructions[:_DEFINITION_CHARACTERS], found, tuple(left_out))
+            by_name[name] = tool
+    return Listing(instructions[:_DEFINITION_CHARACTERS], by_name, tuple(left_out))
 
 
 def read(tool: Mapping[str, Any]) -> Definition:
@@ -155,41 +155,43 @@ def readable(text: object, max_characters: int) -> str:
     if not isinstance(text, str):
         return ""
     # Far more than is shown, so that removing what hides takes a bounded time.
-    shown = safe_text.harmless(_HIDING.sub("", text[: 4 * max_characters])).strip()
-    return shown if len(shown) <= max_characters else f"{shown[:max_characters]} …"
+    clean = safe_text.harmless(_HIDING.sub("", text[: 4 * max_characters])).strip()
+    return clean if len(clean) <= max_characters else f"{clean[:max_characters]} …"
 
 
 def warnings(
-    server: str, tool: Mapping[str, Any], others: Mapping[str, Iterable[str]]
+    server: str, tool: Mapping[str, Any], tools_by_server: Mapping[str, Iterable[str]]
 ) -> list[str]:
     """Return what is suspicious about a definition.
 
     Args:
         server: whose it is.
         tool: the definition.
-        others: names of the tools of all servers, by their server's name.
+        tools_by_server: names of the tools of all servers, by their server's name.
     """
     text = json.dumps(tool, ensure_ascii=False)
-    said = []
+    sentences = []
     if _HIDING.search(text) or safe_text.harmless(text) != text:
-        said.append(tool_words.HIDDEN_CHARACTERS)
+        sentences.append(tool_words.HIDDEN_CHARACTERS)
     words = set(re.findall(r"[\w.-]+", text))
-    for other, names in others.items():
-        if other == server:
+    for other_server, names in tools_by_server.items():
+        if other_server == server:
             continue
         mentioned = [name for name in names if name in words and len(name) > 3]
-        if other in words or mentioned:
-            named = ", ".join([f"{other}.{name}" for name in mentioned] or [other])
-            said.append(tool_words.mentions(named))
-    return said
+        if other_server in words or mentioned:
+            mentioned_names = ", ".join(
+                [f"{other_server}.{name}" for name in mentioned] or [other_server]
+            )
+            sentences.append(tool_words.mentions(mentioned_names))
+    return sentences
 
 
 def difference(before: Mapping[str, Any] | None, after: Mapping[str, Any]) -> list[str]:
     """Show all that has changed in a definition; all of a new one."""
-    old, new = _lines(before) if before else [], _lines(after)
+    old_lines, new_lines = _lines(before) if before else [], _lines(after)
     return [
         line
-        for line in difflib.unified_diff(old, new, lineterm="", n=0)
+        for line in difflib.unified_diff(old_lines, new_lines, lineterm="", n=0)
         if not line.startswith(("---", "+++", "@@"))
     ]
 
@@ -204,8 +206,8 @@ def _lines(tool: Mapping[str, Any]) -> list[str]:
 
 
 def _folded(lines: list[str]) -> Iterator[str]:
-    for is_blank, some in itertools.groupby(lines, lambda line: not line.strip(" \t")):
-        alike = [*some]
+    for is_blank, group in itertools.groupby(lines, lambda line: not line.strip(" \t")):
+        alike = [*group]
         yield from [f"({len(alike)} blank lines)"] if is_blank and len(alike) > 1 else alike
 
 
@@ -213,8 +215,8 @@ def _leaves(value: object, path: str) -> Iterator[tuple[str, object]]:
     if isinstance(value, Mapping):
         for name in sorted(value):
             # One with a line end in it would make lines that look like ours.
-            shown = name if name.isprintable() else json.dumps(name)
-            yield from _leaves(value[name], f"{path}.{shown}" if path else shown)
+            label = name if name.isprintable() else json.dumps(name)
+            yield from _leaves(value[name], f"{path}.{label}" if path else label)
     else:
         yield path, value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
 
@@ -230,11 +232,13 @@ def _properties(tool: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def _parameter(parameter: str, name: str, schema: object, *, is_required: bool) -> Parameter:
-    said = schema if isinstance(schema, dict) else {}
-    kind = said.get("type", "any")
-    kinds = tuple(str(one)[:20] for one in kind[:8]) if isinstance(kind, list) else str(kind)[:20]
-    description = readable(said.get("description"), _PARAMETER_CHARACTERS)
-    if isinstance(choices := said.get("enum"), list):
-        told = readable(json.dumps(choices[:20]), _PARAMETER_CHARACTERS)
-        description = f"{description} One of {told}.".strip()
+    definition = schema if isinstance(schema, dict) else {}
+    kind = definition.get("type", "any")
+    kinds = (
+        tuple(str(entry)[:20] for entry in kind[:8]) if isinstance(kind, list) else str(kind)[:20]
+    )
+    description = readable(definition.get("description"), _PARAMETER_CHARACTERS)
+    if isinstance(choices := definition.get("enum"), list):
+        allowed = readable(json.dumps(choices[:20]), _PARAMETER_CHARACTERS)
+        description = f"{description} One of {allowed}.".strip()
     return Parameter(parameter, name, kinds, description, is_required)

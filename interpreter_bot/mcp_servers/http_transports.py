@@ -85,9 +85,9 @@ class BoundedTransport(httpx2.AsyncBaseTransport):
 class PublicAddressTransport(httpx2.AsyncBaseTransport):
     """Sends requests, each over a connection of its own."""
 
-    def __init__(self, named: Iterable[str]) -> None:
-        """Args: `named` are URLs of the settings: their origins may be anywhere."""
-        self._named = {origin(httpx2.URL(url)) for url in named}
+    def __init__(self, urls: Iterable[str]) -> None:
+        """Args: `urls` are URLs of the settings: their origins may be anywhere."""
+        self._named = {origin(httpx2.URL(url)) for url in urls}
         # A connection is kept for no other request: it may be to another host at that address.
         limits = httpx2.Limits(max_keepalive_connections=0)
         self._inner = httpx2.AsyncHTTPTransport(trust_env=False, limits=limits)
@@ -158,17 +158,17 @@ async def _public_address(request: httpx2.Request) -> str:
     host, port = request.url.host, request.url.port or _PORTS[request.url.scheme]
     try:
         async with asyncio.timeout(_SECONDS):
-            found = await asyncio.get_running_loop().getaddrinfo(
+            entries = await asyncio.get_running_loop().getaddrinfo(
                 host, port, type=socket.SOCK_STREAM
             )
     except (OSError, UnicodeError) as error:
         # The second for what is no name of a host, such as one with a part of 64 letters.
         raise httpx2.ConnectError("the host cannot be found", request=request) from error
-    for entry in found:
+    for entry in entries:
         address = str(entry[4][0])
         if address_rules.is_allowed(address):
             return str(ipaddress.ip_address(address))
-    _log.warning("%s, which gives tokens, is at no public address: %s", host, found)
+    _log.warning("%s, which gives tokens, is at no public address: %s", host, entries)
     raise httpx2.ConnectError("the host has no public address", request=request)
 
 

@@ -38,27 +38,27 @@ _TYPES: Final = {
 }
 
 
-def written(offered: Sequence[tool_broker.OfferedServer]) -> str:
+def written(entries: Sequence[tool_broker.OfferedServer]) -> str:
     """Write what a model is told; empty if there are no tools."""
-    tools = [(one.server.name, tool) for one in offered for tool in one.tools]
+    tools = [(entry.server.name, tool) for entry in entries for tool in entry.tools]
     if not tools:
         return ""
-    told, others = tools[:_MAX_TOLD], tools[_MAX_TOLD:]
+    described, remaining = tools[:_MAX_TOLD], tools[_MAX_TOLD:]
     server, first = tools[0]
     lines = [_INTRODUCTION.format(server=server, function=first.function), "<available_tools>"]
-    lines += [_line(name, tool) for name, tool in told]
+    lines += [_line(name, tool) for name, tool in described]
     lines.append("</available_tools>")
-    if others:
-        servers = sorted({name for name, _ in others})
-        lines.append(_MORE.format(count=len(others), servers=", ".join(servers)))
+    if remaining:
+        servers = sorted({name for name, _ in remaining})
+        lines.append(_MORE.format(count=len(remaining), servers=", ".join(servers)))
     return "\n".join(lines)
 
 
 class ToolIndex:
     """The tools of a conversation, found by words; implements `agent.ports.ToolIndex`."""
 
-    def __init__(self, offered: Sequence[tool_broker.OfferedServer]) -> None:
-        self._tools = [(one.server.name, tool) for one in offered for tool in one.tools]
+    def __init__(self, servers: Sequence[tool_broker.OfferedServer]) -> None:
+        self._tools = [(server.server.name, tool) for server in servers for tool in server.tools]
 
     @property
     def has_more(self) -> bool:
@@ -67,39 +67,41 @@ class ToolIndex:
 
     def find(self, words: str) -> str:
         """List the tools that fit some words best, names before descriptions."""
-        wanted = set(re.findall(r"\w+", words[:_WORDS_CHARACTERS].lower()))
+        query_words = set(re.findall(r"\w+", words[:_WORDS_CHARACTERS].lower()))
 
         def score(server: str, tool: definitions.Definition) -> int:
             name = f"{server} {tool.function}".lower()
-            said = tool.description.lower()
-            return sum(3 * (word in name) + (word in said) for word in wanted)
+            description = tool.description.lower()
+            return sum(3 * (word in name) + (word in description) for word in query_words)
 
-        scored = [(score(*one), _line(*one)) for one in self._tools]
-        best = sorted((one for one in scored if one[0]), key=lambda one: -one[0])[:_MAX_FOUND]
+        scored = [(score(*entry), _line(*entry)) for entry in self._tools]
+        best = sorted((entry for entry in scored if entry[0]), key=lambda entry: -entry[0])[
+            :_MAX_FOUND
+        ]
         servers = ", ".join(sorted({server for server, _ in self._tools}))
         return "\n".join(line for _, line in best) or _NONE.format(servers=servers)
 
     def describe(self, name: str) -> str:
         """Return what a tool takes and does."""
-        wanted = name.strip().removeprefix("tools.").partition("(")[0]
+        full_name = name.strip().removeprefix("tools.").partition("(")[0]
         for server, tool in self._tools:
-            if wanted in (f"{server}.{tool.function}", f"{server}.{tool.name}"):
-                said = html.escape(tool.description, quote=False)
-                about = [
-                    html.escape(f"{one.parameter}: {one.description}", quote=False)
-                    for one in tool.parameters
+            if full_name in (f"{server}.{tool.function}", f"{server}.{tool.name}"):
+                description = html.escape(tool.description, quote=False)
+                parameters = [
+                    html.escape(f"{parameter.parameter}: {parameter.description}", quote=False)
+                    for parameter in tool.parameters
                 ]
-                return "\n".join([_line(server, tool), said, *about])
+                return "\n".join([_line(server, tool), description, *parameters])
         return _UNKNOWN.format(name=name[:_WORDS_CHARACTERS])
 
 
 def _line(server: str, tool: definitions.Definition) -> str:
-    taken = ", ".join(
-        f"{one.parameter}: {_kind(one.kind)}{'' if one.is_required else ' = None'}"
-        for one in tool.parameters
+    parameters = ", ".join(
+        f"{item.parameter}: {_kind(item.kind)}{'' if item.is_required else ' = None'}"
+        for item in tool.parameters
     )
-    about = definitions.readable(" ".join(tool.description.split()), _DESCRIPTION_CHARACTERS)
-    return html.escape(f"tools.{server}.{tool.function}({taken}): {about}", quote=False)
+    description = definitions.readable(" ".join(tool.description.split()), _DESCRIPTION_CHARACTERS)
+    return html.escape(f"tools.{server}.{tool.function}({parameters}): {description}", quote=False)
 
 
 def _kind(kind: str | tuple[str, ...]) -> str:

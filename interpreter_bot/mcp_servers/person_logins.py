@@ -123,8 +123,8 @@ class PersonLogins:
         Raises:
             BotError: there is none.
         """
-        account, begun = await self._opened(ticket)
-        return Login(account, begun.name)
+        account, login = await self._opened(ticket)
+        return Login(account, login.name)
 
     async def go_on(self, ticket: str) -> tuple[str, str]:
         """Use a link up; return where the person logs in, and the mark of their browser.
@@ -132,43 +132,43 @@ class PersonLogins:
         Raises:
             BotError: it cannot be used.
         """
-        account, begun = await self._opened(ticket, takes=True)
+        account, login = await self._opened(ticket, takes=True)
         redirect = f"{self.address}{PATH}/back/{account.server}"
         issuer = await self._of(account).find(redirect)
         proof = client_auth.PKCEParameters.generate()
         state, mark = secrets.token_urlsafe(32), secrets.token_urlsafe(32)
-        begun.issuer, begun.verifier, begun.mark = issuer, proof.code_verifier, secret_digest(mark)
-        sealed = await self._sealed(account, begun)
+        login.issuer, login.verifier, login.mark = issuer, proof.code_verifier, secret_digest(mark)
+        sealed = await self._sealed(account, login)
         await self._store.begin_login(account, secret_digest(state), sealed)
         return issuer.address(challenge=proof.code_challenge, state=state), mark
 
-    async def come_back(self, server: str, returned: Mapping[str, str], mark: str) -> Login:
+    async def come_back(self, server: str, query: Mapping[str, str], mark: str) -> Login:
         """Return the login with which a person came back; nothing is done yet.
 
         Args:
             server: to whose login the browser was sent back.
-            returned: what the browser brought: `state`, `code`, `iss`, `error`.
+            query: what the browser brought: `state`, `code`, `iss`, `error`.
             mark: of the browser.
 
         Raises:
             BotError: there is none of that browser, or it is not to be finished.
         """
-        account, begun, issuer = await self._returned(server, returned, mark)
+        account, login, issuer = await self._returned(server, query, mark)
         host = urllib.parse.urlsplit(str(issuer.metadata.issuer)).hostname or ""
-        return Login(account, begun.name, host)
+        return Login(account, login.name, host)
 
-    async def finish(self, server: str, returned: Mapping[str, str], mark: str) -> Login:
+    async def finish(self, server: str, query: Mapping[str, str], mark: str) -> Login:
         """Take the tokens of a person who came back, and agreed; arguments as for `come_back`.
 
         Raises:
             BotError: there are none.
         """
-        await self._returned(server, returned, mark)
-        account, begun, issuer = await self._returned(server, returned, mark, takes=True)
+        await self._returned(server, query, mark)
+        account, login, issuer = await self._returned(server, query, mark, takes=True)
         requests = self._of(account)
-        token = await requests.exchange(issuer, returned.get("code", ""), begun.verifier)
+        token = await requests.exchange(issuer, query.get("code", ""), login.verifier)
         await self._store.put(account, await self._sealed(account, _kept(issuer, token)))
-        return Login(account, begun.name)
+        return Login(account, login.name)
 
     async def has(self, account: records.Account) -> bool:
         """Whether a person has logged in, as far as their last call showed that."""
@@ -185,8 +185,8 @@ class PersonLogins:
         sealed = await self._store.remove(account)
         if sealed is None:
             return False
-        kept = _Kept.model_validate(await self._unsealed(account, sealed))
-        await self._of(account).revoke(kept.issuer, kept.token)
+        tokens = _Kept.model_validate(await self._unsealed(account, sealed))
+        await self._of(account).revoke(tokens.issuer, tokens.token)
         return True
 
     def bearer(
@@ -200,12 +200,12 @@ class PersonLogins:
         """
         return PersonBearer(self, account, note)
 
-    async def token(self, account: records.Account, *, refused: str = "") -> str | None:
+    async def token(self, account: records.Account, *, refused_token: str = "") -> str | None:
         """Return the token of a person, a new one if need be; None if there is none.
 
         Args:
             account: of the person.
-            refused: a token that the server does not take, so it must be another.
+            refused_token: a token that the server does not take, so it must be another.
 
         Raises:
             BotError: it is unknown whether there is one.
@@ -215,78 +215,78 @@ class PersonLogins:
             sealed = await self._store.find(account)
             if sealed is None:
                 return None
-            kept = _Kept.model_validate(await self._unsealed(account, sealed))
-            is_old = kept.ends is not None and time.time() > kept.ends
-            if not is_old and kept.token.access_token != refused:
-                return kept.token.access_token
-            if not kept.token.refresh_token:
+            tokens = _Kept.model_validate(await self._unsealed(account, sealed))
+            is_old = tokens.ends is not None and time.time() > tokens.ends
+            if not is_old and tokens.token.access_token != refused_token:
+                return tokens.token.access_token
+            if not tokens.token.refresh_token:
                 self._refused[account] = secret_digest(sealed)
                 return None
             # The old one is used up then: whoever stops waiting must not lose the new one.
-            return await cancellation.shielded(self._refreshed(account, kept, sealed))
+            return await cancellation.shielded(self._refreshed(account, tokens, sealed))
 
-    async def _refreshed(self, account: records.Account, kept: _Kept, sealed: str) -> str | None:
+    async def _refreshed(self, account: records.Account, tokens: _Kept, sealed: str) -> str | None:
         try:
-            token = await self._of(account).refresh(kept.issuer, kept.token)
+            token = await self._of(account).refresh(tokens.issuer, tokens.token)
         except token_issuers.TokenRefusedError as error:
             # Another process of the bot may have been faster.
-            now = await self._store.find(account)
-            if now is None or now == sealed:
+            latest = await self._store.find(account)
+            if latest is None or latest == sealed:
                 if error.is_final:
                     self._refused[account] = secret_digest(sealed)
                 return None
-            kept = _Kept.model_validate(await self._unsealed(account, now))
-            return kept.token.access_token
-        new = await self._sealed(account, _kept(kept.issuer, token))
+            tokens = _Kept.model_validate(await self._unsealed(account, latest))
+            return tokens.token.access_token
+        new_sealed = await self._sealed(account, _kept(tokens.issuer, token))
         # A person who left meanwhile stays away.
-        if await self._store.replace(account, new, instead_of=sealed):
+        if await self._store.replace(account, new_sealed, instead_of=sealed):
             return token.access_token
         return None
 
     def _of(self, account: records.Account) -> token_issuers.TokenRequests:
-        found = self._requests.get(account.server)
-        if found is None:
+        requests = self._requests.get(account.server)
+        if requests is None:
             raise errors.BotError(tool_words.no_longer_set_up(account.server))
-        return found
+        return requests
 
     async def _opened(self, secret: str, *, takes: bool = False) -> tuple[records.Account, _Begun]:
         """Return what is kept of a login."""
         find = self._store.take_login if takes else self._store.find_login
-        found = await find(secret_digest(secret), _AGE)
-        if found is None:
+        entry = await find(secret_digest(secret), _AGE)
+        if entry is None:
             raise errors.BotError(tool_words.LINK_EXPIRED)
-        account, sealed = found
-        begun = _Begun.model_validate(await self._unsealed(account, sealed))
+        account, sealed = entry
+        login = _Begun.model_validate(await self._unsealed(account, sealed))
         self._of(account)
-        return account, begun
+        return account, login
 
     async def _returned(
-        self, server: str, returned: Mapping[str, str], mark: str, *, takes: bool = False
+        self, server: str, query: Mapping[str, str], mark: str, *, takes: bool = False
     ) -> tuple[records.Account, _Begun, token_issuers.Issuer]:
-        account, begun = await self._opened(returned.get("state", ""), takes=takes)
+        account, login = await self._opened(query.get("state", ""), takes=takes)
         # A link opens no such login: it has no issuer yet.
-        if begun.issuer is None or not hmac.compare_digest(begun.mark, secret_digest(mark)):
+        if login.issuer is None or not hmac.compare_digest(login.mark, secret_digest(mark)):
             raise errors.BotError(tool_words.LINK_EXPIRED)
         if account.server != server:
             raise errors.BotError(tool_words.OTHER_SERVERS_ANSWER)
         try:
-            utils.validate_authorization_response_iss(returned.get("iss"), begun.issuer.metadata)
+            utils.validate_authorization_response_iss(query.get("iss"), login.issuer.metadata)
         except client_auth.OAuthFlowError:
             raise errors.BotError(tool_words.OTHER_SERVERS_ANSWER) from None
-        if not returned.get("code"):
+        if not query.get("code"):
             raise errors.BotError(tool_words.login_cancelled(account.server))
-        return account, begun, begun.issuer
+        return account, login, login.issuer
 
-    async def _sealed(self, account: records.Account, kept: pydantic.BaseModel) -> str:
-        told = {"of": dataclasses.astuple(account), "kept": kept.model_dump(mode="json")}
-        return await asyncio.to_thread(self._keys.encrypt, json.dumps(told))
+    async def _sealed(self, account: records.Account, value: pydantic.BaseModel) -> str:
+        content = {"of": dataclasses.astuple(account), "kept": value.model_dump(mode="json")}
+        return await asyncio.to_thread(self._keys.encrypt, json.dumps(content))
 
     async def _unsealed(self, account: records.Account, sealed: str) -> Any:  # noqa: ANN401
         """Read what was kept of an account; what was kept of another one is none of it."""
-        told = json.loads(await asyncio.to_thread(self._keys.decrypt, sealed))
-        if told["of"] != list(dataclasses.astuple(account)):
+        content = json.loads(await asyncio.to_thread(self._keys.decrypt, sealed))
+        if content["of"] != list(dataclasses.astuple(account)):
             raise errors.StoreError
-        return told["kept"]
+        return content["kept"]
 
 
 class PersonBearer(httpx2.Auth):
@@ -316,16 +316,16 @@ class PersonBearer(httpx2.Auth):
         token, self.is_refused = "", False
         for _ in range(2):
             try:
-                found = await self._logins.token(self._account, refused=token)
+                next_token = await self._logins.token(self._account, refused_token=token)
             except errors.BotError as error:
                 raise httpx2.ConnectError(str(error), request=request) from error
-            if found is None:
+            if next_token is None:
                 # Sent without one, so that the server says so, once.
                 self.is_refused = True
                 if not token:
                     yield request
                 return
-            token = found
+            token = next_token
             logs.add_secrets([token], are_short_lived=True)
             self._note([token])
             request.headers["Authorization"] = f"Bearer {token}"
@@ -345,9 +345,9 @@ def _needed(account: records.Account) -> errors.LoginNeededError:
 
 
 def _kept(issuer: token_issuers.Issuer, token: auth.OAuthToken) -> _Kept:
-    ends = None
+    ends_at = None
     if token.expires_in is not None:
         seconds = min(token.expires_in, _LONGEST_SECONDS)
         # It must not end on the way.
-        ends = time.time() + seconds - min(_EARLY_SECONDS, seconds / 4)
-    return _Kept(issuer=issuer, token=token, ends=ends)
+        ends_at = time.time() + seconds - min(_EARLY_SECONDS, seconds / 4)
+    return _Kept(issuer=issuer, token=token, ends=ends_at)

@@ -144,21 +144,21 @@ async def _conversing(
     on_end: Callable[[], None],
 ) -> AsyncIterator[tuple[_Hearing, _Saying]]:
     """Talk with a program, and end it with the context."""
-    heard, hearing = anyio.create_memory_object_stream[_Said](0)
-    saying, said = anyio.create_memory_object_stream[messages.SessionMessage](0)
+    to_client, client_receives = anyio.create_memory_object_stream[_Said](0)
+    client_sends, from_client = anyio.create_memory_object_stream[messages.SessionMessage](0)
     watching = asyncio.create_task(
         _watch(server, process, group, directory), name="use of an MCP program"
     )
     tasks = [
         watching,
-        asyncio.create_task(_hear(server.name, process, heard, on_end), name="MCP program"),
-        asyncio.create_task(_tell(process, said), name="words to an MCP program"),
+        asyncio.create_task(_hear(server.name, process, to_client, on_end), name="MCP program"),
+        asyncio.create_task(_tell(process, from_client), name="words to an MCP program"),
         asyncio.create_task(_log_errors(server.name, process), name="errors of an MCP program"),
     ]
     try:
-        yield hearing, saying
+        yield client_receives, client_sends
     finally:
-        for stream in (hearing, saying):
+        for stream in (client_receives, client_sends):
             stream.close()
         for task in tasks:
             task.cancel()
@@ -193,36 +193,36 @@ def _walls(
 async def _hear(
     name: str,
     process: asyncio.subprocess.Process,
-    heard: memory.MemoryObjectSendStream[_Said],
+    to_client: memory.MemoryObjectSendStream[_Said],
     on_end: Callable[[], None],
 ) -> None:
     """Hand on what the program says, a line at a time."""
     try:
         while process.stdout is not None and (line := await process.stdout.readline()):
             try:
-                read = mcp_types.jsonrpc_message_adapter.validate_json(line, by_name=False)
+                message = mcp_types.jsonrpc_message_adapter.validate_json(line, by_name=False)
             except ValueError:
                 _log.info("the MCP server %s said what is no message", name)
                 continue
-            await heard.send(messages.SessionMessage(read))
+            await to_client.send(messages.SessionMessage(message))
     except ValueError:
         _log.warning("the MCP server %s said more in a line than is read", name)
     except anyio.BrokenResourceError:
         _log.info("nobody listens to the MCP server %s any more", name)
     finally:
         # Both at once, so that who hears of the end finds it noted.
-        heard.close()
+        to_client.close()
         on_end()
 
 
 async def _tell(
     process: asyncio.subprocess.Process,
-    said: memory.MemoryObjectReceiveStream[messages.SessionMessage],
+    from_client: memory.MemoryObjectReceiveStream[messages.SessionMessage],
 ) -> None:
     """Tell the program what the bot says."""
-    async with said:
-        async for one in said:
-            line = one.message.model_dump_json(by_alias=True, exclude_unset=True)
+    async with from_client:
+        async for message in from_client:
+            line = message.message.model_dump_json(by_alias=True, exclude_unset=True)
             if process.stdin is not None:
                 process.stdin.write(line.encode() + b"\n")
                 # One that has gone is noticed by what it does not say.
@@ -232,20 +232,20 @@ async def _tell(
 
 async def _log_errors(name: str, process: asyncio.subprocess.Process) -> None:
     """Log what it prints for its operator: all is read, and the beginning logged."""
-    left, begun = _MAX_SAID_BYTES, b""
+    bytes_left, partial_line = _MAX_SAID_BYTES, b""
     while process.stderr is not None and (printed := await process.stderr.read(_SAID_BYTES)):
         # By whole lines: of a secret that is cut in two, neither half would be known for one.
-        lines, end, begun = (begun + printed).rpartition(b"\n")
-        if not end and len(begun) > _SAID_BYTES:
-            lines, begun = begun, b""
-        _log_printed(name, lines[: max(left, 0)])
-        left -= len(lines)
-    _log_printed(name, begun[: max(left, 0)])
+        lines, end, partial_line = (partial_line + printed).rpartition(b"\n")
+        if not end and len(partial_line) > _SAID_BYTES:
+            lines, partial_line = partial_line, b""
+        _log_printed(name, lines[: max(bytes_left, 0)])
+        bytes_left -= len(lines)
+    _log_printed(name, partial_line[: max(bytes_left, 0)])
 
 
 def _log_printed(name: str, printed: bytes) -> None:
-    if shown := safe_text.harmless(printed.decode("utf-8", "replace")).rstrip():
-        _log.warning("the MCP server %s printed: %s", name, shown)
+    if text := safe_text.harmless(printed.decode("utf-8", "replace")).rstrip():
+        _log.warning("the MCP server %s printed: %s", name, text)
 
 
 async def _watch(

@@ -98,12 +98,14 @@ class ServerConnection:
         }
         self._note_secrets(self._headers.values())
         # What a program is given without naming one is no secret, such as an address.
-        named = (name for name, text in server.environment.items() if "$" in text)
-        self._note_secrets(self._environment[name] for name in named)
+        secret_names = (name for name, text in server.environment.items() if "$" in text)
+        self._note_secrets(self._environment[name] for name in secret_names)
         # A server may repeat one without the words around it.
         texts = (*server.headers.values(), *server.environment.values())
         templates = map(string.Template, texts)
-        self._note_secrets(environment[name] for one in templates for name in one.get_identifiers())
+        self._note_secrets(
+            environment[name] for template in templates for name in template.get_identifiers()
+        )
         self._bearer: person_logins.PersonBearer | None = None
         self._login: httpx2.Auth | None = None
         if account is not None and logins is not None:
@@ -348,9 +350,9 @@ class ServerConnection:
                 closing.set()
                 raise McpServerError(tool_words.broke_off(name)) from error
             self._check_login()
-            said = definitions.readable(error.message, _REFUSAL_CHARACTERS)
-            said = redaction.redact(said, self.secrets)
-            raise McpServerError(tool_words.refused(name, said)) from error
+            message = definitions.readable(error.message, _REFUSAL_CHARACTERS)
+            message = redaction.redact(message, self.secrets)
+            raise McpServerError(tool_words.refused(name, message)) from error
         except _BREAKS as error:
             self._check_login()
             _log.info("a call of the MCP server %s failed", name, exc_info=error)

@@ -70,7 +70,7 @@ class Issuer(pydantic.BaseModel):
 
     def address(self, *, challenge: str, state: str) -> str:
         """Return where a person logs in."""
-        asked = {
+        query = {
             "response_type": "code",
             "client_id": self.client.client_id,
             "redirect_uri": self.redirect,
@@ -80,12 +80,12 @@ class Issuer(pydantic.BaseModel):
             "resource": self.resource,
         }
         if self.scope:
-            asked["scope"] = self.scope
+            query["scope"] = self.scope
             if "offline_access" in self.scope.split():
-                asked["prompt"] = "consent"
+                query["prompt"] = "consent"
         endpoint = str(self.metadata.authorization_endpoint)
         joint = "&" if urllib.parse.urlsplit(endpoint).query else "?"
-        return f"{endpoint}{joint}{urllib.parse.urlencode(asked)}"
+        return f"{endpoint}{joint}{urllib.parse.urlencode(query)}"
 
 
 class TokenRequests:
@@ -139,10 +139,10 @@ class TokenRequests:
                 # Its text may quote what was sent.
                 _log.warning("no login of %s: %s", self._server.name, type(error).__name__)
                 raise self._unusable(tool_words.MISSING_LOGIN_SERVER) from None
-        own = auth_utils.resource_url_from_server_url(self._url)
-        meant = str(resource.resource) if resource else own
+        own_resource = auth_utils.resource_url_from_server_url(self._url)
+        resource_url = str(resource.resource) if resource else own_resource
         return Issuer(
-            metadata=metadata, client=client, resource=meant, scope=scope, redirect=redirect
+            metadata=metadata, client=client, resource=resource_url, scope=scope, redirect=redirect
         )
 
     async def exchange(self, issuer: Issuer, code: str, verifier: str) -> auth.OAuthToken:
@@ -151,13 +151,13 @@ class TokenRequests:
         Raises:
             BotError: there are none.
         """
-        asked = {
+        form = {
             "grant_type": "authorization_code",
             "code": code,
             "redirect_uri": issuer.redirect,
             "code_verifier": verifier,
         }
-        token = await self._tokens(issuer, asked)
+        token = await self._tokens(issuer, form)
         if not (self._server.oauth and self._server.oauth.client_id):
             self._registered[str(issuer.metadata.issuer), issuer.redirect] = issuer.client
         return token
@@ -169,10 +169,10 @@ class TokenRequests:
             TokenRefusedError: there are none for these any more.
             BotError: there are none now.
         """
-        asked = {"grant_type": "refresh_token", "refresh_token": token.refresh_token or ""}
-        found = await self._tokens(issuer, asked)
-        return found.model_copy(
-            update={"refresh_token": found.refresh_token or token.refresh_token}
+        form = {"grant_type": "refresh_token", "refresh_token": token.refresh_token or ""}
+        new_token = await self._tokens(issuer, form)
+        return new_token.model_copy(
+            update={"refresh_token": new_token.refresh_token or token.refresh_token}
         )
 
     async def revoke(self, issuer: Issuer, token: auth.OAuthToken) -> None:
@@ -182,8 +182,8 @@ class TokenRequests:
             return
         async with self._opened() as http:
             try:
-                asked = {"token": token.refresh_token or token.access_token}
-                await self._sent(http, issuer, str(endpoint), asked)
+                form = {"token": token.refresh_token or token.access_token}
+                await self._sent(http, issuer, str(endpoint), form)
             except (httpx2.HTTPError, httpx2.InvalidURL, OSError) as error:
                 _log.info("a token of %s was not revoked: %r", self._server.name, error)
 
@@ -202,18 +202,18 @@ class TokenRequests:
         Raises:
             BotError: it says that it is another.
         """
-        told = utils.extract_resource_metadata_from_www_auth(challenge)
-        own = http_transports.origin(httpx2.URL(self._url))
-        for url in utils.build_protected_resource_metadata_discovery_urls(told, self._url):
-            if http_transports.origin(httpx2.URL(url)) != own:
+        metadata_url = utils.extract_resource_metadata_from_www_auth(challenge)
+        own_origin = http_transports.origin(httpx2.URL(self._url))
+        for url in utils.build_protected_resource_metadata_discovery_urls(metadata_url, self._url):
+            if http_transports.origin(httpx2.URL(url)) != own_origin:
                 continue
             answer = await http.send(utils.create_oauth_metadata_request(url))
-            found = await utils.handle_protected_resource_response(answer)
-            if found is not None:
-                wanted = auth_utils.resource_url_from_server_url(self._url)
-                if not auth_utils.check_resource_allowed(wanted, str(found.resource)):
+            metadata = await utils.handle_protected_resource_response(answer)
+            if metadata is not None:
+                requested = auth_utils.resource_url_from_server_url(self._url)
+                if not auth_utils.check_resource_allowed(requested, str(metadata.resource)):
                     raise self._unusable(tool_words.OTHER_RESOURCE)
-                return found
+                return metadata
         return None
 
     async def _metadata(
@@ -224,22 +224,22 @@ class TokenRequests:
         Raises:
             BotError: it cannot be used.
         """
-        listed = [str(url) for url in resource.authorization_servers] if resource else []
+        issuers = [str(url) for url in resource.authorization_servers] if resource else []
         if self._server.oauth is not None:
-            wanted = self._server.oauth.issuer
-            if listed and not any(utils.issuers_match(wanted, one) for one in listed):
+            issuer = self._server.oauth.issuer
+            if issuers and not any(utils.issuers_match(issuer, other) for other in issuers):
                 raise self._unusable(tool_words.OTHER_LOGIN_SERVER)
-        elif listed:
-            wanted = listed[0]
+        elif issuers:
+            issuer = issuers[0]
         else:
             parts = urllib.parse.urlsplit(self._url)
-            wanted = f"{parts.scheme}://{parts.netloc}"
-        urls = utils.build_oauth_authorization_server_metadata_discovery_urls(wanted, self._url)
+            issuer = f"{parts.scheme}://{parts.netloc}"
+        urls = utils.build_oauth_authorization_server_metadata_discovery_urls(issuer, self._url)
         for url in urls:
             answer = await http.send(utils.create_oauth_metadata_request(url))
-            _, found = await utils.handle_auth_metadata_response(answer)
-            if found is not None and utils.issuers_match(str(found.issuer), wanted):
-                return self._checked(found)
+            _, metadata = await utils.handle_auth_metadata_response(answer)
+            if metadata is not None and utils.issuers_match(str(metadata.issuer), issuer):
+                return self._checked(metadata)
         raise self._unusable(tool_words.MISSING_LOGIN_SERVER)
 
     def _checked(self, metadata: auth.OAuthMetadata) -> auth.OAuthMetadata:
@@ -248,7 +248,7 @@ class TokenRequests:
             *(metadata.authorization_endpoint, metadata.token_endpoint),
             *(metadata.registration_endpoint, metadata.revocation_endpoint),
         )
-        if not all(transport.is_safe(str(one)) for one in endpoints if one is not None):
+        if not all(transport.is_safe(str(url)) for url in endpoints if url is not None):
             raise self._unusable(tool_words.UNSAFE_ADDRESS)
         if "S256" not in (metadata.code_challenge_methods_supported or ()):
             raise self._unusable(tool_words.NO_PKCE)
@@ -279,10 +279,13 @@ class TokenRequests:
         if metadata.registration_endpoint is None:
             raise self._unusable(tool_words.REGISTER_BY_HAND)
         # Taken out until a login with it succeeds: who has forgotten it tells the person only.
-        known = self._registered.pop((str(metadata.issuer), redirect), None)
-        if known is not None and (known.client_secret_expires_at or 2 * time.time()) > time.time():
-            return known
-        wanted = auth.OAuthClientMetadata(
+        registered = self._registered.pop((str(metadata.issuer), redirect), None)
+        if (
+            registered is not None
+            and (registered.client_secret_expires_at or 2 * time.time()) > time.time()
+        ):
+            return registered
+        request = auth.OAuthClientMetadata(
             client_name="interpreter-bot",
             redirect_uris=[pydantic.AnyUrl(redirect)],
             application_type="web" if redirect.startswith("https:") else "native",
@@ -290,30 +293,30 @@ class TokenRequests:
             scope=scope,
         )
         answer = await http.send(
-            utils.create_client_registration_request(metadata, wanted, self._url)
+            utils.create_client_registration_request(metadata, request, self._url)
         )
         if answer.status_code not in (200, 201):
             _log.warning("%s refused to register the bot: %d", metadata.issuer, answer.status_code)
             raise self._unusable(tool_words.BOT_REFUSED)
-        made = await utils.handle_registration_response(answer)
-        oauth2.check_registration_usable(made)
-        logs.add_secrets([made.client_secret] if made.client_secret else [])
-        return made
+        registration = await utils.handle_registration_response(answer)
+        oauth2.check_registration_usable(registration)
+        logs.add_secrets([registration.client_secret] if registration.client_secret else [])
+        return registration
 
-    async def _tokens(self, issuer: Issuer, asked: dict[str, str]) -> auth.OAuthToken:
+    async def _tokens(self, issuer: Issuer, form: dict[str, str]) -> auth.OAuthToken:
         async with self._opened() as http:
             try:
-                asked |= {"resource": issuer.resource}
+                form |= {"resource": issuer.resource}
                 endpoint = str(issuer.metadata.token_endpoint)
-                answer = await self._sent(http, issuer, endpoint, asked)
+                answer = await self._sent(http, issuer, endpoint, form)
                 if answer.status_code in _REFUSALS:
-                    why = _refusal(answer)
+                    refusal = _refusal(answer)
                     _log.info("no token for %s: %d", self._server.name, answer.status_code)
-                    if why == _UNKNOWN_CLIENT:
+                    if refusal == _UNKNOWN_CLIENT:
                         place = str(issuer.metadata.issuer), issuer.redirect
                         self._registered.pop(place, None)
-                    said = str(self._unusable(tool_words.BOT_REFUSED))
-                    raise TokenRefusedError(said, is_final=why in _FINAL)
+                    sentence = str(self._unusable(tool_words.BOT_REFUSED))
+                    raise TokenRefusedError(sentence, is_final=refusal in _FINAL)
                 answer.raise_for_status()
                 token = await utils.handle_token_response_scopes(answer)
             except (httpx2.HTTPError, httpx2.InvalidURL, OSError) as error:
@@ -322,14 +325,14 @@ class TokenRequests:
             except (client_auth.OAuthFlowError, ValueError):
                 # The error would quote the tokens.
                 raise self._unusable(tool_words.BOT_REFUSED) from None
-        sent = [token.access_token, *filter(None, [token.refresh_token])]
-        if not all(map(_TOKEN.fullmatch, sent)):
+        texts = [token.access_token, *filter(None, [token.refresh_token])]
+        if not all(map(_TOKEN.fullmatch, texts)):
             raise self._unusable(tool_words.BOT_REFUSED)
-        logs.add_secrets(sent, are_short_lived=True)
+        logs.add_secrets(texts, are_short_lived=True)
         return token
 
     async def _sent(
-        self, http: httpx2.AsyncClient, issuer: Issuer, url: str, asked: dict[str, str]
+        self, http: httpx2.AsyncClient, issuer: Issuer, url: str, parameters: dict[str, str]
     ) -> httpx2.Response:
         """Send a form as the bot that the issuer knows."""
         context = oauth2.OAuthContext(
@@ -341,7 +344,7 @@ class TokenRequests:
             callback_handler=None,
             client_info=issuer.client,
         )
-        form = asked | {"client_id": issuer.client.client_id}
+        form = parameters | {"client_id": issuer.client.client_id}
         form, headers = context.prepare_token_auth(form, {"Accept": "application/json"})
         return await http.post(url, data=form, headers=headers)
 

@@ -78,8 +78,8 @@ class ToolBroker:
             SettingsError: one cannot be used.
         """
         names = [server.name for server in servers]
-        if twice := {name for name in names if names.count(name) > 1}:
-            raise errors.SettingsError(tool_words.same_servers(", ".join(sorted(twice))))
+        if duplicates := {name for name in names if names.count(name) > 1}:
+            raise errors.SettingsError(tool_words.same_servers(", ".join(sorted(duplicates))))
         self._servers = {server.name: server for server in servers}
         self._groups = groups or program_cgroups.ProgramGroups(
             settings.Sandbox(cgroups="off"), servers
@@ -103,15 +103,15 @@ class ToolBroker:
         )
 
     def _offered(self, server: settings.McpServer) -> OfferedServer:
-        usable = self.definitions.usable(server.name)
+        accepted = self.definitions.usable(server.name)
         tools = [
             tool
-            for tool in usable.tools
+            for tool in accepted.tools
             if server.approval_of(tool.name, is_read_only=tool.is_read_only) != "off"
         ]
-        offered = [name for name in usable.standings if name]
-        said = definitions.readable(usable.instructions, _INSTRUCTIONS_CHARACTERS)
-        return OfferedServer(server, said, tools, len(offered) - len(tools))
+        tool_names = [name for name in accepted.standings if name]
+        instructions = definitions.readable(accepted.instructions, _INSTRUCTIONS_CHARACTERS)
+        return OfferedServer(server, instructions, tools, len(tool_names) - len(tools))
 
     def server(self, key: values.SessionKey, name: str) -> settings.McpServer:
         """Return a server that a conversation may use.
@@ -119,10 +119,10 @@ class ToolBroker:
         Raises:
             BotError: there is none.
         """
-        found = self._servers.get(name)
-        if found is None or not key.is_in(found.places):
+        server = self._servers.get(name)
+        if server is None or not key.is_in(server.places):
             raise errors.BotError(tool_words.no_server(name))
-        return found
+        return server
 
     async def find(
         self, key: values.SessionKey, account: records.Account, tool: str
@@ -139,20 +139,20 @@ class ToolBroker:
             BotError: there is none; the sentence says why.
         """
         server = account.server
-        found = self.server(key, server)
+        entry = self.server(key, server)
         listing = await self.look(server, account)
         # What this person was offered: another one's may be less, or more.
         accepted = await asyncio.to_thread(self.definitions.accepted, server)
-        usable = await asyncio.to_thread(accepted_definitions.compare, accepted, listing)
-        standing = usable.standings.get(tool) if tool else None
+        usage = await asyncio.to_thread(accepted_definitions.compare, accepted, listing)
+        standing = usage.standings.get(tool) if tool else None
         if standing is None or standing is acceptance.Standing.GONE:
             raise errors.BotError(tool_words.no_tool(server, tool))
-        definition = next((one for one in usable.tools if one.name == tool), None)
+        definition = next((candidate for candidate in usage.tools if candidate.name == tool), None)
         if definition is None:
             raise errors.BotError(tool_words.not_accepted(server, tool))
-        if found.approval_of(tool, is_read_only=definition.is_read_only) == "off":
+        if entry.approval_of(tool, is_read_only=definition.is_read_only) == "off":
             raise errors.BotError(tool_words.switched_off(server, tool))
-        return found, definition
+        return entry, definition
 
     async def call(
         self,
@@ -233,12 +233,12 @@ class ToolBroker:
             BotError: it cannot be reached.
         """
         listing = await (await self._connection(server, account)).listing()
-        seen = listing
+        combined = listing
         if server not in self._connections:
             # An administrator accepts what all people together are offered.
             tools = {**self.definitions.seen(server).tools, **listing.tools}
-            seen = dataclasses.replace(listing, tools=tools)
-        await asyncio.to_thread(self.definitions.note, server, seen)
+            combined = dataclasses.replace(listing, tools=tools)
+        await asyncio.to_thread(self.definitions.note, server, combined)
         return listing
 
     async def look_at_all(self) -> None:
@@ -263,8 +263,8 @@ class ToolBroker:
 
     async def close(self) -> None:
         """Close all connections."""
-        everyone = (*self._connections.values(), *self._personal.values())
-        await asyncio.gather(*(one.close() for one in everyone))
+        connections = (*self._connections.values(), *self._personal.values())
+        await asyncio.gather(*(connection.close() for connection in connections))
         await self._groups.close()
 
 
@@ -287,7 +287,7 @@ async def opened(
         SettingsError: a server cannot be used.
     """
     servers, logins = config.mcp_servers, None
-    if store is not None and any(one.authorization == "person" for one in servers):
+    if store is not None and any(server.authorization == "person" for server in servers):
         keys = keys or encryption.KeyRing.of(config)
         logins = person_logins.PersonLogins(servers, environment, store, keys)
     groups = program_cgroups.ProgramGroups(config.sandbox, servers)

@@ -79,11 +79,11 @@ class Worker:
                 return {"writable": database.find_writable(), "effects": database.find_effects()}
             case "list" if self._files is not None:
                 files = self._files.list(request["prefix"], _MAX_FILES + 1)
-                sizes = itertools.accumulate(len(json.dumps(one)) for one in files)
+                sizes = itertools.accumulate(len(json.dumps(file)) for file in files)
                 pairs = zip(files[:_MAX_FILES], sizes, strict=False)
-                listed = [one for one, size in pairs if size < _LISTED_BYTES]
-                is_whole = len(listed) == len(files)
-                return {"files": listed, "notice": "" if is_whole else data_words.MORE_FILES}
+                shown_files = [file for file, size in pairs if size < _LISTED_BYTES]
+                is_whole = len(shown_files) == len(files)
+                return {"files": shown_files, "notice": "" if is_whole else data_words.MORE_FILES}
             case "get" if self._files is not None:
                 for piece in self._files.read(request["name"]):
                     worker_messages.send(self._end, worker_messages.DATA, piece)
@@ -93,33 +93,37 @@ class Worker:
     def _query(self, request: dict[str, Any]) -> dict[str, Any]:
         if self._database is None:
             raise statements.StatementError(data_words.HAS_FILES)
-        given = {name: statements.value(told) for name, told in request["parameters"].items()}
+        parameters = {
+            name: statements.value(parameter) for name, parameter in request["parameters"].items()
+        }
         specification = self._specification
-        statement = statements.Statement(request["sql"], given, dialect=specification.dialect)
+        statement = statements.Statement(request["sql"], parameters, dialect=specification.dialect)
         if not specification.writes:
             if not (self._database.has_reading_transactions or specification.login_only_reads):
                 raise statements.StatementError(data_words.UNGUARDED)
             is_guarded = specification.kind in ("sqlite", "duckdb")
             statement.check_reading(is_guarded=is_guarded)
         limits = worker_messages.Limits(**request["limits"])
-        out = arrow_results.Results(self._end, limits)
-        self._database.query(statement, limits, out)
-        return {"rows": out.rows, "cut": out.cut}
+        results = arrow_results.Results(self._end, limits)
+        self._database.query(statement, limits, results)
+        return {"rows": results.rows, "cut": results.cut}
 
 
 def _bounded(tables: list[ports.Table]) -> dict[str, Any]:
     """Return tables as one frame holds them: all names, and of the first ones the rest too."""
-    found, left_bytes, is_whole = [], _LISTED_BYTES, len(tables) <= _MAX_TABLES
+    entries, left_bytes, is_whole = [], _LISTED_BYTES, len(tables) <= _MAX_TABLES
     for table in tables[:_MAX_TABLES]:
         name = table.name[:200]
-        columns = [(one[:200], kind[:100]) for one, kind in table.columns[:_MAX_COLUMNS]]
-        told = ports.Table(name, columns, table.rows, table.comment[:500])
-        left_bytes -= len(json.dumps(dataclasses.asdict(told)))
+        columns = [
+            (column_name[:200], kind[:100]) for column_name, kind in table.columns[:_MAX_COLUMNS]
+        ]
+        bounded = ports.Table(name, columns, table.rows, table.comment[:500])
+        left_bytes -= len(json.dumps(dataclasses.asdict(bounded)))
         if left_bytes < 0:
-            told = ports.Table(name, [], table.rows, data_words.COLUMNS_LEFT_OUT)
+            bounded = ports.Table(name, [], table.rows, data_words.COLUMNS_LEFT_OUT)
         is_whole = is_whole and left_bytes >= 0 and len(table.columns) <= _MAX_COLUMNS
-        found.append(dataclasses.asdict(told))
-    return {"tables": found, "notice": "" if is_whole else data_words.MORE_TABLES}
+        entries.append(dataclasses.asdict(bounded))
+    return {"tables": entries, "notice": "" if is_whole else data_words.MORE_TABLES}
 
 
 def _sentence(error: Exception) -> str:
@@ -153,15 +157,15 @@ def main() -> None:
         request = requests.get()
         began = time.monotonic()
         try:
-            told = worker.answer(request)
+            reply = worker.answer(request)
         except ports.ConnectError as error:
-            told = {"error": "", "detail": _sentence(error)}
+            reply = {"error": "", "detail": _sentence(error)}
         except Exception as error:
             # The one net: whatever a driver raises is what the person is told.
-            told = {"error": _sentence(error)}
-        told["seconds"] = round(time.monotonic() - began, 3)
+            reply = {"error": _sentence(error)}
+        reply["seconds"] = round(time.monotonic() - began, 3)
         worker_messages.send(
-            end, worker_messages.NOTE, worker_messages.note(told)[worker_messages.HEAD.size :]
+            end, worker_messages.NOTE, worker_messages.note(reply)[worker_messages.HEAD.size :]
         )
 
 

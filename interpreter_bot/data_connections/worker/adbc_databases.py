@@ -118,19 +118,19 @@ class AdbcDatabase(ports.Database):
         limits: worker_messages.Limits,
         out: arrow_results.Results,
     ) -> None:
-        given: list[Any] = []
+        parameters: list[Any] = []
 
         def parameter(name: str) -> str:
             if self._is_postgresql:
                 return _literal(statement.values[name])
-            given.append(statement.values[name])
+            parameters.append(statement.values[name])
             return "?"
 
         text = statement.rendered(parameter)
         with self._open(limits.seconds, reads=not self._writes) as cursor:
             if self._is_postgresql and statement.first_word not in _COPIED:
                 cursor.adbc_statement.set_options(**{"adbc.postgresql.use_copy": "false"})
-            cursor.execute(text, given or None)
+            cursor.execute(text, parameters or None)
             if cursor.description is not None:
                 reader = cursor.fetch_record_batch()
                 out.send(reader.schema, reader)
@@ -152,7 +152,7 @@ class AdbcDatabase(ports.Database):
         ]
 
     def _tables_by_driver(self) -> list[ports.Table]:
-        found: list[ports.Table] = []
+        tables: list[ports.Table] = []
         with self._open(_CATALOGUE_SECONDS, reads=True) as cursor:
             connection = cursor.connection
             for catalogue in connection.adbc_get_objects(depth="columns").read_all().to_pylist():
@@ -160,26 +160,26 @@ class AdbcDatabase(ports.Database):
                     home = space["db_schema_name"] or ""
                     if home.lower() == "information_schema":
                         continue
-                    for table in (space["db_schema_tables"] or ())[: _MAX_TABLES - len(found)]:
+                    for table in (space["db_schema_tables"] or ())[: _MAX_TABLES - len(tables)]:
                         columns = [
-                            (one["column_name"], one["xdbc_type_name"] or "")
-                            for one in table["table_columns"] or ()
+                            (column["column_name"], column["xdbc_type_name"] or "")
+                            for column in table["table_columns"] or ()
                         ]
                         # Some say the types with the schema of a table only, which is a request.
-                        if len(found) < _MAX_ASKED and not any(kind for _, kind in columns):
+                        if len(tables) < _MAX_ASKED and not any(kind for _, kind in columns):
                             columns = _columns(connection, home, table["table_name"]) or columns
-                        found.append(
+                        tables.append(
                             ports.Table(_name(home, table["table_name"], home=""), columns)
                         )
-        return found
+        return tables
 
     def find_writable(self) -> str | None:
         if not self._is_postgresql:
             return None
         with self._open(_CATALOGUE_SECONDS, reads=True) as cursor:
             cursor.execute(_WRITABLE_IN_POSTGRESQL)
-            ((found,),) = cursor.fetchall()
-        return str(found)
+            ((answer,),) = cursor.fetchall()
+        return str(answer)
 
     def find_effects(self) -> list[str]:
         if not self._is_postgresql:
@@ -204,14 +204,14 @@ def _columns(connection: Any, home: str, table: str) -> list[tuple[str, str]]:  
 
 def _said(error: Exception) -> str:
     """Return what a server says of an error, without what the driver says of itself."""
-    told = str(error).strip()
-    found = _SAID_BY_FLIGHT.match(told) or _SAID.search(told)
-    return found[1].strip() if found else str(error)
+    text = str(error).strip()
+    match = _SAID_BY_FLIGHT.match(text) or _SAID.search(text)
+    return match[1].strip() if match else str(error)
 
 
 def _with_settings(address: str, seconds: float, *, reads: bool) -> str:
     """Add settings to PostgreSQL's address that hold for all of a session."""
-    wanted = {
+    session_settings = {
         "default_transaction_read_only": "on" if reads else "off",
         "statement_timeout": str(int(seconds * 1000)),
         "lock_timeout": str(_LOCK_SECONDS * 1000),
@@ -220,12 +220,12 @@ def _with_settings(address: str, seconds: float, *, reads: bool) -> str:
         "standard_conforming_strings": "on",
     }
     parts = urllib.parse.urlsplit(address)
-    given = dict(urllib.parse.parse_qsl(parts.query, keep_blank_values=True))
-    settings = " ".join(f"-c {name}={value}" for name, value in wanted.items())
-    given["options"] = f"{given.get('options', '')} {settings}".strip()
-    given.setdefault("connect_timeout", str(_CONNECT_SECONDS))
-    given.setdefault("application_name", "interpreter-bot")
-    query = urllib.parse.urlencode(given, quote_via=urllib.parse.quote)
+    parameters = dict(urllib.parse.parse_qsl(parts.query, keep_blank_values=True))
+    settings = " ".join(f"-c {name}={value}" for name, value in session_settings.items())
+    parameters["options"] = f"{parameters.get('options', '')} {settings}".strip()
+    parameters.setdefault("connect_timeout", str(_CONNECT_SECONDS))
+    parameters.setdefault("application_name", "interpreter-bot")
+    query = urllib.parse.urlencode(parameters, quote_via=urllib.parse.quote)
     return urllib.parse.urlunsplit(parts._replace(query=query))
 
 
@@ -242,8 +242,8 @@ def _literal(value: Any) -> str:  # noqa: ANN401 - whatever a parameter is.
         case int():
             return f"({value})"
         case float():
-            named = "NaN" if math.isnan(value) else repr(value).replace("inf", "Infinity")
-            return f"'{named}'::float8"
+            number = "NaN" if math.isnan(value) else repr(value).replace("inf", "Infinity")
+            return f"'{number}'::float8"
         case decimal.Decimal():
             return f"'{value}'::numeric"
         case datetime.datetime():
@@ -268,5 +268,6 @@ def _name(space: str, name: str, *, home: str) -> str:
     parts = [name] if space == home else [space, name]
     quoted = ('"' + part.replace('"', '""') + '"' for part in parts)
     return ".".join(
-        part if _WORD.fullmatch(part) else whole for part, whole in zip(parts, quoted, strict=True)
+        part if _WORD.fullmatch(part) else quoted_part
+        for part, quoted_part in zip(parts, quoted, strict=True)
     )

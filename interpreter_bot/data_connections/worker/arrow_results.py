@@ -92,22 +92,22 @@ class Results:
                 columns = [
                     _column(batch.column(index), field) for index, field in enumerate(fields)
                 ]
-                kept = self._kept(pa.RecordBatch.from_arrays(columns, schema=plain))
-                stream.write_batch(kept)
+                part = self._kept(pa.RecordBatch.from_arrays(columns, schema=plain))
+                stream.write_batch(part)
                 if self.cut:
                     break
         self._out.flush()
 
     def _kept(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         """Return what of a batch is within the limits."""
-        left, size = self._limits.rows - self.rows, batch.nbytes
+        rows_left, size = self._limits.rows - self.rows, batch.nbytes
         if self._bytes + size > self._limits.bytes:
             share = (self._limits.bytes - self._bytes) / size
-            left = min(left, int(batch.num_rows * share))
+            rows_left = min(rows_left, int(batch.num_rows * share))
             self.cut = "bytes"
-        if left < batch.num_rows:
+        if rows_left < batch.num_rows:
             self.cut = self.cut or "rows"
-            batch = batch.slice(0, max(left, 0))
+            batch = batch.slice(0, max(rows_left, 0))
         self._bytes += size
         self.rows += batch.num_rows
         return batch
@@ -154,7 +154,7 @@ def _column(array: pa.Array, field: pa.Field) -> pa.Array:
     if array.type == field.type:
         return array
     if isinstance(array.type, pa.UuidType):
-        return pa.array([None if one is None else str(one) for one in array.to_pylist()])
+        return pa.array([None if value is None else str(value) for value in array.to_pylist()])
     if isinstance(array.type, pa.BaseExtensionType):
         array = array.storage
     return pc.cast(array, field.type)
@@ -162,18 +162,18 @@ def _column(array: pa.Array, field: pa.Field) -> pa.Array:
 
 def _array(values: list[Any]) -> pa.Array:
     """Make an array of what rows hold in one column; what has no common type becomes text."""
-    first = next((one for one in values if one is not None), None)
+    first = next((value for value in values if value is not None), None)
     if isinstance(first, (decimal.Decimal, uuid.UUID)):
         change = float if isinstance(first, decimal.Decimal) else str
-        values = [None if one is None else change(one) for one in values]
+        values = [None if value is None else change(value) for value in values]
     try:
         return pa.array(values)
     except (pa.ArrowException, OverflowError, TypeError, ValueError):
         pass
     try:
-        return pa.array([None if one is None else float(one) for one in values], pa.float64())
+        return pa.array([None if value is None else float(value) for value in values], pa.float64())
     except (TypeError, ValueError, OverflowError):
-        return pa.array([None if one is None else _text(one) for one in values], pa.string())
+        return pa.array([None if value is None else _text(value) for value in values], pa.string())
 
 
 def _text(value: object) -> str:
@@ -182,27 +182,29 @@ def _text(value: object) -> str:
 
 def _common(kinds: Sequence[pa.DataType]) -> pa.DataType:
     """Return a type for all parts of a column."""
-    found = {kind for kind in kinds if not pa.types.is_null(kind)}
-    if len(found) == 1:
-        return found.pop()
-    numbers = all(pa.types.is_floating(kind) or pa.types.is_integer(kind) for kind in found)
-    return pa.float64() if found and numbers else pa.string()
+    distinct = {kind for kind in kinds if not pa.types.is_null(kind)}
+    if len(distinct) == 1:
+        return distinct.pop()
+    numbers = all(pa.types.is_floating(kind) or pa.types.is_integer(kind) for kind in distinct)
+    return pa.float64() if distinct and numbers else pa.string()
 
 
 def _cast(array: pa.Array, kind: pa.DataType) -> pa.Array:
     try:
         return pc.cast(array, kind)
     except pa.ArrowException:
-        return pa.array([None if one is None else _text(one) for one in array.to_pylist()], kind)
+        return pa.array(
+            [None if value is None else _text(value) for value in array.to_pylist()], kind
+        )
 
 
 def _distinct(names: Sequence[str]) -> list[str]:
     """Return names of columns that are all different."""
-    found: dict[str, None] = {}
+    names_seen: dict[str, None] = {}
     for name in names:
         number, tried = 1, name
-        while tried in found:
+        while tried in names_seen:
             number += 1
             tried = f"{name}_{number}"
-        found[tried] = None
-    return list(found)
+        names_seen[tried] = None
+    return list(names_seen)

@@ -40,20 +40,20 @@ class ObjectStore:
 
     def list(self, prefix: str, limit: int) -> list[dict[str, Any]]:
         """Return the files whose names begin so; see `ports.Files.list`."""
-        found: list[dict[str, Any]] = []
+        files: list[dict[str, Any]] = []
         with _translated(prefix):
             for piece in obstore.list(self._store, prefix=prefix or None, chunk_size=_PAGE):
-                found += [
+                files += [
                     {
-                        "name": one["path"],
-                        "size": one["size"],
-                        "at": one["last_modified"].timestamp(),
+                        "name": entry["path"],
+                        "size": entry["size"],
+                        "at": entry["last_modified"].timestamp(),
                     }
-                    for one in piece
+                    for entry in piece
                 ]
-                if len(found) >= limit:
+                if len(files) >= limit:
                     break
-        return found[:limit]
+        return files[:limit]
 
     def read(self, name: str) -> Iterator[bytes]:
         """Yield a file's bytes."""

@@ -130,11 +130,15 @@ class SqlalchemyEngine(ports.Database):
         if self._is_mysql:
             return self._tables_in_mysql()
         with self._open() as connection:
-            there = sa.inspect(connection)
-            names = [*there.get_table_names(), *there.get_view_names()][:_MAX_TABLES]
+            inspector = sa.inspect(connection)
+            names = [*inspector.get_table_names(), *inspector.get_view_names()][:_MAX_TABLES]
             return [
                 ports.Table(
-                    name, [(one["name"], str(one["type"])) for one in there.get_columns(name)]
+                    name,
+                    [
+                        (column["name"], str(column["type"]))
+                        for column in inspector.get_columns(name)
+                    ],
                 )
                 for name in names
             ]
@@ -142,19 +146,19 @@ class SqlalchemyEngine(ports.Database):
     def _tables_in_mysql(self) -> list[ports.Table]:
         """Return them by one query; who may only read a view may not ask for its definition."""
         quoted = self._engine.dialect.identifier_preparer.quote
-        found: dict[tuple[str, str], ports.Table] = {}
+        tables: dict[tuple[str, str], ports.Table] = {}
         with self._open() as connection:
             for row in connection.exec_driver_sql(_TABLES_IN_MYSQL):
                 home, space, name, rows, comment, column, kind = row
-                if (table := found.get((space, name))) is None:
-                    if len(found) >= _MAX_TABLES:
+                if (table := tables.get((space, name))) is None:
+                    if len(tables) >= _MAX_TABLES:
                         break
                     parts = [name] if space == home else [space, name]
-                    written = ".".join(map(quoted, parts))
-                    table = ports.Table(written, [], -1 if rows is None else rows, comment)
-                    found[space, name] = table
+                    full_name = ".".join(map(quoted, parts))
+                    table = ports.Table(full_name, [], -1 if rows is None else rows, comment)
+                    tables[space, name] = table
                 table.columns.append((column, kind))
-        return list(found.values())
+        return list(tables.values())
 
     def _abandon(self, result: sa.CursorResult[Any]) -> None:
         """Let the server send no more: its drivers read all of it before they close."""
@@ -177,8 +181,8 @@ class SqlalchemyEngine(ports.Database):
             stop()
         elif (server_id := self._server_id) is not None:
             try:
-                with self._engine.connect() as other:
-                    other.exec_driver_sql(f"KILL QUERY {server_id}")
+                with self._engine.connect() as connection:
+                    connection.exec_driver_sql(f"KILL QUERY {server_id}")
             except sa.exc.DBAPIError as error:
                 # It may be over; else this process is ended in a moment.
                 sys.stderr.write(f"a query was not killed: {error.orig}\n")
@@ -189,10 +193,10 @@ def _writable(grants: Iterable[str]) -> str | None:
     is_known = True
     for grant in grants:
         # Behind it may stand a digest of the password.
-        if (found := _GRANT.match(grant)) is None:
+        if (match := _GRANT.match(grant)) is None:
             is_known = False
             continue
-        names = {name.strip() for name in _COLUMNS.sub("", found[1]).split(",")}
-        if others := sorted(names - _HARMLESS):
-            return f"use {others[0]} on {found[2]}"
+        names = {name.strip() for name in _COLUMNS.sub("", match[1]).split(",")}
+        if privileges := sorted(names - _HARMLESS):
+            return f"use {privileges[0]} on {match[2]}"
     return "" if is_known else None

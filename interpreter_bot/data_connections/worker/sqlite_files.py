@@ -89,7 +89,7 @@ class SqliteFile(ports.Database):
                 raise
 
     def tables(self) -> list[ports.Table]:
-        found = []
+        tables = []
         with self._open(mode="ro") as connection:
             names = connection.execute(
                 "select name from sqlite_master where type in ('table', 'view') "
@@ -101,8 +101,8 @@ class SqliteFile(ports.Database):
                 columns = connection.execute(
                     "select name, type from pragma_table_info(?)", (name,)
                 ).fetchall()
-                found.append(ports.Table(name, columns, rows=_rows(connection, name)))
-        return found
+                tables.append(ports.Table(name, columns, rows=_rows(connection, name)))
+        return tables
 
     def cancel(self) -> None:
         self._is_cancelled = True

@@ -138,7 +138,7 @@ class Statement:
             colon: how other colons are.
         """
         parts = []
-        ends = dict(self._places())
+        end_of = dict(self._places())
         last_end = self._tokens[0].start
         for token in self._tokens:
             if token.start < last_end:
@@ -146,9 +146,9 @@ class Statement:
                 continue
             gap = self._text[last_end : token.start]
             parts.append("\n" if "\n" in gap else " " if gap else "")
-            last_end = ends.get(token.start, token.end + 1)
+            last_end = end_of.get(token.start, token.end + 1)
             piece = self._text[token.start : last_end]
-            is_parameter = token.start in ends and piece[1:] in self.values
+            is_parameter = token.start in end_of and piece[1:] in self.values
             parts.append(parameter(piece[1:]) if is_parameter else piece.replace(":", colon))
         return "".join(parts)
 
@@ -214,15 +214,15 @@ class Statement:
         functions = _FUNCTIONS.get(self._name)
         for token, following in zip(self._tokens, [*self._tokens[1:], None], strict=True):
             word = token.text.lower()
-            written = self._text[token.start : token.end + 1].lower()
-            if self._name == "tsql" and written in _STATEMENTS_OF_TSQL:
-                raise StatementError(data_words.looks_like_statement(written))
+            text = self._text[token.start : token.end + 1].lower()
+            if self._name == "tsql" and text in _STATEMENTS_OF_TSQL:
+                raise StatementError(data_words.looks_like_statement(text))
             if following is None:
                 continue
             is_call = following.token_type is TokenType.L_PAREN
             if self._name == "oracle":
                 # Functions in packages, and numbers of sequences.
-                is_call |= following.token_type is TokenType.DOT or written == "nextval"
+                is_call |= following.token_type is TokenType.DOT or text == "nextval"
             if is_call and functions is not None and functions.fullmatch(word):
                 raise StatementError(data_words.function_refused(word))
             if (
@@ -264,16 +264,16 @@ def _words_of_commands(dialect: Dialect) -> Tokenizer:
     return tokenizer
 
 
-def value(told: Any) -> Any:  # noqa: ANN401 - of JSON.
+def value(parameter: Any) -> Any:  # noqa: ANN401 - of JSON.
     """Return a parameter's value, of what a kernel sent: some kinds are not JSON's.
 
     Raises:
         StatementError: it is none.
     """
-    if isinstance(told, list):
-        return [value(one) for one in told]
-    if not isinstance(told, dict):
-        return told
+    if isinstance(parameter, list):
+        return [value(item) for item in parameter]
+    if not isinstance(parameter, dict):
+        return parameter
     kinds: dict[str, Callable[[str], Any]] = {
         "date": datetime.date.fromisoformat,
         "datetime": datetime.datetime.fromisoformat,
@@ -282,7 +282,7 @@ def value(told: Any) -> Any:  # noqa: ANN401 - of JSON.
         "bytes": base64.b64decode,
     }
     try:
-        ((kind, text),) = told.items()
+        ((kind, text),) = parameter.items()
         return kinds[kind](text)
     except (ValueError, KeyError, TypeError, ArithmeticError) as error:
         raise StatementError(data_words.BAD_PARAMETER) from error
