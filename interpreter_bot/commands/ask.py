@@ -48,7 +48,7 @@ def run(config: settings.Settings, options: argparse.Namespace) -> int:
     keeper = saved_files.SavedFiles(options.keep) if options.keep is not None else None
     answers = terminal_input.StdinAnswers(is_script=is_question or piped is not None)
     writer = threaded_stdout.StdoutWriter()
-    out, err = writer.file(sys.stdout), writer.file(sys.stderr)
+    stdout, stderr = writer.file(sys.stdout), writer.file(sys.stderr)
     json_answers = json_replies.JsonAnswers(answers)
     pictures = terminal_pictures.protocol(
         "none" if options.json else options.pictures, os.environ, sys.stdout
@@ -60,14 +60,14 @@ def run(config: settings.Settings, options: argparse.Namespace) -> int:
     ) -> json_replies.JsonLines | terminal_replies.TurnPrinter:
         if options.json:
             return json_replies.JsonLines(
-                keeper, json_answers, take_answer, out=out, turn=next(numbers)
+                keeper, json_answers, take_answer, out=stdout, turn=next(numbers)
             )
         printer = terminal_replies.TurnPrinter(
             keeper,
             answers,
             take_answer,
-            out=out,
-            err=err,
+            out=stdout,
+            err=stderr,
             pictures=pictures,
             command="ask",
             limit_seconds=config.limits.execution_seconds,

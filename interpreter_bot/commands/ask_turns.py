@@ -153,7 +153,7 @@ async def _completions(place: command_table.Place, text: str) -> list[tuple[str,
         completions = await place.service.queries.completions(place.key, text.removeprefix(_CODE))
     except errors.BotError:
         return []  # No Python, or it is busy.
-    return [(word, completions.typed, about) for word, _, about in completions.options]
+    return [(word, completions.typed, description) for word, _, description in completions.options]
 
 
 def _invocation(prompt: str, *, is_typed: bool) -> command_table.Invocation | None:

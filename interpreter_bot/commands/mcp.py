@@ -78,7 +78,7 @@ async def _serve(config: settings.Settings) -> int:
             conversations = bot_startup.open_service(
                 config, {}, secrets=os.environ, is_ephemeral=True, broker=broker
             )
-            opened = await stack.enter_async_context(
+            opening_service = await stack.enter_async_context(
                 side_by_side.opening(conversations, "conversations")
             )
             await asyncio.to_thread(
@@ -86,7 +86,7 @@ async def _serve(config: settings.Settings) -> int:
             )
             from interpreter_bot.platforms.mcp import startup
 
-            await startup.serve_stdio(await opened, lines)
+            await startup.serve_stdio(await opening_service, lines)
     except asyncio.CancelledError:
         return _ENDED
     return 0

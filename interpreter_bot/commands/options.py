@@ -152,7 +152,7 @@ def read(arguments: Sequence[str]) -> argparse.Namespace:
     )
     parser.add_argument("-v", "--verbose", action="store_true", help="write more to the log")
     commands = parser.add_subparsers(metavar="COMMAND", required=True)
-    for name, add_options, about, epilog in (
+    for name, add_options, help_text, epilog in (
         ("run", _add_run, "run the bot: the page, Slack and Discord", _RUN),
         ("setup", _add_nothing, "enter a model's key, and tokens of Slack and Discord", _SETUP),
         ("ask", _add_ask, "ask a question that is answered by running code", _ASK),
@@ -170,7 +170,7 @@ def read(arguments: Sequence[str]) -> argparse.Namespace:
     ):
         command = commands.add_parser(
             name,
-            help=about,
+            help=help_text,
             epilog=epilog,
             formatter_class=argparse.RawDescriptionHelpFormatter
             if "\n" in epilog
@@ -278,13 +278,13 @@ def _add_sessions(command: argparse.ArgumentParser) -> None:
     )
     _add_json(command)
     verbs = command.add_subparsers(dest="verb", metavar="VERB")
-    for verb, about in (
+    for verb, help_text in (
         ("save", "save variables now"),
         ("end", "save variables and stop Python"),
         ("move", "move one to another machine"),
         ("forget", "delete Python, variables and files"),
     ):
-        parser = verbs.add_parser(verb, help=about)
+        parser = verbs.add_parser(verb, help=help_text)
         count = 1 if verb == "move" else "+"
         parser.add_argument(
             "names", nargs=count, metavar="NAME", help="a session, as the list names it"

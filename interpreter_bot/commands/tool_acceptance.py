@@ -53,20 +53,20 @@ async def _run(config: settings.Settings, options: argparse.Namespace) -> int:
 
 async def _list(config: settings.Settings, broker: ToolBroker) -> int:
     status = 0
-    everyone = {}
+    listings = {}
     unreachable = {}
     for server in config.mcp_servers:
         if server.authorization == "person" and broker.definitions.seen(server.name).tools:
-            everyone[server.name] = broker.definitions.seen(server.name)
+            listings[server.name] = broker.definitions.seen(server.name)
             continue
         try:
-            everyone[server.name] = await broker.look(server.name)
+            listings[server.name] = await broker.look(server.name)
         except errors.BotError as error:
-            everyone[server.name] = broker.definitions.seen(server.name)
+            listings[server.name] = broker.definitions.seen(server.name)
             unreachable[server.name] = str(error)
-    names = {name: list(listing.tools) for name, listing in everyone.items()}
-    for name, now in everyone.items():
-        lines = [*_lines(broker, name, now=now, names=names)]
+    names = {name: list(listing.tools) for name, listing in listings.items()}
+    for name, offer in listings.items():
+        lines = [*_lines(broker, name, listing=offer, names=names)]
         if name in unreachable:
             lines.insert(0, f"{name}: {unreachable[name]} {operator_words.OFFERED_BEFORE}")
         is_off = any(
@@ -74,27 +74,27 @@ async def _list(config: settings.Settings, broker: ToolBroker) -> int:
         )
         if is_off or name in unreachable:
             status = _FAILED
-        if is_off and now.tools:
-            digest = now.digest[: acceptance.DIGEST_CHARACTERS]
+        if is_off and offer.tools:
+            digest = offer.digest[: acceptance.DIGEST_CHARACTERS]
             lines.append(operator_words.accept_all(name, digest))
         sys.stdout.write("".join(f"{line}\n" for line in lines))
     return status
 
 
 def _lines(
-    broker: ToolBroker, name: str, *, now: Listing, names: dict[str, list[str]]
+    broker: ToolBroker, name: str, *, listing: Listing, names: dict[str, list[str]]
 ) -> Iterator[str]:
     """Describe a server: each tool in a line, below it what is new, changed or suspicious."""
     # Only where there are servers is the SDK there, which this imports.
     from interpreter_bot.mcp_servers import accepted_definitions, definitions
 
-    before = broker.definitions.accepted(name)
-    standings = accepted_definitions.compare(before, now).standings
-    yield f"{name}  {len(now.tools)} tools  {now.digest[: acceptance.DIGEST_CHARACTERS]}"
+    accepted = broker.definitions.accepted(name)
+    standings = accepted_definitions.compare(accepted, listing).standings
+    yield f"{name}  {len(listing.tools)} tools  {listing.digest[: acceptance.DIGEST_CHARACTERS]}"
     if standings[""] != "on":
         yield operator_words.INSTRUCTIONS_CHANGED
-        former = {"said": before.instructions} if before.instructions else None
-        change = definitions.difference(former, {"said": now.instructions})
+        former = {"said": accepted.instructions} if accepted.instructions else None
+        change = definitions.difference(former, {"said": listing.instructions})
         yield from (f"      {line}" for line in change)
     for tool, standing in sorted(standings.items()):
         if not tool:
@@ -102,9 +102,9 @@ def _lines(
         yield f"  {tool}  {standing}"
         if standing == "gone":
             continue
-        for warning in definitions.warnings(name, now.tools[tool], names):
+        for warning in definitions.warnings(name, listing.tools[tool], names):
             yield operator_words.beware(warning)
         if standing != "on":
-            change = definitions.difference(before.tools.get(tool), now.tools[tool])
+            change = definitions.difference(accepted.tools.get(tool), listing.tools[tool])
             yield from (f"      {line}" for line in change)
-    yield from map(operator_words.left_out, now.left_out)
+    yield from map(operator_words.left_out, listing.left_out)

@@ -230,7 +230,7 @@ def _walls(rule: configured_connections.Rule) -> program_walls.LandlockWalls:
         # Temporary files of a database's engine are refused too.
         rlimits["FSIZE"] = 0
     return program_walls.LandlockWalls(
-        readable=[*_READABLE, *pythons, ours, *beside],
+        readable=[*_READABLE, *pythons, package, *beside],
         writable=beside if rule.writes else [],
         rlimits=rlimits,
     )

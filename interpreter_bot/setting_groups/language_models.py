@@ -72,11 +72,11 @@ class Model(fields.Group):
 
     @pydantic.model_validator(mode="before")
     @classmethod
-    def _anthropics_own(cls, given: object) -> object:
+    def _anthropics_own(cls, values: object) -> object:
         """Complete what is given for Anthropic's protocol by its own address and key."""
-        if isinstance(given, dict) and given.get("protocol") == "anthropic":
-            return {**_ANTHROPICS, **given}
-        return given
+        if isinstance(values, dict) and values.get("protocol") == "anthropic":
+            return {**_ANTHROPICS, **values}
+        return values
 
     @property
     def title(self) -> str:
@@ -86,8 +86,8 @@ class Model(fields.Group):
     @property
     def is_small(self) -> bool:
         """Whether its name states a size that needs short prompts, and code in blocks."""
-        found = _SIZE.findall(self.name)
-        billions = [float(number) / (1000 if unit in "mM" else 1) for number, unit in found]
+        sizes = _SIZE.findall(self.name)
+        billions = [float(number) / (1000 if unit in "mM" else 1) for number, unit in sizes]
         return bool(billions) and max(billions) <= _SMALL_BILLIONS
 
 

@@ -119,8 +119,8 @@ class McpServer(fields.Group):
                 "a program has no headers, token_file or oauth; set its environment instead"
             )
         if self.authorization == "person":
-            named = {name.lower() for name in self.headers}
-            if self.command or self.token_file or "authorization" in named:
+            header_names = {name.lower() for name in self.headers}
+            if self.command or self.token_file or "authorization" in header_names:
                 raise ValueError("if people log in, set url, and no token of the bot")
         elif self.oauth and not (self.oauth.client_id and self.oauth.client_secret):
             raise ValueError("if the bot logs in, oauth needs client_id and client_secret")
@@ -139,7 +139,7 @@ class McpServer(fields.Group):
 
     def approval_of(self, tool: str, *, is_read_only: bool) -> ToolApproval:
         """Return whether a call of a tool needs a person: never, ask or off."""
-        wanted = self.approvals.get(tool, self.approval)
-        if wanted == "auto":
+        approval = self.approvals.get(tool, self.approval)
+        if approval == "auto":
             return "never" if is_read_only else "ask"
-        return wanted
+        return approval

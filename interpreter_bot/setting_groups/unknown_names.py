@@ -53,14 +53,14 @@ def variable_sentences(
 def _hint(name: str, names: Iterable[str], spell: typing.Callable[[str], str]) -> str:
     """Return the question whether the most similar name was meant; empty if none is similar."""
     names = list(names)
-    by_words = {"".join(_WORD.findall(known)): known for known in names}
+    by_words = {"".join(_WORD.findall(dotted_name)): dotted_name for dotted_name in names}
     likely = difflib.get_close_matches(
         "".join(_WORD.findall(name)), by_words, n=1, cutoff=_MIN_LIKENESS
     )
     if likely:
         return f" Did you mean {spell(by_words[likely[0]])}?"
     words = set(_WORD.findall(name))
-    same_ends = [known for known in names if known.rpartition(".")[2] in words]
+    same_ends = [dotted_name for dotted_name in names if dotted_name.rpartition(".")[2] in words]
     return f" Did you mean {spell(same_ends[0])}?" if len(same_ends) == 1 else ""
 
 

@@ -84,7 +84,9 @@ class AcceptedSkills:
         statuses = self.statuses()
         if not self._sources and not self._shown.exists():
             return statuses
-        skills = [one.skill for one in statuses if one.skill and one.standing is Standing.ON]
+        skills = [
+            status.skill for status in statuses if status.skill and status.standing is Standing.ON
+        ]
         with _translated():
             make_directory(self._shown)
             for name in self._names() - {skill.name for skill in skills}:
@@ -136,9 +138,11 @@ class AcceptedSkills:
             FileMissingError: there is none.
             SkillError: it cannot be read.
         """
-        name, _, rest = path.partition("/")
-        skill = next((one for one in self._read_shown() if one.name == name), None)
-        if skill is None or rest not in skill.files:
+        name, _, file_path = path.partition("/")
+        skill = next(
+            (candidate for candidate in self._read_shown() if candidate.name == name), None
+        )
+        if skill is None or file_path not in skill.files:
             raise errors.FileMissingError(skill_words.no_file(f"{skill_catalogue.MOUNTED}/{path}"))
         with _translated(), (self._shown / path).open("rb") as file:
             file.seek(start)
@@ -180,28 +184,28 @@ class AcceptedSkills:
         return {path.name for path in self._shown.iterdir() if not path.name.startswith(".")}
 
     def _copy(self, skill: skill_files.Skill) -> None:
-        written = self._shown / f".new-{secrets.token_hex(8)}"
+        new_copy = self._shown / f".new-{secrets.token_hex(8)}"
         try:
-            _write(skill, written)
+            _write(skill, new_copy)
             _remove(self._shown / skill.name)
-            written.rename(self._shown / skill.name)
+            new_copy.rename(self._shown / skill.name)
         finally:
-            shutil.rmtree(written, ignore_errors=True)
+            shutil.rmtree(new_copy, ignore_errors=True)
 
     def _link_modules(self, skills: Iterable[skill_files.Skill]) -> None:
         """Gather all modules in one directory, so that kernels need one entry of `sys.path`.
 
         Links, below what kernels see: a module comes and goes with its skill, in live kernels too.
         """
-        wanted: dict[str, str] = {}
+        targets: dict[str, str] = {}
         for skill in skills:
             for name, path in skill.modules.items():
-                if name in wanted:
+                if name in targets:
                     _log.warning("the module %s of the skill %s is hidden", name, skill.name)
-                wanted.setdefault(name, f"../{skill.name}/{path}")
+                targets.setdefault(name, f"../{skill.name}/{path}")
         directory = self._shown / IMPORTABLE
         make_directory(directory)
-        links = {pathlib.PurePath(target).name: target for target in wanted.values()}
+        links = {pathlib.PurePath(target).name: target for target in targets.values()}
         for link in list(directory.iterdir()):
             if links.get(link.name) != os.readlink(link):
                 link.unlink()
@@ -242,9 +246,9 @@ def _write(skill: skill_files.Skill, directory: pathlib.Path) -> None:
 def _remove(directory: pathlib.Path) -> None:
     """Remove a copy, if it is there; at once for who looks."""
     if directory.is_dir():
-        going = directory.with_name(f".old-{secrets.token_hex(8)}")
-        directory.rename(going)
-        shutil.rmtree(going, ignore_errors=True)
+        removed = directory.with_name(f".old-{secrets.token_hex(8)}")
+        directory.rename(removed)
+        shutil.rmtree(removed, ignore_errors=True)
 
 
 def _is_copied(skill: skill_files.Skill, directory: pathlib.Path) -> bool:

@@ -39,9 +39,9 @@ def written(skills: Sequence[skill_files.Skill], *, max_characters: int) -> str:
             entries.append(entry)
         else:
             names.append(skill.name)
-    listed = "\n".join(["<available_skills>", *entries, "</available_skills>"])
-    more = _MORE.format(mounted=MOUNTED, names=", ".join(names)) if names else ""
-    return "\n".join(filter(None, (_INTRODUCTION, listed, more)))
+    catalogue = "\n".join(["<available_skills>", *entries, "</available_skills>"])
+    further = _MORE.format(mounted=MOUNTED, names=", ".join(names)) if names else ""
+    return "\n".join(filter(None, (_INTRODUCTION, catalogue, further)))
 
 
 def _entry(skill: skill_files.Skill) -> str:

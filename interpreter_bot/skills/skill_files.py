@@ -58,16 +58,16 @@ class Skill:
     @property
     def digest(self) -> str:
         """SHA-256 of all files, with their names, lower-case hex."""
-        whole = hashlib.sha256()
+        hasher = hashlib.sha256()
         for path, content in sorted(self.files.items()):
             head = f"{path}\0{path in self.programs}\0{len(content)}\0"
-            whole.update(head.encode("utf-8", "surrogateescape") + content)
-        return whole.hexdigest()
+            hasher.update(head.encode("utf-8", "surrogateescape") + content)
+        return hasher.hexdigest()
 
     @property
     def modules(self) -> Mapping[str, str]:
         """Modules and packages that it offers: their paths, by name."""
-        found = {}
+        modules = {}
         for path in self.files:
             parts = pathlib.PurePosixPath(path).parts
             if parts[0] != MODULES or len(parts) < 2:
@@ -75,8 +75,8 @@ class Skill:
             is_package = len(parts) == 3 and parts[2] == "__init__.py"
             name = parts[1] if is_package else parts[1].removesuffix(".py")
             if name.isidentifier() and (is_package or (len(parts) == 2 and name != parts[1])):
-                found[name] = "/".join(parts[:2])
-        return dict(sorted(found.items()))
+                modules[name] = "/".join(parts[:2])
+        return dict(sorted(modules.items()))
 
 
 def find(directories: Sequence[pathlib.Path]) -> dict[str, pathlib.Path]:
@@ -85,15 +85,15 @@ def find(directories: Sequence[pathlib.Path]) -> dict[str, pathlib.Path]:
     Raises:
         SkillError: a directory cannot be read.
     """
-    found: dict[str, pathlib.Path] = {}
+    paths: dict[str, pathlib.Path] = {}
     for directory in directories:
         try:
             for path in sorted(directory.iterdir()):
                 if (path / HEAD_FILE).is_file():
-                    found.setdefault(path.name, path)
+                    paths.setdefault(path.name, path)
         except OSError as error:
             raise SkillError(skill_words.unreadable_directory(directory, error.strerror)) from error
-    return found
+    return paths
 
 
 def read(directory: pathlib.Path) -> Skill:
@@ -128,18 +128,18 @@ def read(directory: pathlib.Path) -> Skill:
     return Skill(name, description, author, files, frozenset(programs))
 
 
-def _walk(directory: int, before: str) -> Iterator[tuple[str, int]]:
+def _walk(directory: int, prefix: str) -> Iterator[tuple[str, int]]:
     """Open all files of a directory: paths, and descriptors, which are the caller's to close.
 
     Raises:
         SkillError: there is something else than files and directories.
     """
-    if before.count("/") > _DEEPEST:
+    if prefix.count("/") > _DEEPEST:
         raise SkillError(skill_words.TOO_DEEP)
     for name in sorted(os.listdir(directory)):
         if name in _LEFT_OUT:
             continue
-        path = before + name
+        path = prefix + name
         mode = os.stat(name, dir_fd=directory, follow_symlinks=False).st_mode
         # A name that is no text could neither be shown nor asked for.
         if not path.isprintable() or not (stat.S_ISREG(mode) or stat.S_ISDIR(mode)):
@@ -164,9 +164,9 @@ def _head(content: bytes) -> tuple[str, str, str]:
         SkillError: there is none, or it is not as the format says.
     """
     text = content[:_HEAD_BYTES].decode("utf-8", "replace").replace("\r\n", "\n")
-    before, mark, rest = text.partition("---\n")
-    matter, end, _ = rest.partition("\n---")
-    if before or not mark or not end:
+    preamble, mark, remainder = text.partition("---\n")
+    matter, end, _ = remainder.partition("\n---")
+    if preamble or not mark or not end:
         raise SkillError(skill_words.no_front_matter(HEAD_FILE))
     # Imported here: without skills it would be a good part of the start of `exec`.
     import yaml
@@ -184,11 +184,11 @@ def _head(content: bytes) -> tuple[str, str, str]:
         raise SkillError(skill_words.bad_description(_DESCRIPTION_CHARACTERS))
     metadata = fields.get("metadata")
     author = metadata.get("author", "") if isinstance(metadata, dict) else ""
-    said = author if isinstance(author, str) else ""
+    author_name = author if isinstance(author, str) else ""
     return (
         name,
         quantities.one_line(safe_text.harmless(description), _DESCRIPTION_CHARACTERS),
-        quantities.one_line(safe_text.harmless(said), _AUTHOR_CHARACTERS),
+        quantities.one_line(safe_text.harmless(author_name), _AUTHOR_CHARACTERS),
     )
 
 

@@ -157,10 +157,10 @@ def _end_of(text: str, fence: re.Match[str]) -> tuple[int, int]:
 
 
 def _block(body: str, indent: str, *, is_closed: bool) -> _Block:
-    first, _, rest = body.partition("\n")
+    first, _, remainder = body.partition("\n")
     info = _INFO.fullmatch(first.translate(_MENDED).strip())
-    if info is not None and rest.strip():
-        language, code = info["language"].lower(), rest
+    if info is not None and remainder.strip():
+        language, code = info["language"].lower(), remainder
     else:
         language, code = "", _TAG_BEFORE_CODE.sub("", body, count=1)
     lines = mended(code).strip("\n").rstrip().split("\n")

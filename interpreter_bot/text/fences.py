@@ -54,18 +54,18 @@ class Fence:
 
 def opened(line: str) -> Fence | None:
     """Parse a line that may open a fence."""
-    found = _OPENING.fullmatch(line)
-    if found is None:
+    match = _OPENING.fullmatch(line)
+    if match is None:
         return None
-    marks = found["ticks"] or found["waves"]
+    marks = match["ticks"] or match["waves"]
     language = _LANGUAGE.match(line.strip().removeprefix(marks).strip())
-    return Fence(found["indent"], marks, language[0] if language else "")
+    return Fence(match["indent"], marks, language[0] if language else "")
 
 
 def closes(line: str, fence: Fence) -> bool:
     """Return whether a line closes a fence."""
-    found = _CLOSING.fullmatch(line)
-    return found is not None and found["marks"].startswith(fence.marks)
+    match = _CLOSING.fullmatch(line)
+    return match is not None and match["marks"].startswith(fence.marks)
 
 
 def scanned(
@@ -78,12 +78,12 @@ def scanned(
         fence: the one that is open before them.
     """
     for line in lines:
-        before = fence
-        if before is None:
+        previous = fence
+        if previous is None:
             fence = opened(line)
-        elif closes(line, before):
+        elif closes(line, previous):
             fence = None
-        yield before, line, fence
+        yield previous, line, fence
 
 
 def begins(text: str) -> bool:
@@ -105,8 +105,8 @@ def fenced(text: str, *, language: str = "", style: Style = "longer") -> str:
     marks = "`" * max(3, _longest(text) + 1)
     if style == "broken" or len(marks) > _MAX_MARKS:
         marks, text = "```", _broken(text)
-    known = language if _LANGUAGE.fullmatch(language) else ""
-    return f"{marks}{known}\n{text}\n{marks}"
+    safe_language = language if _LANGUAGE.fullmatch(language) else ""
+    return f"{marks}{safe_language}\n{text}\n{marks}"
 
 
 def inline(text: str, *, style: Style = "longer") -> str:

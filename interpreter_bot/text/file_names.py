@@ -36,7 +36,7 @@ def safe_name(name: str) -> str:
     text = _trimmed(unicodedata.normalize("NFC", text))
     if _RESERVED.match(text):
         text = f"_{text}"
-    suffix = found[0] if (found := _SUFFIX.search(text)) else ""
+    suffix = match[0] if (match := _SUFFIX.search(text)) else ""
     stem = text[: len(text) - len(suffix)].encode()[: NAME_BYTES - len(suffix.encode())]
     return _trimmed(stem.decode(errors="ignore").rstrip(". ") + suffix) or "file"
 
@@ -59,7 +59,7 @@ class PortablePaths:
                 place += "_"
             self._directories.add(_folded(place))
             path = f"{place}/"
-        suffix = found[0] if (found := _SUFFIX.search(last)) else ""
+        suffix = match[0] if (match := _SUFFIX.search(last)) else ""
         stem = last[: len(last) - len(suffix)]
         place, number = f"{path}{last}", 2
         while _folded(place) in self._files or _folded(place) in self._directories:

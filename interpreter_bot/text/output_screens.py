@@ -80,10 +80,10 @@ class Tape:
     def _overwrite(self, part: str) -> None:
         """Write letter by letter; a combining mark belongs to the letter before it."""
         for letter in part:
-            before = self._cells[self._place - 1] if self._place else ""
-            if before and (_is_attached(letter) or before[-1] == _JOINER):
+            previous = self._cells[self._place - 1] if self._place else ""
+            if previous and (_is_attached(letter) or previous[-1] == _JOINER):
                 # Letters can be stacked without end, over and under the text around them.
-                if len(before) < _MAX_STACKED:
+                if len(previous) < _MAX_STACKED:
                     self._cells[self._place - 1] += letter
                 continue
             self._cells[self._place : self._place + 1] = [letter]
@@ -166,14 +166,14 @@ class Screen:
         self._count += 1
 
     def _print(self, output: values.Text) -> None:
-        rest = output.text
+        remaining = output.text
         place = self._last(output.stream)
         if place is not None and place.tape is not None:
-            own, rest = self._divided(rest, place, place.tape)
-            if own:
-                place.tape.feed(own)
-        if rest:
-            self._add(values.Text(output.stream, rest))
+            head, remaining = self._divided(remaining, place, place.tape)
+            if head:
+                place.tape.feed(head)
+        if remaining:
+            self._add(values.Text(output.stream, remaining))
 
     def _last(self, stream: str) -> _Place | None:
         """Find the text last printed to a stream."""
@@ -194,12 +194,12 @@ class Screen:
 
     def _redraw(self, update: values.Shown) -> bool:
         """Replace every display that an update is for; False if there is none."""
-        found = [
+        places = [
             place
             for place in self._places
             if isinstance(place.output, values.Display)
             and place.output.display_id == update.display_id
         ]
-        for place in found:
+        for place in places:
             place.output = update
-        return bool(found)
+        return bool(places)

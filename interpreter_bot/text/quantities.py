@@ -20,9 +20,9 @@ def duration(seconds: float) -> str:
     """Format a duration, such as "0.04 s", "12.3 s", "2 min 5 s" or "1 h 30 min"."""
     if seconds < 59.95:
         return f"{round(seconds, 1 if seconds >= 1 else 2):g} s"
-    minutes, rest = divmod(round(seconds), 60)
+    minutes, remaining_seconds = divmod(round(seconds), 60)
     hours, minutes = divmod(minutes, 60)
-    parts = ((hours, "h"), (minutes, "min"), (rest if not hours else 0, "s"))
+    parts = ((hours, "h"), (minutes, "min"), (remaining_seconds if not hours else 0, "s"))
     return " ".join(f"{number:,} {unit}" for number, unit in parts if number)
 
 

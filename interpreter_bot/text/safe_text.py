@@ -157,11 +157,11 @@ def _shortest(text: str, start: int) -> str:
 
 def head(text: str, max_bytes: int) -> str:
     """Cut a text to so many bytes of UTF-8, on a character; lone surrogates are replaced."""
-    kept = encodable(text[:max_bytes])
-    if kept.isascii():
-        return kept
-    encoded = kept.encode()
-    return kept if len(encoded) <= max_bytes else encoded[:max_bytes].decode("utf-8", "ignore")
+    start = encodable(text[:max_bytes])
+    if start.isascii():
+        return start
+    encoded = start.encode()
+    return start if len(encoded) <= max_bytes else encoded[:max_bytes].decode("utf-8", "ignore")
 
 
 def bounded(text: str, max_characters: int) -> str:
@@ -178,8 +178,8 @@ def bounded(text: str, max_characters: int) -> str:
 
 def clipped(text: str, max_characters: int) -> str:
     """Clean a text, and cut the end of a long one."""
-    kept = clean(text[: max_characters * _ESCAPED_TIMES])
-    return kept if len(kept) <= max_characters else kept[: max_characters - 1] + "…"
+    start = clean(text[: max_characters * _ESCAPED_TIMES])
+    return start if len(start) <= max_characters else start[: max_characters - 1] + "…"
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -203,26 +203,26 @@ def revealed(code: str) -> Revealed:
     code = _RETURNS.sub("\n", code)
     if code.isascii() and all(line.isprintable() for line in re.split(r"[\n\t]", code)):
         return Revealed(code)
-    shown: list[str] = []
+    pieces: list[str] = []
     count = 0
     for place, letter in enumerate(code):
         if letter in _SEEN or not _is_hidden(code, place):
-            shown.append(letter)
+            pieces.append(letter)
         else:
-            shown.append(f"⟨U+{ord(letter):04X}⟩")
+            pieces.append(f"⟨U+{ord(letter):04X}⟩")
             count += 1
-    return Revealed("".join(shown), _warning(count))
+    return Revealed("".join(pieces), _warning(count))
 
 
 def _is_hidden(code: str, place: int) -> bool:
     letter = code[place]
     if unicodedata.category(letter) not in _UNSEEN and not _BLANK.match(letter):
         return False
-    before, after = code[place - 1 : place], code[place + 1 : place + 2]
+    previous, following = code[place - 1 : place], code[place + 1 : place + 2]
     if letter == _PICTURED:
-        return not _is_symbol(before) and after != "\u20e3"
+        return not _is_symbol(previous) and following != "\u20e3"
     if letter == _JOINER:
-        return not (_is_symbol(before) or before == _PICTURED) or not _is_symbol(after)
+        return not (_is_symbol(previous) or previous == _PICTURED) or not _is_symbol(following)
     return True
 
 
@@ -233,5 +233,5 @@ def _is_symbol(letter: str) -> bool:
 def _warning(count: int) -> str:
     if not count:
         return ""
-    some = "a character" if count == 1 else f"{count:,} characters"
-    return f"This code holds {some} that nobody can see or that reorder text, shown as ⟨U+…⟩."
+    subject = "a character" if count == 1 else f"{count:,} characters"
+    return f"This code holds {subject} that nobody can see or that reorder text, shown as ⟨U+…⟩."

@@ -39,27 +39,27 @@ def shorten(
     A short stream leaves its room to the other one. The line that stands for what is left out
     comes on top of the limits.
     """
-    whole: dict[str, str] = {}
+    unshortened: dict[str, str] = {}
     for piece in pieces:
-        whole[piece.stream] = whole.get(piece.stream, "") + piece.text
-    texts = {name: text.rstrip("\n") for name, text in whole.items()}
+        unshortened[piece.stream] = unshortened.get(piece.stream, "") + piece.text
+    texts = {name: text.rstrip("\n") for name, text in unshortened.items()}
     lines = {name: text.count("\n") + 1 for name, text in texts.items()}
     characters = _shares({name: len(text) for name, text in texts.items()}, max_characters)
     line_shares = lines if max_lines is None else _shares(lines, max_lines)
     gaps = {name: _gap(text, line_shares[name], characters[name]) for name, text in texts.items()}
-    shown: list[str] = []
-    places = dict.fromkeys(whole, 0)
+    parts: list[str] = []
+    places = dict.fromkeys(unshortened, 0)
     for piece in pieces:
         start = places[piece.stream]
         end = places[piece.stream] = start + len(piece.text)
         gap = gaps[piece.stream]
         if gap is None:
-            shown.append(piece.text)
+            parts.append(piece.text)
             continue
-        head = whole[piece.stream][start : max(min(end, gap.start), start)]
-        tail = whole[piece.stream][min(max(start, gap.end), end) : end]
-        shown.append(f"{head}{gap.mark if start <= gap.start < end else ''}{tail}")
-    return tuple(shown)
+        head = unshortened[piece.stream][start : max(min(end, gap.start), start)]
+        tail = unshortened[piece.stream][min(max(start, gap.end), end) : end]
+        parts.append(f"{head}{gap.mark if start <= gap.start < end else ''}{tail}")
+    return tuple(parts)
 
 
 def shorten_text(text: str, *, max_characters: int, max_lines: int) -> str:
@@ -91,15 +91,15 @@ def _gap(text: str, max_lines: int, max_characters: int) -> _Gap | None:
     start = _whole_lines(head, max(max_characters - tail_characters, 0))
     end = len(text) - _whole_lines(tail[::-1], tail_characters)
     end = max(_whole_letters(text, end), start)
-    cut = text[start:end].strip("\n")
-    if not cut:
+    removed_text = text[start:end].strip("\n")
+    if not removed_text:
         return None
-    kept, total, unit = len(lines) - cut.count("\n") - 1, len(lines), "lines"
-    if "\n" not in cut:
-        kept, total, unit = len(text) - len(cut), len(text), "characters"
-    before = "" if text[start - 1 : start] in ("", "\n") else "\n"
-    after = "" if text[end : end + 1] in ("", "\n") else "\n"
-    return _Gap(start, end, f"{before}… {kept:,} of {total:,} {unit} …{after}")
+    count, total, unit = len(lines) - removed_text.count("\n") - 1, len(lines), "lines"
+    if "\n" not in removed_text:
+        count, total, unit = len(text) - len(removed_text), len(text), "characters"
+    leading_break = "" if text[start - 1 : start] in ("", "\n") else "\n"
+    trailing_break = "" if text[end : end + 1] in ("", "\n") else "\n"
+    return _Gap(start, end, f"{leading_break}… {count:,} of {total:,} {unit} …{trailing_break}")
 
 
 def _whole_lines(text: str, limit: int) -> int:

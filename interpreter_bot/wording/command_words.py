@@ -74,7 +74,7 @@ def takes_nothing(name: str) -> str:
 
 
 def works_elsewhere(name: str, platforms: Container[str]) -> str:
-    place = next((where for platform, where in _PLACES if platform in platforms), "in chats")
+    place = next((phrase for platform, phrase in _PLACES if platform in platforms), "in chats")
     return f"/{name} works {place}, not here."
 
 
@@ -87,9 +87,9 @@ def not_offered(name: str) -> str:
     return f"/{name} is not available here."
 
 
-def running_elsewhere(links: str, more: int) -> str:
-    others = f" and {quantities.count(more, 'other place')}" if more else ""
-    return f"That is running in {links}{others}. Say stop there."
+def running_elsewhere(links: str, hidden_count: int) -> str:
+    suffix = f" and {quantities.count(hidden_count, 'other place')}" if hidden_count else ""
+    return f"That is running in {links}{suffix}. Say stop there."
 
 
 def more_lines(count: int) -> str:

@@ -53,8 +53,8 @@ def too_slow(seconds: float) -> str:
     return f"It took longer than {seconds:g} seconds and was stopped."
 
 
-def no_connection(name: str, usable: Iterable[str]) -> str:
-    return f"There is no data connection {name!r} here. There are: {', '.join(usable) or 'none'}."
+def no_connection(name: str, names: Iterable[str]) -> str:
+    return f"There is no data connection {name!r} here. There are: {', '.join(names) or 'none'}."
 
 
 def too_many_queries(limit: int) -> str:

@@ -316,9 +316,9 @@ def libraries_of_release(name: str) -> str:
 
 
 def free_disk(data: object, free_bytes: int, largest: Sequence[tuple[str, int]]) -> str:
-    listed = ", ".join(f"{quantities.size(size_bytes)} in {name}" for name, size_bytes in largest)
-    used = f"; the largest parts are {listed}" if listed else ""
-    return f"{data}: {quantities.size(free_bytes)} free{used}"
+    parts = ", ".join(f"{quantities.size(size_bytes)} in {name}" for name, size_bytes in largest)
+    details = f"; the largest parts are {parts}" if parts else ""
+    return f"{data}: {quantities.size(free_bytes)} free{details}"
 
 
 def disk_needed(needed_bytes: int) -> str:
@@ -341,10 +341,10 @@ def open_files(limit: int, times: int, needed: int) -> str:
     return f"limit {limit_text}; {times} sessions need {needed:,}"
 
 
-def switched_on(on: int, all_things: str, off: Sequence[str]) -> str:
+def switched_on(on_count: int, all_things: str, off_names: Sequence[str]) -> str:
     """Return how many of some things are on, and which are off."""
-    missing = f"; off: {', '.join(off)}" if off else ""
-    return f"on: {on} of {all_things}{missing}"
+    missing = f"; off: {', '.join(off_names)}" if off_names else ""
+    return f"on: {on_count} of {all_things}{missing}"
 
 
 def none_listed(server: str) -> str:

@@ -48,9 +48,9 @@ def was_reset(*, files: bool) -> str:
     return f"Reset. Variables are cleared, files are {'deleted' if files else 'kept'}."
 
 
-def files_made(names: Sequence[str], more: int) -> str:
-    rest = f", and {more:,} more" if more else ""
-    return f"Files made or changed: {', '.join(names)}{rest}"
+def files_made(names: Sequence[str], hidden_count: int) -> str:
+    suffix = f", and {hidden_count:,} more" if hidden_count else ""
+    return f"Files made or changed: {', '.join(names)}{suffix}"
 
 
 def more_files(count: int) -> str:
@@ -61,8 +61,8 @@ def how_to_continue(size_bytes: int, end: int) -> str:
     return f"{size_bytes:,} bytes in all; to continue, use start={end}"
 
 
-def not_sent(name: str, size: str, about: str) -> str:
-    return f"{name} ({size}) is not sent: {about}. Save it to /mnt/data and use get_file."
+def not_sent(name: str, size: str, advice: str) -> str:
+    return f"{name} ({size}) is not sent: {advice}. Save it to /mnt/data and use get_file."
 
 
 def ended(ending: str) -> str:

@@ -34,9 +34,9 @@ def question(method: str, host: str, port: int, target: str, first: bytes) -> st
         target: its path, shortened.
         first: the first bytes of what is sent; may be empty.
     """
-    begins = f" It begins with {first!a}." if first else ""
+    excerpt = f" It begins with {first!a}." if first else ""
     return (
-        f"Code wants to send {method} to {host}, port {port}: {target}.{begins} Allow it? Answer "
+        f"Code wants to send {method} to {host}, port {port}: {target}.{excerpt} Allow it? Answer "
         "once, session (for everybody here, as long as this Python runs) or no: "
     )
 

@@ -137,9 +137,9 @@ def ask_for_slack(link: str, manifest: object) -> str:
 
 
 def setup_done(*, has_changes: bool) -> str:
-    done = "Done." if has_changes else "Nothing was entered, so nothing has changed."
+    summary = "Done." if has_changes else "Nothing was entered, so nothing has changed."
     return (
-        f"\n{done} Start the bot with `interpreter-bot run`, or check everything with "
+        f"\n{summary} Start the bot with `interpreter-bot run`, or check everything with "
         "`interpreter-bot doctor`.\n"
     )
 
@@ -160,8 +160,8 @@ def found_server(name: str, address: str, models: Sequence[str]) -> str:
     return f"Found on this machine: {name} at {address} ({', '.join(models)}).\n"
 
 
-def stored(what: str) -> str:
-    return f"It works ({what}). Stored, encrypted.\n"
+def stored(item: str) -> str:
+    return f"It works ({item}). Stored, encrypted.\n"
 
 
 def try_again(reason: object) -> str:
@@ -191,9 +191,9 @@ def confirm_forgetting(sessions: int) -> str:
     )
 
 
-def variables_saved(kept: int, lost: int) -> str:
-    rest = f" {lost:,} cannot be saved." if lost else ""
-    return f"{quantities.count(kept, 'variable')} saved.{rest}"
+def variables_saved(saved: int, lost: int) -> str:
+    losses = f" {lost:,} cannot be saved." if lost else ""
+    return f"{quantities.count(saved, 'variable')} saved.{losses}"
 
 
 def ended(*, is_saved: bool) -> str:
@@ -205,8 +205,8 @@ def moved(address: object) -> str:
     return f"It continues at {address}, with its files and variables."
 
 
-def no_host(address: str, known: str) -> str:
-    return f"There is no host at {address}. These answer: {known}."
+def no_host(address: str, addresses: str) -> str:
+    return f"There is no host at {address}. These answer: {addresses}."
 
 
 def totals(sessions: int, memory_bytes: int, saved_bytes: int) -> str:
@@ -230,8 +230,8 @@ def no_user(name: str) -> str:
 
 
 def name_skills(verb: str) -> str:
-    what = "NAME@DIGEST, as listed" if verb == "accept" else "NAME"
-    return f"Name the skills: interpreter-bot skills {verb} {what}."
+    pattern = "NAME@DIGEST, as listed" if verb == "accept" else "NAME"
+    return f"Name the skills: interpreter-bot skills {verb} {pattern}."
 
 
 def name_digest(name: str) -> str:

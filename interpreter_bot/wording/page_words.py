@@ -79,9 +79,9 @@ def notebook_changed(name: str) -> str:
     return f"{name} has changed since, so its remaining cells are unknown. Run it again."
 
 
-def notebook_stopped(left: int, count: int) -> str:
-    were = "was" if left == 1 else "were"
-    return f"Stopped at this error. {left:,} of {count:,} cells {were} not run."
+def notebook_stopped(skipped: int, count: int) -> str:
+    were = "was" if skipped == 1 else "were"
+    return f"Stopped at this error. {skipped:,} of {count:,} cells {were} not run."
 
 
 def not_served(page: str, address: str, reason: object, way_out: str) -> str:

@@ -109,18 +109,18 @@ def queued(ahead: int) -> str:
     return f"Queued: {quantities.count(ahead, 'request')} ahead" if ahead else ""
 
 
-def elapsed(what: str, seconds: float, limit_seconds: float | None = None) -> str:
+def elapsed(activity: str, seconds: float, limit_seconds: float | None = None) -> str:
     """Return what is waited for and for how long already; at first only what it is.
 
     Args:
-        what: such as "Running Python".
+        activity: such as "Running Python".
         seconds: since it began.
         limit_seconds: after which it is stopped, if it is.
     """
-    if seconds < MIN_ELAPSED_SECONDS or not what:
-        return what
+    if seconds < MIN_ELAPSED_SECONDS or not activity:
+        return activity
     limit = "" if limit_seconds is None else f", {quantities.duration(limit_seconds)} at most"
-    return f"{what} · {quantities.duration(round(seconds))}{limit}"
+    return f"{activity} · {quantities.duration(round(seconds))}{limit}"
 
 
 def waiting_sentence(text: str, share: float | None) -> str:

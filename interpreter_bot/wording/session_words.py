@@ -109,8 +109,8 @@ def undone(request: str, missed_runs: int, files_flaw: str) -> str:
         files_flaw: why files stay as they are, a sentence; empty if they were restored.
     """
     title = quantities.one_line(request, _TITLE_CHARACTERS)
-    before = f"before “{title}”" if title else "before the last answer"
-    sentences = [f"Undone. {_BACK[bool(missed_runs), bool(files_flaw)]} back to {before}."]
+    moment = f"before “{title}”" if title else "before the last answer"
+    sentences = [f"Undone. {_BACK[bool(missed_runs), bool(files_flaw)]} back to {moment}."]
     if missed_runs:
         missed = quantities.count(missed_runs, "earlier run")
         sentences.append(f"Variables were restored from the last save, which misses {missed}.")
@@ -123,8 +123,8 @@ def message_too_long(limit: int) -> str:
     return f"This message is too long: the limit is {limit:,} characters. Send the text as a file."
 
 
-def queue_full(waiting: int) -> str:
-    return f"The queue of this conversation is full: {waiting} waiting. Try again in a minute."
+def queue_full(count: int) -> str:
+    return f"The queue of this conversation is full: {count} waiting. Try again in a minute."
 
 
 def branch(missed_runs: int, files_flaw: str) -> str:
@@ -141,9 +141,9 @@ def branch(missed_runs: int, files_flaw: str) -> str:
 
 
 def branch_left_out(pieces: int, limit: int) -> str:
-    left = quantities.count(pieces, "piece")
+    count = quantities.count(pieces, "piece")
     return (
-        f" Of the code, {left} cannot run again, because all of it is longer than {limit:,} "
+        f" Of the code, {count} cannot run again, because all of it is longer than {limit:,} "
         "characters. Variables from there are missing."
     )
 
@@ -153,21 +153,21 @@ def nobody_for_input(prompt: str) -> str:
     return f"{sentence} It asked: {prompt}" if prompt else sentence
 
 
-def idle_warning(since: str, left: str, *, keeps_variables: bool) -> str:
+def idle_warning(since: str, rest: str, *, keeps_variables: bool) -> str:
     stopped = (
         "Python is stopped, and as many variables as possible are saved"
         if keeps_variables
         else "Python is stopped, and its variables are lost"
     )
     return (
-        f"Nobody has used the Python of this conversation for {since}. In {left} {stopped}; files "
+        f"Nobody has used the Python of this conversation for {since}. In {rest} {stopped}; files "
         "are kept. To keep Python running, write any message here."
     )
 
 
-def retention_warning(days: str, left: str, size_bytes: int) -> str:
+def retention_warning(days: str, rest: str, size_bytes: int) -> str:
     return (
-        f"Nobody has used this conversation for {days}. In {left} its files in /mnt/data, saved "
+        f"Nobody has used this conversation for {days}. In {rest} its files in /mnt/data, saved "
         f"variables and pictures ({quantities.size(size_bytes)}) are deleted. To keep them, write "
         "any message here."
     )
@@ -198,8 +198,8 @@ def all_over_limit(limit_bytes: int) -> str:
     )
 
 
-def over_quota(what: str) -> str:
+def over_quota(subject: str) -> str:
     return (
-        f"This would be more than the {what} that one person may use in a day. It resets at "
+        f"This would be more than the {subject} that one person may use in a day. It resets at "
         "midnight UTC. Code that you run yourself costs nothing."
     )

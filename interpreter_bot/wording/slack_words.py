@@ -88,8 +88,8 @@ def refused(method: str, code: str) -> str:
     return f"Slack refused {method}: {REASONS.get(code, code)}."
 
 
-def refused_for_now(what: str, code: str) -> str:
-    return f"Slack did not accept {what} just now ({code or 'no reason given'})."
+def refused_for_now(action: str, code: str) -> str:
+    return f"Slack did not accept {action} just now ({code or 'no reason given'})."
 
 
 def token_lost(reason: object) -> str:

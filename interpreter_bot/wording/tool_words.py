@@ -184,8 +184,8 @@ def too_many_parameters(tool: str, limit: int) -> str:
     return f"{tool} has more than {limit} parameters."
 
 
-def same_name(tool: str, other: str) -> str:
-    return f"{tool} and {other} have the same name in Python."
+def same_name(tool: str, other_tool: str) -> str:
+    return f"{tool} and {other_tool} have the same name in Python."
 
 
 def mentions(tools: str) -> str:

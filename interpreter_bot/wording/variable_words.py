@@ -25,9 +25,9 @@ NOT_A_QUESTION: Final = "This is not a valid request for a table."
 
 def lost(names: str, reason: str, files: str) -> str:
     """Return that Python is new; the names may be empty."""
-    listed = f" ({names})" if names else ""
+    list_ = f" ({names})" if names else ""
     return (
-        f"A new Python was started, without the variables of the earlier one{listed}. {reason} "
+        f"A new Python was started, without the variables of the earlier one{list_}. {reason} "
         f"{files}"
     )
 

@@ -152,7 +152,8 @@ async def test_code_too_long_to_be_asked_for_again_is_left_out_of_a_branch_and_s
     long = "y = 1  # " + "long " * 20_000
     script = [openai_server.code(long), openai_server.text("Done.")]
     kept = settings.Snapshots(enabled=True, checkpoints=0)
-    async with opened(*script, snapshots=kept) as house:
+    model = {"answer_tokens": 10_000}
+    async with opened(*script, snapshots=kept, model=model) as house:
         await house.run("x = 1")
         await house.ask("Make y")
         await house.run("x = 2")
