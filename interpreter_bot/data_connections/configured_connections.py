@@ -82,7 +82,7 @@ class Rule:
         return str(pathlib.Path(path).absolute().parent)
 
 
-def compiled(
+def compile_rules(
     connections: Sequence[settings.Connection], environment: Mapping[str, str]
 ) -> tuple[Rule, ...]:
     """Make rules of the settings.
@@ -97,10 +97,10 @@ def compiled(
     names = [connection.name for connection in connections]
     if duplicates := sorted({name for name in names if names.count(name) > 1}):
         raise errors.SettingsError(data_words.listed_twice(duplicates[0]))
-    return tuple(_compiled(connection, environment) for connection in connections)
+    return tuple(_compile_rule(connection, environment) for connection in connections)
 
 
-def _compiled(connection: settings.Connection, environment: Mapping[str, str]) -> Rule:
+def _compile_rule(connection: settings.Connection, environment: Mapping[str, str]) -> Rule:
     if connection.address_file is None:
         texts = [connection.address]
         address = _filled(connection.name, connection.address, environment)
@@ -117,7 +117,7 @@ def _compiled(connection: settings.Connection, environment: Mapping[str, str]) -
         for name, text in connection.options.items()
     }
     texts += connection.options.values()
-    secrets = {*_named(texts, environment), *_passwords(address)}
+    secrets = {*_variable_values(texts, environment), *_passwords(address)}
     secrets |= set() if connection.address_file is None else {address}
     return Rule(
         name=connection.name,
@@ -140,7 +140,7 @@ def _filled(name: str, text: str, environment: Mapping[str, str]) -> str:
         raise errors.SettingsError(data_words.bad_setting(name, str(error))) from None
 
 
-def _named(texts: Iterable[str], environment: Mapping[str, str]) -> Iterator[str]:
+def _variable_values(texts: Iterable[str], environment: Mapping[str, str]) -> Iterator[str]:
     """Yield the variables' values that settings name."""
     for text in texts:
         for name in string.Template(text).get_identifiers():

@@ -43,7 +43,7 @@ class ConnectionPool:
         Raises:
             SettingsError: a connection cannot be used.
         """
-        compiled = configured_connections.compiled(config.connections, environment)
+        compiled = configured_connections.compile_rules(config.connections, environment)
         self.rules = {rule.name: rule for rule in compiled}
         for rule in compiled:
             logs.add_secrets(rule.secrets)
@@ -93,12 +93,12 @@ class ConnectionPool:
     async def _fetch(self, rule: configured_connections.Rule) -> dict[str, Any]:
         return await self.ask(rule, {"do": "tables"})
 
-    def told(self, rule: configured_connections.Rule) -> str:
+    def describe_contents(self, rule: configured_connections.Rule) -> str:
         """Return what a model is told of what is in it."""
         listing = self._listings.get(rule.name)
         if listing is None:
             return f"  its files: connections[{rule.name!r}].files()"
-        return listing.told(_MAX_PROMPT_CHARACTERS)
+        return listing.describe(_MAX_PROMPT_CHARACTERS)
 
     def listing(self, rule: configured_connections.Rule) -> table_listings.TableListing:
         """Return the tables of a connection.
@@ -130,13 +130,13 @@ class ConnectionPool:
             (contents, None, []) if rule.writes else (contents, reply["writable"], reply["effects"])
         )
 
-    def begin(self) -> list[asyncio.Task[Any]]:
+    def refresh_tables(self) -> list[asyncio.Task[Any]]:
         """Let databases tell of their tables, if that was long ago; returns who asks."""
         return [listing.begin() for listing in self._listings.values()]
 
     async def prepare(self) -> None:
         """Wait until the tables are known, but for no database that is slow."""
-        if tasks := self.begin():
+        if tasks := self.refresh_tables():
             await asyncio.wait(tasks, timeout=_PREPARE_SECONDS)
 
     def note_use(self, query: code_activity.Query) -> None:
@@ -145,10 +145,10 @@ class ConnectionPool:
             listing.note_use(query.statement)
 
     @contextlib.asynccontextmanager
-    async def kept(self) -> AsyncIterator[None]:
+    async def maintained(self) -> AsyncIterator[None]:
         """Look at tables now and then, and end processes that nobody uses; in the end, all."""
-        self.begin()
-        upkeep = asyncio.create_task(self._keep(), name="data connections")
+        self.refresh_tables()
+        upkeep = asyncio.create_task(self._maintain(), name="data connections")
         try:
             yield
         finally:
@@ -159,9 +159,9 @@ class ConnectionPool:
             for workers in self._workers.values():
                 await workers.close()
 
-    async def _keep(self) -> None:
+    async def _maintain(self) -> None:
         while True:
             await asyncio.sleep(_REAP_SECONDS)
-            self.begin()
+            self.refresh_tables()
             for workers in self._workers.values():
                 await workers.reap()

@@ -42,7 +42,7 @@ _MAX_SHOWN: Final = 10
 _SHOWN_CHARACTERS: Final = 300
 
 
-class _Asked(pydantic.BaseModel):
+class _Request(pydantic.BaseModel):
     """What code sends."""
 
     model_config = pydantic.ConfigDict(extra="forbid", strict=True)
@@ -120,7 +120,7 @@ class ConnectionService:
         Raises:
             BotError: it may not.
         """
-        rules = self._usable(key)
+        rules = self._rules_for(key)
         if name not in rules:
             raise errors.BotError(data_words.no_connection(name[:40], rules))
         if not rules[name].writes:
@@ -136,26 +136,26 @@ class ConnectionService:
             reason: why it did not, a sentence.
         """
         record = code_activity.Query(
-            *(key, "", self._asking(key)[0], name, sql[:_RECORDED_CHARACTERS], reason)
+            *(key, "", self._people_of(key)[0], name, sql[:_RECORDED_CHARACTERS], reason)
         )
         self.turns.note(record)
         self._record(record)
 
-    def _usable(self, key: str) -> dict[str, configured_connections.Rule]:
-        session, (_, people) = values.key(key), self._asking(key)
+    def _rules_for(self, key: str) -> dict[str, configured_connections.Rule]:
+        session, (_, people) = values.key(key), self._people_of(key)
         return {
             name: rule
             for name, rule in self.sources.rules.items()
             if rule.holds_for(session, people)
         }
 
-    def _asking(self, key: str) -> tuple[str, frozenset[str]]:
+    def _people_of(self, key: str) -> tuple[str, frozenset[str]]:
         """Return who asks in a session, and all whose code may."""
         return self._people.get(key, ("", frozenset(("",))))
 
     def is_offered(self, key: str) -> bool:
         """Return whether there is any; see `DoorService.is_offered`."""
-        return bool(self._usable(key))
+        return bool(self._rules_for(key))
 
     def offers(self, key: str) -> tuple[code_activity.Offer, ...]:
         """Return the connections of a session; see `DoorService.offers`."""
@@ -164,14 +164,14 @@ class ConnectionService:
                 self.name,
                 rule.name,
                 rule.about,
-                self.sources.told(rule),
+                self.sources.describe_contents(rule),
                 tuple(
                     (" ".join(query.statement.split())[:_SHOWN_CHARACTERS], _outcome(query))
                     for query in self._recent.get(key, ())
                     if query.connection == rule.name
                 ),
             )
-            for rule in self._usable(key).values()
+            for rule in self._rules_for(key).values()
         )
 
     async def answer(self, call: services_door.ServiceCall) -> None:
@@ -179,10 +179,10 @@ class ConnectionService:
         name, _, verb = call.path.partition("/")
         self._admit(call.key)
         try:
-            request = _Asked.model_validate_json(await call.body())
+            request = _Request.model_validate_json(await call.body())
         except pydantic.ValidationError as error:
             raise policies.Refusal(data_words.UNREADABLE, status=400) from error
-        rules = self._usable(call.key)
+        rules = self._rules_for(call.key)
         if not name:
             entries = [{"name": rule.name, "about": rule.about} for rule in rules.values()]
             await call.begin()
@@ -191,14 +191,14 @@ class ConnectionService:
         if name not in rules:
             raise policies.Refusal(data_words.no_connection(name[:40], rules), status=404)
         work = self._work(call, rules[name], verb, request)
-        await cancellation.until_left(work, call.left(), name=f"{verb} of {name}")
+        await cancellation.until_left(work, call.wait_closed(), name=f"{verb} of {name}")
 
     async def _work(
         self,
         call: services_door.ServiceCall,
         rule: configured_connections.Rule,
         verb: str,
-        request: _Asked,
+        request: _Request,
     ) -> None:
         """Do what code asks; what it is told in the end stands in the last frame."""
         reply: dict[str, Any]
@@ -224,7 +224,7 @@ class ConnectionService:
         await call.send(worker_messages.note(reply))
 
     async def _query(
-        self, call: services_door.ServiceCall, rule: configured_connections.Rule, query: _Asked
+        self, call: services_door.ServiceCall, rule: configured_connections.Rule, query: _Request
     ) -> dict[str, Any]:
         if rule.writes and not self.turns.use_up(call.key, rule.name, query.sql, query.parameters):
             return {"is_approval_wanted": True}
@@ -243,7 +243,7 @@ class ConnectionService:
                 await call.send(piece)
 
             reply = await self.sources.ask(rule, request, take, seconds=limits.seconds)
-            record.rows, record.reason = reply["rows"], _cut(reply)
+            record.rows, record.reason = reply["rows"], _cut_notice(reply)
             self.sources.note_use(record)
             return reply | {"notice": record.reason}
 
@@ -297,7 +297,7 @@ class ConnectionService:
     ) -> AsyncIterator[code_activity.Query]:
         """Wait until a session may ask, and record what became of it."""
         record = code_activity.Query(
-            *(call.key, call.kernel_id, self._asking(call.key)[0], rule.name),
+            *(call.key, call.kernel_id, self._people_of(call.key)[0], rule.name),
             statement=statement[:_RECORDED_CHARACTERS],
             reason=data_words.STOPPED,
         )
@@ -349,7 +349,7 @@ def _outcome(query: code_activity.Query) -> str:
     return query.reason or data_words.rows_in_time(query.rows, query.seconds)
 
 
-def _cut(reply: Mapping[str, Any]) -> str:
+def _cut_notice(reply: Mapping[str, Any]) -> str:
     """Return what is said of a result that is not whole; mostly nothing."""
     return (
         data_words.CUT[reply["cut"]].format(rows=reply["rows"])
@@ -371,5 +371,5 @@ async def opened(
         SettingsError: one cannot be used.
     """
     service = ConnectionService(config, environment, max_hourly_calls=max_hourly_calls)
-    async with service.sources.kept():
+    async with service.sources.maintained():
         yield service

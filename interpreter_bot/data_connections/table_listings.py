@@ -39,9 +39,9 @@ class TableListing:
         """
         self._name = name
         self._fetch = fetch
-        self._asked: asyncio.Task[list[dict[str, Any]]] | None = None
+        self._request: asyncio.Task[list[dict[str, Any]]] | None = None
         self._asked_at = 0.0
-        self._seen: list[dict[str, Any]] = []
+        self._tables: list[dict[str, Any]] = []
         self._frame = b""
         self._is_ranked = False
         self._uses: collections.Counter[str] = collections.Counter()
@@ -55,20 +55,20 @@ class TableListing:
     def begin(self) -> asyncio.Task[list[dict[str, Any]]]:
         """Ask for the tables if that was long ago; returns who asks."""
         age = time.monotonic() - self._asked_at
-        if self._asked is not None:
-            has_failed = self._asked.done() and self._asked.exception() is not None
-            if not self._asked.done() or age < (_RETRY_SECONDS if has_failed else _AGE_SECONDS):
-                return self._asked
+        if self._request is not None:
+            has_failed = self._request.done() and self._request.exception() is not None
+            if not self._request.done() or age < (_RETRY_SECONDS if has_failed else _AGE_SECONDS):
+                return self._request
         self._asked_at = time.monotonic()
-        self._asked = asyncio.create_task(self._ask(), name=f"tables of {self._name}")
-        self._asked.add_done_callback(self._note_failure)
-        return self._asked
+        self._request = asyncio.create_task(self._fetch_tables(), name=f"tables of {self._name}")
+        self._request.add_done_callback(self._note_failure)
+        return self._request
 
-    async def _ask(self) -> list[dict[str, Any]]:
+    async def _fetch_tables(self) -> list[dict[str, Any]]:
         reply = await self._fetch()
         tables: list[dict[str, Any]] = reply["tables"]
         self._frame = await asyncio.to_thread(_framed, tables, reply.get("notice", ""))
-        self._seen, self._is_ranked = tables, False
+        self._tables, self._is_ranked = tables, False
         return tables
 
     def _note_failure(self, task: asyncio.Task[list[dict[str, Any]]]) -> None:
@@ -113,19 +113,19 @@ class TableListing:
 
     async def close(self) -> None:
         """Ask no more."""
-        if self._asked is not None:
-            self._asked.cancel()
-            await asyncio.wait({self._asked})
+        if self._request is not None:
+            self._request.cancel()
+            await asyncio.wait({self._request})
 
-    def told(self, max_characters: int) -> str:
+    def describe(self, max_characters: int) -> str:
         """Return what a model is told of them: columns of the first, names of others."""
-        if not self._seen:
+        if not self._tables:
             return _UNSEEN.format(name=self._name)
         if not self._is_ranked:
             # Once, so that what a model is told stays the same meanwhile.
-            self._seen, self._is_ranked = sorted(self._seen, key=self._rank), True
+            self._tables, self._is_ranked = sorted(self._tables, key=self._rank), True
         lines, characters_left = [], max_characters
-        for table in self._seen[:_MAX_TOLD]:
+        for table in self._tables[:_MAX_TOLD]:
             line = _line(table)
             if len(line) > characters_left:
                 line = f"  {_words([table['name']])}"
@@ -133,7 +133,7 @@ class TableListing:
                 break
             characters_left -= len(line)
             lines.append(line)
-        if hidden_count := len(self._seen) - len(lines):
+        if hidden_count := len(self._tables) - len(lines):
             lines.append(_MORE.format(count=hidden_count, name=self._name))
         return "\n".join(lines)
 

@@ -22,29 +22,29 @@ class TurnQueryLog:
 
     def __init__(self) -> None:
         self._allowed: collections.OrderedDict[tuple[str, str], None] = collections.OrderedDict()
-        self._asked: dict[str, list[code_activity.Query]] = {}
+        self._queries: dict[str, list[code_activity.Query]] = {}
 
     def begin(self, key: str) -> None:
         """Gather what is asked from now on; `key` is that of a session."""
-        self._asked[key] = []
+        self._queries[key] = []
 
     def is_running(self, key: str) -> bool:
         """Return whether a turn of this process runs in a session."""
-        return key in self._asked
+        return key in self._queries
 
     def end(self, key: str) -> tuple[code_activity.AskedQuery, ...]:
         """Return what was asked in a turn; what was allowed there and has not run never does."""
         for allowed in [entry for entry in self._allowed if entry[0] == key]:
             del self._allowed[allowed]
-        queries = self._asked.pop(key, [])
-        shown = tuple(map(_shown, queries[:_MAX_QUERIES]))
+        queries = self._queries.pop(key, [])
+        shown = tuple(map(_summarize, queries[:_MAX_QUERIES]))
         if len(queries) > _MAX_QUERIES:
             shown += (code_activity.AskedQuery("", data_words.MORE_QUERIES),)
         return shown
 
     def note(self, query: code_activity.Query) -> None:
         """Note what begins, so that it is shown also if it never ends."""
-        queries = self._asked.get(query.key)
+        queries = self._queries.get(query.key)
         if queries is not None and len(queries) <= _MAX_QUERIES:
             queries.append(query)
 
@@ -69,7 +69,7 @@ class TurnQueryLog:
         return is_allowed
 
 
-def _shown(query: code_activity.Query) -> code_activity.AskedQuery:
+def _summarize(query: code_activity.Query) -> code_activity.AskedQuery:
     """Return what people see of a query, as it is now."""
     return code_activity.AskedQuery(
         query.connection,

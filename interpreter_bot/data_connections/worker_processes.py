@@ -32,7 +32,7 @@ _READABLE: Final = (
     *("/run/postgresql", "/var/run/postgresql", "/etc/passwd"),
 )
 _CHUNK_BYTES: Final = 512 * 1024
-_SAID_BYTES: Final = 10_000
+_MAX_LOGGED_BYTES: Final = 10_000
 _CANCEL_SECONDS: Final = 3.0
 _IDLE_SECONDS: Final = 300.0
 # That all sessions together run on one connection at a time; more wait.
@@ -55,9 +55,9 @@ class Worker:
         self._reader = reader
         self._writer = writer
         self._is_asked = False
-        self._left = 0
+        self._frame_bytes_left = 0
         """Of a frame that is being read, so much is still to come."""
-        self.used = 0.0
+        self.used_at = 0.0
         self._logging = asyncio.create_task(self._log_errors(), name="errors of a worker")
 
     @classmethod
@@ -117,17 +117,17 @@ class Worker:
         try:
             self._writer.write(worker_messages.note(request))
             await self._writer.drain()
-            return await self._heard(take, is_framed=is_framed)
+            return await self._read_reply(take, is_framed=is_framed)
         except (EOFError, OSError) as error:
             raise errors.BotError(data_words.PROCESS_ENDED) from error
 
-    async def _heard(self, take: Take | None, *, is_framed: bool = True) -> dict[str, Any]:
+    async def _read_reply(self, take: Take | None, *, is_framed: bool = True) -> dict[str, Any]:
         while True:
-            while self._left:
-                piece = await self._reader.read(min(self._left, _CHUNK_BYTES))
+            while self._frame_bytes_left:
+                piece = await self._reader.read(min(self._frame_bytes_left, _CHUNK_BYTES))
                 if not piece:
                     raise EOFError
-                self._left -= len(piece)
+                self._frame_bytes_left -= len(piece)
                 if take is not None:
                     await take(piece)
             kind, length = await worker_messages.read_head(self._reader)
@@ -135,7 +135,7 @@ class Worker:
                 reply = worker_messages.read_note(await self._reader.readexactly(length))
                 self._is_asked = False
                 return reply
-            self._left = length
+            self._frame_bytes_left = length
             if take is not None and is_framed:
                 await take(worker_messages.HEAD.pack(kind, length))
 
@@ -146,7 +146,7 @@ class Worker:
         try:
             async with asyncio.timeout(_CANCEL_SECONDS):
                 self._writer.write(worker_messages.note({"do": "cancel"}))
-                await self._heard(None)
+                await self._read_reply(None)
         except (errors.BotError, EOFError, OSError):  # TimeoutError is one.
             _log.warning("a database did not stop when it was told to", exc_info=True)
             await self.kill()
@@ -163,7 +163,7 @@ class Worker:
     async def _log_errors(self) -> None:
         """Log what it prints, which is nothing as long as all is well."""
         if self._process.stderr is not None:
-            while printed := await self._process.stderr.read(_SAID_BYTES):
+            while printed := await self._process.stderr.read(_MAX_LOGGED_BYTES):
                 _log.warning("a worker said: %s", printed.decode("utf-8", "replace").rstrip())
 
 
@@ -174,7 +174,7 @@ class Workers:
         self._rule = rule
         self._free = asyncio.Semaphore(_MAX_QUERIES)
         self._idle: list[Worker] = []
-        self._settling: set[asyncio.Task[None]] = set()
+        self._settlements: set[asyncio.Task[None]] = set()
 
     @contextlib.asynccontextmanager
     async def worker(self) -> AsyncIterator[Worker]:
@@ -190,15 +190,15 @@ class Workers:
             yield worker
         finally:
             settlement = asyncio.create_task(self._settle(worker), name="end of a query")
-            self._settling.add(settlement)
-            settlement.add_done_callback(self._settling.discard)
+            self._settlements.add(settlement)
+            settlement.add_done_callback(self._settlements.discard)
 
     async def _settle(self, worker: Worker | None) -> None:
         try:
             if worker is not None:
                 await worker.settle()
                 if worker.is_alive:
-                    worker.used = time.monotonic()
+                    worker.used_at = time.monotonic()
                     self._idle.append(worker)
                 else:
                     await worker.kill()
@@ -208,15 +208,15 @@ class Workers:
     async def reap(self, idle_seconds: float = _IDLE_SECONDS) -> None:
         """End the processes that nobody has used for a while."""
         now = time.monotonic()
-        expired = [worker for worker in self._idle if now - worker.used >= idle_seconds]
+        expired = [worker for worker in self._idle if now - worker.used_at >= idle_seconds]
         self._idle = [worker for worker in self._idle if worker not in expired]
         for worker in expired:
             await worker.kill()
 
     async def close(self) -> None:
         """End all of them; nobody uses one any more."""
-        if self._settling:
-            await asyncio.wait(self._settling)
+        if self._settlements:
+            await asyncio.wait(self._settlements)
         await self.reap(0)
 
 

@@ -60,7 +60,7 @@ class Broker:
         Raises:
             SettingsError: a rule cannot be used.
         """
-        self._rules = policies.compiled(config.egress, environment)
+        self._rules = policies.compile_rules(config.egress, environment)
         for rule in self._rules:
             logs.add_secrets(echoed_secrets.secrets_of(rule.headers))
         self._limits = config.egress_limits
@@ -91,7 +91,7 @@ class Broker:
 
     def policy(self, key: str) -> policies.Policy:
         """Return what a session may reach."""
-        return policies.of(self._rules, values.key(key))
+        return policies.policy_for(self._rules, values.key(key))
 
     def reach(self, key: str) -> code_activity.Reach:
         """Return what a session may reach, and has exchanged."""
@@ -171,7 +171,7 @@ class Broker:
             key=key,
             kernel_id=kernel_id,
             policy=functools.partial(self.policy, key),
-            count=self._traffic.setdefault(key, traffic_limits.Traffic(self._limits)),
+            traffic=self._traffic.setdefault(key, traffic_limits.Traffic(self._limits)),
             dialler=outbound_connections.Dialler(self._resolve or self._names.of_one()),
             authority=authority,
             approvals=session_approvals,

@@ -72,10 +72,10 @@ class Authority:
             host: in its one form.
         """
         if host not in self._contexts:
-            self._contexts[host] = self._made(host)
+            self._contexts[host] = self._make_context(host)
         return self._contexts[host]
 
-    def _made(self, host: str) -> ssl.SSLContext:
+    def _make_context(self, host: str) -> ssl.SSLContext:
         address = host_names.literal(host)
         alternative = x509.DNSName(host) if address is None else x509.IPAddress(address)
         authority = x509.AuthorityKeyIdentifier.from_issuer_subject_key_identifier(self._identifier)

@@ -27,7 +27,7 @@ class SecretsSieve:
     def __init__(self, secrets: Sequence[str], host: str) -> None:
         self._secrets = [secret.encode("ascii") for secret in secrets]
         self._host = host
-        self._held = b""
+        self._held_back = b""
 
     def check(self, *texts: bytes) -> None:
         """Look into whole texts.
@@ -51,7 +51,7 @@ class SecretsSieve:
         if self._secrets and response.status_code in _PIECES:
             raise policies.Refusal(network_words.partial(self._host), status=502)
 
-    def passed(self, data: bytes) -> bytes:
+    def filter(self, data: bytes) -> bytes:
         """Return what may be passed on of a stream so far; the rest may be a secret's beginning.
 
         Raises:
@@ -59,15 +59,15 @@ class SecretsSieve:
         """
         if not self._secrets:
             return data
-        data = self._held + data
+        data = self._held_back + data
         self.check(data)
         keep = max(_overlap(data, secret) for secret in self._secrets)
-        self._held = data[len(data) - keep :]
+        self._held_back = data[len(data) - keep :]
         return data[: len(data) - keep]
 
-    def rest(self) -> bytes:
+    def flush(self) -> bytes:
         """Return what is held back, at the end of the stream."""
-        return self._held
+        return self._held_back
 
 
 def _overlap(data: bytes, secret: bytes) -> int:

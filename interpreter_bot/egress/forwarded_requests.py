@@ -86,11 +86,11 @@ async def exchange(
     *,
     host: str,
     port: int,
-    added: Mapping[str, str],
-    count: traffic_limits.Traffic,
+    secret_headers: Mapping[str, str],
+    traffic: traffic_limits.Traffic,
     contact: code_activity.Contact,
     idle_seconds: float,
-    moved: tuple[bytes, bytes] | None = None,
+    rewrite: tuple[bytes, bytes] | None = None,
 ) -> None:
     """Send a checked request, and pass its response back.
 
@@ -100,42 +100,48 @@ async def exchange(
         server: gets it.
         host: in its one form.
         port: of it.
-        added: headers that code must not know.
-        count: of the session.
+        secret_headers: headers that code must not know.
+        traffic: of the session.
         contact: is noted.
         idle_seconds: without traffic, after which it ends.
-        moved: how addresses of the host begin, and what that is written as for the client.
+        rewrite: how addresses of the host begin, and what that is written as for the client.
 
     Raises:
         Refusal: something of it may not be passed on.
         OSError: a side is gone.
     """
     headers = [(b"Host", authority(host, port))]
-    headers += http_streams.passed_on(request.headers, without=[*added, "host", "content-length"])
+    headers += http_streams.forwardable_headers(
+        request.headers, without=[*secret_headers, "host", "content-length"]
+    )
     headers += http_streams.framing(request.headers)
-    headers += [(name.encode("ascii"), value.encode("ascii")) for name, value in added.items()]
-    if added:
+    headers += [
+        (name.encode("ascii"), value.encode("ascii")) for name, value in secret_headers.items()
+    ]
+    if secret_headers:
         headers = [entry for entry in headers if entry[0].lower() not in _HIDING]
         headers.append((b"Accept-Encoding", b"identity"))
     headers.append((b"Connection", b"close"))
-    transfer = _Passing(client, server, count, contact, asyncio.timeout(idle_seconds), idle_seconds)
-    sieve = echoed_secrets.SecretsSieve(echoed_secrets.secrets_of(added), host)
+    transfer = _Transfer(
+        client, server, traffic, contact, asyncio.timeout(idle_seconds), idle_seconds
+    )
+    sieve = echoed_secrets.SecretsSieve(echoed_secrets.secrets_of(secret_headers), host)
     try:
         async with asyncio.timeout(opaque_tunnels.REQUEST_SECONDS), transfer.idle:
             target = request.target
             await server.send(h11.Request(method=request.method, target=target, headers=headers))
-            await transfer.both_ways(request, sieve, moved)
+            await transfer.both_ways(request, sieve, rewrite)
     except TimeoutError as error:
         raise policies.Refusal(network_words.slow(host), status=504) from error
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class _Passing:
+class _Transfer:
     """One exchange: what passes it on, counts it, and ends it where nothing comes."""
 
     client: http_streams.HttpStream
     server: http_streams.HttpStream
-    count: traffic_limits.Traffic
+    traffic: traffic_limits.Traffic
     contact: code_activity.Contact
     idle: asyncio.Timeout
     idle_seconds: float
@@ -144,12 +150,12 @@ class _Passing:
         self,
         request: h11.Request,
         sieve: echoed_secrets.SecretsSieve,
-        moved: tuple[bytes, bytes] | None,
+        rewrite: tuple[bytes, bytes] | None,
     ) -> None:
         """Pass on the body of a request, and the response to it."""
         sending = asyncio.create_task(self._send(), name="egress request")
         receiving = asyncio.create_task(
-            self._receive(request, sieve, moved), name="egress response"
+            self._receive(request, sieve, rewrite), name="egress response"
         )
         both = {sending, receiving}
         try:
@@ -163,19 +169,19 @@ class _Passing:
                 task.cancel()
             await asyncio.wait(both)
 
-    def _sent(self, number: int) -> None:
-        self._go_on()
-        self.count.sent(self.contact, number)
+    def _count_sent(self, number: int) -> None:
+        self._reset_idle()
+        self.traffic.count_sent(self.contact, number)
 
-    def _received(self, number: int) -> None:
-        self._go_on()
-        self.count.received(self.contact, number)
+    def _count_received(self, number: int) -> None:
+        self._reset_idle()
+        self.traffic.count_received(self.contact, number)
 
-    def _go_on(self) -> None:
+    def _reset_idle(self) -> None:
         self.idle.reschedule(asyncio.get_running_loop().time() + self.idle_seconds)
 
     async def _send(self) -> None:
-        async for data in self.client.body(self._sent):
+        async for data in self.client.body(self._count_sent):
             await self.server.send(h11.Data(data=data))
         await self.server.send(h11.EndOfMessage())
 
@@ -183,32 +189,32 @@ class _Passing:
         self,
         request: h11.Request,
         sieve: echoed_secrets.SecretsSieve,
-        moved: tuple[bytes, bytes] | None,
+        rewrite: tuple[bytes, bytes] | None,
     ) -> None:
-        while isinstance(response := await _heard(self.server), h11.InformationalResponse):
+        while isinstance(response := await _next_event(self.server), h11.InformationalResponse):
             if response.status_code == 101:
                 raise policies.Refusal(network_words.NO_UPGRADE, status=502)
         if not isinstance(response, h11.Response):
             raise policies.Refusal(network_words.MALFORMED_ANSWER, status=502)
         sieve.check_head(response)
         self.contact.status = response.status_code
-        await self.client.send(_response(response, request.method, moved))
-        body = self.server.body(self._received)
-        while (data := await _next_of(body)) is not None:
-            if visible := sieve.passed(data):
+        await self.client.send(_response(response, request.method, rewrite))
+        body = self.server.body(self._count_received)
+        while (data := await _next_chunk(body)) is not None:
+            if visible := sieve.filter(data):
                 await self.client.send(h11.Data(data=visible))
-        if remainder := sieve.rest():
+        if remainder := sieve.flush():
             await self.client.send(h11.Data(data=remainder))
         await self.client.send(h11.EndOfMessage())
 
 
 def _response(
-    response: h11.Response, method: bytes, moved: tuple[bytes, bytes] | None
+    response: h11.Response, method: bytes, rewrite: tuple[bytes, bytes] | None
 ) -> h11.Response:
     """Make the head of a response anew for the client."""
-    headers = http_streams.passed_on(response.headers, without=["content-length"])
-    if moved is not None:
-        headers = [(name, _moved(name, value, *moved)) for name, value in headers]
+    headers = http_streams.forwardable_headers(response.headers, without=["content-length"])
+    if rewrite is not None:
+        headers = [(name, _rewrite_location(name, value, *rewrite)) for name, value in headers]
     lengths = http_streams.framing(response.headers)
     has_body = method != b"HEAD" and response.status_code not in (204, 304)
     if not lengths and has_body:
@@ -218,14 +224,14 @@ def _response(
     return h11.Response(status_code=status, headers=headers, reason=reason)
 
 
-def _moved(name: bytes, value: bytes, old_prefix: bytes, new_prefix: bytes) -> bytes:
+def _rewrite_location(name: bytes, value: bytes, old_prefix: bytes, new_prefix: bytes) -> bytes:
     """Return a header's value; where it leads to a place within the host, by the client's name."""
     if name in (b"location", b"content-location") and value.startswith(old_prefix):
         return new_prefix + value.removeprefix(old_prefix)
     return value
 
 
-async def _heard(server: http_streams.HttpStream) -> Any:  # noqa: ANN401 - h11's events.
+async def _next_event(server: http_streams.HttpStream) -> Any:  # noqa: ANN401 - h11's events.
     """Return the next event of a response.
 
     Raises:
@@ -237,7 +243,7 @@ async def _heard(server: http_streams.HttpStream) -> Any:  # noqa: ANN401 - h11'
         raise policies.Refusal(network_words.MALFORMED_ANSWER, status=502) from error
 
 
-async def _next_of(body: AsyncIterator[bytes]) -> bytes | None:
+async def _next_chunk(body: AsyncIterator[bytes]) -> bytes | None:
     """Return the next piece of a response's body; None at its end.
 
     Raises:

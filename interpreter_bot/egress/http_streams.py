@@ -67,7 +67,7 @@ class HttpStream:
         self.has_body = False
 
     @property
-    def rest(self) -> bytes:
+    def unread(self) -> bytes:
         """What came behind a request to make a tunnel."""
         return self._protocol.trailing_data[0]
 
@@ -112,23 +112,23 @@ class HttpStream:
             MalformedError: what came is no HTTP.
         """
         while (event := await self._next()) is h11.NEED_DATA:
-            await self._read()
+            await self._receive_bytes()
         return event
 
     async def first_bytes(self) -> bytes:
         """Return how the body of a request begins, as it is framed; nothing if there is none."""
         if self.has_body and not self._first:
-            await self._read()
+            await self._receive_bytes()
         return self._first
 
-    async def left(self) -> None:
+    async def wait_closed(self) -> None:
         """Return once the client has gone; what it sends meanwhile is kept, as far as it is little.
 
         Behind much that nobody has taken yet, its end cannot be seen: this waits then.
         """
         buffered = 0
         while buffered < _WATCHED_BYTES:
-            if not (number := await self._read()):
+            if not (number := await self._receive_bytes()):
                 return
             buffered += number
         await asyncio.Event().wait()
@@ -154,7 +154,7 @@ class HttpStream:
             if joined:
                 yield bytes(joined)
                 joined.clear()
-            await self._read()
+            await self._receive_bytes()
         self._tell(count)
         if joined:
             yield bytes(joined)
@@ -169,7 +169,7 @@ class HttpStream:
             await asyncio.sleep(0)
         return self._event()
 
-    async def _read(self) -> int:
+    async def _receive_bytes(self) -> int:
         if self._protocol.they_are_waiting_for_100_continue:
             await self.send(h11.InformationalResponse(status_code=100, headers=[]))
         data = await self.ends.reader.read(opaque_tunnels.CHUNK_BYTES)
@@ -220,7 +220,9 @@ class HttpStream:
         await self.send(response, h11.Data(data=body), h11.EndOfMessage())
 
 
-def passed_on(headers: Iterable[tuple[bytes, bytes]], *, without: Collection[str] = ()) -> Headers:
+def forwardable_headers(
+    headers: Iterable[tuple[bytes, bytes]], *, without: Collection[str] = ()
+) -> Headers:
     """Return the headers that are not of one connection, and make no other request of it.
 
     Args:

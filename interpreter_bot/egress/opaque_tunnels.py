@@ -160,7 +160,7 @@ async def relay(
     client: Ends,
     server: Ends,
     *,
-    count: traffic_limits.Traffic,
+    traffic: traffic_limits.Traffic,
     contact: code_activity.Contact,
     idle_seconds: float,
 ) -> None:
@@ -175,11 +175,11 @@ async def relay(
 
     def sent(number: int) -> None:
         idle.reschedule(loop.time() + idle_seconds)
-        count.sent(contact, number)
+        traffic.count_sent(contact, number)
 
     def received(number: int) -> None:
         idle.reschedule(loop.time() + idle_seconds)
-        count.received(contact, number)
+        traffic.count_received(contact, number)
 
     both = (
         asyncio.create_task(_copy(client, server, sent), name="egress up"),

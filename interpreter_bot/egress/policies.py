@@ -85,12 +85,12 @@ class Policy:
         raise Refusal(network_words.not_listed(name, port, is_port=bool(matching)))
 
 
-def of(rules: Iterable[Rule], key: values.SessionKey) -> Policy:
+def policy_for(rules: Iterable[Rule], key: values.SessionKey) -> Policy:
     """Return the policy of a conversation."""
     return Policy(tuple(rule for rule in rules if key.is_in(rule.places)))
 
 
-def compiled(
+def compile_rules(
     entries: Sequence[settings.Egress], environment: Mapping[str, str]
 ) -> tuple[Rule, ...]:
     """Make rules of the settings.
@@ -102,10 +102,10 @@ def compiled(
     Raises:
         SettingsError: one cannot be used; the sentence says why, and no secret.
     """
-    return tuple(_compiled(entry, environment) for entry in entries)
+    return tuple(_compile_rule(entry, environment) for entry in entries)
 
 
-def _compiled(entry: settings.Egress, environment: Mapping[str, str]) -> Rule:
+def _compile_rule(entry: settings.Egress, environment: Mapping[str, str]) -> Rule:
     pattern = host_names.pattern(entry.host)
     networks = address_rules.networks(entry.addresses)
     is_whole = all(path.startswith("/") for path in entry.paths)

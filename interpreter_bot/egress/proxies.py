@@ -47,7 +47,7 @@ class ProxyContext:
         key: of its session.
         kernel_id: of it.
         policy: returns what the session may reach now.
-        count: of the session.
+        traffic: of the session.
         dialler: opens connections.
         authority: makes certificates that the kernel trusts.
         approvals: by people.
@@ -60,7 +60,7 @@ class ProxyContext:
     key: str
     kernel_id: str
     policy: Callable[[], policies.Policy]
-    count: traffic_limits.Traffic
+    traffic: traffic_limits.Traffic
     dialler: outbound_connections.Dialler
     authority: certificates.Authority
     approvals: approvals.Approvals
@@ -93,14 +93,14 @@ class Proxy:
                     continue
                 task = asyncio.create_task(self._answer(endpoint), name="egress connection")
                 self._tasks.add(task)
-                task.add_done_callback(self._over)
+                task.add_done_callback(self._release)
         finally:
             for task in self._tasks:
                 task.cancel()
             if self._tasks:
                 await asyncio.wait(self._tasks)
 
-    def _over(self, task: asyncio.Task[None]) -> None:
+    def _release(self, task: asyncio.Task[None]) -> None:
         self._tasks.discard(task)
         self._free.release()
         if not task.cancelled() and (error := task.exception()) is not None:
@@ -139,7 +139,7 @@ class Proxy:
         async with asyncio.timeout(self._context.idle_seconds):
             request = await client.request()
         contact.method = request.method[:40].decode("ascii")
-        self._context.count.admit()
+        self._context.traffic.admit()
         if request.method == b"CONNECT":
             await self._connect(client, request, contact)
             return
@@ -185,7 +185,7 @@ class Proxy:
         await client.receive()  # The end of the request.
         if rule.is_read:
             await client.send(response)
-            await self._read(client, host, rule, contact)
+            await self._answer_for_host(client, host, rule, contact)
             return
         raw = await self._context.dialler.dial(host, contact.port, rule)
         server = await opaque_tunnels.Ends.open(raw)
@@ -193,20 +193,20 @@ class Proxy:
             await client.send(response)
             contact.status = 200
             async with asyncio.timeout(_HANDSHAKE_SECONDS):
-                hello = await opaque_tunnels.read_hello(client.ends, host, client.rest)
-            self._context.count.sent(contact, len(hello))
+                hello = await opaque_tunnels.read_hello(client.ends, host, client.unread)
+            self._context.traffic.count_sent(contact, len(hello))
             server.writer.write(hello)
             await opaque_tunnels.relay(
                 client.ends,
                 server,
-                count=self._context.count,
+                traffic=self._context.traffic,
                 contact=contact,
                 idle_seconds=self._context.idle_seconds,
             )
         finally:
             await server.close()
 
-    async def _read(
+    async def _answer_for_host(
         self,
         outer: http_streams.HttpStream,
         host: str,
@@ -250,7 +250,9 @@ class Proxy:
             first = await client.first_bytes()
         target = request.target.decode("ascii")
         approval = self._context.approvals.require(contact, target=target, first=first)
-        if not await cancellation.until_left(approval, client.left(), name="approval of a request"):
+        if not await cancellation.until_left(
+            approval, client.wait_closed(), name="approval of a request"
+        ):
             raise EOFError
 
     @contextlib.asynccontextmanager
@@ -279,7 +281,7 @@ class Proxy:
         rule: policies.Rule,
         contact: code_activity.Contact,
         *,
-        moved: tuple[bytes, bytes] | None = None,
+        rewrite: tuple[bytes, bytes] | None = None,
     ) -> None:
         await forwarded_requests.exchange(
             client,
@@ -287,11 +289,11 @@ class Proxy:
             server,
             host=contact.host,
             port=contact.port,
-            added=rule.headers,
-            count=self._context.count,
+            secret_headers=rule.headers,
+            traffic=self._context.traffic,
             contact=contact,
             idle_seconds=self._context.idle_seconds,
-            moved=moved,
+            rewrite=rewrite,
         )
 
 

@@ -67,7 +67,7 @@ class ServiceCall:
         self.client.ends.writer.write(data)
         await self.client.ends.writer.drain()
 
-    async def left(self) -> None:
+    async def wait_closed(self) -> None:
         """Return once code has gone, or is interrupted; what it still sends is dropped."""
         while await self.client.ends.reader.read(_BODY_BYTES):
             pass
@@ -127,7 +127,7 @@ class ServicesDoor(proxies.Proxy):
             await service.answer(ServiceCall(key, kernel_id, path, client))
             return
         contact.method = request.method[:40].decode("ascii")
-        self._context.count.admit()
+        self._context.traffic.admit()
         alias = _ALIAS.fullmatch(request.target)
         if alias is None:
             raise policies.Refusal(network_words.HOW_TO_ADDRESS, status=404)
@@ -142,8 +142,8 @@ class ServicesDoor(proxies.Proxy):
         await self._approve(client, renamed_request, rule, contact)
         async with self._dialled(host, contact.port, rule, is_encrypted=True) as server:
             # So that what follows a redirect within the host finds the way, too.
-            moved = (
+            rewrite = (
                 b"https://" + remote_host + b"/",
                 b"http://" + local_host + PREFIX + alias[1] + b"/",
             )
-            await self._exchange(client, renamed_request, server, rule, contact, moved=moved)
+            await self._exchange(client, renamed_request, server, rule, contact, rewrite=rewrite)

@@ -46,7 +46,7 @@ class Traffic:
         self._times.append(now)
         self._add(0)
 
-    def sent(self, contact: code_activity.Contact, count: int) -> None:
+    def count_sent(self, contact: code_activity.Contact, count: int) -> None:
         """Count what code sends.
 
         Raises:
@@ -57,7 +57,7 @@ class Traffic:
         if contact.sent_bytes > (limit := self._limits.sent_bytes):
             raise policies.Refusal(network_words.sent_too_much(limit), status=413)
 
-    def received(self, contact: code_activity.Contact, count: int) -> None:
+    def count_received(self, contact: code_activity.Contact, count: int) -> None:
         """Count what code receives.
 
         Raises:

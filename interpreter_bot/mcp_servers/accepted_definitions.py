@@ -83,7 +83,7 @@ def compare(accepted: definitions.Listing, seen: definitions.Listing) -> Accepte
         for name, tool in seen.tools.items()
     }
     tools = tuple(
-        definitions.read(seen.tools[name])
+        definitions.read_tool(seen.tools[name])
         for name, standing in standings.items()
         if standing is Standing.ON
     )

@@ -17,7 +17,7 @@ _LEFT_OUT: Final = "[There were {count} parts more.]"
 _URL_CHARACTERS: Final = 2_000
 
 
-def read(result: mcp_types.CallToolResult, secrets: Iterable[str] = ()) -> dict[str, Any]:
+def as_json(result: mcp_types.CallToolResult, secrets: Iterable[str] = ()) -> dict[str, Any]:
     """Return a result as JSON: `structured`, `parts` of text or data, `is_error`, `size_bytes`.
 
     Its size is bounded by what was read of the server's answer.

@@ -95,7 +95,7 @@ def digest(value: object) -> str:
     return hashlib.sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()
 
 
-def listed(instructions: str, tools: Iterable[Mapping[str, Any]]) -> Listing:
+def read_listing(instructions: str, tools: Iterable[Mapping[str, Any]]) -> Listing:
     """Read what a server sent; what cannot be used is left out, with a sentence."""
     by_name: dict[str, Mapping[str, Any]] = {}
     left_out: list[str] = []
@@ -121,7 +121,7 @@ def listed(instructions: str, tools: Iterable[Mapping[str, Any]]) -> Listing:
     return Listing(instructions[:_DEFINITION_CHARACTERS], by_name, tuple(left_out))
 
 
-def read(tool: Mapping[str, Any]) -> Definition:
+def read_tool(tool: Mapping[str, Any]) -> Definition:
     """Read the definition of a tool, as it stands in a listing."""
     annotations = tool.get("annotations")
     required = _schema(tool).get("required")

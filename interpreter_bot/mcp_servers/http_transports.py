@@ -87,7 +87,7 @@ class PublicAddressTransport(httpx2.AsyncBaseTransport):
 
     def __init__(self, urls: Iterable[str]) -> None:
         """Args: `urls` are URLs of the settings: their origins may be anywhere."""
-        self._named = {origin(httpx2.URL(url)) for url in urls}
+        self._named_origins = {origin(httpx2.URL(url)) for url in urls}
         # A connection is kept for no other request: it may be to another host at that address.
         limits = httpx2.Limits(max_keepalive_connections=0)
         self._inner = httpx2.AsyncHTTPTransport(trust_env=False, limits=limits)
@@ -97,7 +97,7 @@ class PublicAddressTransport(httpx2.AsyncBaseTransport):
         parsed = httpx2.URL(url)
         if parsed.userinfo or parsed.fragment:
             return False
-        return parsed.scheme == "https" or origin(parsed) in self._named
+        return parsed.scheme == "https" or origin(parsed) in self._named_origins
 
     async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
         """Send a request.
@@ -108,7 +108,7 @@ class PublicAddressTransport(httpx2.AsyncBaseTransport):
         url = request.url
         if not self.is_safe(str(url)):
             raise httpx2.UnsupportedProtocol("the address is not safe", request=request)
-        if origin(url) not in self._named:
+        if origin(url) not in self._named_origins:
             address = await _public_address(request)
             request.extensions = request.extensions | {"sni_hostname": url.raw_host.decode("ascii")}
             # The header `Host` was set already, and stays.

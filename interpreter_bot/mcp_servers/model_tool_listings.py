@@ -38,7 +38,7 @@ _TYPES: Final = {
 }
 
 
-def written(entries: Sequence[tool_broker.OfferedServer]) -> str:
+def describe_servers(entries: Sequence[tool_broker.OfferedServer]) -> str:
     """Write what a model is told; empty if there are no tools."""
     tools = [(entry.server.name, tool) for entry in entries for tool in entry.tools]
     if not tools:

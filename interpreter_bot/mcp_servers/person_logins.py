@@ -37,7 +37,7 @@ _EARLY_SECONDS: Final = 60.0
 _LONGEST_SECONDS: Final = 10**9
 
 
-class _Begun(pydantic.BaseModel):
+class _StartedLogin(pydantic.BaseModel):
     """What is kept of a login that has begun; the later fields once the person went on."""
 
     name: str
@@ -46,12 +46,12 @@ class _Begun(pydantic.BaseModel):
     mark: str = ""
 
 
-class _Kept(pydantic.BaseModel):
+class _StoredTokens(pydantic.BaseModel):
     """What is kept of an account."""
 
     issuer: token_issuers.Issuer
     token: auth.OAuthToken
-    ends: float | None
+    ends_at: float | None
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -100,7 +100,7 @@ class PersonLogins:
         self._refreshing = collections.defaultdict(asyncio.Lock)
         # What is kept of accounts, by its digest, where it is good no more. It is not deleted:
         # another process may be about to replace it.
-        self._refused: dict[records.Account, str] = {}
+        self._refused_digests: dict[records.Account, str] = {}
 
     async def link(self, account: records.Account, name: str) -> str:
         """Return a link for a person, and nobody else; an earlier one ends.
@@ -113,36 +113,36 @@ class PersonLogins:
         self._of(account)
         # Chats leave a `_` or `-` at the end of an address out of the link that they make of it.
         ticket = secrets.token_hex(32)
-        sealed = await self._sealed(account, _Begun(name=name))
+        sealed = await self._encrypt(account, _StartedLogin(name=name))
         await self._store.begin_login(account, secret_digest(ticket), sealed)
         return f"{self.address}{PATH}/{ticket}"
 
-    async def look(self, ticket: str) -> Login:
+    async def find_login(self, ticket: str) -> Login:
         """Return the login of a link, which stays usable.
 
         Raises:
             BotError: there is none.
         """
-        account, login = await self._opened(ticket)
+        account, login = await self._find_started(ticket)
         return Login(account, login.name)
 
-    async def go_on(self, ticket: str) -> tuple[str, str]:
+    async def continue_login(self, ticket: str) -> tuple[str, str]:
         """Use a link up; return where the person logs in, and the mark of their browser.
 
         Raises:
             BotError: it cannot be used.
         """
-        account, login = await self._opened(ticket, takes=True)
+        account, login = await self._find_started(ticket, takes=True)
         redirect = f"{self.address}{PATH}/back/{account.server}"
         issuer = await self._of(account).find(redirect)
         proof = client_auth.PKCEParameters.generate()
         state, mark = secrets.token_urlsafe(32), secrets.token_urlsafe(32)
         login.issuer, login.verifier, login.mark = issuer, proof.code_verifier, secret_digest(mark)
-        sealed = await self._sealed(account, login)
+        sealed = await self._encrypt(account, login)
         await self._store.begin_login(account, secret_digest(state), sealed)
         return issuer.address(challenge=proof.code_challenge, state=state), mark
 
-    async def come_back(self, server: str, query: Mapping[str, str], mark: str) -> Login:
+    async def check_return(self, server: str, query: Mapping[str, str], mark: str) -> Login:
         """Return the login with which a person came back; nothing is done yet.
 
         Args:
@@ -153,39 +153,39 @@ class PersonLogins:
         Raises:
             BotError: there is none of that browser, or it is not to be finished.
         """
-        account, login, issuer = await self._returned(server, query, mark)
+        account, login, issuer = await self._check_return(server, query, mark)
         host = urllib.parse.urlsplit(str(issuer.metadata.issuer)).hostname or ""
         return Login(account, login.name, host)
 
     async def finish(self, server: str, query: Mapping[str, str], mark: str) -> Login:
-        """Take the tokens of a person who came back, and agreed; arguments as for `come_back`.
+        """Take the tokens of a person who came back, and agreed; arguments as for `check_return`.
 
         Raises:
             BotError: there are none.
         """
-        await self._returned(server, query, mark)
-        account, login, issuer = await self._returned(server, query, mark, takes=True)
+        await self._check_return(server, query, mark)
+        account, login, issuer = await self._check_return(server, query, mark, takes=True)
         requests = self._of(account)
         token = await requests.exchange(issuer, query.get("code", ""), login.verifier)
-        await self._store.put(account, await self._sealed(account, _kept(issuer, token)))
+        await self._store.put(account, await self._encrypt(account, _stored_tokens(issuer, token)))
         return Login(account, login.name)
 
     async def has(self, account: records.Account) -> bool:
         """Whether a person has logged in, as far as their last call showed that."""
         sealed = await self._store.find(account)
-        return sealed is not None and self._refused.get(account) != secret_digest(sealed)
+        return sealed is not None and self._refused_digests.get(account) != secret_digest(sealed)
 
     async def check(self, account: records.Account) -> None:
         """Raise LoginNeededError if a person has not logged in."""
         if not await self.has(account):
-            raise _needed(account)
+            raise _login_needed(account)
 
     async def forget(self, account: records.Account) -> bool:
         """Forget a person's tokens, and have them revoked; says whether there were any."""
         sealed = await self._store.remove(account)
         if sealed is None:
             return False
-        tokens = _Kept.model_validate(await self._unsealed(account, sealed))
+        tokens = _StoredTokens.model_validate(await self._decrypt(account, sealed))
         await self._of(account).revoke(tokens.issuer, tokens.token)
         return True
 
@@ -215,17 +215,19 @@ class PersonLogins:
             sealed = await self._store.find(account)
             if sealed is None:
                 return None
-            tokens = _Kept.model_validate(await self._unsealed(account, sealed))
-            is_old = tokens.ends is not None and time.time() > tokens.ends
+            tokens = _StoredTokens.model_validate(await self._decrypt(account, sealed))
+            is_old = tokens.ends_at is not None and time.time() > tokens.ends_at
             if not is_old and tokens.token.access_token != refused_token:
                 return tokens.token.access_token
             if not tokens.token.refresh_token:
-                self._refused[account] = secret_digest(sealed)
+                self._refused_digests[account] = secret_digest(sealed)
                 return None
             # The old one is used up then: whoever stops waiting must not lose the new one.
-            return await cancellation.shielded(self._refreshed(account, tokens, sealed))
+            return await cancellation.shielded(self._refresh(account, tokens, sealed))
 
-    async def _refreshed(self, account: records.Account, tokens: _Kept, sealed: str) -> str | None:
+    async def _refresh(
+        self, account: records.Account, tokens: _StoredTokens, sealed: str
+    ) -> str | None:
         try:
             token = await self._of(account).refresh(tokens.issuer, tokens.token)
         except token_issuers.TokenRefusedError as error:
@@ -233,11 +235,11 @@ class PersonLogins:
             latest = await self._store.find(account)
             if latest is None or latest == sealed:
                 if error.is_final:
-                    self._refused[account] = secret_digest(sealed)
+                    self._refused_digests[account] = secret_digest(sealed)
                 return None
-            tokens = _Kept.model_validate(await self._unsealed(account, latest))
+            tokens = _StoredTokens.model_validate(await self._decrypt(account, latest))
             return tokens.token.access_token
-        new_sealed = await self._sealed(account, _kept(tokens.issuer, token))
+        new_sealed = await self._encrypt(account, _stored_tokens(tokens.issuer, token))
         # A person who left meanwhile stays away.
         if await self._store.replace(account, new_sealed, instead_of=sealed):
             return token.access_token
@@ -249,21 +251,23 @@ class PersonLogins:
             raise errors.BotError(tool_words.no_longer_set_up(account.server))
         return requests
 
-    async def _opened(self, secret: str, *, takes: bool = False) -> tuple[records.Account, _Begun]:
+    async def _find_started(
+        self, secret: str, *, takes: bool = False
+    ) -> tuple[records.Account, _StartedLogin]:
         """Return what is kept of a login."""
         find = self._store.take_login if takes else self._store.find_login
         entry = await find(secret_digest(secret), _AGE)
         if entry is None:
             raise errors.BotError(tool_words.LINK_EXPIRED)
         account, sealed = entry
-        login = _Begun.model_validate(await self._unsealed(account, sealed))
+        login = _StartedLogin.model_validate(await self._decrypt(account, sealed))
         self._of(account)
         return account, login
 
-    async def _returned(
+    async def _check_return(
         self, server: str, query: Mapping[str, str], mark: str, *, takes: bool = False
-    ) -> tuple[records.Account, _Begun, token_issuers.Issuer]:
-        account, login = await self._opened(query.get("state", ""), takes=takes)
+    ) -> tuple[records.Account, _StartedLogin, token_issuers.Issuer]:
+        account, login = await self._find_started(query.get("state", ""), takes=takes)
         # A link opens no such login: it has no issuer yet.
         if login.issuer is None or not hmac.compare_digest(login.mark, secret_digest(mark)):
             raise errors.BotError(tool_words.LINK_EXPIRED)
@@ -277,11 +281,11 @@ class PersonLogins:
             raise errors.BotError(tool_words.login_cancelled(account.server))
         return account, login, login.issuer
 
-    async def _sealed(self, account: records.Account, value: pydantic.BaseModel) -> str:
+    async def _encrypt(self, account: records.Account, value: pydantic.BaseModel) -> str:
         content = {"of": dataclasses.astuple(account), "kept": value.model_dump(mode="json")}
         return await asyncio.to_thread(self._keys.encrypt, json.dumps(content))
 
-    async def _unsealed(self, account: records.Account, sealed: str) -> Any:  # noqa: ANN401
+    async def _decrypt(self, account: records.Account, sealed: str) -> Any:  # noqa: ANN401
         """Read what was kept of an account; what was kept of another one is none of it."""
         content = json.loads(await asyncio.to_thread(self._keys.decrypt, sealed))
         if content["of"] != list(dataclasses.astuple(account)):
@@ -336,18 +340,18 @@ class PersonBearer(httpx2.Auth):
     def check(self) -> None:
         """Raise LoginNeededError if the server took none."""
         if self.is_refused:
-            raise _needed(self._account)
+            raise _login_needed(self._account)
 
 
-def _needed(account: records.Account) -> errors.LoginNeededError:
+def _login_needed(account: records.Account) -> errors.LoginNeededError:
     """Return what says that a person has to log in."""
     return errors.LoginNeededError(tool_words.needs_login(account.server))
 
 
-def _kept(issuer: token_issuers.Issuer, token: auth.OAuthToken) -> _Kept:
+def _stored_tokens(issuer: token_issuers.Issuer, token: auth.OAuthToken) -> _StoredTokens:
     ends_at = None
     if token.expires_in is not None:
         seconds = min(token.expires_in, _LONGEST_SECONDS)
         # It must not end on the way.
         ends_at = time.time() + seconds - min(_EARLY_SECONDS, seconds / 4)
-    return _Kept(issuer=issuer, token=token, ends=ends_at)
+    return _StoredTokens(issuer=issuer, token=token, ends_at=ends_at)

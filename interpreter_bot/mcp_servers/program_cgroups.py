@@ -37,8 +37,8 @@ class ProgramGroups:
     def __init__(self, sandbox: settings.Sandbox, servers: Iterable[settings.McpServer]) -> None:
         """Look for nothing yet. `servers` are all that the settings list."""
         self.sandbox = sandbox
-        self._found: cgroups.Cgroups | None = None
-        self._looking = asyncio.Lock()
+        self._cgroups: cgroups.Cgroups | None = None
+        self._probe_lock = asyncio.Lock()
         self._numbers = itertools.count(1)
         # By position, so that other processes with these settings give a program the same id.
         programs = [server.name for server in servers if server.command]
@@ -56,12 +56,12 @@ class ProgramGroups:
             server: says how much memory it may have, with its files in /tmp.
             processes: the most that it may have at once.
         """
-        async with self._looking:
-            if self._found is None:
+        async with self._probe_lock:
+            if self._cgroups is None:
                 mode = self.sandbox.cgroups if self.sandbox.enabled else "off"
-                self._found = await asyncio.to_thread(cgroups.Cgroups.probe, mode)
-                _log.info("programs of MCP servers: %s", self._found.reason)
-        if not self._found.version:
+                self._cgroups = await asyncio.to_thread(cgroups.Cgroups.probe, mode)
+                _log.info("programs of MCP servers: %s", self._cgroups.reason)
+        if not self._cgroups.version:
             return None
         bounds = settings.Limits(
             memory_bytes=server.memory_bytes,
@@ -72,7 +72,7 @@ class ProgramGroups:
         name = f"program-{next(self._numbers)}"
         try:
             return await asyncio.to_thread(
-                self._found.create, name, bounds, headroom_bytes=headroom_bytes
+                self._cgroups.create, name, bounds, headroom_bytes=headroom_bytes
             )
         except errors.KernelStartError:
             _log.warning("the MCP server %s has no control group", server.name, exc_info=True)
@@ -80,5 +80,5 @@ class ProgramGroups:
 
     async def close(self) -> None:
         """Remove all that is left, with what runs in it."""
-        if self._found is not None:
-            await self._found.close()
+        if self._cgroups is not None:
+            await self._cgroups.close()

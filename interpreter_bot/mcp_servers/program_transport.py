@@ -31,18 +31,18 @@ from interpreter_bot.text import safe_text
 
 _log = logging.getLogger(__name__)
 
-_Said: TypeAlias = messages.SessionMessage | Exception
-_Hearing: TypeAlias = memory.MemoryObjectReceiveStream[_Said]
-_Saying: TypeAlias = memory.MemoryObjectSendStream[messages.SessionMessage]
+_Incoming: TypeAlias = messages.SessionMessage | Exception
+_Receiver: TypeAlias = memory.MemoryObjectReceiveStream[_Incoming]
+_Sender: TypeAlias = memory.MemoryObjectSendStream[messages.SessionMessage]
 
 _ENVIRONMENT: Final = {"PATH": "/usr/local/bin:/usr/bin:/bin", "LANG": "C.UTF-8"}
-_PROCESSES: Final = 256
-_OPEN_FILES: Final = 1024
-_FILES: Final = 20_000
+_MAX_PROCESSES: Final = 256
+_MAX_OPEN_FILES: Final = 1024
+_MAX_FILES: Final = 20_000
 _END_SECONDS: Final = 2.0
 _MEASURE_SECONDS: Final = 0.5
-_SAID_BYTES: Final = 4_000
-_MAX_SAID_BYTES: Final = 64_000
+_CHUNK_BYTES: Final = 4_000
+_MAX_LOGGED_BYTES: Final = 64_000
 _TOO_MUCH: Final = "the MCP server %s took too much memory, and is ended"
 _TOO_FULL: Final = "the MCP server %s has too many files, or too large ones, and is ended"
 _TOO_MANY: Final = "the MCP server %s has too many processes, and is ended"
@@ -50,13 +50,13 @@ _UNMEASURED: Final = "the MCP server %s cannot be measured, and is ended"
 
 
 @contextlib.asynccontextmanager
-async def started(
+async def start_program(
     server: settings.McpServer,
     environment: Mapping[str, str],
     *,
     groups: program_cgroups.ProgramGroups,
     on_end: Callable[[], None],
-) -> AsyncIterator[tuple[_Hearing, _Saying]]:
+) -> AsyncIterator[tuple[_Receiver, _Sender]]:
     """Start a server, and end it with the context.
 
     Args:
@@ -68,13 +68,13 @@ async def started(
     Raises:
         OSError: it cannot be started.
     """
-    group = await groups.create(server, _PROCESSES)
+    group = await groups.create(server, _MAX_PROCESSES)
     try:
         async with _temporary_directory(server.name) as directory:
             walls = await asyncio.to_thread(_walls, server, groups)
             walls = dataclasses.replace(walls, temporary=directory)
             process = await _process(server, environment, group, walls)
-            async with _conversing(server, process, group, directory, on_end) as streams:
+            async with _message_streams(server, process, group, directory, on_end) as streams:
                 yield streams
     finally:
         if group is not None:
@@ -136,23 +136,25 @@ async def _process(
 
 
 @contextlib.asynccontextmanager
-async def _conversing(
+async def _message_streams(
     server: settings.McpServer,
     process: asyncio.subprocess.Process,
     group: cgroups.Group | None,
     directory: str,
     on_end: Callable[[], None],
-) -> AsyncIterator[tuple[_Hearing, _Saying]]:
+) -> AsyncIterator[tuple[_Receiver, _Sender]]:
     """Talk with a program, and end it with the context."""
-    to_client, client_receives = anyio.create_memory_object_stream[_Said](0)
+    to_client, client_receives = anyio.create_memory_object_stream[_Incoming](0)
     client_sends, from_client = anyio.create_memory_object_stream[messages.SessionMessage](0)
     watching = asyncio.create_task(
         _watch(server, process, group, directory), name="use of an MCP program"
     )
     tasks = [
         watching,
-        asyncio.create_task(_hear(server.name, process, to_client, on_end), name="MCP program"),
-        asyncio.create_task(_tell(process, from_client), name="words to an MCP program"),
+        asyncio.create_task(
+            _read_messages(server.name, process, to_client, on_end), name="MCP program"
+        ),
+        asyncio.create_task(_write_messages(process, from_client), name="words to an MCP program"),
         asyncio.create_task(_log_errors(server.name, process), name="errors of an MCP program"),
     ]
     try:
@@ -183,17 +185,17 @@ def _walls(
         temporary_bytes=program_cgroups.FILES_BYTES,
         rlimits={
             "DATA": server.memory_bytes,
-            "NPROC": _PROCESSES,
-            "NOFILE": _OPEN_FILES,
+            "NPROC": _MAX_PROCESSES,
+            "NOFILE": _MAX_OPEN_FILES,
             "CORE": 0,
         },
     )
 
 
-async def _hear(
+async def _read_messages(
     name: str,
     process: asyncio.subprocess.Process,
-    to_client: memory.MemoryObjectSendStream[_Said],
+    to_client: memory.MemoryObjectSendStream[_Incoming],
     on_end: Callable[[], None],
 ) -> None:
     """Hand on what the program says, a line at a time."""
@@ -215,7 +217,7 @@ async def _hear(
         on_end()
 
 
-async def _tell(
+async def _write_messages(
     process: asyncio.subprocess.Process,
     from_client: memory.MemoryObjectReceiveStream[messages.SessionMessage],
 ) -> None:
@@ -232,11 +234,11 @@ async def _tell(
 
 async def _log_errors(name: str, process: asyncio.subprocess.Process) -> None:
     """Log what it prints for its operator: all is read, and the beginning logged."""
-    bytes_left, partial_line = _MAX_SAID_BYTES, b""
-    while process.stderr is not None and (printed := await process.stderr.read(_SAID_BYTES)):
+    bytes_left, partial_line = _MAX_LOGGED_BYTES, b""
+    while process.stderr is not None and (printed := await process.stderr.read(_CHUNK_BYTES)):
         # By whole lines: of a secret that is cut in two, neither half would be known for one.
         lines, end, partial_line = (partial_line + printed).rpartition(b"\n")
-        if not end and len(partial_line) > _SAID_BYTES:
+        if not end and len(partial_line) > _CHUNK_BYTES:
             lines, partial_line = partial_line, b""
         _log_printed(name, lines[: max(bytes_left, 0)])
         bytes_left -= len(lines)
@@ -277,7 +279,7 @@ def _excess(
         # Without namespaces, files are the program's own, as which a bot that is root reads.
         place = os.fstat(root)
         files = directory_contents.measure(
-            root, max_bytes=program_cgroups.FILES_BYTES, max_files=_FILES
+            root, max_bytes=program_cgroups.FILES_BYTES, max_files=_MAX_FILES
         )
     finally:
         os.close(root)
@@ -295,7 +297,7 @@ def _excess(
     if group is not None:
         # It bounds memory and processes at any moment, but what it leaves alive goes on.
         return _TOO_MUCH if group.oom_kills() else ""
-    max_tasks = _PROCESSES + program_cgroups.WALLS_PROCESSES
+    max_tasks = _MAX_PROCESSES + program_cgroups.WALLS_PROCESSES
     reading = processes.reading(server.memory_bytes, max_tasks)
     if reading.tasks > max_tasks:
         return _TOO_MANY
@@ -322,5 +324,5 @@ def _kill(process: asyncio.subprocess.Process) -> None:
 
 
 async def _drain(stream: asyncio.StreamReader) -> None:
-    while await stream.read(_SAID_BYTES):
+    while await stream.read(_CHUNK_BYTES):
         pass

@@ -115,7 +115,7 @@ class ServerConnection:
                 server, server.oauth, environment, note=self._note_secrets
             )
         self._order = asyncio.Lock()
-        self._serving: asyncio.Task[None] | None = None
+        self._serve_task: asyncio.Task[None] | None = None
         self._closing = asyncio.Event()
         self._client: mcp.Client | None = None
         self._listing: definitions.Listing | None = None
@@ -137,7 +137,7 @@ class ServerConnection:
                 client = await self._connected()
                 with self._translated(_CONNECT_SECONDS):
                     async with asyncio.timeout(_CONNECT_SECONDS):
-                        self._listing = await _listed(client)
+                        self._listing = await _list_tools(client)
                 self._listed_at = time.monotonic()
             return self._listing
 
@@ -151,12 +151,12 @@ class ServerConnection:
         """
         self._calls += 1
         try:
-            return await self._called(tool, arguments, progress)
+            return await self._call_tool(tool, arguments, progress)
         finally:
             self._calls -= 1
             self._used_at = time.monotonic()
 
-    async def _called(
+    async def _call_tool(
         self, tool: str, arguments: dict[str, Any], progress: dispatcher.ProgressFnT
     ) -> mcp_types.CallToolResult:
         seconds = self._server.call_seconds
@@ -205,7 +205,7 @@ class ServerConnection:
         """Whether nobody has used it for a while."""
         return not self._calls and time.monotonic() - self._used_at > _IDLE_SECONDS
 
-    async def rest(self) -> None:
+    async def end_if_idle(self) -> None:
         """End a program that nobody has used for a while; the next call starts it again."""
         async with self._order:
             if self._server.command and self.is_idle:
@@ -217,11 +217,11 @@ class ServerConnection:
             await self._disconnect()
 
     async def _disconnect(self) -> None:
-        if self._serving is not None:
+        if self._serve_task is not None:
             self._closing.set()
-            await asyncio.wait({self._serving}, timeout=_CONNECT_SECONDS)
-            self._serving.cancel()
-            self._serving = self._client = None
+            await asyncio.wait({self._serve_task}, timeout=_CONNECT_SECONDS)
+            self._serve_task.cancel()
+            self._serve_task = self._client = None
 
     def _note_secrets(self, texts: Iterable[str]) -> None:
         secrets = {text.removeprefix("Bearer ") for text in texts}
@@ -232,7 +232,7 @@ class ServerConnection:
 
     @property
     def _is_open(self) -> bool:
-        is_running = self._serving is not None and not self._serving.done()
+        is_running = self._serve_task is not None and not self._serve_task.done()
         return is_running and not self._closing.is_set()
 
     async def _connected(self) -> mcp.Client:
@@ -244,16 +244,16 @@ class ServerConnection:
         await self._disconnect()
         ready: asyncio.Future[mcp.Client] = asyncio.get_running_loop().create_future()
         self._closing = asyncio.Event()
-        self._serving = asyncio.create_task(
+        self._serve_task = asyncio.create_task(
             self._serve(ready), name=f"MCP server {self._server.name}"
         )
         self._client = None
         try:
             async with asyncio.timeout(_CONNECT_SECONDS):
-                either: set[asyncio.Future[Any]] = {ready, self._serving}
+                either: set[asyncio.Future[Any]] = {ready, self._serve_task}
                 await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
         except TimeoutError:
-            self._serving.cancel()
+            self._serve_task.cancel()
         if ready.done():
             self._client = ready.result()
             if not self._server.command:
@@ -292,7 +292,7 @@ class ServerConnection:
             async with contextlib.AsyncExitStack() as stack:
                 streams: Any
                 if server.url is None:
-                    streams = program_transport.started(
+                    streams = program_transport.start_program(
                         server, self._environment, groups=self._groups, on_end=lose
                     )
                 else:
@@ -359,7 +359,7 @@ class ServerConnection:
             raise McpServerError(tool_words.broke_off(name)) from error
 
 
-async def _listed(client: mcp.Client) -> definitions.Listing:
+async def _list_tools(client: mcp.Client) -> definitions.Listing:
     """Read what a server offers."""
     tools: list[dict[str, Any]] = []
     cursor: str | None = None
@@ -371,7 +371,7 @@ async def _listed(client: mcp.Client) -> definitions.Listing:
         cursor = page.next_cursor
         if not cursor:
             break
-    return definitions.listed(client.instructions or "", tools)
+    return definitions.read_listing(client.instructions or "", tools)
 
 
 def _filled(

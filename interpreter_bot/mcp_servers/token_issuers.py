@@ -105,7 +105,7 @@ class TokenRequests:
         except header_values.VariableError as error:
             raise errors.SettingsError(tool_words.bad_setting(server.name, str(error))) from None
         logs.add_secrets([self._secret] if self._secret else [])
-        self._named = [self._url, *([login.issuer] if login else [])]
+        self._named_urls = [self._url, *([login.issuer] if login else [])]
         self._registered: dict[tuple[str, str], auth.OAuthClientInformationFull] = {}
 
     async def find(self, redirect: str) -> Issuer:
@@ -117,7 +117,7 @@ class TokenRequests:
         Raises:
             BotError: that cannot be done; the sentence says why.
         """
-        async with self._opened() as http:
+        async with self._http_client() as http:
             try:
                 probe = {"jsonrpc": "2.0", "id": 1, "method": "ping"}
                 headers = {"Accept": "application/json, text/event-stream"}
@@ -180,15 +180,15 @@ class TokenRequests:
         endpoint = issuer.metadata.revocation_endpoint
         if endpoint is None:
             return
-        async with self._opened() as http:
+        async with self._http_client() as http:
             try:
                 form = {"token": token.refresh_token or token.access_token}
-                await self._sent(http, issuer, str(endpoint), form)
+                await self._post(http, issuer, str(endpoint), form)
             except (httpx2.HTTPError, httpx2.InvalidURL, OSError) as error:
                 _log.info("a token of %s was not revoked: %r", self._server.name, error)
 
-    def _opened(self) -> httpx2.AsyncClient:
-        transport = http_transports.PublicAddressTransport(self._named)
+    def _http_client(self) -> httpx2.AsyncClient:
+        transport = http_transports.PublicAddressTransport(self._named_urls)
         return httpx2.AsyncClient(transport=transport, timeout=_SECONDS, trust_env=False)
 
     def _unusable(self, why: str) -> errors.BotError:
@@ -243,7 +243,7 @@ class TokenRequests:
         raise self._unusable(tool_words.MISSING_LOGIN_SERVER)
 
     def _checked(self, metadata: auth.OAuthMetadata) -> auth.OAuthMetadata:
-        transport = http_transports.PublicAddressTransport(self._named)
+        transport = http_transports.PublicAddressTransport(self._named_urls)
         endpoints = (
             *(metadata.authorization_endpoint, metadata.token_endpoint),
             *(metadata.registration_endpoint, metadata.revocation_endpoint),
@@ -304,11 +304,11 @@ class TokenRequests:
         return registration
 
     async def _tokens(self, issuer: Issuer, form: dict[str, str]) -> auth.OAuthToken:
-        async with self._opened() as http:
+        async with self._http_client() as http:
             try:
                 form |= {"resource": issuer.resource}
                 endpoint = str(issuer.metadata.token_endpoint)
-                answer = await self._sent(http, issuer, endpoint, form)
+                answer = await self._post(http, issuer, endpoint, form)
                 if answer.status_code in _REFUSALS:
                     refusal = _refusal(answer)
                     _log.info("no token for %s: %d", self._server.name, answer.status_code)
@@ -331,7 +331,7 @@ class TokenRequests:
         logs.add_secrets(texts, are_short_lived=True)
         return token
 
-    async def _sent(
+    async def _post(
         self, http: httpx2.AsyncClient, issuer: Issuer, url: str, parameters: dict[str, str]
     ) -> httpx2.Response:
         """Send a form as the bot that the issuer knows."""

@@ -162,7 +162,7 @@ class ToolBroker:
         *,
         progress: dispatcher.ProgressFnT,
     ) -> dict[str, Any]:
-        """Call a tool that `find` returned, for a person; see `call_results.read`.
+        """Call a tool that `find` returned, for a person; see `call_results.as_json`.
 
         Raises:
             LoginNeededError: the person has to log in there.
@@ -170,7 +170,7 @@ class ToolBroker:
         """
         connection = await self._connection(account.server, account)
         result = await connection.call(tool, arguments, progress=progress)
-        return await asyncio.to_thread(call_results.read, result, connection.secrets)
+        return await asyncio.to_thread(call_results.as_json, result, connection.secrets)
 
     async def _connection(
         self, server: str, account: records.Account | None
@@ -251,7 +251,7 @@ class ToolBroker:
         for name, connection in self._connections.items():
             try:
                 if self._servers[name].command:
-                    await connection.rest()
+                    await connection.end_if_idle()
                 else:
                     await self.look(name)
             except errors.BotError as error:

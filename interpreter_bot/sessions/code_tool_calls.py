@@ -100,7 +100,7 @@ class ToolRequests:
         # The SDK is there where there are servers.
         from interpreter_bot.mcp_servers import model_tool_listings
 
-        return model_tool_listings.written(self._broker.offered(self._key))
+        return model_tool_listings.describe_servers(self._broker.offered(self._key))
 
     def index(self) -> ToolIndex | None:
         """Return where a model finds the tools that it is not told of; None if it is of all."""

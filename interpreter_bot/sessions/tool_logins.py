@@ -74,15 +74,15 @@ class ToolLogins:
 
     async def look(self, ticket: str) -> Login:
         """Return the login of a link, which stays usable; see `PersonLogins.look`."""
-        return await self._logins.look(ticket)
+        return await self._logins.find_login(ticket)
 
     async def go_on(self, ticket: str) -> tuple[str, str]:
         """Use a link up; see `PersonLogins.go_on`."""
-        return await self._logins.go_on(ticket)
+        return await self._logins.continue_login(ticket)
 
     async def come_back(self, server: str, returned: Mapping[str, str], mark: str) -> Login:
         """Return the login with which a person came back; see `PersonLogins.come_back`."""
-        return await self._logins.come_back(server, returned, mark)
+        return await self._logins.check_return(server, returned, mark)
 
     async def finish(self, server: str, returned: Mapping[str, str], mark: str) -> Login:
         """Finish a login; see `PersonLogins.finish`."""

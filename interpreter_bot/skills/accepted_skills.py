@@ -129,7 +129,7 @@ class AcceptedSkills:
         Args:
             max_characters: skills beyond it are only named.
         """
-        return skill_catalogue.written(self._read_shown(), max_characters=max_characters)
+        return skill_catalogue.write(self._read_shown(), max_characters=max_characters)
 
     def content(self, path: str, *, start: int, max_bytes: int) -> bytes:
         """Return a part of a file of a skill, by its path below /skills.

@@ -21,7 +21,7 @@ _INTRODUCTION: Final = (
 _MORE: Final = "Further ones, in {mounted} too: {names}."
 
 
-def written(skills: Sequence[skill_files.Skill], *, max_characters: int) -> str:
+def write(skills: Sequence[skill_files.Skill], *, max_characters: int) -> str:
     """Write the catalogue; empty if there are none.
 
     Args:

@@ -26,8 +26,8 @@ _MAX_ASKED: Final = 200
 _CATALOGUE_SECONDS: Final = 30
 # What this driver runs by COPY, which takes no other kind.
 _COPIED: Final = frozenset(("select", "with", "values", "table"))
-_SAID: Final = re.compile(r"ERROR:\s+(.*?)(?:\n+Query was:.*|\. SQLSTATE: \w+)?$", re.DOTALL)
-_SAID_BY_FLIGHT: Final = re.compile(
+_MESSAGE: Final = re.compile(r"ERROR:\s+(.*?)(?:\n+Query was:.*|\. SQLSTATE: \w+)?$", re.DOTALL)
+_FLIGHT_MESSAGE: Final = re.compile(
     r"\w+: \[FlightSQL\] (.*?)(?:\.? Detail: .*)?(?: \(\w+; \w+\))?$", re.DOTALL
 )
 _WORD: Final = re.compile(r"[a-z_][a-z0-9_]*")
@@ -107,7 +107,7 @@ class AdbcDatabase(ports.Database):
                 if not reads and self._is_postgresql:
                     connection.commit()
         except (dbapi.Error, OSError, pa.ArrowException) as error:
-            raise ports.QueryFailedError(_said(error)) from error
+            raise ports.QueryFailedError(_server_message(error)) from error
         finally:
             self._cursor = None
             connection.close()
@@ -116,7 +116,7 @@ class AdbcDatabase(ports.Database):
         self,
         statement: statements.Statement,
         limits: worker_messages.Limits,
-        out: arrow_results.Results,
+        results: arrow_results.Results,
     ) -> None:
         parameters: list[Any] = []
 
@@ -133,7 +133,7 @@ class AdbcDatabase(ports.Database):
             cursor.execute(text, parameters or None)
             if cursor.description is not None:
                 reader = cursor.fetch_record_batch()
-                out.send(reader.schema, reader)
+                results.send(reader.schema, reader)
 
     def tables(self) -> list[ports.Table]:
         if not self._is_postgresql:
@@ -202,10 +202,10 @@ def _columns(connection: Any, home: str, table: str) -> list[tuple[str, str]]:  
     return [(field.name, str(field.type)) for field in schema]
 
 
-def _said(error: Exception) -> str:
+def _server_message(error: Exception) -> str:
     """Return what a server says of an error, without what the driver says of itself."""
     text = str(error).strip()
-    match = _SAID_BY_FLIGHT.match(text) or _SAID.search(text)
+    match = _FLIGHT_MESSAGE.match(text) or _MESSAGE.search(text)
     return match[1].strip() if match else str(error)
 
 

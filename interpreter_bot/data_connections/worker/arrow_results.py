@@ -92,13 +92,13 @@ class Results:
                 columns = [
                     _column(batch.column(index), field) for index, field in enumerate(fields)
                 ]
-                part = self._kept(pa.RecordBatch.from_arrays(columns, schema=plain))
+                part = self._fitting_rows(pa.RecordBatch.from_arrays(columns, schema=plain))
                 stream.write_batch(part)
                 if self.cut:
                     break
         self._out.flush()
 
-    def _kept(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+    def _fitting_rows(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         """Return what of a batch is within the limits."""
         rows_left, size = self._limits.rows - self.rows, batch.nbytes
         if self._bytes + size > self._limits.bytes:

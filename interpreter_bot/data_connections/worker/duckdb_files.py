@@ -45,7 +45,7 @@ class DuckdbFile(ports.Database):
         self,
         statement: statements.Statement,
         limits: worker_messages.Limits,
-        out: arrow_results.Results,
+        results: arrow_results.Results,
     ) -> None:
         text = statement.rendered(lambda name: f"${name}")
         shut = _SHUT | {"max_execution_time": str(int(limits.seconds * 1000))}
@@ -54,9 +54,9 @@ class DuckdbFile(ports.Database):
             try:
                 rows = connection.sql(text, params=dict(statement.values) or None)
                 reader: Any = rows.to_arrow_reader(_BATCH_ROWS)
-                out.send(reader.schema, reader)
+                results.send(reader.schema, reader)
             except duckdb.InterruptException:
-                out.check()
+                results.check()
                 raise
             finally:
                 self._connection = None

@@ -74,7 +74,7 @@ class Database(Protocol):
         self,
         statement: statements.Statement,
         limits: worker_messages.Limits,
-        out: arrow_results.Results,
+        results: arrow_results.Results,
     ) -> None:
         """Run a statement and send what it returns."""
 

@@ -106,7 +106,7 @@ class SqlalchemyEngine(ports.Database):
         self,
         statement: statements.Statement,
         limits: worker_messages.Limits,
-        out: arrow_results.Results,
+        results: arrow_results.Results,
     ) -> None:
         text = sa.text(statement.rendered(lambda name: f":{name}", colon="\\:"))
         seconds = {"seconds": limits.seconds, "milliseconds": int(limits.seconds * 1000)}
@@ -120,8 +120,8 @@ class SqlalchemyEngine(ports.Database):
             streamed = connection.execution_options(stream_results=True, yield_per=_ROWS)
             result = streamed.execute(text, dict(statement.values))
             if result.returns_rows:
-                out.send_rows(list(result.keys()), iter(result))
-            if out.cut and self._is_mysql:
+                results.send_rows(list(result.keys()), iter(result))
+            if results.cut and self._is_mysql:
                 self._abandon(result)
             if self._writes:
                 connection.commit()

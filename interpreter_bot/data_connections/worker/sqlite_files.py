@@ -62,7 +62,7 @@ class SqliteFile(ports.Database):
         self,
         statement: statements.Statement,
         limits: worker_messages.Limits,
-        out: arrow_results.Results,
+        results: arrow_results.Results,
     ) -> None:
         allowed = _WRITING if self._writes else _READING
 
@@ -72,7 +72,7 @@ class SqliteFile(ports.Database):
             return sqlite3.SQLITE_OK if is_allowed else sqlite3.SQLITE_DENY
 
         def look() -> bool:
-            return self._is_cancelled or out.seconds_left < 0
+            return self._is_cancelled or results.seconds_left < 0
 
         with self._open(mode="rw" if self._writes else "ro") as connection:
             for kind, limit in _LENGTHS:
@@ -83,9 +83,9 @@ class SqliteFile(ports.Database):
             try:
                 cursor = connection.execute(text, dict(statement.values))
                 names = [column[0] for column in cursor.description or ()]
-                out.send_rows(names, cursor)
+                results.send_rows(names, cursor)
             except sqlite3.OperationalError:
-                out.check()
+                results.check()
                 raise
 
     def tables(self) -> list[ports.Table]:

@@ -47,7 +47,7 @@ async def asked(kind, given, **request):
     listed = settings.Connection(
         name="lake", kind="files", address=f"{kind}://reports", options=given
     )
-    (rule,) = configured_connections.compiled([listed], {})
+    (rule,) = configured_connections.compile_rules([listed], {})
     workers = worker_processes.Workers(rule)
     taken = bytearray()
 

@@ -24,7 +24,7 @@ LIMITS = {"rows": 100_000, "bytes": 64 * settings.MIB, "seconds": 30.0}
 @contextlib.asynccontextmanager
 async def processes(kind, address, **fields):
     listed = settings.Connection(name="it", kind=kind, address=str(address), **fields)
-    (rule,) = configured_connections.compiled([listed], {})
+    (rule,) = configured_connections.compile_rules([listed], {})
     workers = worker_processes.Workers(rule)
     try:
         yield workers

@@ -80,14 +80,14 @@ async def door(
     *rules, upstream=None, resolve=None, limits=None, kind=proxies.Proxy, ask=None, **context
 ):
     """Open a proxy with these rules."""
-    listed = policies.compiled([settings.Egress(**rule) for rule in rules], {"KEY": KEY})
+    listed = policies.compile_rules([settings.Egress(**rule) for rule in rules], {"KEY": KEY})
     dialler = outbound_connections.Dialler(resolve or outside.resolver(["127.0.0.1"]))
     contacts = []
     shared = proxies.ProxyContext(
         key="web///x",
         kernel_id="kernel",
-        policy=lambda: policies.of(listed, values.SessionKey("web", thread="x")),
-        count=traffic_limits.Traffic(limits or settings.EgressLimits()),
+        policy=lambda: policies.policy_for(listed, values.SessionKey("web", thread="x")),
+        traffic=traffic_limits.Traffic(limits or settings.EgressLimits()),
         dialler=dialler,
         authority=certificates.Authority(),
         approvals=approvals.Approvals(ask),

@@ -38,7 +38,8 @@ async def main():
     server = settings.McpServer(
         name="local", command=("python3", str(script)), readable=(script.parent,))
     groups = program_cgroups.ProgramGroups(settings.Sandbox(cgroups="off"), [server])
-    async with program_transport.started(server, {}, groups=groups, on_end=print) as (heard, _):
+    program = program_transport.start_program(server, {}, groups=groups, on_end=print)
+    async with program as (heard, _):
         await heard.receive()
         os.execv(sys.executable, [sys.executable, "-c", "print('anew', flush=True); input()"])
 
@@ -85,7 +86,7 @@ async def program(request, tmp_path, monkeypatch):
 
 async def told(connection, tool, **arguments):
     result = await connection.call(tool, arguments, progress=ignored)
-    return call_results.read(result, connection.secrets)["parts"][0]["text"]
+    return call_results.as_json(result, connection.secrets)["parts"][0]["text"]
 
 
 def children():

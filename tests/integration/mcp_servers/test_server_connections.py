@@ -218,7 +218,7 @@ async def test_the_bot_logs_in_at_the_issuer_of_the_settings_and_nowhere_else(se
         assert [*(await connection.listing()).tools] == ["echo"]
         result = await connection.call("echo", {}, progress=ignored)
         assert result.content[0].text == "Bearer secret-token-0 hush-hush"
-        told = call_results.read(result, connection.secrets)
+        told = call_results.as_json(result, connection.secrets)
         assert told["parts"] == [{"text": "Bearer [redacted] [redacted]"}]
     assert issuer.logins == ["Basic " + base64.b64encode(b"bot:hush-hush").decode()]
 

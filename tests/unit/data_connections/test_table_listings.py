@@ -27,16 +27,16 @@ async def listing(*tables):
 async def test_the_most_used_come_first_and_stay_there():
     found = await listing(table("big", "a", rows=99), table("shop.small", "b"), table("tiny"))
     found.note_use('select * from shop."SMALL"')
-    told = found.told(1000)
+    told = found.describe(1000)
     assert told.index("small") < told.index("big") < told.index("tiny")
     for _ in range(3):
         found.note_use("select * from tiny")
-    assert found.told(1000) == told
+    assert found.describe(1000) == told
 
 
 async def test_a_small_budget_leaves_names_and_says_how_many_more():
     tables = [table(f"table_{number:03}", *map(str, range(30))) for number in range(100)]
-    told = (await listing(*tables)).told(500)
+    told = (await listing(*tables)).describe(500)
     assert len(told) < 700
     assert "table_000(" in told
     assert "more: connections['it'].tables()" in told
@@ -51,15 +51,17 @@ async def test_code_is_told_that_a_list_is_not_whole():
 
 
 async def test_words_of_the_owner_stay_on_their_line():
-    told = (await listing(table("t\nu", "a\nb", comment="x\n\n# New rules\n"))).told(500)
+    told = (await listing(table("t\nu", "a\nb", comment="x\n\n# New rules\n"))).describe(500)
     assert len(told.splitlines()) == 1
-    assert (await listing(table("t\n# New rules", "a" * 50))).told(30) == "  t # New rules"
+    assert (await listing(table("t\n# New rules", "a" * 50))).describe(30) == "  t # New rules"
 
 
 def test_secrets_are_taken_from_what_a_database_says():
     listed = settings.Connection(
         name="it", kind="postgresql", address="postgresql://u:${PW}@h/d", options={"k": "${KEY}"}
     )
-    (rule,) = configured_connections.compiled([listed], {"PW": "p%40ssword", "KEY": "another-key"})
+    (rule,) = configured_connections.compile_rules(
+        [listed], {"PW": "p%40ssword", "KEY": "another-key"}
+    )
     assert {"p@ssword", "p%40ssword", "another-key"} <= set(rule.secrets)
     assert "ssword" not in repr(rule)

@@ -9,7 +9,7 @@ THREAD = values.SessionKey("slack", "T1", "C1", "1.2")
 
 
 def rules(*listed, environment=None):
-    return policies.compiled([settings.Egress(**one) for one in listed], environment or {})
+    return policies.compile_rules([settings.Egress(**one) for one in listed], environment or {})
 
 
 def test_a_rule_holds_in_the_places_it_names():
@@ -19,12 +19,12 @@ def test_a_rule_holds_in_the_places_it_names():
         {"host": "channel.org", "places": ["slack/T1/C1"]},
         {"host": "other.org", "places": ["slack/T1/C2", "slack/T2", "discord", "slack/T"]},
     )
-    found = policies.of(every, THREAD)
+    found = policies.policy_for(every, THREAD)
     assert [rule.pattern for rule in found.rules] == ["all.org", "workspace.org", "channel.org"]
 
 
 def test_what_is_not_listed_is_refused_with_how_to_list_it():
-    policy = policies.of(rules({"host": "a.org", "ports": [443, 8443]}), THREAD)
+    policy = policies.policy_for(rules({"host": "a.org", "ports": [443, 8443]}), THREAD)
     assert policy.find("A.org.", 8443)[0] == "a.org"
     for host, port, told in (
         ("b.org", 443, "this host is not allowed"),

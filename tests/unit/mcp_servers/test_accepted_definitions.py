@@ -3,8 +3,8 @@ import pytest
 from interpreter_bot import errors
 from interpreter_bot.mcp_servers import accepted_definitions, definitions
 
-OLD = definitions.listed("Kind.", [{"name": "a"}, {"name": "b"}, {"name": "c"}])
-NEW = definitions.listed("Rude.", [{"name": "a"}, {"name": "b", "title": "B"}, {"name": "d"}])
+OLD = definitions.read_listing("Kind.", [{"name": "a"}, {"name": "b"}, {"name": "c"}])
+NEW = definitions.read_listing("Rude.", [{"name": "a"}, {"name": "b", "title": "B"}, {"name": "d"}])
 
 
 @pytest.fixture

@@ -31,7 +31,7 @@ def test_a_name_is_one_of_pythons(name, function):
 
 
 def test_names_that_become_the_same_are_both_left_out_with_a_sentence():
-    listing = definitions.listed("", [_tool("a-b"), _tool("a.b"), _tool("c"), _tool("a_b")])
+    listing = definitions.read_listing("", [_tool("a-b"), _tool("a.b"), _tool("c"), _tool("a_b")])
     assert [*listing.tools] == ["c"]
     assert listing.left_out[0] == "a.b and a-b have the same name in Python."
 
@@ -40,11 +40,11 @@ def test_what_is_too_much_is_left_out():
     long = _tool("long", "x" * 70_000)
     many = _tool("many", **{f"p{number}": {} for number in range(65)})
     odd = [_tool("no spaces"), _tool("x" * 129), {}]
-    listing = definitions.listed("y" * 100_000, [long, many, *odd, _tool("fine")])
+    listing = definitions.read_listing("y" * 100_000, [long, many, *odd, _tool("fine")])
     assert [*listing.tools] == ["fine"]
     assert len(listing.left_out) == 5
     assert len(listing.instructions) == 64 * 1024
-    crowd = definitions.listed("", [_tool(f"t{number}") for number in range(600)])
+    crowd = definitions.read_listing("", [_tool(f"t{number}") for number in range(600)])
     assert len(crowd.tools) == 500
 
 
@@ -53,7 +53,7 @@ def test_people_and_models_see_nothing_that_hides():
     tool = _tool(
         "t", f"Fine.\u202e\x1b[31m{hidden}\u200b" + "x" * 5_000, a={"description": "\x07b"}
     )
-    read = definitions.read(tool)
+    read = definitions.read_tool(tool)
     assert read.description.startswith("Fine.xxx")
     assert len(read.description) == 2_002
     assert read.parameters[0].description == "b"
@@ -63,7 +63,7 @@ def test_people_and_models_see_nothing_that_hides():
 def test_parameters_that_must_be_given_come_first_and_keep_their_names():
     tool = _tool("t", b={"type": "integer"}, **{"from": {"type": ["string", "null"]}, "a-b": {}})
     tool["inputSchema"]["required"] = ["from"]
-    read = definitions.read(tool)
+    read = definitions.read_tool(tool)
     assert [(one.parameter, one.name, one.is_required) for one in read.parameters] == [
         ("from_", "from", True),
         ("b", "b", False),
@@ -74,8 +74,8 @@ def test_parameters_that_must_be_given_come_first_and_keep_their_names():
 @pytest.mark.parametrize("schema", [[], None, {"properties": 3}, {"properties": {"a": 7}}, "x"])
 def test_a_schema_that_makes_no_sense_does_no_harm(schema):
     tool = {"name": "t", "description": 3, "inputSchema": schema, "annotations": "x"}
-    listing = definitions.listed("", [tool])
-    assert definitions.read(listing.tools["t"]).is_read_only is False
+    listing = definitions.read_listing("", [tool])
+    assert definitions.read_tool(listing.tools["t"]).is_read_only is False
 
 
 def test_a_description_that_speaks_of_another_server_is_flagged():
