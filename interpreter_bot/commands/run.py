@@ -31,7 +31,7 @@ _MCP: Final = "MCP"
 _FAILED, _REFUSED = 1, 2
 _FIRST_WAIT_SECONDS: Final = 1.0
 # Discord revokes the token of a bot that begins more than a thousand sessions a day.
-_LONGEST_WAIT_SECONDS: Final = 120.0
+_MAX_WAIT_SECONDS: Final = 120.0
 
 _Opening = Callable[[], AbstractAsyncContextManager[str]]
 """Opens a platform, repeatedly if called so; yields a sentence about where it is."""
@@ -287,11 +287,11 @@ class _Platforms:
                 return
             if self._end.is_set():
                 return
-            if time.monotonic() - began > _LONGEST_WAIT_SECONDS:
+            if time.monotonic() - began > _MAX_WAIT_SECONDS:
                 wait_seconds = _FIRST_WAIT_SECONDS
             self._lose(name, failure, wait_seconds)
             await asyncio.sleep(wait_seconds)
-            wait_seconds = min(2 * wait_seconds, _LONGEST_WAIT_SECONDS)
+            wait_seconds = min(2 * wait_seconds, _MAX_WAIT_SECONDS)
 
     async def _keep_open(self, name: str, opening: _Opening) -> None:
         """Keep one open until all are to be closed."""

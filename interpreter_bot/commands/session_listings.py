@@ -22,8 +22,8 @@ from interpreter_bot.text import quantities, safe_text
 
 _DAY_SECONDS: Final = 86_400.0
 _NAME_CHARACTERS: Final = 12
-_TITLE_CHARACTERS: Final = 40
-_KEY_CHARACTERS: Final = 80
+_MAX_TITLE_CHARACTERS: Final = 40
+_MAX_KEY_CHARACTERS: Final = 80
 _NOTHING: Final = "-"
 COLUMNS: Final = (
     *("name", "title", "session", "person", "state"),
@@ -102,9 +102,9 @@ class Entry:
         title = self.session.title if self.session else ""
         return [
             self.short_name,
-            quantities.one_line(safe_text.harmless(title), _TITLE_CHARACTERS) or _NOTHING,
-            quantities.one_line(self.key, _KEY_CHARACTERS),
-            quantities.one_line(safe_text.harmless(self.person), _TITLE_CHARACTERS),
+            quantities.one_line(safe_text.harmless(title), _MAX_TITLE_CHARACTERS) or _NOTHING,
+            quantities.one_line(self.key, _MAX_KEY_CHARACTERS),
+            quantities.one_line(safe_text.harmless(self.person), _MAX_TITLE_CHARACTERS),
             self.state,
             _size(self.status.memory_bytes if self.status else None),
             _ago(_since(self.session.created) if self.session else None),

@@ -32,14 +32,14 @@ _MAX_SESSION_QUERIES: Final = 2
 _MAX_HOURLY_CALLS: Final = 3000
 _HOUR_SECONDS: Final = 3600.0
 _MAX_KNOWN: Final = 10_000
-_STATEMENT_CHARACTERS: Final = 200_000
-_RECORDED_CHARACTERS: Final = 10_000
-_REASON_CHARACTERS: Final = 1000
+_MAX_STATEMENT_CHARACTERS: Final = 200_000
+_MAX_RECORDED_CHARACTERS: Final = 10_000
+_MAX_REASON_CHARACTERS: Final = 1000
 _REFUSAL_SECONDS: Final = 0.1
-_TOO_MANY: Final = 429
-_PIECES: Final = 4
+_TOO_MANY_REQUESTS: Final = 429
+_MAX_WAITING_PIECES: Final = 4
 _MAX_SHOWN: Final = 10
-_SHOWN_CHARACTERS: Final = 300
+_MAX_SHOWN_CHARACTERS: Final = 300
 
 
 class _Request(pydantic.BaseModel):
@@ -47,7 +47,7 @@ class _Request(pydantic.BaseModel):
 
     model_config = pydantic.ConfigDict(extra="forbid", strict=True)
 
-    sql: str = pydantic.Field(default="", max_length=_STATEMENT_CHARACTERS)
+    sql: str = pydantic.Field(default="", max_length=_MAX_STATEMENT_CHARACTERS)
     parameters: dict[str, Any] = pydantic.Field(default={}, max_length=1000)
     name: str = pydantic.Field(default="", max_length=1000)
 
@@ -136,7 +136,7 @@ class ConnectionService:
             reason: why it did not, a sentence.
         """
         record = code_activity.Query(
-            *(key, "", self._people_of(key)[0], name, sql[:_RECORDED_CHARACTERS], reason)
+            *(key, "", self._people_of(key)[0], name, sql[:_MAX_RECORDED_CHARACTERS], reason)
         )
         self.turns.note(record)
         self._record(record)
@@ -166,7 +166,7 @@ class ConnectionService:
                 rule.about,
                 self.sources.describe_contents(rule),
                 tuple(
-                    (" ".join(query.statement.split())[:_SHOWN_CHARACTERS], _outcome(query))
+                    (" ".join(query.statement.split())[:_MAX_SHOWN_CHARACTERS], _outcome(query))
                     for query in self._recent.get(key, ())
                     if query.connection == rule.name
                 ),
@@ -261,7 +261,7 @@ class ConnectionService:
         """Put a file into the session's workspace, as one that a person sent; returns its name."""
         if self.workspace is None:
             raise errors.BotError(data_words.NO_WORKSPACE)
-        pieces: asyncio.Queue[bytes | errors.BotError] = asyncio.Queue(_PIECES)
+        pieces: asyncio.Queue[bytes | errors.BotError] = asyncio.Queue(_MAX_WAITING_PIECES)
 
         async def read() -> None:
             request = {"do": "get", "name": name}
@@ -298,7 +298,7 @@ class ConnectionService:
         """Wait until a session may ask, and record what became of it."""
         record = code_activity.Query(
             *(call.key, call.kernel_id, self._people_of(call.key)[0], rule.name),
-            statement=statement[:_RECORDED_CHARACTERS],
+            statement=statement[:_MAX_RECORDED_CHARACTERS],
             reason=data_words.STOPPED,
         )
         self.turns.note(record)
@@ -307,7 +307,7 @@ class ConnectionService:
             async with self._turn(call.key):
                 yield record
         except errors.BotError as error:
-            record.reason = str(error)[:_REASON_CHARACTERS]
+            record.reason = str(error)[:_MAX_REASON_CHARACTERS]
             raise
         finally:
             record.seconds = time.monotonic() - began
@@ -323,7 +323,7 @@ class ConnectionService:
         times = self._times.setdefault(key, collections.deque(maxlen=limit))
         now = time.monotonic()
         if len(times) == limit and now - times[0] < _HOUR_SECONDS:
-            raise policies.Refusal(data_words.too_many_queries(limit), status=_TOO_MANY)
+            raise policies.Refusal(data_words.too_many_queries(limit), status=_TOO_MANY_REQUESTS)
         times.append(now)
 
     @contextlib.asynccontextmanager

@@ -17,10 +17,10 @@ from interpreter_bot.wording import data_words
 
 _log = logging.getLogger(__name__)
 
-_AGE_SECONDS: Final = 3600.0
+_MAX_AGE_SECONDS: Final = 3600.0
 _RETRY_SECONDS: Final = 60.0
 _MAX_TOLD: Final = 40
-_COMMENT_CHARACTERS: Final = 100
+_MAX_COMMENT_CHARACTERS: Final = 100
 _MORE: Final = "  and {count} more: connections[{name!r}].tables()"
 _UNSEEN: Final = "  its tables: connections[{name!r}].tables()"
 _WORD: Final = re.compile(r"\w+")
@@ -57,7 +57,9 @@ class TableListing:
         age = time.monotonic() - self._asked_at
         if self._request is not None:
             has_failed = self._request.done() and self._request.exception() is not None
-            if not self._request.done() or age < (_RETRY_SECONDS if has_failed else _AGE_SECONDS):
+            if not self._request.done() or age < (
+                _RETRY_SECONDS if has_failed else _MAX_AGE_SECONDS
+            ):
                 return self._request
         self._asked_at = time.monotonic()
         self._request = asyncio.create_task(self._fetch_tables(), name=f"tables of {self._name}")
@@ -141,7 +143,9 @@ class TableListing:
 def _line(table: dict[str, Any]) -> str:
     columns = ", ".join(_words(column) for column in table["columns"])
     rows = f" about {table['rows']:,} rows" if table["rows"] >= 0 else ""
-    comment = f": {_words([table['comment']])[:_COMMENT_CHARACTERS]}" if table["comment"] else ""
+    comment = (
+        f": {_words([table['comment']])[:_MAX_COMMENT_CHARACTERS]}" if table["comment"] else ""
+    )
     return f"  {_words([table['name']])}({columns}){rows}{comment}"
 
 

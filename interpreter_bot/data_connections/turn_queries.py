@@ -14,7 +14,7 @@ from interpreter_bot.wording import data_words
 
 _MAX_ALLOWED: Final = 10_000
 _MAX_QUERIES: Final = 50
-_SHOWN_CHARACTERS: Final = 2000
+_MAX_SHOWN_CHARACTERS: Final = 2000
 
 
 class TurnQueryLog:
@@ -73,7 +73,7 @@ def _summarize(query: code_activity.Query) -> code_activity.AskedQuery:
     """Return what people see of a query, as it is now."""
     return code_activity.AskedQuery(
         query.connection,
-        safe_text.revealed(safe_text.clipped(query.statement.strip(), _SHOWN_CHARACTERS)).text,
+        safe_text.revealed(safe_text.clipped(query.statement.strip(), _MAX_SHOWN_CHARACTERS)).text,
         rows=query.rows,
         seconds=round(query.seconds, 3),
         reason=safe_text.revealed(query.reason).text,

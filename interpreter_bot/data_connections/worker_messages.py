@@ -21,7 +21,7 @@ NOTE: Final = b"J"
 
 HEAD: Final = struct.Struct(">cI")
 MAX_BYTES: Final = 64 * 1024 * 1024
-_NOTE_BYTES: Final = 16 * 1024 * 1024
+_MAX_NOTE_BYTES: Final = 16 * 1024 * 1024
 
 
 class BrokenFrameError(errors.BotError):
@@ -101,7 +101,7 @@ async def read_head(reader: asyncio.StreamReader) -> tuple[bytes, int]:
 
 
 def _check(kind: bytes, length: int) -> None:
-    if length > (_NOTE_BYTES if kind == NOTE else MAX_BYTES):
+    if length > (_MAX_NOTE_BYTES if kind == NOTE else MAX_BYTES):
         raise BrokenFrameError
 
 

@@ -37,7 +37,7 @@ _CANCEL_SECONDS: Final = 3.0
 _IDLE_SECONDS: Final = 300.0
 # That all sessions together run on one connection at a time; more wait.
 _MAX_QUERIES: Final = 4
-_MEMORY_BYTES: Final = 3 * settings.GIB
+_MAX_MEMORY_BYTES: Final = 3 * settings.GIB
 
 Take = Callable[[bytes], Awaitable[None]]
 
@@ -225,7 +225,7 @@ def _walls(rule: configured_connections.Rule) -> program_walls.LandlockWalls:
     package = str(pathlib.Path(__file__).parents[1])
     pythons = {sys.prefix, sys.base_prefix, *map(os.path.realpath, (sys.prefix, sys.base_prefix))}
     beside = [rule.directory] if rule.directory else []
-    rlimits = {"DATA": _MEMORY_BYTES, "CORE": 0}
+    rlimits = {"DATA": _MAX_MEMORY_BYTES, "CORE": 0}
     if not rule.writes:
         # Temporary files of a database's engine are refused too.
         rlimits["FSIZE"] = 0

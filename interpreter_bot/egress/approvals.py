@@ -19,10 +19,10 @@ SESSION: Final = "session"
 NO: Final = "no"
 """Answers."""
 
-_NO_SECONDS: Final = 60.0
+_REFUSAL_SECONDS: Final = 60.0
 _MAX_KEPT: Final = 1000
-_SHOWN_BYTES: Final = 200
-_TARGET_CHARACTERS: Final = 1000
+_MAX_SHOWN_BYTES: Final = 200
+_MAX_TARGET_CHARACTERS: Final = 1000
 
 
 class Approvals:
@@ -59,8 +59,8 @@ class Approvals:
         async with self._order:
             if subject in self._allowed:
                 return
-            at, sentence = self._refused.get(subject, (-_NO_SECONDS, ""))
-            if time.monotonic() - at < _NO_SECONDS:
+            at, sentence = self._refused.get(subject, (-_REFUSAL_SECONDS, ""))
+            if time.monotonic() - at < _REFUSAL_SECONDS:
                 raise policies.Refusal(sentence)
             answer = await self._answer(contact, target, first)
             if answer == SESSION and len(self._allowed) < _MAX_KEPT:
@@ -79,14 +79,14 @@ class Approvals:
         nobody = network_words.nobody_to_ask(contact.method, contact.host)
         if self.ask is None:
             raise policies.Refusal(nobody)
-        if (cut_count := len(target) - _TARGET_CHARACTERS) > 0:
-            target = target[:_TARGET_CHARACTERS] + network_words.cut(cut_count)
+        if (cut_count := len(target) - _MAX_TARGET_CHARACTERS) > 0:
+            target = target[:_MAX_TARGET_CHARACTERS] + network_words.cut(cut_count)
         question = network_words.question(
             contact.method,
             contact.host,
             contact.port,
             safe_text.harmless(target),
-            first[:_SHOWN_BYTES],
+            first[:_MAX_SHOWN_BYTES],
         )
         request = values.InputRequested(question, False, choices=(ONCE, SESSION, NO))
         try:

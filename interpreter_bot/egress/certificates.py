@@ -19,7 +19,7 @@ from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 from interpreter_bot.egress import host_names
 
 _MAX_HOSTS: Final = 256
-_DAYS: Final = 30
+_VALID_DAYS: Final = 30
 _KEY_BYTES: Final = 48
 # Of the curve P-256.
 _ORDER: Final = 0xFFFFFFFF00000000FFFFFFFFFFFFFFFFBCE6FAADA7179E84F3B9CAC2FC632551
@@ -108,7 +108,7 @@ class Authority:
             .public_key(key.public_key())
             .serial_number(x509.random_serial_number())
             .not_valid_before(now - datetime.timedelta(days=1))
-            .not_valid_after(now + datetime.timedelta(days=_DAYS))
+            .not_valid_after(now + datetime.timedelta(days=_VALID_DAYS))
         )
 
 

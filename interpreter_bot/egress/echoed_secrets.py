@@ -10,7 +10,7 @@ import h11
 from interpreter_bot.egress import policies
 from interpreter_bot.wording import network_words
 
-_SHORTEST_SECRET: Final = 6
+_MIN_SECRET_CHARACTERS: Final = 6
 # Partial content, and what has changed since (RFC 3229).
 _PIECES: Final = (206, 226)
 
@@ -18,7 +18,7 @@ _PIECES: Final = (206, 226)
 def secrets_of(headers: Mapping[str, str]) -> list[str]:
     """Return what nobody may see of added headers: values, and what follows a word like Bearer."""
     parts = [part for value in headers.values() for part in {value, value.rpartition(" ")[2]}]
-    return [part for part in parts if len(part) >= _SHORTEST_SECRET]
+    return [part for part in parts if len(part) >= _MIN_SECRET_CHARACTERS]
 
 
 class SecretsSieve:

@@ -24,7 +24,7 @@ from interpreter_bot.egress import (
 from interpreter_bot.wording import network_words
 
 # Of what code asks for, as much is recorded.
-_NOTED_CHARACTERS: Final = 1000
+_MAX_RECORDED_CHARACTERS: Final = 1000
 _TARGET: Final = re.compile(rb"/[\x21-\x7e]*")
 # What servers resolve in different ways: a path that a rule allows may be another one to them.
 _AMBIGUOUS_PATH: Final = re.compile(r"//|\\|%2e|%2f|%5c|%00|;|(?:^|/)\.{1,2}(?:/|$)", re.IGNORECASE)
@@ -57,7 +57,7 @@ def check(request: h11.Request, host: str, port: int, rule: policies.Rule) -> st
         is_below = any(f"{path}/".startswith(f"{prefix.rstrip('/')}/") for prefix in rule.paths)
         if not is_below or _AMBIGUOUS_PATH.search(path):
             raise policies.Refusal(network_words.wrong_path(host, rule.paths))
-    return path[:_NOTED_CHARACTERS]
+    return path[:_MAX_RECORDED_CHARACTERS]
 
 
 def _is_named(value: bytes, host: str, port: int) -> bool:

@@ -33,12 +33,12 @@ _OVERRIDING: Final = frozenset(
     forwarded x-forwarded-for x-forwarded-host x-forwarded-proto x-real-ip""".split()
 )
 _REASON: Final = re.compile(r"[^\x20-\x7e]")
-_REASON_CHARACTERS: Final = 300
-_FIRST_BYTES: Final = 200
+_MAX_REASON_CHARACTERS: Final = 300
+_MAX_FIRST_BYTES: Final = 200
 # Kept of each client whose end is watched for.
-_WATCHED_BYTES: Final = 1024 * 1024
+_MAX_BUFFERED_BYTES: Final = 1024 * 1024
 # After so many events others have their turn: a body of tiny chunks is an event for each byte.
-_EVENTS_IN_A_ROW: Final = 32
+_MAX_EVENTS_IN_A_ROW: Final = 32
 
 
 class MalformedError(policies.Refusal):
@@ -127,7 +127,7 @@ class HttpStream:
         Behind much that nobody has taken yet, its end cannot be seen: this waits then.
         """
         buffered = 0
-        while buffered < _WATCHED_BYTES:
+        while buffered < _MAX_BUFFERED_BYTES:
             if not (number := await self._receive_bytes()):
                 return
             buffered += number
@@ -165,7 +165,7 @@ class HttpStream:
 
     async def _next(self) -> Any:  # noqa: ANN401 - h11's events share no type.
         self._events += 1
-        if not self._events % _EVENTS_IN_A_ROW:
+        if not self._events % _MAX_EVENTS_IN_A_ROW:
             await asyncio.sleep(0)
         return self._event()
 
@@ -174,7 +174,7 @@ class HttpStream:
             await self.send(h11.InformationalResponse(status_code=100, headers=[]))
         data = await self.ends.reader.read(opaque_tunnels.CHUNK_BYTES)
         self._uncounted_bytes += len(data)
-        self._first = self._first or data[:_FIRST_BYTES]
+        self._first = self._first or data[:_MAX_FIRST_BYTES]
         self._protocol.receive_data(data)
         return len(data)
 
@@ -201,7 +201,7 @@ class HttpStream:
     async def refuse(self, refusal: policies.Refusal) -> None:
         """Answer a request with why it is refused, where every client shows some of it."""
         sentence = str(refusal)
-        reason = _REASON.sub("?", sentence)[:_REASON_CHARACTERS].encode("ascii")
+        reason = _REASON.sub("?", sentence)[:_MAX_REASON_CHARACTERS].encode("ascii")
         body = f"{sentence}\n".encode()
         headers = [
             (b"Content-Type", b"text/plain; charset=utf-8"),

@@ -20,8 +20,8 @@ from interpreter_bot.wording import network_words
 CHUNK_BYTES: Final = 128 * 1024
 # Of one connection in one pass of the event loop: with asyncio's 256 KiB, fifty that download at
 # once hold it for 30 ms.
-_PASS_BYTES: Final = 48 * 1024
-_HELLO_BYTES: Final = 16 * 1024
+_MAX_PASS_BYTES: Final = 48 * 1024
+_MAX_HELLO_BYTES: Final = 16 * 1024
 _CLOSING_SECONDS: Final = 2.0
 REQUEST_SECONDS: Final = 600.0
 """The longest time for one connection or request."""
@@ -34,7 +34,7 @@ class _ShortReads(asyncio.StreamReaderProtocol, asyncio.BufferedProtocol):
 
     def __init__(self, reader: asyncio.StreamReader, connected: _Connected | None = None) -> None:
         super().__init__(reader, connected)
-        self._buffer = memoryview(bytearray(_PASS_BYTES))
+        self._buffer = memoryview(bytearray(_MAX_PASS_BYTES))
 
     def get_buffer(self, sizehint: int) -> memoryview:
         """Return where the next bytes go."""
@@ -126,7 +126,7 @@ async def read_hello(client: Ends, host: str, first_bytes: bytes) -> bytes:
     handshake = context.wrap_bio(incoming, alert, server_side=True)
     raw = b""
     while not names:
-        data, first_bytes = first_bytes or await client.reader.read(_HELLO_BYTES), b""
+        data, first_bytes = first_bytes or await client.reader.read(_MAX_HELLO_BYTES), b""
         if not data:
             raise EOFError
         raw += data
@@ -134,7 +134,7 @@ async def read_hello(client: Ends, host: str, first_bytes: bytes) -> bytes:
         try:
             handshake.do_handshake()
         except ssl.SSLWantReadError:
-            if len(raw) < _HELLO_BYTES:
+            if len(raw) < _MAX_HELLO_BYTES:
                 continue
         except ssl.SSLError:
             pass  # It ends so in any case.

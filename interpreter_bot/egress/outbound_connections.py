@@ -20,8 +20,8 @@ Resolve: TypeAlias = Callable[[str, int], Awaitable[Found]]
 """Looks up a host as `socket.getaddrinfo` does."""
 
 # Apart from the threads that all others of the bot share: a name server may be slow.
-_THREADS: Final = 32
-_THREADS_OF_ONE: Final = 2
+_MAX_THREADS: Final = 32
+_MAX_THREADS_OF_SESSION: Final = 2
 # From looking up the name to the connection.
 _CONNECT_SECONDS: Final = 10.0
 _BAD_GATEWAY: Final = 502
@@ -31,7 +31,7 @@ class NameLookups:
     """Looks names up by the system, in threads that many share."""
 
     def __init__(self) -> None:
-        self._threads = concurrent.futures.ThreadPoolExecutor(_THREADS, "names of hosts")
+        self._threads = concurrent.futures.ThreadPoolExecutor(_MAX_THREADS, "names of hosts")
 
     def close(self) -> None:
         """End the threads; who waits for a name is not waited for."""
@@ -39,7 +39,7 @@ class NameLookups:
 
     def of_one(self) -> Resolve:
         """Return a way to look names up for one session, which takes few of the threads at once."""
-        turns = asyncio.Semaphore(_THREADS_OF_ONE)
+        turns = asyncio.Semaphore(_MAX_THREADS_OF_SESSION)
 
         async def look_up(host: str, port: int) -> Found:
             await turns.acquire()

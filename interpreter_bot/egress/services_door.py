@@ -25,7 +25,7 @@ from interpreter_bot.wording import network_words
 
 PREFIX: Final = b"/to/"
 _ALIAS: Final = re.compile(rb"/to/([^/?#]+)(/[^#]*)")
-_BODY_BYTES: Final = 1024 * 1024
+_MAX_BODY_BYTES: Final = 1024 * 1024
 _HEAD: Final = b"HTTP/1.1 200 OK\r\nContent-Type: %s\r\nConnection: close\r\n\r\n"
 
 
@@ -45,7 +45,7 @@ class ServiceCall:
     path: str
     client: http_streams.HttpStream
 
-    async def body(self, max_bytes: int = _BODY_BYTES) -> bytes:
+    async def body(self, max_bytes: int = _MAX_BODY_BYTES) -> bytes:
         """Return the body of the request.
 
         Raises:
@@ -69,7 +69,7 @@ class ServiceCall:
 
     async def wait_closed(self) -> None:
         """Return once code has gone, or is interrupted; what it still sends is dropped."""
-        while await self.client.ends.reader.read(_BODY_BYTES):
+        while await self.client.ends.reader.read(_MAX_BODY_BYTES):
             pass
 
 

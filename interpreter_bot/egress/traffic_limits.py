@@ -12,7 +12,7 @@ from interpreter_bot.wording import network_words
 
 _HOUR_SECONDS: Final = 3600.0
 _DAY_SECONDS: Final = 24 * 3600.0
-_TOO_MANY: Final = 429
+_TOO_MANY_REQUESTS: Final = 429
 
 
 class Traffic:
@@ -41,7 +41,7 @@ class Traffic:
         now = time.monotonic()
         if len(self._times) == self._limits.requests and now - self._times[0] < _HOUR_SECONDS:
             raise policies.Refusal(
-                network_words.too_many_requests(self._limits.requests), status=_TOO_MANY
+                network_words.too_many_requests(self._limits.requests), status=_TOO_MANY_REQUESTS
             )
         self._times.append(now)
         self._add(0)
@@ -71,4 +71,4 @@ class Traffic:
     def _add(self, count: int) -> None:
         self._bytes += count
         if self.today_bytes > self._limits.daily_bytes:
-            raise policies.Refusal(network_words.TRAFFIC_USED_UP, status=_TOO_MANY)
+            raise policies.Refusal(network_words.TRAFFIC_USED_UP, status=_TOO_MANY_REQUESTS)

@@ -14,7 +14,7 @@ from interpreter_bot.text import safe_text
 
 _MAX_PARTS: Final = 100
 _LEFT_OUT: Final = "[There were {count} parts more.]"
-_URL_CHARACTERS: Final = 2_000
+_MAX_URL_CHARACTERS: Final = 2_000
 
 
 def as_json(result: mcp_types.CallToolResult, secrets: Iterable[str] = ()) -> dict[str, Any]:
@@ -56,4 +56,4 @@ def _part(part: mcp_types.ContentBlock) -> dict[str, str]:
                 "media_type": resource.mime_type or "application/octet-stream",
             }
         case mcp_types.ResourceLink():
-            return {"text": definitions.readable(part.uri, _URL_CHARACTERS)}
+            return {"text": definitions.readable(part.uri, _MAX_URL_CHARACTERS)}

@@ -20,9 +20,9 @@ from interpreter_bot.text import safe_text
 from interpreter_bot.wording import tool_words
 
 _NAME: Final = re.compile(r"[A-Za-z0-9._-]{1,128}")
-_DESCRIPTION_CHARACTERS: Final = 2_000
-_PARAMETER_CHARACTERS: Final = 300
-_DEFINITION_CHARACTERS: Final = 64 * 1024
+_MAX_DESCRIPTION_CHARACTERS: Final = 2_000
+_MAX_PARAMETER_CHARACTERS: Final = 300
+_MAX_DEFINITION_CHARACTERS: Final = 64 * 1024
 _MAX_PARAMETERS: Final = 64
 _MAX_TOOLS: Final = 500
 _RESERVED: Final = frozenset({"find_tools", "describe_tool"})
@@ -107,7 +107,7 @@ def read_listing(instructions: str, tools: Iterable[Mapping[str, Any]]) -> Listi
             break
         if not _NAME.fullmatch(name):
             left_out.append(tool_words.bad_tool_name(number + 1))
-        elif len(json.dumps(tool)) > _DEFINITION_CHARACTERS:
+        elif len(json.dumps(tool)) > _MAX_DEFINITION_CHARACTERS:
             left_out.append(tool_words.definition_too_long(name))
         elif len(_properties(tool)) > _MAX_PARAMETERS:
             left_out.append(tool_words.too_many_parameters(name, _MAX_PARAMETERS))
@@ -118,7 +118,7 @@ def read_listing(instructions: str, tools: Iterable[Mapping[str, Any]]) -> Listi
         else:
             functions[function] = name
             by_name[name] = tool
-    return Listing(instructions[:_DEFINITION_CHARACTERS], by_name, tuple(left_out))
+    return Listing(instructions[:_MAX_DEFINITION_CHARACTERS], by_name, tuple(left_out))
 
 
 def read_tool(tool: Mapping[str, Any]) -> Definition:
@@ -135,7 +135,7 @@ def read_tool(tool: Mapping[str, Any]) -> Definition:
     return Definition(
         name=str(tool["name"]),
         function=python_name(str(tool["name"])),
-        description=readable(tool.get("description"), _DESCRIPTION_CHARACTERS),
+        description=readable(tool.get("description"), _MAX_DESCRIPTION_CHARACTERS),
         parameters=tuple(sorted(names.values(), key=lambda one: not one.is_required)),
         is_read_only=isinstance(annotations, dict) and annotations.get("readOnlyHint") is True,
         digest=digest(tool),
@@ -237,8 +237,8 @@ def _parameter(parameter: str, name: str, schema: object, *, is_required: bool) 
     kinds = (
         tuple(str(entry)[:20] for entry in kind[:8]) if isinstance(kind, list) else str(kind)[:20]
     )
-    description = readable(definition.get("description"), _PARAMETER_CHARACTERS)
+    description = readable(definition.get("description"), _MAX_PARAMETER_CHARACTERS)
     if isinstance(choices := definition.get("enum"), list):
-        allowed = readable(json.dumps(choices[:20]), _PARAMETER_CHARACTERS)
+        allowed = readable(json.dumps(choices[:20]), _MAX_PARAMETER_CHARACTERS)
         description = f"{description} One of {allowed}.".strip()
     return Parameter(parameter, name, kinds, description, is_required)

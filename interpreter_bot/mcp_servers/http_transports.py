@@ -25,11 +25,11 @@ _log = logging.getLogger(__name__)
 MAX_ANSWER_BYTES: Final = 2 * settings.MIB
 """Of one answer of a server."""
 
-_STREAM_TIMES: Final = 16
+_MAX_ANSWERS_IN_STREAM: Final = 16
 _IDENTITY: Final = frozenset({"", "identity"})
 _PACKED: Final = "the answer is compressed, though that was not asked for"
 _MAX_BYTES: Final = 256 * 1024
-_SECONDS: Final = 20.0
+_TIMEOUT_SECONDS: Final = 20.0
 _PORTS: Final = {"https": 443, "http": 80}
 
 
@@ -69,7 +69,7 @@ class BoundedTransport(httpx2.AsyncBaseTransport):
             await stream.aclose()
             raise OversizedError(_PACKED)
         is_stream = response.headers.get("content-type", "").startswith("text/event-stream")
-        limit = MAX_ANSWER_BYTES * (_STREAM_TIMES if is_stream else 1)
+        limit = MAX_ANSWER_BYTES * (_MAX_ANSWERS_IN_STREAM if is_stream else 1)
         return httpx2.Response(
             response.status_code,
             headers=response.headers,
@@ -114,7 +114,7 @@ class PublicAddressTransport(httpx2.AsyncBaseTransport):
             # The header `Host` was set already, and stays.
             request.url = url.copy_with(host=address)
         request.headers["Accept-Encoding"] = "identity"
-        async with asyncio.timeout(_SECONDS):
+        async with asyncio.timeout(_TIMEOUT_SECONDS):
             response = await self._inner.handle_async_request(request)
             try:
                 return await _read(response, request)
@@ -157,7 +157,7 @@ async def _public_address(request: httpx2.Request) -> str:
     """
     host, port = request.url.host, request.url.port or _PORTS[request.url.scheme]
     try:
-        async with asyncio.timeout(_SECONDS):
+        async with asyncio.timeout(_TIMEOUT_SECONDS):
             entries = await asyncio.get_running_loop().getaddrinfo(
                 host, port, type=socket.SOCK_STREAM
             )

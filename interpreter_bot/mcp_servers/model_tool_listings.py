@@ -13,7 +13,7 @@ from typing import Final
 from interpreter_bot.mcp_servers import definitions, tool_broker
 
 _MAX_TOLD: Final = 10
-_DESCRIPTION_CHARACTERS: Final = 300
+_MAX_DESCRIPTION_CHARACTERS: Final = 300
 _INTRODUCTION: Final = (
     "Code in the kernel can call tools of other systems as functions: from tools.{server} import "
     "{function}. They return Python values, and raise tools.ToolError with the reason. A call may "
@@ -27,7 +27,7 @@ _MORE: Final = (
 _NONE: Final = "[No function fits. There are functions of {servers}.]"
 _UNKNOWN: Final = "[There is no function {name!r} here; find_tools finds them.]"
 _MAX_FOUND: Final = 15
-_WORDS_CHARACTERS: Final = 200
+_MAX_QUERY_CHARACTERS: Final = 200
 _TYPES: Final = {
     "string": "str",
     "integer": "int",
@@ -67,7 +67,7 @@ class ToolIndex:
 
     def find(self, words: str) -> str:
         """List the tools that fit some words best, names before descriptions."""
-        query_words = set(re.findall(r"\w+", words[:_WORDS_CHARACTERS].lower()))
+        query_words = set(re.findall(r"\w+", words[:_MAX_QUERY_CHARACTERS].lower()))
 
         def score(server: str, tool: definitions.Definition) -> int:
             name = f"{server} {tool.function}".lower()
@@ -92,7 +92,7 @@ class ToolIndex:
                     for parameter in tool.parameters
                 ]
                 return "\n".join([_line(server, tool), description, *parameters])
-        return _UNKNOWN.format(name=name[:_WORDS_CHARACTERS])
+        return _UNKNOWN.format(name=name[:_MAX_QUERY_CHARACTERS])
 
 
 def _line(server: str, tool: definitions.Definition) -> str:
@@ -100,7 +100,9 @@ def _line(server: str, tool: definitions.Definition) -> str:
         f"{item.parameter}: {_kind(item.kind)}{'' if item.is_required else ' = None'}"
         for item in tool.parameters
     )
-    description = definitions.readable(" ".join(tool.description.split()), _DESCRIPTION_CHARACTERS)
+    description = definitions.readable(
+        " ".join(tool.description.split()), _MAX_DESCRIPTION_CHARACTERS
+    )
     return html.escape(f"tools.{server}.{tool.function}({parameters}): {description}", quote=False)
 
 

@@ -32,9 +32,9 @@ from interpreter_bot.store import accounts, records
 from interpreter_bot.wording import tool_words
 
 PATH: Final = "/tool-logins"
-_AGE: Final = datetime.timedelta(minutes=10)
-_EARLY_SECONDS: Final = 60.0
-_LONGEST_SECONDS: Final = 10**9
+_MAX_LOGIN_AGE: Final = datetime.timedelta(minutes=10)
+_REFRESH_EARLY_SECONDS: Final = 60.0
+_MAX_TOKEN_SECONDS: Final = 10**9
 
 
 class _StartedLogin(pydantic.BaseModel):
@@ -256,7 +256,7 @@ class PersonLogins:
     ) -> tuple[records.Account, _StartedLogin]:
         """Return what is kept of a login."""
         find = self._store.take_login if takes else self._store.find_login
-        entry = await find(secret_digest(secret), _AGE)
+        entry = await find(secret_digest(secret), _MAX_LOGIN_AGE)
         if entry is None:
             raise errors.BotError(tool_words.LINK_EXPIRED)
         account, sealed = entry
@@ -351,7 +351,7 @@ def _login_needed(account: records.Account) -> errors.LoginNeededError:
 def _stored_tokens(issuer: token_issuers.Issuer, token: auth.OAuthToken) -> _StoredTokens:
     ends_at = None
     if token.expires_in is not None:
-        seconds = min(token.expires_in, _LONGEST_SECONDS)
+        seconds = min(token.expires_in, _MAX_TOKEN_SECONDS)
         # It must not end on the way.
-        ends_at = time.time() + seconds - min(_EARLY_SECONDS, seconds / 4)
+        ends_at = time.time() + seconds - min(_REFRESH_EARLY_SECONDS, seconds / 4)
     return _StoredTokens(issuer=issuer, token=token, ends_at=ends_at)

@@ -35,18 +35,18 @@ _log = logging.getLogger(__name__)
 
 _CONNECT_SECONDS: Final = 20.0
 _ALIVE_SECONDS: Final = 5.0
-_FRESH_SECONDS: Final = 300.0
+_MAX_LISTING_AGE_SECONDS: Final = 300.0
 _IDLE_SECONDS: Final = 300.0
 _FIRST_PAUSE_SECONDS: Final = 1.0
-_LONGEST_PAUSE_SECONDS: Final = 60.0
+_MAX_PAUSE_SECONDS: Final = 60.0
 _MAX_PAGES: Final = 20
 _TERMINATED: Final = "Session terminated"
 _BREAKS: Final = (
     *(httpx2.HTTPError, pydantic.ValidationError, RuntimeError, OSError),
     *(anyio.ClosedResourceError, anyio.BrokenResourceError),
 )
-_REFUSAL_CHARACTERS: Final = 500
-_SECRET_CHARACTERS: Final = 8
+_MAX_REFUSAL_CHARACTERS: Final = 500
+_MIN_SECRET_CHARACTERS: Final = 8
 
 
 class McpServerError(errors.BotError):
@@ -133,7 +133,7 @@ class ServerConnection:
         """
         async with self._order:
             age = time.monotonic() - self._listed_at
-            if self._listing is None or age > _FRESH_SECONDS or not self._is_open:
+            if self._listing is None or age > _MAX_LISTING_AGE_SECONDS or not self._is_open:
                 client = await self._connected()
                 with self._translated(_CONNECT_SECONDS):
                     async with asyncio.timeout(_CONNECT_SECONDS):
@@ -226,7 +226,7 @@ class ServerConnection:
     def _note_secrets(self, texts: Iterable[str]) -> None:
         secrets = {text.removeprefix("Bearer ") for text in texts}
         # What is shorter stands in any text.
-        secrets = {text for text in secrets if len(text) >= _SECRET_CHARACTERS}
+        secrets = {text for text in secrets if len(text) >= _MIN_SECRET_CHARACTERS}
         self.secrets |= secrets
         logs.add_secrets(secrets, are_short_lived=True)
 
@@ -274,7 +274,7 @@ class ServerConnection:
         """Wait before the next try: longer each time, until a call is done."""
         self._failed_at = time.monotonic()
         longer = max(_FIRST_PAUSE_SECONDS, 2 * self._pause_seconds)
-        self._pause_seconds = min(longer, _LONGEST_PAUSE_SECONDS)
+        self._pause_seconds = min(longer, _MAX_PAUSE_SECONDS)
 
     async def _serve(self, ready: asyncio.Future[mcp.Client]) -> None:
         """Hold the connection until it is to be closed, or breaks."""
@@ -350,7 +350,7 @@ class ServerConnection:
                 closing.set()
                 raise McpServerError(tool_words.broke_off(name)) from error
             self._check_login()
-            message = definitions.readable(error.message, _REFUSAL_CHARACTERS)
+            message = definitions.readable(error.message, _MAX_REFUSAL_CHARACTERS)
             message = redaction.redact(message, self.secrets)
             raise McpServerError(tool_words.refused(name, message)) from error
         except _BREAKS as error:

@@ -27,7 +27,7 @@ from interpreter_bot.wording import tool_words
 
 _log = logging.getLogger(__name__)
 
-_SECONDS: Final = 20.0
+_TIMEOUT_SECONDS: Final = 20.0
 _REFUSALS: Final = frozenset({400, 401, 403})
 _UNKNOWN_CLIENT: Final = "invalid_client"
 _FINAL: Final = frozenset({"invalid_grant", _UNKNOWN_CLIENT})
@@ -189,7 +189,7 @@ class TokenRequests:
 
     def _http_client(self) -> httpx2.AsyncClient:
         transport = http_transports.PublicAddressTransport(self._named_urls)
-        return httpx2.AsyncClient(transport=transport, timeout=_SECONDS, trust_env=False)
+        return httpx2.AsyncClient(transport=transport, timeout=_TIMEOUT_SECONDS, trust_env=False)
 
     def _unusable(self, why: str) -> errors.BotError:
         return errors.BotError(tool_words.login_unusable(self._server.name, why))

@@ -28,7 +28,7 @@ from interpreter_bot.wording import tool_words
 _log = logging.getLogger(__name__)
 
 _LOOK_SECONDS: Final = 300.0
-_INSTRUCTIONS_CHARACTERS: Final = 4_000
+_MAX_INSTRUCTIONS_CHARACTERS: Final = 4_000
 _MAX_PERSONAL: Final = 500
 
 
@@ -110,7 +110,7 @@ class ToolBroker:
             if server.approval_of(tool.name, is_read_only=tool.is_read_only) != "off"
         ]
         tool_names = [name for name in accepted.standings if name]
-        instructions = definitions.readable(accepted.instructions, _INSTRUCTIONS_CHARACTERS)
+        instructions = definitions.readable(accepted.instructions, _MAX_INSTRUCTIONS_CHARACTERS)
         return OfferedServer(server, instructions, tools, len(tool_names) - len(tools))
 
     def server(self, key: values.SessionKey, name: str) -> settings.McpServer:

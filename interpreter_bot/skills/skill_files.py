@@ -23,13 +23,13 @@ HEAD_FILE: Final = "SKILL.md"
 MODULES: Final = "python"
 """Directory of a skill whose modules can be imported."""
 _NAME: Final = re.compile(r"[^\W_]+(?:-[^\W_]+)*")
-_NAME_CHARACTERS: Final = 64
-_DESCRIPTION_CHARACTERS: Final = 1024
-_AUTHOR_CHARACTERS: Final = 100
-_HEAD_BYTES: Final = 16 * 1024
-_SKILL_BYTES: Final = 16 * 1024 * 1024
+_MAX_NAME_CHARACTERS: Final = 64
+_MAX_DESCRIPTION_CHARACTERS: Final = 1024
+_MAX_AUTHOR_CHARACTERS: Final = 100
+_MAX_HEAD_BYTES: Final = 16 * 1024
+_MAX_SKILL_BYTES: Final = 16 * 1024 * 1024
 _MAX_FILES: Final = 500
-_DEEPEST: Final = 8
+_MAX_DEPTH: Final = 8
 _LEFT_OUT: Final = frozenset({"__pycache__", ".git", ".DS_Store"})
 
 
@@ -104,7 +104,7 @@ def read(directory: pathlib.Path) -> Skill:
     """
     files: dict[str, bytes] = {}
     programs = set()
-    left_bytes = _SKILL_BYTES
+    left_bytes = _MAX_SKILL_BYTES
     try:
         root = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
         try:
@@ -114,7 +114,7 @@ def read(directory: pathlib.Path) -> Skill:
                     is_program = os.fstat(file.fileno()).st_mode & 0o111 != 0
                 left_bytes -= len(content)
                 if left_bytes < 0 or len(files) >= _MAX_FILES:
-                    raise SkillError(skill_words.too_large(_MAX_FILES, _SKILL_BYTES))
+                    raise SkillError(skill_words.too_large(_MAX_FILES, _MAX_SKILL_BYTES))
                 files[path] = content
                 if is_program:
                     programs.add(path)
@@ -134,7 +134,7 @@ def _walk(directory: int, prefix: str) -> Iterator[tuple[str, int]]:
     Raises:
         SkillError: there is something else than files and directories.
     """
-    if prefix.count("/") > _DEEPEST:
+    if prefix.count("/") > _MAX_DEPTH:
         raise SkillError(skill_words.TOO_DEEP)
     for name in sorted(os.listdir(directory)):
         if name in _LEFT_OUT:
@@ -163,7 +163,7 @@ def _head(content: bytes) -> tuple[str, str, str]:
     Raises:
         SkillError: there is none, or it is not as the format says.
     """
-    text = content[:_HEAD_BYTES].decode("utf-8", "replace").replace("\r\n", "\n")
+    text = content[:_MAX_HEAD_BYTES].decode("utf-8", "replace").replace("\r\n", "\n")
     preamble, mark, remainder = text.partition("---\n")
     matter, end, _ = remainder.partition("\n---")
     if preamble or not mark or not end:
@@ -179,19 +179,19 @@ def _head(content: bytes) -> tuple[str, str, str]:
         raise SkillError(skill_words.no_fields(HEAD_FILE))
     name, description = fields.get("name"), fields.get("description")
     if not isinstance(name, str) or not _is_name(name):
-        raise SkillError(skill_words.bad_name(_NAME_CHARACTERS))
-    if not isinstance(description, str) or not 0 < len(description) <= _DESCRIPTION_CHARACTERS:
-        raise SkillError(skill_words.bad_description(_DESCRIPTION_CHARACTERS))
+        raise SkillError(skill_words.bad_name(_MAX_NAME_CHARACTERS))
+    if not isinstance(description, str) or not 0 < len(description) <= _MAX_DESCRIPTION_CHARACTERS:
+        raise SkillError(skill_words.bad_description(_MAX_DESCRIPTION_CHARACTERS))
     metadata = fields.get("metadata")
     author = metadata.get("author", "") if isinstance(metadata, dict) else ""
     author_name = author if isinstance(author, str) else ""
     return (
         name,
-        quantities.one_line(safe_text.harmless(description), _DESCRIPTION_CHARACTERS),
-        quantities.one_line(safe_text.harmless(author_name), _AUTHOR_CHARACTERS),
+        quantities.one_line(safe_text.harmless(description), _MAX_DESCRIPTION_CHARACTERS),
+        quantities.one_line(safe_text.harmless(author_name), _MAX_AUTHOR_CHARACTERS),
     )
 
 
 def _is_name(name: str) -> bool:
     is_plain = name == name.lower() == unicodedata.normalize("NFKC", name)
-    return is_plain and len(name) <= _NAME_CHARACTERS and _NAME.fullmatch(name) is not None
+    return is_plain and len(name) <= _MAX_NAME_CHARACTERS and _NAME.fullmatch(name) is not None

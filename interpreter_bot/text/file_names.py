@@ -6,7 +6,7 @@ import re
 import unicodedata
 from typing import Final
 
-NAME_BYTES: Final = 200
+MAX_NAME_BYTES: Final = 200
 """Longest name that `safe_name` gives, so that a number still fits into the system's 255."""
 
 # The escape's own sign, look-alikes of the slash, and invisible letters.
@@ -27,7 +27,7 @@ def is_plain(character: str) -> bool:
 def safe_name(name: str) -> str:
     """Make one harmless path component of any file name.
 
-    The last part of a path, NFC, at most `NAME_BYTES` of UTF-8 with its suffix kept, without
+    The last part of a path, NFC, at most `MAX_NAME_BYTES` of UTF-8 with its suffix kept, without
     invisible characters and those with a meaning to shells, Windows or Markdown links, and never
     empty. Deterministic and idempotent.
     """
@@ -37,7 +37,7 @@ def safe_name(name: str) -> str:
     if _RESERVED.match(text):
         text = f"_{text}"
     suffix = match[0] if (match := _SUFFIX.search(text)) else ""
-    stem = text[: len(text) - len(suffix)].encode()[: NAME_BYTES - len(suffix.encode())]
+    stem = text[: len(text) - len(suffix)].encode()[: MAX_NAME_BYTES - len(suffix.encode())]
     return _trimmed(stem.decode(errors="ignore").rstrip(". ") + suffix) or "file"
 
 

@@ -48,7 +48,7 @@ _UNPRINTED: Final = re.compile(f"{_ESCAPE}|{_C1_ESCAPE}|{_CONTROLS}|{_INVISIBLE}
 _UNFINISHED: Final = re.compile(
     rf"(?:\x1b(?:\[[0-?]*+[ -/]*+|[\]PX^_]{_STRING}|[ -/]*+)|\x9b[0-?]*+[ -/]*+)\Z"
 )
-_LONGEST_ESCAPE: Final = 256
+_MAX_ESCAPE_CHARACTERS: Final = 256
 # At a time: a search for what is everywhere keeps other threads waiting.
 _STEP_CHARACTERS: Final = 32_000
 # They make text read otherwise than it runs (CVE-2021-42574).
@@ -57,7 +57,7 @@ _REORDERING: Final = re.compile(r"[\u202a-\u202e\u2066-\u2069]")
 _RETURNS: Final = re.compile(r"\r\n?")
 _SEPARATORS: Final = str.maketrans("\u2028\u2029", "\n\n")
 # Beyond this many times the wanted length, escapes are not removed before text is shortened.
-_ESCAPED_TIMES: Final = 16
+_MAX_ESCAPE_RATIO: Final = 16
 # Drawn as nothing, or as an empty cell, though Unicode counts them among letters, symbols and
 # marks: fillers of Hangul, an empty Braille cell, variation selectors, and others.
 _BLANK: Final = re.compile(
@@ -116,7 +116,7 @@ def printed(text: str) -> str:
 def without_open_escape(text: str) -> tuple[str, str]:
     """Split off an unfinished escape at the end of printed text; the next piece may end it."""
     start = max(text.rfind("\x1b"), text.rfind("\x9b"))
-    if 0 <= len(text) - start <= _LONGEST_ESCAPE and _UNFINISHED.match(text, max(start, 0)):
+    if 0 <= len(text) - start <= _MAX_ESCAPE_CHARACTERS and _UNFINISHED.match(text, max(start, 0)):
         return text[:start], text[start:]
     return text, ""
 
@@ -139,7 +139,7 @@ class Cleaner:
         is_open = start >= 0 and _UNFINISHED.match(text, start) is not None
         self._pending = ""
         if is_open:
-            is_whole = self._removed is _UNCOLOURED and len(text) - start <= _LONGEST_ESCAPE
+            is_whole = self._removed is _UNCOLOURED and len(text) - start <= _MAX_ESCAPE_CHARACTERS
             self._pending = text[start:] if is_whole else _shortest(text, start)
             text = text[:start]
         return text if text.isprintable() else encodable(self._removed.sub("", text))
@@ -166,7 +166,7 @@ def head(text: str, max_bytes: int) -> str:
 
 def bounded(text: str, max_characters: int) -> str:
     """Clean a text; cut a long one in the middle, where it says how much is missing."""
-    if len(text) <= max_characters * _ESCAPED_TIMES:
+    if len(text) <= max_characters * _MAX_ESCAPE_RATIO:
         text = clean(text)
     if len(text) <= max_characters:
         return text
@@ -178,7 +178,7 @@ def bounded(text: str, max_characters: int) -> str:
 
 def clipped(text: str, max_characters: int) -> str:
     """Clean a text, and cut the end of a long one."""
-    start = clean(text[: max_characters * _ESCAPED_TIMES])
+    start = clean(text[: max_characters * _MAX_ESCAPE_RATIO])
     return start if len(start) <= max_characters else start[: max_characters - 1] + "…"
 
 

@@ -19,12 +19,12 @@ from interpreter_bot.data_connections import worker_messages
 from interpreter_bot.data_connections.worker import arrow_results, ports, statements
 from interpreter_bot.wording import data_words
 
-_SENTENCE_CHARACTERS: Final = 4000
+_MAX_SENTENCE_CHARACTERS: Final = 4000
 _MAX_TABLES: Final = 2000
 _MAX_COLUMNS: Final = 400
 _MAX_FILES: Final = 10_000
 # A frame of notes holds twice that.
-_LISTED_BYTES: Final = 8 * 1024 * 1024
+_MAX_LISTED_BYTES: Final = 8 * 1024 * 1024
 
 
 class Worker:
@@ -81,7 +81,7 @@ class Worker:
                 files = self._files.list(request["prefix"], _MAX_FILES + 1)
                 sizes = itertools.accumulate(len(json.dumps(file)) for file in files)
                 pairs = zip(files[:_MAX_FILES], sizes, strict=False)
-                shown_files = [file for file, size in pairs if size < _LISTED_BYTES]
+                shown_files = [file for file, size in pairs if size < _MAX_LISTED_BYTES]
                 is_whole = len(shown_files) == len(files)
                 return {"files": shown_files, "notice": "" if is_whole else data_words.MORE_FILES}
             case "get" if self._files is not None:
@@ -111,7 +111,7 @@ class Worker:
 
 def _bounded(tables: list[ports.Table]) -> dict[str, Any]:
     """Return tables as one frame holds them: all names, and of the first ones the rest too."""
-    entries, left_bytes, is_whole = [], _LISTED_BYTES, len(tables) <= _MAX_TABLES
+    entries, left_bytes, is_whole = [], _MAX_LISTED_BYTES, len(tables) <= _MAX_TABLES
     for table in tables[:_MAX_TABLES]:
         name = table.name[:200]
         columns = [
@@ -130,7 +130,7 @@ def _sentence(error: Exception) -> str:
     """Return what a driver says; without secrets it is for the bot to make it."""
     if isinstance(error, ModuleNotFoundError):
         return data_words.needs_package(error.name)
-    return str(error)[:_SENTENCE_CHARACTERS] or type(error).__name__
+    return str(error)[:_MAX_SENTENCE_CHARACTERS] or type(error).__name__
 
 
 def _hear(end: socket.socket, worker: Worker, requests: queue.SimpleQueue[Any]) -> None:

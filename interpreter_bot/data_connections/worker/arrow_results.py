@@ -22,7 +22,7 @@ from interpreter_bot.data_connections import worker_messages
 from interpreter_bot.wording import data_words
 
 _FRAME_BYTES: Final = 1024 * 1024
-_ROWS: Final = 10_000
+_BATCH_ROWS: Final = 10_000
 
 
 class QueryStoppedError(Exception):
@@ -120,7 +120,7 @@ class Results:
         """
         gathered: list[list[pa.Array]] = []
         count = size = 0
-        while piece := list(itertools.islice(rows, _ROWS)):
+        while piece := list(itertools.islice(rows, _BATCH_ROWS)):
             self.check()
             gathered.append([_array(list(values)) for values in zip(*piece, strict=True)])
             count += len(piece)

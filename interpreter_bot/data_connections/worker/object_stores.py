@@ -14,7 +14,7 @@ from interpreter_bot.data_connections.worker import ports
 from interpreter_bot.wording import data_words
 
 _CHUNK_BYTES: Final = 1024 * 1024
-_PAGE: Final = 1000
+_PAGE_FILES: Final = 1000
 # Many stores of one's own are reached by plain HTTP, within a network.
 _CLIENT: Final = {"allow_http": True, "connect_timeout": "10s", "timeout": "60s"}
 # By default it tries for three minutes, which nobody waits for.
@@ -42,7 +42,7 @@ class ObjectStore:
         """Return the files whose names begin so; see `ports.Files.list`."""
         files: list[dict[str, Any]] = []
         with _translated(prefix):
-            for piece in obstore.list(self._store, prefix=prefix or None, chunk_size=_PAGE):
+            for piece in obstore.list(self._store, prefix=prefix or None, chunk_size=_PAGE_FILES):
                 files += [
                     {
                         "name": entry["path"],

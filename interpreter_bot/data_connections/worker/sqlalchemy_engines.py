@@ -15,7 +15,7 @@ from interpreter_bot.data_connections import worker_messages
 from interpreter_bot.data_connections.worker import arrow_results, ports, statements
 
 _MAX_TABLES: Final = 500
-_ROWS: Final = 10_000
+_BATCH_ROWS: Final = 10_000
 # So texts and names end in the database where `statements` thinks they do.
 _QUOTES_OF_MYSQL: Final = (
     "SET SESSION sql_mode = "
@@ -117,7 +117,7 @@ class SqlalchemyEngine(ports.Database):
             beginnings = () if self._writes else _BEGINNINGS.get(name, ())
             for words in beginnings:
                 connection.exec_driver_sql(words.format(**seconds))
-            streamed = connection.execution_options(stream_results=True, yield_per=_ROWS)
+            streamed = connection.execution_options(stream_results=True, yield_per=_BATCH_ROWS)
             result = streamed.execute(text, dict(statement.values))
             if result.returns_rows:
                 results.send_rows(list(result.keys()), iter(result))

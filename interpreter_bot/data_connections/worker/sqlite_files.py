@@ -27,7 +27,7 @@ _LENGTHS: Final = (
     (sqlite3.SQLITE_LIMIT_ATTACHED, 0),
     (sqlite3.SQLITE_LIMIT_WORKER_THREADS, 0),
 )
-_STEPS: Final = 100_000
+_STEPS_BETWEEN_CHECKS: Final = 100_000
 _BUSY_SECONDS: Final = 5.0
 _MAX_TABLES: Final = 2000
 
@@ -77,7 +77,7 @@ class SqliteFile(ports.Database):
         with self._open(mode="rw" if self._writes else "ro") as connection:
             for kind, limit in _LENGTHS:
                 connection.setlimit(kind, limit)
-            connection.set_progress_handler(look, _STEPS)
+            connection.set_progress_handler(look, _STEPS_BETWEEN_CHECKS)
             connection.set_authorizer(authorize)
             text = statement.rendered(lambda name: f":{name}")
             try:

@@ -293,7 +293,7 @@ async def test_a_login_is_over_after_ten_minutes(opening, monkeypatch):
     async with opening() as world, browser() as mine:
         link = await world.link()
         back = await mine.come_back(await world.link(BERT))
-        monkeypatch.setattr(person_logins, "_AGE", person_logins._AGE * 0)
+        monkeypatch.setattr(person_logins, "_MAX_LOGIN_AGE", person_logins._MAX_LOGIN_AGE * 0)
         assert (await mine.get(link)).status == 400
         assert "expired after ten minutes" in await mine.agree(back)
 

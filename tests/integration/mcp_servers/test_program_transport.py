@@ -233,7 +233,7 @@ async def test_who_demands_more_than_a_container_has_gets_the_reason(program):
 async def test_a_program_that_crashes_or_floods_is_started_again_after_a_pause(
     program, monkeypatch
 ):
-    monkeypatch.setattr(server_connections, "_LONGEST_PAUSE_SECONDS", 3600)
+    monkeypatch.setattr(server_connections, "_MAX_PAUSE_SECONDS", 3600)
     monkeypatch.setattr(server_connections, "_FIRST_PAUSE_SECONDS", 3600)
     for tool in ("crash", "flood"):
         with pytest.raises(errors.BotError, match="broke during the call"):
@@ -271,7 +271,7 @@ async def test_what_a_program_takes_in_a_moment_is_bounded_where_there_are_group
 async def test_a_program_that_answers_nothing_is_started_again(tmp_path, program, monkeypatch):
     monkeypatch.setattr(server_connections, "_ALIVE_SECONDS", 0.5)
     monkeypatch.setattr(server_connections, "_FIRST_PAUSE_SECONDS", 3600)
-    monkeypatch.setattr(server_connections, "_LONGEST_PAUSE_SECONDS", 3600)
+    monkeypatch.setattr(server_connections, "_MAX_PAUSE_SECONDS", 3600)
     program._server = program._server.model_copy(update={"call_seconds": 1.0})
     with pytest.raises(errors.BotError, match="did not answer within 1 seconds"):
         await told(program, "hang")

@@ -56,7 +56,7 @@ async def _bytes(workspace, name, **options):
 def _check_name(name):
     safe = file_names.safe_name(name)
     assert safe
-    assert len(safe.encode()) <= file_names.NAME_BYTES
+    assert len(safe.encode()) <= file_names.MAX_NAME_BYTES
     assert safe.isprintable()
     assert not re.search(r"[/\\]", safe)
     assert safe not in (".", "..")
