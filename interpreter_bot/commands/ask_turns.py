@@ -53,15 +53,12 @@ class Turns:
     async def take(
         self, prompts: Sequence[str], question: str, attachments: list[requests.Attachment]
     ) -> bool:
-        """Take a turn for each prompt, or where there are none, for all that a person enters.
+        """Take a turn for each prompt, or, without prompts, for each line that a person enters.
 
-        Args:
-            prompts: of the command line.
-            question: what `-` among them stands for, if anything.
-            attachments: come with the first question.
+        `question` replaces `-` among the prompts. `attachments` go with the first question.
 
         Returns:
-            Whether every one was answered.
+            Whether all were answered.
         """
         async with contextlib.AsyncExitStack() as stack:
             if self._service.logins.are_possible:

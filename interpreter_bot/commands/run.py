@@ -69,11 +69,7 @@ async def run_bot(
 ) -> int:
     """Stand by while another bot is active, then run the bot until `end` is set.
 
-    Args:
-        config: the settings in effect.
-        environment: holds the keys of models.
-        end: ends it in order.
-        kernels_outlive: see `execution_startup.open_hosts`.
+    `kernels_outlive` is that of `execution_startup.open_hosts`.
 
     Returns:
         The exit status.
@@ -207,12 +203,7 @@ class _Platforms:
     """
 
     def __init__(self, names: Collection[str], end: asyncio.Event) -> None:
-        """Open none yet.
-
-        Args:
-            names: of those that matter: once all of them have failed, `end` is set.
-            end: nothing is opened again once it is set.
-        """
+        """Open none yet. When all of `names` have failed, `end` is set."""
         self._names = names
         self._end = end
         self._closing = asyncio.Event()

@@ -117,11 +117,9 @@ class Entry:
 async def opened_hosts(
     config: settings.Settings, tell: Callable[[str], object]
 ) -> AsyncIterator[list[remote_host.RemoteHost]]:
-    """Connect to all hosts of the settings, those of one machine the newest first.
+    """Connect to all hosts of the settings, those of one machine newest first.
 
-    Args:
-        config: the settings in effect.
-        tell: is told, in a sentence, of each host of a fleet that cannot be asked.
+    `tell` receives a sentence for each host of a fleet that cannot be asked.
 
     Raises:
         HostUnusableError: that of this machine does not answer, or is of another release.

@@ -85,14 +85,12 @@ class Rule:
 def compile_rules(
     connections: Sequence[settings.Connection], environment: Mapping[str, str]
 ) -> tuple[Rule, ...]:
-    """Make rules of the settings.
+    """Turn the settings into rules.
 
-    Args:
-        connections: what the settings list.
-        environment: holds what addresses and options name.
+    `environment` holds the secrets that addresses and options name.
 
     Raises:
-        SettingsError: one cannot be used; the sentence says why, and no secret.
+        SettingsError: a connection cannot be used; the sentence has no secret in it.
     """
     names = [connection.name for connection in connections]
     if duplicates := sorted({name for name in names if names.count(name) > 1}):

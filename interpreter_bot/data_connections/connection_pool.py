@@ -34,11 +34,7 @@ class ConnectionPool:
     """
 
     def __init__(self, config: settings.Settings, environment: Mapping[str, str]) -> None:
-        """Ask nothing yet.
-
-        Args:
-            config: the settings in effect.
-            environment: holds what they name of secrets.
+        """Prepare connections, which the first queries open.
 
         Raises:
             SettingsError: a connection cannot be used.
@@ -63,17 +59,17 @@ class ConnectionPool:
         seconds: float = _FETCH_SECONDS,
         is_framed: bool = True,
     ) -> dict[str, Any]:
-        """Let a process ask; returns what it says in the end.
+        """Send a request to a worker process; return its reply.
 
         Args:
             rule: of the connection.
-            request: what is wanted.
-            take: gets what comes before that.
-            seconds: that it may take.
+            request: for the worker.
+            take: receives the data that comes before the reply.
+            seconds: time for it.
             is_framed: see `worker_processes.Worker.ask`.
 
         Raises:
-            BotError: it says no; the sentence is its own, without secrets.
+            BotError: the worker or its database refuses; the sentence has no secret in it.
         """
         async with self._workers[rule.name].worker() as worker:
             try:

@@ -71,12 +71,9 @@ class ConnectionService:
         *,
         max_hourly_calls: int = _MAX_HOURLY_CALLS,
     ) -> None:
-        """Ask nothing yet.
+        """Prepare connections, which the first queries open.
 
-        Args:
-            config: the settings in effect.
-            environment: holds what they name of secrets.
-            max_hourly_calls: queries and schema look-ups of one session in an hour.
+        `max_hourly_calls` bounds the queries and schema look-ups of one session in an hour.
 
         Raises:
             SettingsError: a connection cannot be used.
@@ -95,13 +92,10 @@ class ConnectionService:
         self._times = cachetools.LRUCache[str, collections.deque[float]](_MAX_KNOWN)
 
     def note_person(self, key: str, person: str, *, beside: Collection[str] = frozenset()) -> None:
-        """Remember who asks in a session now: what its code asks for is theirs, until `turns.end`.
+        """Record whose code runs in a session until `turns.end`.
 
-        Args:
-            key: of the session.
-            person: who asks.
-            beside: whose code ran there before, and may have left what runs still. What one of
-                them may not use, nobody's code there can.
+        `beside` are people whose code ran there before and may still run. A connection that one of
+        them may not use is closed to all code of the session.
         """
         self.turns.begin(key)
         self._people[key] = person, frozenset((person, *beside))
@@ -127,14 +121,7 @@ class ConnectionService:
             raise errors.BotError(data_words.NEEDS_NO_APPROVAL)
 
     def note_refusal(self, key: str, name: str, sql: str, reason: str) -> None:
-        """Record a statement that a person did not let run.
-
-        Args:
-            key: of the session.
-            name: of the connection.
-            sql: of the statement.
-            reason: why it did not, a sentence.
-        """
+        """Record a statement that a person refused, with the reason as a sentence."""
         record = code_activity.Query(
             *(key, "", self._people_of(key)[0], name, sql[:_MAX_RECORDED_CHARACTERS], reason)
         )

@@ -30,12 +30,10 @@ class TableListing:
     """The tables of a connection; asked for anew once they are old."""
 
     def __init__(self, name: str, fetch: Callable[[], Awaitable[dict[str, Any]]]) -> None:
-        """Know nothing yet.
+        """Start without tables.
 
-        Args:
-            name: of the connection.
-            fetch: asks the database for its "tables", in the form of the worker's `Table`, and for
-                a "notice" where these are not all.
+        `fetch` asks the database for "tables", as the worker's `Table` has them, and for a
+        "notice" if these are not all.
         """
         self._name = name
         self._fetch = fetch

@@ -49,14 +49,7 @@ class TurnQueryLog:
             queries.append(query)
 
     def allow(self, key: str, name: str, sql: str, parameters: Mapping[str, Any]) -> None:
-        """Let a statement run once that a person has seen.
-
-        Args:
-            key: of the session.
-            name: of the connection.
-            sql: of the statement.
-            parameters: as code sends them.
-        """
+        """Let a statement that a person has seen run once, with these parameters."""
         self._allowed[key, _digest(name, sql, parameters)] = None
         if len(self._allowed) > _MAX_ALLOWED:
             self._allowed.popitem(last=False)

@@ -103,15 +103,15 @@ class Worker:
     async def ask(
         self, request: dict[str, Any], take: Take | None = None, *, is_framed: bool = True
     ) -> dict[str, Any]:
-        """Ask it something; returns what it says in the end.
+        """Send a request; return the reply.
 
         Args:
-            request: what it is to do.
-            take: gets frames of data, in pieces; without it they are dropped.
-            is_framed: it gets the heads of frames, too.
+            request: for the worker.
+            take: receives frames of data in pieces; without it they are dropped.
+            is_framed: `take` also receives the heads of frames.
 
         Raises:
-            BotError: it has ended, or talks nonsense.
+            BotError: the worker has ended, or its reply is malformed.
         """
         self._is_asked = True
         try:

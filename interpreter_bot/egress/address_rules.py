@@ -55,22 +55,15 @@ def networks(texts: Iterable[str]) -> tuple[Network, ...]:
 
 
 def is_reserved(address: str) -> bool:
-    """Whether an address is link-local, or one at which a cloud hands out credentials.
-
-    Args:
-        address: as a resolver writes it.
-    """
+    """Whether an address is link-local, or one at which a cloud hands out credentials."""
     forms = _forms(ipaddress.ip_address(address))
     return any(form in network for form in forms for network in _RESERVED)
 
 
 def is_allowed(address: str, allowed: Sequence[Network] = ()) -> bool:
-    """Whether an address may be dialled.
+    """Whether an address may be dialled: a public one, or one that `allowed` has.
 
-    Args:
-        address: as a resolver, or a person, writes it.
-        allowed: what is allowed beside public addresses. An address of this machine's own counts
-            only where it is listed by itself, not with a network around it.
+    An address of this machine's own has to be listed by itself, not as part of a network.
     """
     try:
         forms = list(_forms(ipaddress.ip_address(address)))

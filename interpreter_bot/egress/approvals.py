@@ -45,15 +45,12 @@ class Approvals:
         return tuple(f"{method} {host}:{port}" for host, port, method in sorted(self._allowed))
 
     async def require(self, contact: code_activity.Contact, *, target: str, first: bytes) -> None:
-        """Return once a request may be sent.
+        """Return once a person has approved a request.
 
-        Args:
-            contact: of it, with host, port and method.
-            target: its path, and what follows a question mark.
-            first: what its body begins with.
+        `target` is its path and query, `first` the beginning of its body.
 
         Raises:
-            Refusal: it may not.
+            Refusal: they refused.
         """
         subject = contact.host, contact.port, contact.method
         async with self._order:

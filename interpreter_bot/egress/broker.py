@@ -47,15 +47,15 @@ class Broker:
         seed: bytes = b"",
         resolve: outbound_connections.Resolve | None = None,
     ) -> None:
-        """Open nothing yet.
+        """Open no door yet.
 
         Args:
             config: the settings in effect.
-            environment: holds what the settings name of secrets.
-            services: what is offered beside the outside.
-            seed: of the authorities of kernels that outlive this process, by which they know
-                the next one's; by default nobody has them again.
-            resolve: looks up hosts; by default, the system does.
+            environment: holds the secrets that they name.
+            services: offered to code beside the outside.
+            seed: from which the keys of kernels' authorities are made, so that the next process
+                makes the same ones; random by default.
+            resolve: looks up hosts; by default the system does.
 
         Raises:
             SettingsError: a rule cannot be used.

@@ -46,11 +46,7 @@ class Authority:
     """
 
     def __init__(self, seed: bytes = b"") -> None:
-        """Make its key.
-
-        Args:
-            seed: random bytes that nobody else knows; empty for a key that nobody has again.
-        """
+        """Derive the key from `seed`, secret random bytes; empty for a new key."""
         self._key = _key(seed)
         self._name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, _NAME)])
         self._identifier = x509.SubjectKeyIdentifier.from_public_key(self._key.public_key())
@@ -66,11 +62,7 @@ class Authority:
         self._contexts = cachetools.LRUCache[str, ssl.SSLContext](_MAX_HOSTS)
 
     def context(self, host: str) -> ssl.SSLContext:
-        """Return what TLS needs to answer for a host.
-
-        Args:
-            host: in its one form.
-        """
+        """Return a TLS context that answers for a host."""
         if host not in self._contexts:
             self._contexts[host] = self._make_context(host)
         return self._contexts[host]

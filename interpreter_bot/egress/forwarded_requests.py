@@ -92,22 +92,22 @@ async def exchange(
     idle_seconds: float,
     rewrite: tuple[bytes, bytes] | None = None,
 ) -> None:
-    """Send a checked request, and pass its response back.
+    """Send a checked request to a host, and pass its response back to the client.
 
     Args:
-        client: that sent it.
+        client: sent the request.
         request: its head.
-        server: gets it.
-        host: in its one form.
-        port: of it.
-        secret_headers: headers that code must not know.
-        traffic: of the session.
-        contact: is noted.
-        idle_seconds: without traffic, after which it ends.
-        rewrite: how addresses of the host begin, and what that is written as for the client.
+        server: the connection to the host.
+        host: normalized.
+        port: of the host.
+        secret_headers: added to the request; code must not see them.
+        traffic: counts what the session exchanges.
+        contact: the record of this request.
+        idle_seconds: time without traffic after which it ends.
+        rewrite: prefix of the host's addresses, and what replaces it for the client.
 
     Raises:
-        Refusal: something of it may not be passed on.
+        Refusal: something may not be passed on.
         OSError: a side is gone.
     """
     headers = [(b"Host", authority(host, port))]

@@ -134,14 +134,12 @@ class HttpStream:
         await asyncio.Event().wait()
 
     async def body(self, count: Callable[[int], None]) -> AsyncIterator[bytes]:
-        """Yield a body, all that has come at a time. Trailers are dropped.
+        """Yield a body in pieces as they come. Trailers are dropped.
 
-        Args:
-            count: takes how many bytes came since it was called last, with heads and what frames
-                the body.
+        `count` receives the number of bytes read since its last call, heads and framing included.
 
         Raises:
-            MalformedError: what came is no HTTP.
+            MalformedError: it is no HTTP.
         """
         joined = bytearray()
         while not isinstance(event := await self._next(), h11.EndOfMessage):
@@ -223,11 +221,9 @@ class HttpStream:
 def forwardable_headers(
     headers: Iterable[tuple[bytes, bytes]], *, without: Collection[str] = ()
 ) -> Headers:
-    """Return the headers that are not of one connection, and make no other request of it.
+    """Return the headers that belong to the request, not to one connection, but for `without`.
 
-    Args:
-        headers: as they came, their names in small letters.
-        without: further names that are left out, however their words are joined.
+    Names in `headers` are in lower case.
     """
     entries = list(headers)
     dropped = {

@@ -100,19 +100,13 @@ class Ends:
 
 
 async def read_hello(client: Ends, host: str, first_bytes: bytes) -> bytes:
-    """Read the first message of a client of TLS, and check whom it is for.
+    """Read the first TLS message of a client, check that it is for `host`, and return it.
 
-    Args:
-        client: that is to speak TLS.
-        host: that it may speak to, in its one form.
-        first_bytes: what it sent already.
-
-    Returns:
-        What it sent, to be passed on.
+    `first_bytes` are what the client has sent already.
 
     Raises:
-        Refusal: it is for another host, or is no TLS; the client is told by an alert.
-        EOFError: it went.
+        Refusal: it is for another host, or no TLS; the client gets an alert.
+        EOFError: the client is gone.
     """
     names: list[str | None] = []
 

@@ -59,18 +59,12 @@ class Dialler:
         self._resolve = resolve
 
     async def dial(self, host: str, port: int, rule: policies.Rule) -> socket.socket:
-        """Connect to a host.
+        """Connect to a host that `rule` allows.
 
-        What is checked is what is dialled: a name that leads elsewhere the next moment is not
-        looked up again.
-
-        Args:
-            host: in its one form.
-            port: of it.
-            rule: allows it.
+        The checked address is dialled: the name is not looked up again.
 
         Raises:
-            Refusal: it is at no allowed address, or does not answer. No address is told.
+            Refusal: it has no allowed address, or does not answer. No address is told.
         """
         try:
             async with asyncio.timeout(_CONNECT_SECONDS):

@@ -93,14 +93,12 @@ def policy_for(rules: Iterable[Rule], key: values.SessionKey) -> Policy:
 def compile_rules(
     entries: Sequence[settings.Egress], environment: Mapping[str, str]
 ) -> tuple[Rule, ...]:
-    """Make rules of the settings.
+    """Turn the settings into rules.
 
-    Args:
-        entries: what the settings list.
-        environment: holds what `headers` name.
+    `environment` holds the secrets that `headers` name.
 
     Raises:
-        SettingsError: one cannot be used; the sentence says why, and no secret.
+        SettingsError: an entry cannot be used; the sentence has no secret in it.
     """
     return tuple(_compile_rule(entry, environment) for entry in entries)
 

@@ -49,13 +49,13 @@ def provider(
     *,
     note: Callable[[Iterable[str]], None],
 ) -> client_credentials.ClientCredentialsOAuthProvider:
-    """Make what adds tokens to requests.
+    """Create the authenticator that adds the bot's tokens to requests.
 
     Args:
-        server: to which they are sent.
-        login: as the settings say.
-        environment: holds the secret that they name.
-        note: gets what may not come back out of an answer: the secret, and tokens as they come.
+        server: the tokens are for it.
+        login: its login in the settings.
+        environment: holds the secret that `login` names.
+        note: receives each secret and token, so that answers can be searched for it.
 
     Raises:
         SettingsError: the secret is missing.

@@ -20,11 +20,8 @@ _MAX_URL_CHARACTERS: Final = 2_000
 def as_json(result: mcp_types.CallToolResult, secrets: Iterable[str] = ()) -> dict[str, Any]:
     """Return a result as JSON: `structured`, `parts` of text or data, `is_error`, `size_bytes`.
 
-    Its size is bounded by what was read of the server's answer.
-
-    Args:
-        result: of a call.
-        secrets: that the server was sent; one that it sends back is left out.
+    Its size is bounded by what was read of the server's answer. `secrets` that the server sends
+    back are left out.
     """
     parts = [_part(part) for part in result.content[:_MAX_PARTS]]
     if len(result.content) > _MAX_PARTS:

@@ -162,13 +162,7 @@ def readable(text: object, max_characters: int) -> str:
 def warnings(
     server: str, tool: Mapping[str, Any], tools_by_server: Mapping[str, Iterable[str]]
 ) -> list[str]:
-    """Return what is suspicious about a definition.
-
-    Args:
-        server: whose it is.
-        tool: the definition.
-        tools_by_server: names of the tools of all servers, by their server's name.
-    """
+    """Return what is suspicious about a definition; `tools_by_server` has all tools' names."""
     text = json.dumps(tool, ensure_ascii=False)
     sentences = []
     if _HIDING.search(text) or safe_text.harmless(text) != text:

@@ -41,12 +41,7 @@ class BoundedTransport(httpx2.AsyncBaseTransport):
     """Sends requests to one server, and reads bounded answers."""
 
     def __init__(self, urls: Iterable[str]) -> None:
-        """Connect to nothing yet.
-
-        Args:
-            urls: of the server, and of who gives tokens for it; requests to another origin are
-                refused.
-        """
+        """Send requests only to the origins of `urls`: the server, and its authorization server."""
         self._origins = {origin(httpx2.URL(url)) for url in urls}
         # No proxy of the environment: what is sent has secrets.
         self._inner = httpx2.AsyncHTTPTransport(trust_env=False)
@@ -86,7 +81,7 @@ class PublicAddressTransport(httpx2.AsyncBaseTransport):
     """Sends requests, each over a connection of its own."""
 
     def __init__(self, urls: Iterable[str]) -> None:
-        """Args: `urls` are URLs of the settings: their origins may be anywhere."""
+        """Allow private addresses for the origins of `urls`, which the operator named."""
         self._named_origins = {origin(httpx2.URL(url)) for url in urls}
         # A connection is kept for no other request: it may be to another host at that address.
         limits = httpx2.Limits(max_keepalive_connections=0)

@@ -127,10 +127,10 @@ class PersonLogins:
         return Login(account, login.name)
 
     async def continue_login(self, ticket: str) -> tuple[str, str]:
-        """Use a link up; return where the person logs in, and the mark of their browser.
+        """Use a link up; return the page where the person logs in, and the secret of their browser.
 
         Raises:
-            BotError: it cannot be used.
+            BotError: the link cannot be used.
         """
         account, login = await self._find_started(ticket, takes=True)
         redirect = f"{self.address}{PATH}/back/{account.server}"
@@ -143,22 +143,24 @@ class PersonLogins:
         return issuer.address(challenge=proof.code_challenge, state=state), mark
 
     async def check_return(self, server: str, query: Mapping[str, str], mark: str) -> Login:
-        """Return the login with which a person came back; nothing is done yet.
+        """Return the login that a browser came back to finish; nothing is stored yet.
 
         Args:
-            server: to whose login the browser was sent back.
+            server: whose login page sent the browser back.
             query: what the browser brought: `state`, `code`, `iss`, `error`.
-            mark: of the browser.
+            mark: the secret of the browser in which the login began.
 
         Raises:
-            BotError: there is none of that browser, or it is not to be finished.
+            BotError: it is another browser's, expired, or was cancelled.
         """
         account, login, issuer = await self._check_return(server, query, mark)
         host = urllib.parse.urlsplit(str(issuer.metadata.issuer)).hostname or ""
         return Login(account, login.name, host)
 
     async def finish(self, server: str, query: Mapping[str, str], mark: str) -> Login:
-        """Take the tokens of a person who came back, and agreed; arguments as for `check_return`.
+        """Exchange the code of a person who came back and agreed for tokens, and store them.
+
+        The arguments are those of `check_return`.
 
         Raises:
             BotError: there are none.
@@ -192,23 +194,21 @@ class PersonLogins:
     def bearer(
         self, account: records.Account, note: Callable[[Iterable[str]], None]
     ) -> PersonBearer:
-        """Make what adds a person's tokens to requests.
+        """Create the authenticator that adds a person's tokens to requests.
 
-        Args:
-            account: of the person.
-            note: gets tokens as they come, which may not come back out of an answer.
+        `note` receives each token, so that answers can be searched for it.
         """
         return PersonBearer(self, account, note)
 
     async def token(self, account: records.Account, *, refused_token: str = "") -> str | None:
-        """Return the token of a person, a new one if need be; None if there is none.
+        """Return a person's token, refreshed if need be; None if the person has to log in.
 
         Args:
             account: of the person.
-            refused_token: a token that the server does not take, so it must be another.
+            refused_token: the server refused it, so another one is needed.
 
         Raises:
-            BotError: it is unknown whether there is one.
+            BotError: the authorization server cannot be asked now.
         """
         # One after the other: the second one finds what the first one got.
         async with self._refreshing[account]:
@@ -286,7 +286,7 @@ class PersonLogins:
         return await asyncio.to_thread(self._keys.encrypt, json.dumps(content))
 
     async def _decrypt(self, account: records.Account, sealed: str) -> Any:  # noqa: ANN401
-        """Read what was kept of an account; what was kept of another one is none of it."""
+        """Return what was encrypted for an account; a value of another account is refused."""
         content = json.loads(await asyncio.to_thread(self._keys.decrypt, sealed))
         if content["of"] != list(dataclasses.astuple(account)):
             raise errors.StoreError

@@ -50,11 +50,9 @@ class ProgramGroups:
         return first + self._uids[server.name]
 
     async def create(self, server: settings.McpServer, processes: int) -> cgroups.Group | None:
-        """Make a group for a program; None where there are none.
+        """Create a control group for a program; None if the machine has none.
 
-        Args:
-            server: says how much memory it may have, with its files in /tmp.
-            processes: the most that it may have at once.
+        `processes` is the most that the program may have. Its memory includes its files in /tmp.
         """
         async with self._probe_lock:
             if self._cgroups is None:

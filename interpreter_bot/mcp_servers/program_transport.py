@@ -57,13 +57,13 @@ async def start_program(
     groups: program_cgroups.ProgramGroups,
     on_end: Callable[[], None],
 ) -> AsyncIterator[tuple[_Receiver, _Sender]]:
-    """Start a server, and end it with the context.
+    """Start a server's program, and end it with the context.
 
     Args:
-        server: as the settings say.
-        environment: what it is given beside what all programs need.
-        groups: bound it, where there are any.
-        on_end: is called once it says no more, also by itself.
+        server: its settings.
+        environment: added to what all programs get.
+        groups: bound the program's memory, if there are control groups.
+        on_end: called when the program ends or closes its output.
 
     Raises:
         OSError: it cannot be started.

@@ -73,14 +73,14 @@ class ServerConnection:
         account: records.Account | None = None,
         logins: person_logins.PersonLogins | None = None,
     ) -> None:
-        """Connect to nothing yet.
+        """Prepare a connection, which the first call opens.
 
         Args:
-            server: as the settings say.
-            environment: holds what its headers name.
+            server: its settings.
+            environment: holds the secrets that they name.
             groups: bound it, if it is a program.
-            account: of the person whose connection it is, where each has their own.
-            logins: have its tokens.
+            account: whose connection it is, if each person has their own.
+            logins: have that person's tokens.
 
         Raises:
             SettingsError: a secret is missing.

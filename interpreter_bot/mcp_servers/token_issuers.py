@@ -109,10 +109,9 @@ class TokenRequests:
         self._registered: dict[tuple[str, str], auth.OAuthClientInformationFull] = {}
 
     async def find(self, redirect: str) -> Issuer:
-        """Find who gives tokens, and register the bot there if that is needed.
+        """Find the authorization server, and register the bot there if necessary.
 
-        Args:
-            redirect: where people are to be sent back.
+        `redirect` is where it sends people back.
 
         Raises:
             BotError: that cannot be done; the sentence says why.

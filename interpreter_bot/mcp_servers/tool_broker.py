@@ -65,17 +65,17 @@ class ToolBroker:
         logins: person_logins.PersonLogins | None = None,
         groups: program_cgroups.ProgramGroups | None = None,
     ) -> None:
-        """Connect to nothing yet.
+        """Prepare connections, which the first calls open.
 
         Args:
-            servers: as the settings list them.
-            environment: holds what their headers name.
-            data: the directory with what was accepted.
-            logins: of people.
+            servers: the settings of all servers.
+            environment: holds the secrets that they name.
+            data: the directory with the accepted definitions.
+            logins: of people; None if nobody can log in.
             groups: bound programs; without them their memory is measured.
 
         Raises:
-            SettingsError: one cannot be used.
+            SettingsError: a server cannot be used.
         """
         names = [server.name for server in servers]
         if duplicates := {name for name in names if names.count(name) > 1}:
@@ -127,16 +127,13 @@ class ToolBroker:
     async def find(
         self, key: values.SessionKey, account: records.Account, tool: str
     ) -> tuple[settings.McpServer, definitions.Definition]:
-        """Return a tool that a conversation may call, once it was seen to be what was accepted.
+        """Return a tool that a conversation may call, if the server still offers what was accepted.
 
-        Args:
-            key: of the conversation.
-            account: of the person whose code asks, at the server whose tool it is.
-            tool: its name there.
+        `account` is the person's at that server.
 
         Raises:
             LoginNeededError: the person has to log in there.
-            BotError: there is none; the sentence says why.
+            BotError: the tool cannot be called; the sentence says why.
         """
         server = account.server
         entry = self.server(key, server)
@@ -222,11 +219,7 @@ class ToolBroker:
     async def look(
         self, server: str, account: records.Account | None = None
     ) -> definitions.Listing:
-        """Look at what a server offers now, unless that was done a moment ago.
-
-        Args:
-            server: its name.
-            account: of the person who looks.
+        """Return what a server offers a person now; an answer of the last minutes is used again.
 
         Raises:
             LoginNeededError: the person has to log in there.
@@ -242,10 +235,10 @@ class ToolBroker:
         return listing
 
     async def look_at_all(self) -> None:
-        """Look at all servers; one that cannot be reached is looked at the next time.
+        """Look at all servers. A server that cannot be reached is tried again the next time.
 
-        One that is a program is not started for that, and ended if nobody uses it. None is looked
-        at for a person who does not ask.
+        Programs are not started for that, and are ended if nobody uses them. Servers at which
+        people log in are only looked at when a person asks.
         """
         await self._close_idle_personal()
         for name, connection in self._connections.items():
@@ -280,8 +273,8 @@ async def opened(
     Args:
         config: the settings in effect.
         environment: holds the secrets that they name.
-        store: has the accounts of people; without one, nobody logs in.
-        keys: encrypt what it keeps.
+        store: has people's accounts; without it nobody can log in.
+        keys: encrypt the tokens in it.
 
     Raises:
         SettingsError: a server cannot be used.

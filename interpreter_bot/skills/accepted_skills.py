@@ -124,11 +124,7 @@ class AcceptedSkills:
         self.refresh()
 
     def catalogue(self, max_characters: int) -> str:
-        """Return what a model is told of them; empty if there are none.
-
-        Args:
-            max_characters: skills beyond it are only named.
-        """
+        """Return the catalogue for a model; skills beyond `max_characters` are only named."""
         return skill_catalogue.write(self._read_shown(), max_characters=max_characters)
 
     def content(self, path: str, *, start: int, max_bytes: int) -> bytes:

@@ -22,12 +22,7 @@ _MORE: Final = "Further ones, in {mounted} too: {names}."
 
 
 def write(skills: Sequence[skill_files.Skill], *, max_characters: int) -> str:
-    """Write the catalogue; empty if there are none.
-
-    Args:
-        skills: all that are used.
-        max_characters: of those beyond it, only the names are told.
-    """
+    """Write the catalogue; skills beyond `max_characters` are only named."""
     if not skills:
         return ""
     entries: list[str] = []

@@ -73,9 +73,7 @@ def scanned(
 ) -> Iterator[tuple[Fence | None, str, Fence | None]]:
     """Iterate over lines, each between the fence that is open before it and the one after it.
 
-    Args:
-        lines: of a whole text, with or without their ends.
-        fence: the one that is open before them.
+    `fence` is open before the first line.
     """
     for line in lines:
         previous = fence
@@ -94,10 +92,7 @@ def begins(text: str) -> bool:
 def fenced(text: str, *, language: str = "", style: Style = "longer") -> str:
     """Wrap text as a code block; empty if there is nothing to wrap.
 
-    Args:
-        text: anything; its line ends become line feeds.
-        language: for colours; left out if it is no name of one.
-        style: how the fence is kept whole.
+    `language` is left out if it is no name of one. Line ends become line feeds.
     """
     text = text.replace("\r\n", "\n").replace("\r", "\n").rstrip("\n")
     if not text.strip():

@@ -14,11 +14,9 @@ class NotebookError(errors.BotError):
 
 
 def read(data: bytes, name: str) -> list[str]:
-    """Return the code of a notebook's cells, without those that have none.
+    """Return the code of a notebook's cells that have any.
 
-    Args:
-        data: the file.
-        name: of the file, for sentences.
+    `name` is the file's, for sentences.
 
     Raises:
         NotebookError: it is no notebook, or not one in Python.

@@ -125,7 +125,7 @@ class Cleaner:
     """Incremental `clean` of a stream in pieces, which may cut an escape in two."""
 
     def __init__(self, *, keeps_colours: bool = False) -> None:
-        """Args: `keeps_colours` is for text that each reader cleans who shows none."""
+        """Keep colours if `keeps_colours`: each reader that shows none removes them."""
         self._pending = ""
         self._removed = _UNCOLOURED if keeps_colours else _OBEYED
 

@@ -106,15 +106,15 @@ class Statement:
     """
 
     def __init__(self, text: str, values: Mapping[str, Any], *, dialect: str = "") -> None:
-        """Take it apart.
+        """Parse a statement.
 
         Args:
-            text: of it.
-            values: of its parameters.
-            dialect: of the database, as SQLAlchemy calls it; one that nobody knows is standard SQL.
+            text: the SQL.
+            values: its parameters.
+            dialect: as SQLAlchemy calls it; an unknown one is parsed as standard SQL.
 
         Raises:
-            StatementError: it is empty, or more than one, or not whole.
+            StatementError: it is empty, incomplete, or more than one statement.
         """
         self.values = values
         self._title = _TITLES.get(dialect, "this database's SQL")
@@ -131,11 +131,9 @@ class Statement:
             raise StatementError(data_words.unknown_parameter(unknown[0]))
 
     def rendered(self, parameter: Callable[[str], str], *, colon: str = ":") -> str:
-        """Return the statement as a driver wants it, without comments.
+        """Return the statement as a driver takes it, without comments.
 
-        Args:
-            parameter: how a parameter is written there, by its name.
-            colon: how other colons are.
+        `parameter` writes a parameter by its name, and `colon` replaces all other colons.
         """
         parts = []
         end_of = dict(self._places())
@@ -155,9 +153,8 @@ class Statement:
     def check_reading(self, *, is_guarded: bool = False) -> None:
         """Check that the statement only reads.
 
-        Args:
-            is_guarded: the database itself lets nothing else happen, also where it has words of its
-                own that nobody knows here.
+        `is_guarded` says that the database itself refuses everything else, including statements
+        that nobody knows here.
 
         Raises:
             StatementError: it may do more, or calls a function that has effects.
