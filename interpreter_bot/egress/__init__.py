@@ -1,6 +1,6 @@
-"""What code in a kernel may reach outside: the bot's end of its doors.
+"""Access of kernels' code to the outside: the bot's end of their doors.
 
-Here belong a policy for each conversation, the proxy that code speaks to, the one check of every
-address that is dialled, and what is added to requests that code must not know. Never: who
-may decide on a policy (that is the settings' and, through sessions, people's), or storage.
+Here belong the policy of each conversation, the proxy that code uses, the one check of every
+address before it is dialled, and the secrets that are added to requests. Never: decisions about
+policies (the settings and, through sessions, people make them), or storage.
 """

@@ -1,6 +1,6 @@
-"""Which addresses may be dialled: public ones, and what a rule names of the others.
+"""The addresses that may be dialled: public ones, and others that a rule names.
 
-`ipaddress.is_global` alone lets several ways to a private IPv4 address pass that IPv6 can write.
+`ipaddress.is_global` alone misses several IPv6 forms of private IPv4 addresses.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _RESERVED: Final = tuple(
         *("fd00:42::42/128", "fd00:a9fe:a9fe::1/128", "fd00:100::100:200/128"),
     )
 )
-# What is no single host.
+# Not single hosts.
 _NO_HOST: Final = tuple(
     ipaddress.ip_network(text)
     for text in ("0.0.0.0/8", "224.0.0.0/4", "255.255.255.255/32", "::/128", "ff00::/8")
@@ -84,7 +84,7 @@ def _is_form_allowed(form: Address, allowed: Sequence[Network]) -> bool:
 
 
 def _forms(address: Address) -> Iterator[Address]:
-    """Yield an address, or what is in it: IPv4 that IPv6 only carries is judged as IPv4 too."""
+    """Yield an address, and the IPv4 address that it carries if it is such an IPv6 address."""
     if isinstance(address, ipaddress.IPv6Address):
         number = int(address)
         if address in _SIX_TO_FOUR:
@@ -98,7 +98,7 @@ def _forms(address: Address) -> Iterator[Address]:
 
 
 def _is_own(address: Address) -> bool:
-    """Whether an address is one of this machine's, at this moment: no other can be bound."""
+    """Whether an address is one of this machine's now, which is tried by binding to it."""
     family = socket.AF_INET if address.version == 4 else socket.AF_INET6
     try:
         with socket.socket(family, socket.SOCK_DGRAM) as probe:

@@ -1,4 +1,4 @@
-"""Approval of what code wants outside, by the person whose code it is: once, or for a session."""
+"""Approval of code's requests to the outside by its person: once, or for the session."""
 
 from __future__ import annotations
 
@@ -26,14 +26,13 @@ _MAX_TARGET_CHARACTERS: Final = 1000
 
 
 class Approvals:
-    """What the people of one kernel's session have allowed and refused, as long as it lives.
+    """What people have allowed and refused for one kernel, while it lives.
 
     Attributes:
         ask: asks whoever runs the code, whose time stands still; None if nobody can be.
     """
 
     def __init__(self, ask: Ask | None = None) -> None:
-        """Allow nothing yet; see the class."""
         self.ask = ask
         self._allowed: set[tuple[str, int, str]] = set()
         self._refused: dict[tuple[str, int, str], tuple[float, str]] = {}
@@ -66,7 +65,7 @@ class Approvals:
                 raise self._refusal(contact, network_words.declined(contact.method, contact.host))
 
     def _refusal(self, contact: code_activity.Contact, sentence: str) -> policies.Refusal:
-        """Refuse now, and for a while: clients try again, and the answer would be the same."""
+        """Refuse now and for a minute, because clients try again at once."""
         if len(self._refused) >= _MAX_KEPT:
             self._refused.clear()
         self._refused[contact.host, contact.port, contact.method] = time.monotonic(), sentence

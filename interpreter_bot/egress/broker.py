@@ -1,4 +1,4 @@
-"""The broker: it holds the doors of all kernels, and decides for each conversation."""
+"""The broker, which serves the doors of all kernels by the policies of their conversations."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ _SEED_BYTES: Final = 32
 
 
 class Broker:
-    """Opens doors of kernels; implements `kernel_doors.Doorkeeper`. Use `opened`."""
+    """Opens the doors of kernels; implements `kernel_doors.Doorkeeper`. Use `opened`."""
 
     def __init__(
         self,
@@ -78,7 +78,7 @@ class Broker:
         """Kernels that were told why."""
         self._opening: set[str] = set()
         self._kernels: dict[str, asyncio.Task[None]] = {}
-        # Until the setup ran: the caller may be cancelled, or not reach the host.
+        # Kept until the setup ran, because the caller may be cancelled or not reach the host.
         self._pending_setups: dict[str, kernel_doors.DoorSetup] = {}
         self._approvals: dict[str, tuple[str, approvals.Approvals]] = {}
         self._given = cachetools.LRUCache[tuple[str, str], approvals.Approvals](_MAX_KEPT)
@@ -164,7 +164,7 @@ class Broker:
         for service in self.services:
             service.note_opened(key)
         authority = certificates.Authority(hmac.digest(self._seed, kernel_id.encode(), "sha256"))
-        # Its link to a host may break, and be made again, while it lives.
+        # The same for a kernel whose host is connected again.
         session_approvals = self._given.setdefault((key, kernel_id), approvals.Approvals())
         session_approvals.ask = doors.ask
         context = proxies.ProxyContext(
@@ -184,10 +184,10 @@ class Broker:
         task.add_done_callback(functools.partial(self._shut, kernel_id, doors))
         proxy, services = doors.ports
         if not self.policy(key):
-            # Programs are refused sooner if they know of no proxy.
+            # Without a proxy, programs fail sooner.
             proxy = 0
         kinds = sorted({offer.kind for offer in self._offers(key)})
-        # The certificate is another one each time, for the same key.
+        # The certificate differs each time, so the version is made from its key.
         version = hashlib.sha256(
             repr((authority.key_identifier, kinds, proxy, services)).encode()
         ).hexdigest()
@@ -206,7 +206,7 @@ class Broker:
         self._names.close()
 
     async def _serve(self, doors: kernel_doors.Doors, context: proxies.ProxyContext) -> None:
-        """Serve the doors of a kernel until it ends, or its host gives no more connections."""
+        """Serve the doors of a kernel until it ends, or its host passes no more connections."""
         servers = {
             kernel_doors.PROXY: proxies.Proxy(context),
             kernel_doors.SERVICES: services_door.ServicesDoor(context, self.services),
@@ -223,7 +223,7 @@ class Broker:
                 task.cancel()
 
     def _shut(self, kernel_id: str, doors: kernel_doors.Doors, task: asyncio.Task[None]) -> None:
-        """Let go of doors, also of those that were shut before anything was done about them."""
+        """Clean up after doors, also if their task never ran."""
         doors.close()
         del self._kernels[kernel_id], self._approvals[kernel_id]
         self._pending_setups.pop(kernel_id, None)
@@ -233,7 +233,7 @@ class Broker:
             _log.error("the doors of %s are served no more", kernel_id, exc_info=error)
 
     def _record(self, contact: code_activity.Contact) -> None:
-        """Log what code tried, and hand it on."""
+        """Log an attempt of code, and pass it on."""
         if self.on_contact is not None:
             self.on_contact(contact)
         _log.info(

@@ -38,7 +38,7 @@ _USAGES: Final = (
 
 
 class Authority:
-    """An authority whose key is the same again wherever the seed is.
+    """A certificate authority whose key is derived from a seed.
 
     Attributes:
         certificate: of it, as PEM.
@@ -57,7 +57,7 @@ class Authority:
         builder = builder.add_extension(self._identifier, False)
         signed = builder.sign(self._key, hashes.SHA256())
         self.certificate = signed.public_bytes(serialization.Encoding.PEM).decode("ascii")
-        # One key for all hosts: making one takes longer than all the rest.
+        # One key for all hosts, because generating it takes longest.
         self._leaf_key = ec.generate_private_key(ec.SECP256R1())
         self._contexts = cachetools.LRUCache[str, ssl.SSLContext](_MAX_HOSTS)
 
@@ -107,7 +107,7 @@ class Authority:
 def _key(seed: bytes) -> ec.EllipticCurvePrivateKey:
     if not seed:
         return ec.generate_private_key(ec.SECP256R1())
-    # So much longer than the order of the curve that no number is likelier than another.
+    # Much longer than the order of the curve, so that all numbers are equally likely.
     wide = hashlib.shake_256(seed).digest(_KEY_BYTES)
     return ec.derive_private_key(1 + int.from_bytes(wide, "big") % (_ORDER - 1), ec.SECP256R1())
 
@@ -117,7 +117,7 @@ def _usage(*names: str) -> x509.KeyUsage:
 
 
 def _load(context: ssl.SSLContext, pem: bytes) -> None:
-    """Load a key and its certificate, which Python reads from files only, and no disk may have."""
+    """Load a key and its certificate by a file in memory: Python reads files only."""
     descriptor = os.memfd_create("certificate", os.MFD_CLOEXEC)
     try:
         os.write(descriptor, pem)

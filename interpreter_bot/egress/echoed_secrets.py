@@ -1,4 +1,4 @@
-"""Secrets of the bot in what hosts answer: found, so that none of it comes back to code."""
+"""Search for the bot's secrets in answers of hosts, so that none of them reaches code."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ _PIECES: Final = (206, 226)
 
 
 def secrets_of(headers: Mapping[str, str]) -> list[str]:
-    """Return what nobody may see of added headers: values, and what follows a word like Bearer."""
+    """Return the secrets in headers: values, and the part after a word like Bearer."""
     parts = [part for value in headers.values() for part in {value, value.rpartition(" ")[2]}]
     return [part for part in parts if len(part) >= _MIN_SECRET_CHARACTERS]
 
 
 class SecretsSieve:
-    """Finds in a stream what must not be passed on, also where it comes in pieces."""
+    """Finds secrets in a stream, also across its pieces."""
 
     def __init__(self, secrets: Sequence[str], host: str) -> None:
         self._secrets = [secret.encode("ascii") for secret in secrets]
@@ -30,7 +30,7 @@ class SecretsSieve:
         self._held_back = b""
 
     def check(self, *texts: bytes) -> None:
-        """Look into whole texts.
+        """Search whole texts.
 
         Raises:
             Refusal: one holds a secret.
@@ -39,7 +39,7 @@ class SecretsSieve:
             raise policies.Refusal(network_words.holds_secret(self._host), status=502)
 
     def check_head(self, response: h11.Response) -> None:
-        """Look into the head of a response, and see that the rest can be looked into.
+        """Search the head of a response, and check that its body can be searched.
 
         Raises:
             Refusal: it holds a secret, or the body is packed or a piece.
@@ -52,7 +52,7 @@ class SecretsSieve:
             raise policies.Refusal(network_words.partial(self._host), status=502)
 
     def filter(self, data: bytes) -> bytes:
-        """Return what may be passed on of a stream so far; the rest may be a secret's beginning.
+        """Return the part that may be passed on; the end is held back if a secret may begin there.
 
         Raises:
             Refusal: there is a secret.
@@ -66,12 +66,12 @@ class SecretsSieve:
         return data[: len(data) - keep]
 
     def flush(self) -> bytes:
-        """Return what is held back, at the end of the stream."""
+        """Return what was held back, at the end of the stream."""
         return self._held_back
 
 
 def _overlap(data: bytes, secret: bytes) -> int:
-    """Return how much of a secret's beginning ends the data."""
+    """Return the length of the longest beginning of a secret at the end of the data."""
     for length in range(min(len(data), len(secret) - 1), 0, -1):
         if data.endswith(secret[:length]):
             return length

@@ -1,5 +1,5 @@
-"""Requests that the bot reads: checked against a rule, made anew, and sent with what code must not
-know; their responses, in which that must not come back.
+"""Requests that the bot reads: checked against a rule, rebuilt, and sent with secrets that code
+must not see; and their responses, which must not contain those secrets.
 """
 
 from __future__ import annotations
@@ -23,18 +23,18 @@ from interpreter_bot.egress import (
 )
 from interpreter_bot.wording import network_words
 
-# Of what code asks for, as much is recorded.
+# Of a path, as much is recorded.
 _MAX_RECORDED_CHARACTERS: Final = 1000
 _TARGET: Final = re.compile(rb"/[\x21-\x7e]*")
-# What servers resolve in different ways: a path that a rule allows may be another one to them.
+# Servers resolve these in different ways, so an allowed path could be another one to them.
 _AMBIGUOUS_PATH: Final = re.compile(r"//|\\|%2e|%2f|%5c|%00|;|(?:^|/)\.{1,2}(?:/|$)", re.IGNORECASE)
 _SPELLINGS: Final = {80: ("",), 443: ("",)}
-# Where a secret is added, answers are looked into: they may be neither packed, pieces nor changes.
+# If a secret is added, answers are searched, so they must be neither compressed nor partial.
 _HIDING: Final = frozenset((b"accept-encoding", b"range", b"if-range", b"a-im", b"te"))
 
 
 def check(request: h11.Request, host: str, port: int, rule: policies.Rule) -> str:
-    """Check a request to a host; returns its path, without what follows a question mark.
+    """Check a request to a host; return its path without the query.
 
     Raises:
         Refusal: it may not be sent.
@@ -74,7 +74,7 @@ def _is_named(value: bytes, host: str, port: int) -> bool:
 
 
 def authority(host: str, port: int) -> bytes:
-    """Write a host and port as the header Host has them."""
+    """Return the value of the header Host."""
     name = f"[{host}]" if ":" in host else host
     return (name if port in _SPELLINGS else f"{name}:{port}").encode("ascii")
 
@@ -137,7 +137,7 @@ async def exchange(
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class _Transfer:
-    """One exchange: what passes it on, counts it, and ends it where nothing comes."""
+    """One exchange: passes it on, counts it, and ends it without traffic."""
 
     client: http_streams.HttpStream
     server: http_streams.HttpStream
@@ -160,7 +160,7 @@ class _Transfer:
         both = {sending, receiving}
         try:
             await asyncio.wait(both, return_when=asyncio.FIRST_COMPLETED)
-            # A response may come before the request is whole, and is the better answer then.
+            # A response may come before the request is complete, and then takes precedence.
             if sending.done() and isinstance(refusal := sending.exception(), policies.Refusal):
                 raise refusal
             await receiving
@@ -211,7 +211,7 @@ class _Transfer:
 def _response(
     response: h11.Response, method: bytes, rewrite: tuple[bytes, bytes] | None
 ) -> h11.Response:
-    """Make the head of a response anew for the client."""
+    """Rebuild the head of a response for the client."""
     headers = http_streams.forwardable_headers(response.headers, without=["content-length"])
     if rewrite is not None:
         headers = [(name, _rewrite_location(name, value, *rewrite)) for name, value in headers]
@@ -225,7 +225,7 @@ def _response(
 
 
 def _rewrite_location(name: bytes, value: bytes, old_prefix: bytes, new_prefix: bytes) -> bytes:
-    """Return a header's value; where it leads to a place within the host, by the client's name."""
+    """Return a header's value, with the client's name of the host in redirects."""
     if name in (b"location", b"content-location") and value.startswith(old_prefix):
         return new_prefix + value.removeprefix(old_prefix)
     return value

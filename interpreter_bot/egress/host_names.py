@@ -1,7 +1,7 @@
-"""Names of hosts, as code writes them and as settings list them: one form, and no address in it.
+"""Normalization of host names that code and settings use, so that no address passes as a name.
 
-Resolvers take much for an address that looks like a name: `127.1`, `0x7f.1`, `2130706433`, digits
-of other scripts. None of these has a last label of letters, so none passes.
+Resolvers read `127.1`, `0x7f.1`, `2130706433` and digits of other scripts as addresses. None of
+these has a last label of letters, so none passes.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _MAX_CHARACTERS: Final = 253
 _LABEL: Final = re.compile(r"(?!-)[a-z0-9_-]{1,63}(?<!-)", re.ASCII)
 _LAST: Final = re.compile(r"[a-z][a-z0-9-]*", re.ASCII)
 _WILDCARD: Final = "*."
-# Below these, everybody can have a name.
+# Anybody can get a name below these.
 _SHARED: Final = {
     *("amazonaws.com", "appspot.com", "azureedge.net", "azurewebsites.net", "cloudapp.net"),
     *("cloudfront.net", "duckdns.org", "firebaseapp.com", "fly.dev", "github.io", "gitlab.io"),
@@ -38,13 +38,13 @@ class NameRefusedError(errors.BotError):
 
 
 def normalized(host: str) -> str:
-    """Return a host's name or address in its one form.
+    """Return a host's name or address in its normal form.
 
     Raises:
         NameRefusedError: it is neither.
     """
     if (address := literal(host)) is not None:
-        # Pythons write an address of IPv4 in IPv6 differently.
+        # Versions of Python write IPv4 addresses within IPv6 differently.
         mapped = address.ipv4_mapped if isinstance(address, ipaddress.IPv6Address) else None
         return f"::ffff:{mapped}" if mapped else str(address)
     try:
@@ -60,7 +60,7 @@ def normalized(host: str) -> str:
 
 
 def literal(host: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
-    """Return the address that a host is written as; None where it is a name."""
+    """Return the address that a host is written as; None for a name."""
     bare = host[1:-1] if host.startswith("[") and host.endswith("]") else host
     try:
         return None if "%" in bare else ipaddress.ip_address(bare)
@@ -69,7 +69,7 @@ def literal(host: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
 
 
 def pattern(host: str) -> str:
-    """Return a host of the settings in its one form: a name, an address, or `*.` and a name.
+    """Return a host of the settings in normal form: a name, an address, or `*.` and a name.
 
     Raises:
         SettingsError: it cannot be used; the sentence says why.
@@ -88,8 +88,8 @@ def pattern(host: str) -> str:
 
 
 def matches(host: str, pattern: str) -> bool:
-    """Whether a host in its one form is what a pattern stands for."""
+    """Whether a normalized host matches a pattern."""
     if not pattern.startswith(_WILDCARD):
         return host == pattern
-    # An underscore belongs to no host of the web, and is let through where it is listed only.
+    # Names with an underscore are allowed only if they are listed in full.
     return host.endswith(pattern[1:]) and len(host) >= len(pattern) and "_" not in host

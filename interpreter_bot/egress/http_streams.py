@@ -1,7 +1,7 @@
-"""HTTP/1.1 on streams, by h11, and what h11 lets pass that must not be passed on.
+"""HTTP/1.1 on streams by h11, with checks of what h11 lets pass.
 
-One request a connection: what a client sends behind it is nobody's, and cannot be taken for the
-next request by one side alone.
+A connection carries one request, so that nothing sent after it can be a second request to one side
+only (request smuggling).
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ Headers: TypeAlias = list[tuple[bytes, bytes]]
 
 HEAD_BYTES: Final = 64 * 1024
 _BAD_REQUEST: Final = 400
-# A line that no carriage return ends, or that goes on on the next one.
+# Lines without a carriage return, or that continue on the next line.
 _AMBIGUOUS: Final = re.compile(rb"(?<!\r)\n|\n[ \t]")
-# Of one connection, not of what is passed on.
+# Headers of one connection, which are not passed on.
 _OF_CONNECTION: Final = frozenset(
     b"""connection keep-alive proxy-connection proxy-authenticate proxy-authorization te trailer
     transfer-encoding upgrade expect http2-settings""".split()
 )
-# By which a server might do another thing than what was checked, or believe another caller.
+# Headers that could change what was checked, or forge the caller.
 _OVERRIDING: Final = frozenset(
     b"""x-http-method-override x-http-method x-method-override x-original-url x-rewrite-url
     forwarded x-forwarded-for x-forwarded-host x-forwarded-proto x-real-ip""".split()
@@ -35,9 +35,9 @@ _OVERRIDING: Final = frozenset(
 _REASON: Final = re.compile(r"[^\x20-\x7e]")
 _MAX_REASON_CHARACTERS: Final = 300
 _MAX_FIRST_BYTES: Final = 200
-# Kept of each client whose end is watched for.
+# Buffered of each client whose end is awaited.
 _MAX_BUFFERED_BYTES: Final = 1024 * 1024
-# After so many events others have their turn: a body of tiny chunks is an event for each byte.
+# Then other tasks have their turn: in a body of tiny chunks, each byte is an event.
 _MAX_EVENTS_IN_A_ROW: Final = 32
 
 
@@ -68,7 +68,7 @@ class HttpStream:
 
     @property
     def unread(self) -> bytes:
-        """What came behind a request to make a tunnel."""
+        """The bytes that came after a request for a tunnel."""
         return self._protocol.trailing_data[0]
 
     async def request(self) -> h11.Request:
@@ -91,7 +91,7 @@ class HttpStream:
         event = self._event()
         if not isinstance(event, h11.Request):
             raise MalformedError
-        # Python's own clients ask for tunnels in the older version.
+        # Python's own clients ask for tunnels by HTTP/1.0.
         is_current = event.http_version == b"1.1" or event.method == b"CONNECT"
         names = {name for name, _ in event.headers}
         if {b"content-length", b"transfer-encoding"} <= names or not is_current:
@@ -106,7 +106,7 @@ class HttpStream:
             raise MalformedError from error
 
     async def receive(self) -> Any:  # noqa: ANN401 - h11's events share no type.
-        """Return the next event of h11's.
+        """Return h11's next event.
 
         Raises:
             MalformedError: what came is no HTTP.
@@ -116,15 +116,15 @@ class HttpStream:
         return event
 
     async def first_bytes(self) -> bytes:
-        """Return how the body of a request begins, as it is framed; nothing if there is none."""
+        """Return the beginning of a request's body, with its framing; empty if there is none."""
         if self.has_body and not self._first:
             await self._receive_bytes()
         return self._first
 
     async def wait_closed(self) -> None:
-        """Return once the client has gone; what it sends meanwhile is kept, as far as it is little.
+        """Return once the client has closed the connection; what it sends meanwhile is kept.
 
-        Behind much that nobody has taken yet, its end cannot be seen: this waits then.
+        If it sends more, its end cannot be seen any more, and this waits until it is cancelled.
         """
         buffered = 0
         while buffered < _MAX_BUFFERED_BYTES:
@@ -177,7 +177,7 @@ class HttpStream:
         return len(data)
 
     async def send(self, *events: Any) -> None:
-        """Send events of h11's.
+        """Send h11's events.
 
         Raises:
             MalformedError: they do not follow each other, as where a body is not of its length.
@@ -197,7 +197,7 @@ class HttpStream:
         return self._protocol.our_state in (h11.IDLE, h11.SEND_RESPONSE)
 
     async def refuse(self, refusal: policies.Refusal) -> None:
-        """Answer a request with why it is refused, where every client shows some of it."""
+        """Answer a request with the reason of its refusal, where every client shows some of it."""
         sentence = str(refusal)
         reason = _REASON.sub("?", sentence)[:_MAX_REASON_CHARACTERS].encode("ascii")
         body = f"{sentence}\n".encode()
@@ -208,7 +208,7 @@ class HttpStream:
             (b"Connection", b"close"),
         ]
         if self._protocol.our_state is h11.IDLE:
-            # Of what could not be read, h11 lets nothing be answered.
+            # h11 refuses to answer what it could not read.
             lines = [b"HTTP/1.1 %d %s" % (refusal.status, reason)]
             lines += [b"%s: %s" % header for header in headers]
             self.ends.writer.write(b"\r\n".join([*lines, b"", body]))
@@ -242,12 +242,12 @@ def forwardable_headers(
 
 
 def fold(name: bytes) -> bytes:
-    """Write a header's name so that those are equal that some server takes for the same."""
+    """Normalize a header's name: names that some server treats as equal become equal."""
     return re.sub(rb"[-_.]", b"", name.lower())
 
 
 def framing(headers: Sequence[tuple[bytes, bytes]]) -> Headers:
-    """Return how the length of a message's body is told, so that it is told once."""
+    """Return the one header that frames a message's body."""
     for name, value in headers:
         if name == b"content-length":
             return [(b"Content-Length", value)]

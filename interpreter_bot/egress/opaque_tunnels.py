@@ -1,7 +1,6 @@
-"""Tunnels of TLS that nobody reads: only the name in its first message is compared.
+"""TLS tunnels that the bot does not read: only the host name in the first message is checked.
 
-What is let through is encrypted for the host that was allowed, as far as that name says. The name
-is read by OpenSSL, in a handshake that never ends.
+OpenSSL reads that name, in a handshake that is never finished.
 """
 
 from __future__ import annotations
@@ -30,18 +29,18 @@ _Connected = Callable[[asyncio.StreamReader, asyncio.StreamWriter], None]
 
 
 class _ShortReads(asyncio.StreamReaderProtocol, asyncio.BufferedProtocol):
-    """Streams that take a little in each pass of the event loop, into one buffer."""
+    """Streams that read a little in each pass of the event loop, into one buffer."""
 
     def __init__(self, reader: asyncio.StreamReader, connected: _Connected | None = None) -> None:
         super().__init__(reader, connected)
         self._buffer = memoryview(bytearray(_MAX_PASS_BYTES))
 
     def get_buffer(self, sizehint: int) -> memoryview:
-        """Return where the next bytes go."""
+        """Return the buffer."""
         return self._buffer
 
     def buffer_updated(self, nbytes: int) -> None:
-        """Take what has come."""
+        """Pass on what was read."""
         self.data_received(bytes(self._buffer[:nbytes]))
 
 
@@ -86,9 +85,9 @@ class Ends:
             raise
 
     async def close(self) -> None:
-        """Send what waits, and close; a side that takes nothing is not waited for."""
+        """Send what is buffered, and close; a side that reads nothing is not waited for."""
         self.writer.close()
-        # Where the other side has gone, nothing is left to be told.
+        # The other side is gone.
         try:
             async with asyncio.timeout(_CLOSING_SECONDS):
                 await self.writer.wait_closed()
@@ -141,7 +140,7 @@ async def read_hello(client: Ends, host: str, first_bytes: bytes) -> bytes:
 
 
 def _is_for(name: str | None, host: str) -> bool:
-    """Whether the name in a first message is a host's; one that is an address has none."""
+    """Whether the name in a first message is the host's; for an address there is none."""
     if name is None:
         return host_names.literal(host) is not None
     try:
@@ -158,7 +157,7 @@ async def relay(
     contact: code_activity.Contact,
     idle_seconds: float,
 ) -> None:
-    """Pass on what both sides send until both have ended, or one of them breaks off.
+    """Pass on what both sides send until both have ended or one breaks off.
 
     Raises:
         Refusal: it was too much, or took too long.
@@ -194,7 +193,7 @@ async def _copy(source: Ends, target: Ends, count: Callable[[int], None]) -> Non
     while data := await source.reader.read(CHUNK_BYTES):
         count(len(data))
         target.writer.write(data)
-        # One that reads slowly is read from slowly.
+        # A slow reader slows its sender down.
         await target.writer.drain()
     if target.writer.can_write_eof():
         target.writer.write_eof()

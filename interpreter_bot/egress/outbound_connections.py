@@ -1,4 +1,4 @@
-"""Connections to the outside: looked up once, checked, and dialled by what was checked."""
+"""Connections to the outside: the name is looked up once, and the checked address is dialled."""
 
 from __future__ import annotations
 
@@ -19,33 +19,33 @@ Found: TypeAlias = Sequence[tuple[Any, ...]]
 Resolve: TypeAlias = Callable[[str, int], Awaitable[Found]]
 """Looks up a host as `socket.getaddrinfo` does."""
 
-# Apart from the threads that all others of the bot share: a name server may be slow.
+# Separate from the bot's other threads, because a name server may be slow.
 _MAX_THREADS: Final = 32
 _MAX_THREADS_OF_SESSION: Final = 2
-# From looking up the name to the connection.
+# Including the look-up.
 _CONNECT_SECONDS: Final = 10.0
 _BAD_GATEWAY: Final = 502
 
 
 class NameLookups:
-    """Looks names up by the system, in threads that many share."""
+    """Looks names up by the system, in shared threads."""
 
     def __init__(self) -> None:
         self._threads = concurrent.futures.ThreadPoolExecutor(_MAX_THREADS, "names of hosts")
 
     def close(self) -> None:
-        """End the threads; who waits for a name is not waited for."""
+        """End the threads, without waiting for pending look-ups."""
         self._threads.shutdown(wait=False, cancel_futures=True)
 
     def of_one(self) -> Resolve:
-        """Return a way to look names up for one session, which takes few of the threads at once."""
+        """Return a function that looks names up for one session, in few threads at a time."""
         turns = asyncio.Semaphore(_MAX_THREADS_OF_SESSION)
 
         async def look_up(host: str, port: int) -> Found:
             await turns.acquire()
             call = functools.partial(socket.getaddrinfo, host, port, type=socket.SOCK_STREAM)
             lookup = asyncio.get_running_loop().run_in_executor(self._threads, call)
-            # Whoever gives up leaves the thread to wait: it is the session's until it is free.
+            # After a timeout the thread still waits, and counts for the session until it is free.
             lookup.add_done_callback(lambda _: turns.release())
             return await asyncio.shield(lookup)
 

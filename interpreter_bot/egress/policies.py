@@ -1,4 +1,4 @@
-"""What one conversation may reach: the rules of the settings that hold where it takes place."""
+"""Policies of conversations: the rules of the settings that hold in their places."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _VALUE: Final = re.compile(r"[\x21-\x7e]([\x20-\x7e]*[\x21-\x7e])?", re.ASCII)
 
 
 class Refusal(errors.BotError):
-    """Code may not reach that.
+    """Code may not do that.
 
     Attributes:
         status: of HTTP.
@@ -31,7 +31,7 @@ class Refusal(errors.BotError):
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Rule:
-    """A host that may be reached, as the settings say it.
+    """A host that may be reached.
 
     Attributes:
         pattern: a name, an address, or `*.` and a name.
@@ -69,7 +69,7 @@ class Policy:
         return bool(self.rules)
 
     def find(self, host: str, port: int) -> tuple[str, Rule]:
-        """Return the one form of a host's name, and the first rule for it. Nothing is looked up.
+        """Return a host's normalized name and the first rule for it. Nothing is looked up.
 
         Raises:
             Refusal: there is none.

@@ -1,6 +1,6 @@
-"""The proxy behind one kernel's door: what code asks of it is allowed, or refused with a reason.
+"""The proxy behind one kernel's door, which allows code's requests or refuses them with a reason.
 
-Whoever comes through that door is that kernel's code, so nobody proves who they are.
+Only that kernel's code can come through the door, so there is no authentication.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from interpreter_bot.wording import network_words
 _log = logging.getLogger(__name__)
 
 _HANDSHAKE_SECONDS: Final = 10.0
-# So long is whoever is refused kept waiting, who would otherwise ask again at once.
+# A refusal is delayed, because clients would ask again at once.
 _REFUSAL_SECONDS: Final = 0.1
 _LINGER_SECONDS: Final = 1.0
 _PAUSE_SECONDS: Final = 1.0
@@ -71,7 +71,7 @@ class ProxyContext:
 
 
 class Proxy:
-    """Answers what comes through the door of one kernel, from `serve` to its cancellation."""
+    """Answers requests through one kernel's door, until `serve` is cancelled."""
 
     def __init__(self, context: ProxyContext) -> None:
         self._context = context
@@ -79,14 +79,14 @@ class Proxy:
         self._tasks: set[asyncio.Task[None]] = set()
 
     async def serve(self, accept: Callable[[], Awaitable[socket.socket]]) -> None:
-        """Accept as many at once as the limits allow; others wait in the kernel's own network."""
+        """Accept connections up to the limit; others wait in the kernel's own network."""
         try:
             while True:
                 await self._free.acquire()
                 try:
                     endpoint = await accept()
                 except OSError:
-                    # Out of descriptors at worst: this kernel is not the one to end for it.
+                    # Probably out of descriptors, which is no reason to end this kernel.
                     _log.exception("no connection of a kernel can be accepted")
                     self._free.release()
                     await asyncio.sleep(_PAUSE_SECONDS)
@@ -107,7 +107,7 @@ class Proxy:
             _log.error("a connection of a kernel fell", exc_info=error)
 
     async def _answer(self, endpoint: socket.socket) -> None:
-        """Serve one connection, and record what became of it."""
+        """Serve one connection, and record its outcome."""
         contact = code_activity.Contact(self._context.key, self._context.kernel_id)
         began = time.monotonic()
         try:
@@ -135,7 +135,7 @@ class Proxy:
     async def _serve_one(
         self, client: http_streams.HttpStream, contact: code_activity.Contact
     ) -> None:
-        """Read one request, and do what it says if it may be done."""
+        """Read one request, and carry it out if that is allowed."""
         async with asyncio.timeout(self._context.idle_seconds):
             request = await client.request()
         contact.method = request.method[:40].decode("ascii")
@@ -152,7 +152,7 @@ class Proxy:
             method=request.method, target=slash + path or b"/", headers=request.headers
         )
         if rule.headers:
-            # What is added would be there for everybody to read.
+            # Secrets would be sent in the clear.
             raise policies.Refusal(network_words.only_https(host, contact.port))
         contact.path = forwarded_requests.check(plain, host, contact.port, rule)
         await self._approve(client, plain, rule, contact)
@@ -162,7 +162,7 @@ class Proxy:
     def _find(
         self, place: bytes, port: int, contact: code_activity.Contact
     ) -> tuple[str, policies.Rule]:
-        """Find the rule for a host and port as they are written."""
+        """Find the rule for a host and port as code writes them."""
         text = place.decode("latin-1")
         name, colon, number = text.rpartition(":")
         if not colon or text.endswith("]"):
@@ -175,7 +175,7 @@ class Proxy:
     async def _connect(
         self, client: http_streams.HttpStream, request: h11.Request, contact: code_activity.Contact
     ) -> None:
-        """Make a tunnel, opaque or read."""
+        """Open a tunnel: opaque, or read by the bot."""
         host, rule = self._find(request.target, 443, contact)
         host_header = dict(request.headers).get(b"host", b"")
         is_named = host_header.lower() in (b"", request.target.lower(), host.encode("ascii"))
@@ -213,7 +213,7 @@ class Proxy:
         rule: policies.Rule,
         contact: code_activity.Contact,
     ) -> None:
-        """Answer in the place of a host, whose requests are read."""
+        """Answer in place of a host whose requests the bot reads."""
         tls = self._context.authority.context(host)
         async with asyncio.timeout(_HANDSHAKE_SECONDS):
             await outer.ends.writer.start_tls(tls)
@@ -238,7 +238,7 @@ class Proxy:
         rule: policies.Rule,
         contact: code_activity.Contact,
     ) -> None:
-        """Ask a person, where a rule wants it; before a name is looked up, which tells others.
+        """Ask a person if the rule demands it, before the name is looked up.
 
         Raises:
             Refusal: they do not let it.
@@ -259,7 +259,7 @@ class Proxy:
     async def _dialled(
         self, host: str, port: int, rule: policies.Rule, *, is_encrypted: bool
     ) -> AsyncIterator[http_streams.HttpStream]:
-        """Connect to a host that is to be sent a request."""
+        """Connect to a host for a request."""
         raw = await self._context.dialler.dial(host, port, rule)
         options = {"ssl": self._context.upstream, "server_hostname": host} if is_encrypted else {}
         try:
@@ -305,6 +305,6 @@ async def _refuse(client: http_streams.HttpStream, refusal: policies.Refusal) ->
     with contextlib.suppress(OSError):  # TimeoutError is one.
         async with asyncio.timeout(_LINGER_SECONDS):
             await client.refuse(refusal)
-            # What is unread when a connection is closed takes the answer with it.
+            # Closing a connection with unread data would discard the answer.
             while client.has_body and await client.ends.reader.read(opaque_tunnels.CHUNK_BYTES):
                 pass

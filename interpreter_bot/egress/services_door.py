@@ -1,7 +1,7 @@
-"""The services' door: plain HTTP to hosts as `/to/HOST/path`, and what the bot itself offers.
+"""The services' door: plain HTTP to hosts as `/to/HOST/path`, and services of the bot.
 
-The former is for programs that know no proxy, or trust no authority but their own: the bot speaks
-TLS for them. What is allowed is what the proxy allows.
+`/to/…` is for programs that cannot use a proxy or trust only their own authorities: the bot speaks
+TLS for them. The same rules hold as for the proxy.
 """
 
 from __future__ import annotations
@@ -59,22 +59,22 @@ class ServiceCall:
         return bytes(body)
 
     async def begin(self, kind: bytes = b"application/octet-stream") -> None:
-        """Begin an answer that ends with the connection; what `send` sends says where it ends."""
+        """Begin an answer that ends with the connection; its content has to mark its end."""
         await self.send(_HEAD % kind)
 
     async def send(self, data: bytes) -> None:
-        """Send a piece of the answer, as fast as code takes it."""
+        """Send a piece of the answer, as fast as code reads it."""
         self.client.ends.writer.write(data)
         await self.client.ends.writer.drain()
 
     async def wait_closed(self) -> None:
-        """Return once code has gone, or is interrupted; what it still sends is dropped."""
+        """Return once code has closed the connection; what it still sends is dropped."""
         while await self.client.ends.reader.read(_MAX_BODY_BYTES):
             pass
 
 
 class DoorService(Protocol):
-    """Something that the bot offers to code.
+    """A service of the bot for code.
 
     Attributes:
         name: of its part of the path, as `connections` of `/connections/…`.
@@ -83,16 +83,16 @@ class DoorService(Protocol):
     name: str
 
     def offers(self, key: str) -> Sequence[code_activity.Offer]:
-        """Return what of it a session may use, for people and models."""
+        """Return what a session may use of it, for people and models."""
 
     def note_opened(self, key: str) -> None:
-        """Take that the doors of a session's kernel were opened, which another bot may have had."""
+        """Record that a session's doors were opened; another bot may have had them before."""
 
     def is_offered(self, key: str) -> bool:
-        """Return whether a session may use something of it; else there is no such path."""
+        """Return whether a session may use any of it; otherwise its path does not exist."""
 
     async def answer(self, call: ServiceCall) -> None:
-        """Answer a request of a session to which something is offered.
+        """Answer a request of a session that may use the service.
 
         Raises:
             Refusal: it is not done; the sentence is the answer, if none has begun.
@@ -113,7 +113,7 @@ class ServicesDoor(proxies.Proxy):
     async def _serve_one(
         self, client: http_streams.HttpStream, contact: code_activity.Contact
     ) -> None:
-        """Answer one request, or send it on as what its path says, if that may be done.
+        """Answer one request, or forward it to the host in its path if that is allowed.
 
         Raises:
             Refusal: it may not.
@@ -141,7 +141,7 @@ class ServicesDoor(proxies.Proxy):
         contact.path = forwarded_requests.check(renamed_request, host, contact.port, rule)
         await self._approve(client, renamed_request, rule, contact)
         async with self._dialled(host, contact.port, rule, is_encrypted=True) as server:
-            # So that what follows a redirect within the host finds the way, too.
+            # Redirects within the host lead through this door, too.
             rewrite = (
                 b"https://" + remote_host + b"/",
                 b"http://" + local_host + PREFIX + alias[1] + b"/",

@@ -1,4 +1,4 @@
-"""How much a session exchanges with the outside, and what it tried: counted, bounded, recorded."""
+"""Counters and limits of a session's traffic with the outside."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _TOO_MANY_REQUESTS: Final = 429
 
 
 class Traffic:
-    """What one session has used, and may."""
+    """The traffic of one session."""
 
     def __init__(self, limits: settings.EgressLimits) -> None:
         self._limits = limits
@@ -26,14 +26,14 @@ class Traffic:
 
     @property
     def today_bytes(self) -> int:
-        """What went both ways within the present day, which begins with the first of it."""
+        """Bytes in both directions since the session's day began, which lasts 24 hours."""
         now = time.monotonic()
         if now - self._since > _DAY_SECONDS:
             self._since, self._bytes = now, 0
         return self._bytes
 
     def admit(self) -> None:
-        """Count one more attempt.
+        """Count a connection or request.
 
         Raises:
             Refusal: there were too many, or was too much.

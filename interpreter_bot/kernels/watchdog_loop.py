@@ -42,8 +42,6 @@ _log = logging.getLogger(__name__)
 # The watchdog has threads of its own, so slow checks delay no other work and no kill. Memory grows
 # by gigabytes a second, so its threads are not those that walk through files.
 _THREADS: Final = 4
-# Of the bot's process: above it, the session that sends most output is ended.
-_MAX_BOT_BYTES: Final = 768 * settings.MIB
 _FULL_DISK_SECONDS: Final = 1.0
 # Frozen sessions do not run, so they are checked rarely, in case one runs all the same.
 _FROZEN_TICKS: Final = 40
@@ -126,7 +124,7 @@ async def watch(
                     continue
                 monitors = list(monitors_by_session.values())
                 await reserve.end_culprit(monitors)
-                if _resident_bytes() > _MAX_BOT_BYTES:
+                if _resident_bytes() > config.limits.bot_memory_bytes:
                     await _kill_largest_writer(monitors)
                 if is_full := _is_full(config.paths.data, config.limits):
                     await _kill_largest_disk_user(monitors)

@@ -1,6 +1,6 @@
-"""MCP servers whose tools code can call: connections, what they offer, what of it was accepted.
+"""MCP servers whose tools code can call: connections, definitions of tools, accepted definitions.
 
-All that a server says is hostile: bounded, stripped of what hides, and used only once an
-administrator accepted exactly that. Servers that are programs are started by `program_transport`,
-in sandboxes of their own. Secrets of servers stay in here, but for those that a program is given.
+Servers are hostile: their texts are bounded, stripped of hidden characters, and used only once an
+administrator has accepted exactly that text. `program_transport` starts servers that are programs,
+each in a sandbox of its own. Secrets of servers stay here, except those that a program is given.
 """

@@ -15,7 +15,7 @@ _EMPTY = definitions.Listing()
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Accepted:
-    """What of a server may be used.
+    """The part of a server's offer that may be used.
 
     Attributes:
         instructions: the server's, if they are as they were accepted.
@@ -63,11 +63,11 @@ class AcceptedDefinitions:
         return listing
 
     def refuse(self, server: str) -> None:
-        """Take back what was accepted of a server."""
+        """Withdraw what was accepted of a server."""
         self._accepted.remove(server)
 
     def usable(self, server: str) -> Accepted:
-        """Return what of a server may be used, of what it sent last."""
+        """Return the usable part of what a server sent last."""
         accepted, seen = self.accepted(server), self.seen(server)
         cached = self._usable.get(server)
         if cached is None or cached[0] is not accepted or cached[1] is not seen:
@@ -76,7 +76,7 @@ class AcceptedDefinitions:
 
 
 def compare(accepted: definitions.Listing, seen: definitions.Listing) -> Accepted:
-    """Return what may be used of what a server sent, after what was accepted of it."""
+    """Compare what a server sent with what was accepted of it."""
     digests = {name: definitions.digest(tool) for name, tool in accepted.tools.items()}
     standings = {
         name: acceptance.standing(digests.get(name), definitions.digest(tool))

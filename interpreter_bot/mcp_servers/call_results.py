@@ -1,4 +1,4 @@
-"""Results of calls as a kernel is given them: bounded, in few forms. Pure."""
+"""Results of calls in the form that kernels get: bounded, of a few kinds. Pure."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""What a server says of its tools: bounded, made readable, told apart by digests. Pure.
+"""Definitions of a server's tools: bounded, made readable, identified by digests. Pure.
 
-A digest is of the definition as the server sent it; what people, models and kernels see of it is
-stripped of what hides in text.
+The digest covers the definition as the server sent it. People, models and kernels see it without
+hidden characters.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ class Definition:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Listing:
-    """What a server says of itself, as it sent it.
+    """A server's description of itself, as it sent it.
 
     Attributes:
         instructions: for models.
@@ -91,7 +91,7 @@ class Listing:
 
 
 def digest(value: object) -> str:
-    """Return what tells a definition from all others."""
+    """Return the SHA-256 of a JSON value, by which a version is recognized."""
     return hashlib.sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()
 
 
@@ -112,7 +112,7 @@ def read_listing(instructions: str, tools: Iterable[Mapping[str, Any]]) -> Listi
         elif len(_properties(tool)) > _MAX_PARAMETERS:
             left_out.append(tool_words.too_many_parameters(name, _MAX_PARAMETERS))
         elif (function := python_name(name)) in functions:
-            # None of them: which one came first is the server's to say.
+            # Neither is used: the server decides which one comes first.
             left_out.append(tool_words.same_name(name, functions[function]))
             by_name.pop(functions[function], None)
         else:
@@ -143,7 +143,7 @@ def read_tool(tool: Mapping[str, Any]) -> Definition:
 
 
 def python_name(name: str) -> str:
-    """Return what something is called in Python."""
+    """Return the name of a tool or parameter in Python."""
     plain = re.sub(r"[^a-z0-9_]", "_", name, flags=re.IGNORECASE | re.ASCII)[:64].lstrip("_")
     if not plain or plain[0].isdigit():
         plain = f"t_{plain}"
@@ -151,10 +151,10 @@ def python_name(name: str) -> str:
 
 
 def readable(text: object, max_characters: int) -> str:
-    """Return foreign text without what hides in it, at a bounded length."""
+    """Return a server's text without hidden characters, at a bounded length."""
     if not isinstance(text, str):
         return ""
-    # Far more than is shown, so that removing what hides takes a bounded time.
+    # Bounded before it is cleaned, so that cleaning takes a bounded time.
     clean = safe_text.harmless(_HIDING.sub("", text[: 4 * max_characters])).strip()
     return clean if len(clean) <= max_characters else f"{clean[:max_characters]} …"
 
@@ -181,7 +181,7 @@ def warnings(
 
 
 def difference(before: Mapping[str, Any] | None, after: Mapping[str, Any]) -> list[str]:
-    """Show all that has changed in a definition; all of a new one."""
+    """Return the changed lines of a definition; all lines of a new one."""
     old_lines, new_lines = _lines(before) if before else [], _lines(after)
     return [
         line
@@ -191,7 +191,7 @@ def difference(before: Mapping[str, Any] | None, after: Mapping[str, Any]) -> li
 
 
 def _lines(tool: Mapping[str, Any]) -> list[str]:
-    """Write a definition for people: all of it, what hides spelled out, blank lines counted."""
+    """Write a definition for people: hidden characters spelled out, blank lines counted."""
     return [
         safe_text.revealed(f"{path}: {line}").text
         for path, value in _leaves(tool, "")
@@ -208,7 +208,7 @@ def _folded(lines: list[str]) -> Iterator[str]:
 def _leaves(value: object, path: str) -> Iterator[tuple[str, object]]:
     if isinstance(value, Mapping):
         for name in sorted(value):
-            # One with a line end in it would make lines that look like ours.
+            # A line end in a name could forge lines of this list.
             label = name if name.isprintable() else json.dumps(name)
             yield from _leaves(value[name], f"{path}.{label}" if path else label)
     else:

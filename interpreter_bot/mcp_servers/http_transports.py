@@ -1,9 +1,8 @@
-"""Transports of HTTP: to one MCP server, and to addresses that strangers name.
+"""HTTP transports: to one MCP server, and to authorization servers that strangers name.
 
-The SDK bounds events of a stream, and nothing else: an answer of JSON is read to its end. Here no
-more is read than may be. The addresses are those of who gives tokens for a server: such a one must
-be public and speak TLS, unless the operator named it; what was checked is what is dialled; no
-redirect is followed, and little is read.
+The SDK bounds events of a stream, but reads a JSON answer to its end, so answers are bounded here.
+An authorization server must be at a public address and speak TLS, unless the operator named it. The
+checked address is the one that is dialled, no redirect is followed, and little is read.
 """
 
 from __future__ import annotations
@@ -43,7 +42,7 @@ class BoundedTransport(httpx2.AsyncBaseTransport):
     def __init__(self, urls: Iterable[str]) -> None:
         """Send requests only to the origins of `urls`: the server, and its authorization server."""
         self._origins = {origin(httpx2.URL(url)) for url in urls}
-        # No proxy of the environment: what is sent has secrets.
+        # Requests have secrets, so no proxy of the environment is used.
         self._inner = httpx2.AsyncHTTPTransport(trust_env=False)
 
     async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
@@ -54,7 +53,7 @@ class BoundedTransport(httpx2.AsyncBaseTransport):
         """
         if origin(request.url) not in self._origins:
             raise httpx2.UnsupportedProtocol("the server redirects", request=request)
-        # What is packed may be far more than it seems.
+        # A compressed answer may be far larger than it seems.
         request.headers["Accept-Encoding"] = "identity"
         response = await self._inner.handle_async_request(request)
         stream = response.stream
@@ -83,12 +82,12 @@ class PublicAddressTransport(httpx2.AsyncBaseTransport):
     def __init__(self, urls: Iterable[str]) -> None:
         """Allow private addresses for the origins of `urls`, which the operator named."""
         self._named_origins = {origin(httpx2.URL(url)) for url in urls}
-        # A connection is kept for no other request: it may be to another host at that address.
+        # Connections are not reused: the same address may serve other hosts.
         limits = httpx2.Limits(max_keepalive_connections=0)
         self._inner = httpx2.AsyncHTTPTransport(trust_env=False, limits=limits)
 
     def is_safe(self, url: str) -> bool:
-        """Whether a URL may be sent secrets, or a person: over TLS, or named by the operator."""
+        """Whether secrets or a person may be sent to a URL: over TLS, or named by the operator."""
         parsed = httpx2.URL(url)
         if parsed.userinfo or parsed.fragment:
             return False
@@ -106,7 +105,7 @@ class PublicAddressTransport(httpx2.AsyncBaseTransport):
         if origin(url) not in self._named_origins:
             address = await _public_address(request)
             request.extensions = request.extensions | {"sni_hostname": url.raw_host.decode("ascii")}
-            # The header `Host` was set already, and stays.
+            # The header `Host` is set already, and keeps the name.
             request.url = url.copy_with(host=address)
         request.headers["Accept-Encoding"] = "identity"
         async with asyncio.timeout(_TIMEOUT_SECONDS):
@@ -122,7 +121,7 @@ class PublicAddressTransport(httpx2.AsyncBaseTransport):
 
 
 def origin(url: httpx2.URL) -> tuple[str, str, int | None]:
-    """Return what tells who gets a request."""
+    """Return scheme, host and port of a URL."""
     return url.scheme, url.host, url.port
 
 
@@ -145,7 +144,7 @@ class _BoundedStream(httpx2.AsyncByteStream):
 
 
 async def _public_address(request: httpx2.Request) -> str:
-    """Return an address of a request's host that may be dialled.
+    """Return a public address of a request's host.
 
     Raises:
         ConnectError: there is none.
@@ -157,7 +156,7 @@ async def _public_address(request: httpx2.Request) -> str:
                 host, port, type=socket.SOCK_STREAM
             )
     except (OSError, UnicodeError) as error:
-        # The second for what is no name of a host, such as one with a part of 64 letters.
+        # UnicodeError: not a host name, such as one with a label of 64 letters.
         raise httpx2.ConnectError("the host cannot be found", request=request) from error
     for entry in entries:
         address = str(entry[4][0])

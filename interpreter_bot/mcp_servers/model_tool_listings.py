@@ -1,6 +1,6 @@
-"""What a model is told of tools: a few with all they take, the others to be found by words. Pure.
+"""The list of tools in a model's prompt: some with their parameters, others found by search. Pure.
 
-Descriptions come from servers: each stands in a list that its words cannot end.
+Descriptions come from servers: each is escaped, so that it cannot end the list around it.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _TYPES: Final = {
 
 
 def describe_servers(entries: Sequence[tool_broker.OfferedServer]) -> str:
-    """Write what a model is told; empty if there are no tools."""
+    """Write the list for a prompt; empty if there are no tools."""
     tools = [(entry.server.name, tool) for entry in entries for tool in entry.tools]
     if not tools:
         return ""
@@ -55,18 +55,18 @@ def describe_servers(entries: Sequence[tool_broker.OfferedServer]) -> str:
 
 
 class ToolIndex:
-    """The tools of a conversation, found by words; implements `agent.ports.ToolIndex`."""
+    """Search in a conversation's tools; implements `agent.ports.ToolIndex`."""
 
     def __init__(self, servers: Sequence[tool_broker.OfferedServer]) -> None:
         self._tools = [(server.server.name, tool) for server in servers for tool in server.tools]
 
     @property
     def has_more(self) -> bool:
-        """Whether there are more than a model is told of."""
+        """Whether there are more tools than the prompt describes."""
         return len(self._tools) > _MAX_TOLD
 
     def find(self, words: str) -> str:
-        """List the tools that fit some words best, names before descriptions."""
+        """List the tools that match some words best; names count more than descriptions."""
         query_words = set(re.findall(r"\w+", words[:_MAX_QUERY_CHARACTERS].lower()))
 
         def score(server: str, tool: definitions.Definition) -> int:
@@ -82,7 +82,7 @@ class ToolIndex:
         return "\n".join(line for _, line in best) or _NONE.format(servers=servers)
 
     def describe(self, name: str) -> str:
-        """Return what a tool takes and does."""
+        """Return a tool's description and parameters."""
         full_name = name.strip().removeprefix("tools.").partition("(")[0]
         for server, tool in self._tools:
             if full_name in (f"{server}.{tool.function}", f"{server}.{tool.name}"):

@@ -1,8 +1,8 @@
-"""Logins of people at MCP servers: links to begin one, its end, and the tokens that it gave.
+"""Logins of people at MCP servers: the link that begins one, its end, and the resulting tokens.
 
-A login has three secrets, of which the store has only digests, or has them encrypted: the link that
-a person is sent, the mark of the browser in which they went on, and the state with which they come
-back. Each is used once, within ten minutes. A person's tokens serve that person alone.
+A login has three secrets, stored only as digests or encrypted: the link that the person gets, the
+mark of the browser that opened it, and the state with which that browser comes back. Each is used
+once, within ten minutes. A person's tokens are used for that person's calls alone.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _MAX_TOKEN_SECONDS: Final = 10**9
 
 
 class _StartedLogin(pydantic.BaseModel):
-    """What is kept of a login that has begun; the later fields once the person went on."""
+    """A login that has begun; the optional fields are set once the person opened the link."""
 
     name: str
     issuer: token_issuers.Issuer | None = None
@@ -47,7 +47,7 @@ class _StartedLogin(pydantic.BaseModel):
 
 
 class _StoredTokens(pydantic.BaseModel):
-    """What is kept of an account."""
+    """The stored tokens of an account."""
 
     issuer: token_issuers.Issuer
     token: auth.OAuthToken
@@ -83,7 +83,7 @@ class PersonLogins:
         store: accounts.Accounts,
         keys: encryption.KeyRing,
     ) -> None:
-        """Know nobody yet.
+        """Prepare logins at the servers whose `authorization` is `person`.
 
         Raises:
             SettingsError: a secret is missing.
@@ -98,12 +98,12 @@ class PersonLogins:
         self._keys = keys
         self._refreshing: collections.defaultdict[records.Account, asyncio.Lock]
         self._refreshing = collections.defaultdict(asyncio.Lock)
-        # What is kept of accounts, by its digest, where it is good no more. It is not deleted:
-        # another process may be about to replace it.
+        # Digests of stored tokens that were refused. The tokens are not deleted, because another
+        # process may be about to replace them.
         self._refused_digests: dict[records.Account, str] = {}
 
     async def link(self, account: records.Account, name: str) -> str:
-        """Return a link for a person, and nobody else; an earlier one ends.
+        """Return a link for one person to log in; an earlier link ends.
 
         Raises:
             BotError: nobody can log in.
@@ -111,7 +111,7 @@ class PersonLogins:
         if not self.address:
             raise errors.BotError(tool_words.no_login_page(account.server))
         self._of(account)
-        # Chats leave a `_` or `-` at the end of an address out of the link that they make of it.
+        # Hexadecimal, because chats leave a trailing `_` or `-` out of links.
         ticket = secrets.token_hex(32)
         sealed = await self._encrypt(account, _StartedLogin(name=name))
         await self._store.begin_login(account, secret_digest(ticket), sealed)
@@ -173,7 +173,7 @@ class PersonLogins:
         return Login(account, login.name)
 
     async def has(self, account: records.Account) -> bool:
-        """Whether a person has logged in, as far as their last call showed that."""
+        """Whether a person has logged in, as far as the last call showed."""
         sealed = await self._store.find(account)
         return sealed is not None and self._refused_digests.get(account) != secret_digest(sealed)
 
@@ -183,7 +183,7 @@ class PersonLogins:
             raise _login_needed(account)
 
     async def forget(self, account: records.Account) -> bool:
-        """Forget a person's tokens, and have them revoked; says whether there were any."""
+        """Delete and revoke a person's tokens; return whether there were any."""
         sealed = await self._store.remove(account)
         if sealed is None:
             return False
@@ -210,7 +210,7 @@ class PersonLogins:
         Raises:
             BotError: the authorization server cannot be asked now.
         """
-        # One after the other: the second one finds what the first one got.
+        # One refresh at a time: a second caller finds the new token.
         async with self._refreshing[account]:
             sealed = await self._store.find(account)
             if sealed is None:
@@ -222,7 +222,7 @@ class PersonLogins:
             if not tokens.token.refresh_token:
                 self._refused_digests[account] = secret_digest(sealed)
                 return None
-            # The old one is used up then: whoever stops waiting must not lose the new one.
+            # A refresh uses the old token up, so it is finished even if the caller is cancelled.
             return await cancellation.shielded(self._refresh(account, tokens, sealed))
 
     async def _refresh(
@@ -231,7 +231,7 @@ class PersonLogins:
         try:
             token = await self._of(account).refresh(tokens.issuer, tokens.token)
         except token_issuers.TokenRefusedError as error:
-            # Another process of the bot may have been faster.
+            # Another process of the bot may have refreshed first.
             latest = await self._store.find(account)
             if latest is None or latest == sealed:
                 if error.is_final:
@@ -240,7 +240,7 @@ class PersonLogins:
             tokens = _StoredTokens.model_validate(await self._decrypt(account, latest))
             return tokens.token.access_token
         new_sealed = await self._encrypt(account, _stored_tokens(tokens.issuer, token))
-        # A person who left meanwhile stays away.
+        # If the person logged out meanwhile, nothing is stored.
         if await self._store.replace(account, new_sealed, instead_of=sealed):
             return token.access_token
         return None
@@ -254,7 +254,7 @@ class PersonLogins:
     async def _find_started(
         self, secret: str, *, takes: bool = False
     ) -> tuple[records.Account, _StartedLogin]:
-        """Return what is kept of a login."""
+        """Return a login that has begun."""
         find = self._store.take_login if takes else self._store.find_login
         entry = await find(secret_digest(secret), _MAX_LOGIN_AGE)
         if entry is None:
@@ -268,7 +268,7 @@ class PersonLogins:
         self, server: str, query: Mapping[str, str], mark: str, *, takes: bool = False
     ) -> tuple[records.Account, _StartedLogin, token_issuers.Issuer]:
         account, login = await self._find_started(query.get("state", ""), takes=takes)
-        # A link opens no such login: it has no issuer yet.
+        # A link's login has no issuer yet, so a link cannot be used as a state.
         if login.issuer is None or not hmac.compare_digest(login.mark, secret_digest(mark)):
             raise errors.BotError(tool_words.LINK_EXPIRED)
         if account.server != server:
@@ -316,7 +316,7 @@ class PersonBearer(httpx2.Auth):
     async def async_auth_flow(
         self, request: httpx2.Request
     ) -> AsyncGenerator[httpx2.Request, httpx2.Response]:
-        """Send a request with a token, and once again with another one if that is refused."""
+        """Send a request with a token; if that is refused, once again with a new token."""
         token, self.is_refused = "", False
         for _ in range(2):
             try:
@@ -324,7 +324,7 @@ class PersonBearer(httpx2.Auth):
             except errors.BotError as error:
                 raise httpx2.ConnectError(str(error), request=request) from error
             if next_token is None:
-                # Sent without one, so that the server says so, once.
+                # Sent once without a token, so that the server refuses it.
                 self.is_refused = True
                 if not token:
                     yield request
@@ -338,13 +338,13 @@ class PersonBearer(httpx2.Auth):
                 return
 
     def check(self) -> None:
-        """Raise LoginNeededError if the server took none."""
+        """Raise LoginNeededError if the server refused the token."""
         if self.is_refused:
             raise _login_needed(self._account)
 
 
 def _login_needed(account: records.Account) -> errors.LoginNeededError:
-    """Return what says that a person has to log in."""
+    """Return the error that asks a person to log in."""
     return errors.LoginNeededError(tool_words.needs_login(account.server))
 
 
@@ -352,6 +352,6 @@ def _stored_tokens(issuer: token_issuers.Issuer, token: auth.OAuthToken) -> _Sto
     ends_at = None
     if token.expires_in is not None:
         seconds = min(token.expires_in, _MAX_TOKEN_SECONDS)
-        # It must not end on the way.
+        # Refreshed early, so that it does not expire on the way.
         ends_at = time.time() + seconds - min(_REFRESH_EARLY_SECONDS, seconds / 4)
     return _StoredTokens(issuer=issuer, token=token, ends_at=ends_at)

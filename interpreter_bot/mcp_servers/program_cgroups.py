@@ -1,7 +1,7 @@
 """Control groups and user ids of programs that are MCP servers.
 
-A control group bounds a program together with all it starts. Without one, its memory is measured
-now and then, and what grows faster than that is ended late.
+A control group bounds a program with everything it starts. Without one, its memory is measured
+twice a second, so a program that grows faster is ended late.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from interpreter_bot.kernels.provisioning import cgroups, subordinate_ids
 
 _log = logging.getLogger(__name__)
 
-# Of the sandbox's own processes, which are of Python.
+# For the sandbox's own processes.
 _WALLS_BYTES: Final = 64 * settings.MIB
 WALLS_PROCESSES: Final = 4
 FILES_BYTES: Final = 64 * settings.MIB
@@ -26,7 +26,7 @@ FILES_BYTES: Final = 64 * settings.MIB
 
 
 class ProgramGroups:
-    """Makes a control group for each program, where the machine has them; looked for once.
+    """Creates a control group for each program if the machine has any, which is checked once.
 
     Also gives each a user id of its own.
 
@@ -35,7 +35,7 @@ class ProgramGroups:
     """
 
     def __init__(self, sandbox: settings.Sandbox, servers: Iterable[settings.McpServer]) -> None:
-        """Look for nothing yet. `servers` are all that the settings list."""
+        """Check nothing yet. `servers` are all that the settings list."""
         self.sandbox = sandbox
         self._cgroups: cgroups.Cgroups | None = None
         self._probe_lock = asyncio.Lock()
@@ -77,6 +77,6 @@ class ProgramGroups:
             return None
 
     async def close(self) -> None:
-        """Remove all that is left, with what runs in it."""
+        """Remove all groups, and end the processes in them."""
         if self._cgroups is not None:
             await self._cgroups.close()

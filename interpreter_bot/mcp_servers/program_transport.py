@@ -1,6 +1,6 @@
-"""A transport to an MCP server that is a program in a sandbox of its own, by standard streams.
+"""Transport over standard streams to an MCP server that runs in a sandbox of its own.
 
-The SDK's own would start it with the bot's rights, and read lines of any length.
+The SDK's transport would start it with the bot's rights, and read lines of any length.
 """
 
 from __future__ import annotations
@@ -83,7 +83,7 @@ async def start_program(
 
 @contextlib.asynccontextmanager
 async def _temporary_directory(name: str) -> AsyncIterator[str]:
-    """Make a directory, which stays empty where a program has its files in memory."""
+    """Make a directory for the program's files; it stays empty if those are in memory."""
     directory = await asyncio.to_thread(tempfile.mkdtemp, prefix="mcp-server-")
     try:
         yield directory
@@ -115,7 +115,7 @@ async def _process(
     group: cgroups.Group | None,
     walls: program_walls.SandboxWalls,
 ) -> asyncio.subprocess.Process:
-    """Start the program; it enters its group by itself, before it runs what is foreign."""
+    """Start the program. The launcher enters the control group before it runs foreign code."""
     entrances = group.entry_files() if group is not None else []
     launcher = dataclasses.replace(walls, entrances=entrances).command()
     try:
@@ -143,7 +143,7 @@ async def _message_streams(
     directory: str,
     on_end: Callable[[], None],
 ) -> AsyncIterator[tuple[_Receiver, _Sender]]:
-    """Talk with a program, and end it with the context."""
+    """Give the streams to and from a program, and end it with the context."""
     to_client, client_receives = anyio.create_memory_object_stream[_Incoming](0)
     client_sends, from_client = anyio.create_memory_object_stream[messages.SessionMessage](0)
     watching = asyncio.create_task(
@@ -167,7 +167,7 @@ async def _message_streams(
         try:
             await asyncio.wait(tasks)
             if watching.cancelled() and group is not None and group.oom_kills():
-                # It died of that before it was looked at.
+                # It was killed for its memory before it was measured.
                 _log.warning(_TOO_MUCH, server.name)
             await _end(process)
         finally:
@@ -198,7 +198,7 @@ async def _read_messages(
     to_client: memory.MemoryObjectSendStream[_Incoming],
     on_end: Callable[[], None],
 ) -> None:
-    """Hand on what the program says, a line at a time."""
+    """Read the program's messages, one a line."""
     try:
         while process.stdout is not None and (line := await process.stdout.readline()):
             try:
@@ -212,7 +212,7 @@ async def _read_messages(
     except anyio.BrokenResourceError:
         _log.info("nobody listens to the MCP server %s any more", name)
     finally:
-        # Both at once, so that who hears of the end finds it noted.
+        # Both at once, so that a reader of the stream's end finds it recorded.
         to_client.close()
         on_end()
 
@@ -221,22 +221,22 @@ async def _write_messages(
     process: asyncio.subprocess.Process,
     from_client: memory.MemoryObjectReceiveStream[messages.SessionMessage],
 ) -> None:
-    """Tell the program what the bot says."""
+    """Write the bot's messages to the program."""
     async with from_client:
         async for message in from_client:
             line = message.message.model_dump_json(by_alias=True, exclude_unset=True)
             if process.stdin is not None:
                 process.stdin.write(line.encode() + b"\n")
-                # One that has gone is noticed by what it does not say.
+                # A program that has ended is noticed by the reader.
                 with contextlib.suppress(ConnectionError):
                     await process.stdin.drain()
 
 
 async def _log_errors(name: str, process: asyncio.subprocess.Process) -> None:
-    """Log what it prints for its operator: all is read, and the beginning logged."""
+    """Log what the program prints to standard error: all is read, the beginning is logged."""
     bytes_left, partial_line = _MAX_LOGGED_BYTES, b""
     while process.stderr is not None and (printed := await process.stderr.read(_CHUNK_BYTES)):
-        # By whole lines: of a secret that is cut in two, neither half would be known for one.
+        # By whole lines, because half a secret would not be recognized and hidden.
         lines, end, partial_line = (partial_line + printed).rpartition(b"\n")
         if not end and len(partial_line) > _CHUNK_BYTES:
             lines, partial_line = partial_line, b""
@@ -256,7 +256,7 @@ async def _watch(
     group: cgroups.Group | None,
     directory: str,
 ) -> None:
-    """Kill a program that takes too much together with all that it started: walls bound each."""
+    """Kill a program whose processes together take too much; the walls bound only each process."""
     while process.returncode is None:
         await asyncio.sleep(_MEASURE_SECONDS)
         try:
@@ -273,10 +273,10 @@ async def _watch(
 def _excess(
     server: settings.McpServer, pid: int, group: cgroups.Group | None, directory: str
 ) -> str:
-    """Return what to log of a program that takes too much; empty if it does not."""
+    """Return the log message for a program that takes too much; empty if it does not."""
     root = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
-        # Without namespaces, files are the program's own, as which a bot that is root reads.
+        # Without namespaces the files are the program user's, as whom a bot that is root reads.
         place = os.fstat(root)
         files = directory_contents.measure(
             root, max_bytes=program_cgroups.FILES_BYTES, max_files=_MAX_FILES
@@ -288,14 +288,14 @@ def _excess(
     )
     deleted_bytes = 0
     if procfs.namespace(pid, "pid_for_children") == procfs.namespace("self", "pid"):
-        # One byte more than all, so that a file that cannot be measured ends the program.
+        # A file that is only mapped cannot be measured, and counts as one byte too many.
         deleted_bytes = processes.deleted_bytes(
             place.st_dev, os.path.realpath(directory), mapped_bytes=program_cgroups.FILES_BYTES + 1
         )
     if files.is_over or files.bytes + deleted_bytes > program_cgroups.FILES_BYTES:
         return _TOO_FULL
     if group is not None:
-        # It bounds memory and processes at any moment, but what it leaves alive goes on.
+        # The group bounds memory and processes, but after an OOM kill some processes may remain.
         return _TOO_MUCH if group.oom_kills() else ""
     max_tasks = _MAX_PROCESSES + program_cgroups.WALLS_PROCESSES
     reading = processes.reading(server.memory_bytes, max_tasks)
@@ -305,10 +305,10 @@ def _excess(
 
 
 async def _end(process: asyncio.subprocess.Process) -> None:
-    """End a program: by the end of its input, and then by force, with all that it started."""
+    """End a program and everything it started: close its input, then use force."""
     if process.stdin is not None:
         process.stdin.close()
-    # What it still says is dropped: it may wait for that, and so does the end of its streams.
+    # Its remaining output is read and dropped: the program may wait for that to end.
     outputs = [_drain(stream) for stream in (process.stdout, process.stderr) if stream is not None]
     ending = asyncio.gather(*outputs, process.wait())
     await asyncio.wait({ending}, timeout=_END_SECONDS)
@@ -317,7 +317,7 @@ async def _end(process: asyncio.subprocess.Process) -> None:
 
 
 def _kill(process: asyncio.subprocess.Process) -> None:
-    """Let the launcher end with all that it started."""
+    """Ask the launcher to end everything it started."""
     if process.returncode is None:
         with contextlib.suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGTERM)

@@ -1,4 +1,4 @@
-"""A connection to one MCP server: made when it is needed, made again after it broke."""
+"""A connection to one MCP server: opened when it is needed, and again after it broke."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ class _SlowError(McpServerError):
 
 
 class ServerConnection:
-    """A connection to a server. One task has it, as the SDK wants; all others call through it.
+    """A connection to a server. As the SDK demands, one task owns it; others call through it.
 
     Attributes:
         secrets: that the server, or who gives tokens for it, is sent. Replaced when there are more.
@@ -97,10 +97,10 @@ class ServerConnection:
             for name, text in server.environment.items()
         }
         self._note_secrets(self._headers.values())
-        # What a program is given without naming one is no secret, such as an address.
+        # A program's variable whose value names no variable of ours is no secret.
         secret_names = (name for name, text in server.environment.items() if "$" in text)
         self._note_secrets(self._environment[name] for name in secret_names)
-        # A server may repeat one without the words around it.
+        # A server may send a secret back without the words around it.
         texts = (*server.headers.values(), *server.environment.values())
         templates = map(string.Template, texts)
         self._note_secrets(
@@ -126,7 +126,7 @@ class ServerConnection:
         self._used_at = 0.0
 
     async def listing(self) -> definitions.Listing:
-        """Return what the server offers, asked for not long ago.
+        """Return what the server offers, at most some minutes old.
 
         Raises:
             McpServerError: it cannot be reached.
@@ -144,7 +144,7 @@ class ServerConnection:
     async def call(
         self, tool: str, arguments: dict[str, Any], *, progress: dispatcher.ProgressFnT
     ) -> mcp_types.CallToolResult:
-        """Call a tool. Cancelling reaches the server.
+        """Call a tool. Cancelling also cancels it at the server.
 
         Raises:
             McpServerError: it could not be done, or nobody knows whether it was.
@@ -177,25 +177,25 @@ class ServerConnection:
             except McpServerError as error:
                 if self._server.command and isinstance(error, _SlowError):
                     await self._drop_hung(client)
-                # The server knows nothing of us any more, so it has not begun.
+                # The server forgot the session, so the call has not begun.
                 is_lost = _TERMINATED in str(error.__cause__)
                 if is_again or not is_lost:
                     raise
                 async with self._order:
-                    # Another call, that heard the same, may have connected again.
+                    # Another call may have connected again already.
                     if self._client is client:
                         await self._disconnect()
         raise AssertionError("unreachable")
 
     async def _drop_hung(self, client: mcp.Client) -> None:
-        """End a program that answers nothing at all any more, so that the next call starts it."""
+        """End a program that no longer answers at all, so that the next call starts it again."""
         try:
             async with asyncio.timeout(_ALIVE_SECONDS):
                 await client.list_tools()
         except (TimeoutError, exceptions.MCPError, *_BREAKS):
             _log.warning("the MCP server %s hangs, and is ended", self._server.name)
             async with self._order:
-                # Another call may have found the same.
+                # Another call may have ended it already.
                 if self._client is client:
                     self._note_failure()
                     await self._disconnect()
@@ -225,7 +225,7 @@ class ServerConnection:
 
     def _note_secrets(self, texts: Iterable[str]) -> None:
         secrets = {text.removeprefix("Bearer ") for text in texts}
-        # What is shorter stands in any text.
+        # Shorter ones occur in any text.
         secrets = {text for text in secrets if len(text) >= _MIN_SECRET_CHARACTERS}
         self.secrets |= secrets
         logs.add_secrets(secrets, are_short_lived=True)
@@ -236,7 +236,7 @@ class ServerConnection:
         return is_running and not self._closing.is_set()
 
     async def _connected(self) -> mcp.Client:
-        """Return the client, connected."""
+        """Return a connected client."""
         if self._is_open and self._client is not None:
             return self._client
         if time.monotonic() < self._failed_at + self._pause_seconds:
@@ -271,7 +271,7 @@ class ServerConnection:
         raise McpServerError(tool_words.unreachable(name))
 
     def _note_failure(self) -> None:
-        """Wait before the next try: longer each time, until a call is done."""
+        """Pause before the next try, longer each time until a call succeeds."""
         self._failed_at = time.monotonic()
         longer = max(_FIRST_PAUSE_SECONDS, 2 * self._pause_seconds)
         self._pause_seconds = min(longer, _MAX_PAUSE_SECONDS)
@@ -283,7 +283,7 @@ class ServerConnection:
         def lose() -> None:
             # The program ended by itself: the next call starts another.
             if not closing.is_set():
-                # Who waits for one that never began notes that.
+                # If it never began, the waiting caller records the failure.
                 if ready.done():
                     self._note_failure()
                 closing.set()
@@ -312,7 +312,7 @@ class ServerConnection:
             _log.debug("how it was lost", exc_info=error)
 
     async def _http_client(self, url: str) -> httpx2.AsyncClient:
-        """Make what speaks HTTP with the server, with all that it is to be sent."""
+        """Create the HTTP client for the server, with its headers and login."""
         server, headers = self._server, dict(self._headers)
         if server.token_file is not None:
             token = await asyncio.to_thread(private_files.read, server.token_file)
@@ -331,13 +331,13 @@ class ServerConnection:
         )
 
     def _check_login(self) -> None:
-        """Raise LoginNeededError if that is why something failed."""
+        """Raise LoginNeededError if a missing login is why something failed."""
         if self._bearer is not None:
             self._bearer.check()
 
     @contextlib.contextmanager
     def _translated(self, seconds: float) -> Iterator[None]:
-        # Of the connection that is there now: it may be another by the time that this one breaks.
+        # The present connection's event: there may be another connection when this call fails.
         name, closing = self._server.name, self._closing
         try:
             yield
@@ -377,7 +377,7 @@ async def _list_tools(client: mcp.Client) -> definitions.Listing:
 def _filled(
     server: str, name: str, text: str, environment: Mapping[str, str], *, is_header: bool
 ) -> str:
-    """Return the value of a header, or of a variable of a program."""
+    """Return the value of a header or of a program's variable."""
     try:
         value = header_values.fill(text, environment)
     except header_values.VariableError as error:

@@ -1,8 +1,8 @@
 """OAuth authorization servers of MCP servers: found, registered at, asked for people's tokens.
 
-What is found is what strangers wrote; see `http_transports`. The SDK reads and writes the
-messages, in the order that its own `OAuthClientProvider` has; but that waits in one process until a
-person is back, and knows of no token that it did not get itself.
+Their metadata come from strangers; see `http_transports`. The SDK reads and writes the messages.
+Its own `OAuthClientProvider` is not used, because it waits in one process until the person is back,
+and knows no token that it did not get itself.
 """
 
 from __future__ import annotations
@@ -35,14 +35,13 @@ _TOKEN: Final = re.compile(r"[\x21-\x7e]{1,16384}")
 
 
 class TokenRefusedError(errors.BotError):
-    """Who gives tokens gives none for what was shown.
+    """The authorization server refuses a code or a token.
 
     Attributes:
-        is_final: they said that it is good no more.
+        is_final: the token is no longer valid.
     """
 
     def __init__(self, sentence: str, *, is_final: bool) -> None:
-        """Make the error."""
         super().__init__(sentence)
         self.is_final = is_final
 
@@ -52,7 +51,7 @@ class _Refusal(pydantic.BaseModel):
 
 
 class Issuer(pydantic.BaseModel):
-    """Who gives tokens, and what the bot is to them. All of it is kept with the tokens.
+    """An authorization server, and the bot's registration there; stored with the tokens.
 
     Attributes:
         metadata: of them.
@@ -69,7 +68,7 @@ class Issuer(pydantic.BaseModel):
     redirect: str
 
     def address(self, *, challenge: str, state: str) -> str:
-        """Return where a person logs in."""
+        """Return the address where a person logs in."""
         query = {
             "response_type": "code",
             "client_id": self.client.client_id,
@@ -89,7 +88,7 @@ class Issuer(pydantic.BaseModel):
 
 
 class TokenRequests:
-    """Asks who gives tokens for one server."""
+    """Requests to the authorization server of one MCP server."""
 
     def __init__(self, server: settings.McpServer, environment: Mapping[str, str]) -> None:
         """Ask nothing yet.

@@ -138,7 +138,7 @@ class ToolBroker:
         server = account.server
         entry = self.server(key, server)
         listing = await self.look(server, account)
-        # What this person was offered: another one's may be less, or more.
+        # Compared with what this person is offered: others may be offered less or more.
         accepted = await asyncio.to_thread(self.definitions.accepted, server)
         usage = await asyncio.to_thread(accepted_definitions.compare, accepted, listing)
         standing = usage.standings.get(tool) if tool else None
@@ -228,7 +228,7 @@ class ToolBroker:
         listing = await (await self._connection(server, account)).listing()
         combined = listing
         if server not in self._connections:
-            # An administrator accepts what all people together are offered.
+            # Administrators accept the tools of all people together.
             tools = {**self.definitions.seen(server).tools, **listing.tools}
             combined = dataclasses.replace(listing, tools=tools)
         await asyncio.to_thread(self.definitions.note, server, combined)

@@ -56,7 +56,6 @@ def start(short_path, discord_server):
         "INTERPRETER_BOT_LOCAL__ENABLED": "false",
         "INTERPRETER_BOT_WEB__ENABLED": "false",
         "INTERPRETER_BOT_DISCORD__TOKEN": discord_server.token,
-        "INTERPRETER_BOT_DISCORD__EDIT_SECONDS": "0.3",
         "INTERPRETER_BOT_PATHS__DATA": str(paths.data),
         "INTERPRETER_BOT_PATHS__RUNTIME": str(paths.runtime),
     }
