@@ -257,8 +257,8 @@ async def test_what_a_program_takes_in_a_moment_is_bounded_where_there_are_group
     program, monkeypatch, caplog
 ):
     await told(program, "environment")
-    if not program._groups._found.version:
-        pytest.skip(f"this machine has {program._groups._found.reason}")
+    if not program._groups._cgroups.version:
+        pytest.skip(f"this machine has {program._groups._cgroups.reason}")
     # Nobody looks in time: what bounds it does not wait for that.
     monkeypatch.setattr(program_transport, "_MEASURE_SECONDS", 3600)
     await program.close()
