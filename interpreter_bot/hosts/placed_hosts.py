@@ -310,20 +310,6 @@ class PlacedHosts(session_router.SessionRouter):
                 key, target.connection.status.data_id, after=after
             )
 
-    async def move(self, key: str, data_id: str) -> None:
-        """Move a session to the host of a data directory, with its files and variables.
-
-        Raises:
-            KernelError: it cannot be moved now; nothing is changed then.
-        """
-        placement, target = await self._placements.find(key), await self._wait_for_host(data_id)
-        source = None if placement is None else await self._wait_for_host(placement.data_id)
-        if placement is None or source is None or target is None:
-            raise errors.KernelError(host_words.NO_MACHINE)
-        if source is not target:
-            await self._moves.move_out(key, source.at(placement.epoch), target)
-            await self._placements.put(key, data_id, after=placement.epoch)
-
     async def _choose_host(self, key: str) -> remote_host.RemoteHost:
         """Choose a host for a session.
 

@@ -125,7 +125,9 @@ async def test_a_session_goes_on_where_its_machine_is_lost_with_all_it_had(confi
         lost.process.stdout.close()
         lost.start()
         await until(lambda: len(hosts._connected_hosts()) == 2)
-        await hosts.move(key, data_id_of(lost))
+        name = workspaces.Workspaces.name_of(key)
+        asked = options.read(["sessions", "move", name, lost.address])
+        assert await sessions_command._run(config, asked) == 0
         assert await ran(hosts, key, LOOK) == "[1, 2, 3] newer"
         assert (await machine_of(hosts, database, machines, key)) is lost
         assert (await database.placements.find(key)).epoch == 3

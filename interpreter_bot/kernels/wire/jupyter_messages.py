@@ -61,17 +61,13 @@ class Message:
     Attributes:
         msg_id: its own id.
         msg_type: such as "stream"; may be any text.
-        parent_id: the request that it claims as its parent, or empty.
         content: a JSON object of any shape.
-        metadata: a JSON object of any shape.
         size_bytes: size of all its parts.
     """
 
     msg_id: str
     msg_type: str
-    parent_id: str
     content: dict[str, object]
-    metadata: dict[str, object]
     size_bytes: int = dataclasses.field(default=0, compare=False)
 
 
@@ -142,14 +138,11 @@ class Signer:
         if not hmac.compare_digest(signature, self.sign(parts)):
             raise MalformedMessage
         header = _load_object(parts[0])
-        metadata = _load_object(parts[2])
         content = _load_object(parts[3])
         return Message(
             msg_id=_identifier(header, "msg_id"),
             msg_type=_identifier(header, "msg_type"),
-            parent_id=_identifier(parent, "msg_id") if parent else "",
             content=content,
-            metadata=metadata,
             size_bytes=sum(map(len, parts)),
         )
 

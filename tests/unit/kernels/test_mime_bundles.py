@@ -43,7 +43,7 @@ def encoded(data):
 
 
 def message(kind, **content):
-    return jupyter_messages.Message("1", kind, "p", content, {})
+    return jupyter_messages.Message("1", kind, content)
 
 
 def display(kind="display_data", display_id=None, **data):

@@ -16,7 +16,7 @@ TABLE = {"columns": ["i", "a"], "rows": [["0", "x"]], "row_count": 9, "column_co
 
 
 def _message(msg_type: str, **content: object) -> jupyter_messages.Message:
-    return jupyter_messages.Message("1", msg_type, "p", dict(content), {})
+    return jupyter_messages.Message("1", msg_type, dict(content))
 
 
 def _read(message: jupyter_messages.Message, **limits: int) -> outputs.Outputs:

@@ -175,7 +175,7 @@ def test_frames_are_a_message_or_refused(header, parent, metadata, content, more
             message = SIGNER.unpack(frames, expected_parent=PARENT)
     except jupyter_messages.MalformedMessage:
         return
-    assert message.parent_id == PARENT
+    assert parent["msg_id"] == PARENT
     # As text, because what is not a number does not even equal itself.
     assert json.dumps(message.content) == json.dumps(json.loads(json.dumps(content)))
 
@@ -185,7 +185,7 @@ def test_messages_are_outputs_that_can_be_shown(messages):
     reader = outputs.OutputReader(settings.Limits(output_bytes=100, displays=2))
     for kind, content in messages:
         with timed():
-            read = reader.read(jupyter_messages.Message("1", kind, PARENT, content, {}))
+            read = reader.read(jupyter_messages.Message("1", kind, content))
         for output in read:
             json.dumps(output.plain).encode()
             output.plain.encode()

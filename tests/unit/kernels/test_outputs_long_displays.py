@@ -29,7 +29,7 @@ MAX_SECONDS = 1.0
 
 def read(document):
     content = jupyter_messages.load(document)
-    message = jupyter_messages.Message("1", "display_data", "p", content, {})
+    message = jupyter_messages.Message("1", "display_data", content)
     return outputs.OutputReader(settings.Limits()).read(message)
 
 
