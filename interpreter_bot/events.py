@@ -166,14 +166,13 @@ class TurnEnded:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class InputQuestion:
-    """Running code called `input()` or `getpass`, or the bot asks what it may do for it.
+    """Running code called `input()` or `getpass`.
 
     Attributes:
         id: digits. The next bot asks under the same id, so buttons that were shown still fit.
         session: in which it is asked.
         person: who may answer.
         is_password: the answer is not to be shown, and is stored nowhere.
-        choices: the answers that there are; none means any.
     """
 
     id: str
@@ -182,23 +181,23 @@ class InputQuestion:
     cell: int
     prompt: str
     is_password: bool = False
-    choices: tuple[str, ...] = ()
 
 
-Subject: TypeAlias = Literal["code", "plan", "tool", "statement"]
-"""What is to be approved; a plan is what the model said, which begins with the code."""
+Subject: TypeAlias = Literal["code", "plan", "tool", "statement", "packages", "import", "request"]
+"""What is to be approved; a plan is what the model said, which begins with the code. For the last
+three see `values.InputRequested`."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class ApprovalQuestion:
-    """A person is asked whether this may run.
+    """A person is asked whether this may run, or be done for code that runs.
 
     Attributes:
         id: see `InputQuestion`.
         session: in which it is asked.
         person: who asked for what it would be part of.
         cell: that it would be, or belongs to.
-        code: all that would run.
+        code: all that would run, or be done.
         choices: scopes of an approval beside this once, such as `FOR_SESSION`.
         is_personal: it acts with an account of the person, so nobody else may answer.
     """
@@ -212,10 +211,15 @@ class ApprovalQuestion:
     choices: tuple[str, ...] = ()
     is_personal: bool = False
 
+    @property
+    def can_edit(self) -> bool:
+        """Whether something else may be approved in its place."""
+        return self.subject not in ("packages", "import", "request")
+
 
 Question: TypeAlias = InputQuestion | ApprovalQuestion
 
-FOR_SESSION: Final = "session"
+FOR_SESSION: Final = values.FOR_SESSION
 """The scope that allows something again and again, as long as the session's Python lives."""
 
 

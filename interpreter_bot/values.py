@@ -339,22 +339,25 @@ class InputRequested:
     Attributes:
         prompt: what is asked.
         is_password: the answer is not to be shown.
-        is_installation: not the code asks but we: whether packages may be installed, yes or no.
+        subject: of what the bot asks approval for, in the prompt, while code runs: packages that it
+            installs, the package of a failed import, a request to the network; empty for input.
+        grant: what may be approved as long as the kernel lives, such as "POST host:443".
         tool_request: not a person is asked but the bot, for tools: JSON, hostile.
-        choices: the answers that there are; none means any.
         number: within the execution, from 1; every bot that follows it gets the same.
     """
 
     prompt: str
     is_password: bool
-    is_installation: bool = False
+    subject: Literal["", "packages", "import", "request"] = ""
+    grant: str = ""
     tool_request: str = ""
-    choices: tuple[str, ...] = ()
     number: int = 0
 
 
 YES: Final = "yes"
-"""The answer that lets packages be installed."""
+FOR_SESSION: Final = "session"
+NO: Final = "no"
+"""Answers about approval: this once, as long as the kernel lives, not at all."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import time
 from collections.abc import Awaitable, Callable
 from typing import Final, TypeAlias
@@ -13,11 +14,6 @@ from interpreter_bot.text import safe_text
 from interpreter_bot.wording import network_words
 
 Ask: TypeAlias = Callable[[values.InputRequested], Awaitable[str]]
-
-ONCE: Final = "once"
-SESSION: Final = "session"
-NO: Final = "no"
-"""Answers."""
 
 _REFUSAL_SECONDS: Final = 60.0
 _MAX_KEPT: Final = 1000
@@ -41,7 +37,7 @@ class Approvals:
 
     def lasting(self) -> tuple[str, ...]:
         """Return what is allowed as long as the kernel lives, for display."""
-        return tuple(f"{method} {host}:{port}" for host, port, method in sorted(self._allowed))
+        return tuple(itertools.starmap(_grant, sorted(self._allowed)))
 
     async def require(self, contact: code_activity.Contact, *, target: str, first: bytes) -> None:
         """Return once a person has approved a request.
@@ -59,9 +55,9 @@ class Approvals:
             if time.monotonic() - at < _REFUSAL_SECONDS:
                 raise policies.Refusal(sentence)
             answer = await self._answer(contact, target, first)
-            if answer == SESSION and len(self._allowed) < _MAX_KEPT:
+            if answer == values.FOR_SESSION and len(self._allowed) < _MAX_KEPT:
                 self._allowed.add(subject)
-            elif answer not in (ONCE, SESSION, values.YES):
+            elif answer not in (values.YES, values.FOR_SESSION):
                 raise self._refusal(contact, network_words.declined(contact.method, contact.host))
 
     def _refusal(self, contact: code_activity.Contact, sentence: str) -> policies.Refusal:
@@ -84,12 +80,17 @@ class Approvals:
             safe_text.harmless(target),
             first[:_MAX_SHOWN_BYTES],
         )
-        request = values.InputRequested(question, False, choices=(ONCE, SESSION, NO))
+        grant = _grant(contact.host, contact.port, contact.method)
+        request = values.InputRequested(question, False, subject="request", grant=grant)
         try:
-            return (await self.ask(request)).strip().lower()
+            return await self.ask(request)
         except errors.KernelError as error:
             raise policies.Refusal(nobody) from error
         except errors.BotError as error:
             raise self._refusal(
                 contact, network_words.unanswered(contact.method, contact.host)
             ) from error
+
+
+def _grant(host: str, port: int, method: str) -> str:
+    return f"{method} {host}:{port}"

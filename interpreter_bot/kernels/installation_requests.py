@@ -12,9 +12,6 @@ from interpreter_bot.kernels import execution_streams, launchers, package_instal
 from interpreter_bot.kernels.packages import import_names, lock_files, pip_arguments
 from interpreter_bot.wording import package_words
 
-_INSTALL: Final = "install"
-_YES: Final = frozenset({"y", "ok", values.YES, _INSTALL})
-_NO: Final = "no"
 _OFFER_SECONDS: Final = 180.0
 
 
@@ -62,13 +59,8 @@ class Installer:
             installed = [f"{name} {versions[name]}" for name in pip_arguments.names(requirements)]
             return package_words.already_there(", ".join(installed)), []
         if ask is not None:
-            question = values.InputRequested(
-                package_words.install(summary),
-                is_password=False,
-                is_installation=True,
-                choices=(values.YES, _NO),
-            )
-            if (await ask(question)).strip().lower() not in _YES:
+            question = values.InputRequested(summary, is_password=False, subject="packages")
+            if await ask(question) != values.YES:
                 raise errors.PackagesError(package_words.NOT_APPROVED)
         return await self._add(lock, summary, show_text)
 
@@ -100,17 +92,14 @@ class Installer:
         hint = errors.PackagesError(package_words.hint(package))
         if ask is None or self._config.missing == "say":
             raise hint
-        question = values.InputRequested(
-            package_words.offer(module, package),
-            is_password=False,
-            choices=(_INSTALL, _NO),
-        )
+        offer = package_words.offer(module, package)
+        question = values.InputRequested(offer, is_password=False, subject="import")
         try:
             async with asyncio.timeout(_OFFER_SECONDS):
                 answer = await ask(question)
         except (errors.BotError, TimeoutError):
             raise hint from None
-        if answer.strip().lower() not in _YES:
+        if answer != values.YES:
             raise errors.PackagesError(package_words.declined(package))
 
     async def _add(

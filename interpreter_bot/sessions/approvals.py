@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import hashlib
 from typing import Final
 
-from interpreter_bot import events
-from interpreter_bot.sessions import requests, turn_streams
+from interpreter_bot import events, values
+from interpreter_bot.sessions import turn_streams
 from interpreter_bot.store import records, turn_questions
 
 _SCOPES: Final = (events.FOR_SESSION,)
@@ -16,7 +17,6 @@ class Approvals:
 
     def __init__(
         self,
-        request: requests.Request,
         stream: turn_streams.TurnStream,
         grants: turn_questions.Grants,
         session_id: int,
@@ -24,12 +24,10 @@ class Approvals:
         """Ask nothing yet.
 
         Args:
-            request: that the turn is for.
             stream: of the turn, asks its people.
             grants: of all sessions.
             session_id: of the turn.
         """
-        self._person = request.person.id
         self._stream = stream
         self._grants = grants
         self._session_id = session_id
@@ -41,36 +39,55 @@ class Approvals:
         *,
         number: int = 0,
         kernel_id: str = "",
-        name: str = "",
-        digest: str = "",
+        grant: records.Grant | None = None,
         is_personal: bool = False,
-    ) -> str | None:
-        """Return what may run: the text, or what a person wrote instead; None if nothing may.
+    ) -> events.Approved | None:
+        """Return what a person approved, now or before; None if they did not.
 
         Args:
             subject: what it is.
             text: all of it.
             number: of what running code asked for; 0 if it is the next code.
             kernel_id: of the kernel for whose life it can be granted.
-            name: of what can be granted, for lists.
-            digest: of all that a grant is for; without it, it is asked for each time.
+            grant: that would do; without one, it is asked for each time.
             is_personal: see `events.ApprovalQuestion`.
 
         Raises:
             BotError: nobody could be asked, or a grant cannot be kept.
         """
-        grant = records.Grant(person=self._person, subject=subject, name=name, digest=digest)
-        if digest and grant in await self._grants.of(self._session_id, kernel_id):
-            return text
+        if grant is not None and grant in await self._grants.of(self._session_id, kernel_id):
+            return events.Approved(scope=events.FOR_SESSION)
         answer = await self._stream.ask_approval(
             subject,
             text,
             number=number,
-            choices=_SCOPES if digest else (),
+            choices=() if grant is None else _SCOPES,
             is_personal=is_personal,
         )
         if isinstance(answer, events.Declined):
             return None
-        if digest and answer.scope == events.FOR_SESSION:
+        if grant is not None and answer.scope == events.FOR_SESSION:
             await self._grants.add(self._session_id, kernel_id, grant)
-        return text if answer.edited is None else answer.edited
+        return answer
+
+    async def require_bot_action(
+        self, subject: events.Subject, request: values.InputRequested, kernel_id: str
+    ) -> str:
+        """Return whether the bot may do something for code: one of the answers of `values`.
+
+        Raises:
+            BotError: see `require`.
+        """
+        grant = None
+        if request.grant:
+            digest = hashlib.sha256(request.grant.encode()).hexdigest()
+            # It holds for everybody: whose code sends a request cannot be told.
+            grant = records.Grant(person="", subject=subject, name=request.grant, digest=digest)
+        answer = await self.require(
+            subject,
+            request.prompt,
+            number=request.number,
+            kernel_id=kernel_id,
+            grant=grant,
+        )
+        return values.NO if answer is None else answer.scope or values.YES

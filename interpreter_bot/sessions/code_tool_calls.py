@@ -30,6 +30,7 @@ from interpreter_bot.sessions import (
     turn_streams,
     variable_losses,
 )
+from interpreter_bot.store import records
 from interpreter_bot.wording import tool_words
 
 if TYPE_CHECKING:
@@ -210,20 +211,23 @@ class ToolRequests:
         if wanted == "never" and not is_lent:
             return server, definition, False
         shown = _shown(server, definition, wish.arguments, beside_others=bool(others))
-        approved = await self._approvals.require(
+        answer = await self._approvals.require(
             "tool",
             shown,
             number=number,
             kernel_id=kernel_id,
-            name=tool_listings.grant_name(server.name, definition.function),
-            digest=_digest(server, definition.digest, others),
+            grant=records.Grant(
+                person=self._person.id,
+                subject="tool",
+                name=tool_listings.grant_name(server.name, definition.function),
+                digest=_digest(server, definition.digest, others),
+            ),
             is_personal=server.authorization == "person",
         )
-        if approved is None:
-            told = tool_words.not_approved(server.name, definition.name)
-            raise errors.BotError(told)
-        if approved != shown:
-            raise errors.BotError(tool_words.edited(code=approved))
+        if answer is None:
+            raise errors.BotError(tool_words.not_approved(server.name, definition.name))
+        if answer.edited is not None:
+            raise errors.BotError(tool_words.edited(code=answer.edited))
         return server, definition, True
 
     async def _made(

@@ -126,6 +126,8 @@ class Questions:
         )
         if person != question.person and not (is_admin and is_open_to_admins):
             raise errors.AnswerRefusedError(question_words.NOT_YOURS)
+        if edits and isinstance(question, events.ApprovalQuestion) and not question.can_edit:
+            raise errors.AnswerRefusedError(question_words.NOT_EDITABLE)
         return question
 
     async def answer(
@@ -253,8 +255,9 @@ def _written(message: events.Question | events.Answer) -> dict[str, Any]:
 
 def _read_question(document: dict[str, Any]) -> events.Question:
     fields = dict(document)
-    fields |= {"choices": tuple(fields["choices"])}
-    fields |= {"session": values.SessionKey(**fields["session"])}
+    fields["session"] = values.SessionKey(**fields["session"])
+    if "choices" in fields:
+        fields["choices"] = tuple(fields["choices"])
     return _QUESTIONS[fields.pop("kind")](**fields)
 
 

@@ -73,7 +73,8 @@ class StatementRequests:
         if len(shown) > _CHARACTERS:
             raise errors.BotError(tool_words.STATEMENT_TOO_LONG)
         # One that was edited is another statement, which nobody has asked for.
-        if await self._approvals.require("statement", shown, number=number) != shown:
+        answer = await self._approvals.require("statement", shown, number=number)
+        if answer is None or answer.edited is not None:
             refusal = tool_words.statement_refused(wish.connection)
             self._connections.note_refusal(self._key, wish.connection, wish.sql, refusal)
             raise errors.BotError(refusal)

@@ -143,12 +143,12 @@ class SessionEnvironment:
             raise agent_ports.NotApprovedError(session_words.PLAN_FIRST, remark=_PLAN_WANTED)
         try:
             await self._stream.keep_progress()
-            approved = await self._approvals.require("plan" if is_plan else "code", code)
+            answer = await self._approvals.require("plan" if is_plan else "code", code)
         finally:
             self.is_asking = False
-        if approved is None:
+        if answer is None:
             raise agent_ports.NotApprovedError(session_words.DECLINED, remark=_ASK_THEM)
-        return approved
+        return code if answer.edited is None else answer.edited
 
     async def run(self, code: str, *, show: Callable[[values.Output], None]) -> values.Finished:
         """Run code in the session's kernel.
@@ -193,8 +193,12 @@ class SessionEnvironment:
             if self.tools is None:
                 return ports.NO_TOOLS
             return await self.tools.answer(request, self.kernel_id)
-        if request.is_installation and self.approval == "never":
+        if request.subject == "packages" and self.approval == "never":
             return values.YES
+        if request.subject:
+            return await self._approvals.require_bot_action(
+                request.subject, request, self.kernel_id
+            )
         return await self._stream.ask(request)
 
     async def kernel(self) -> host_ports.Kernel:

@@ -9,7 +9,7 @@ from typing import Final
 from interpreter_bot import errors, events, values
 from interpreter_bot.sessions import ports, questions, requests, turn_recording, turn_stops
 from interpreter_bot.store import records
-from interpreter_bot.wording import session_words
+from interpreter_bot.wording import question_words, session_words
 
 
 class TurnStream:
@@ -102,7 +102,6 @@ class TurnStream:
             cell=self.cell,
             prompt=prompt,
             is_password=request.is_password,
-            choices=request.choices,
         )
         unattended = events.Unanswered(session_words.nobody_for_input(prompt))
         answer = await self._answer(question, unattended)
@@ -144,7 +143,9 @@ class TurnStream:
             choices=choices,
             is_personal=is_personal,
         )
-        answer = await self._answer(question, events.Declined())
+        # Code that is not approved is declined; code that runs is told why it gets no answer.
+        unattended = events.Unanswered(question_words.NOBODY) if number else events.Declined()
+        answer = await self._answer(question, unattended)
         if isinstance(answer, events.Unanswered):
             raise errors.BotError(answer.reason)
         return answer if isinstance(answer, events.Approved) else events.Declined()

@@ -186,9 +186,7 @@ class _Work:
         async with services.hosts.lease(key, person=self._person) as lease:
             if not self._request.is_code:
                 self._chosen = await services.database.choices.around(self._request.scope)
-            asked = approvals.Approvals(
-                self._request, self.stream, services.database.grants, session.id
-            )
+            asked = approvals.Approvals(self.stream, services.database.grants, session.id)
             environment = turn_environments.SessionEnvironment(
                 services.hosts,
                 lease,

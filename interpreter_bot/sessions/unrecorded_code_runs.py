@@ -136,27 +136,25 @@ class UnrecordedCodeRun:
         async def ask(request: values.InputRequested) -> str:
             if request.tool_request:
                 return ports.NO_TOOLS  # Calls are recorded, and nothing is here.
-            if request.is_installation:
+            if request.subject == "packages":
                 return values.YES  # Who wrote the code wants it.
             try:
-                question = events.InputQuestion(
-                    id=questions.question_id(0, number, f"{request.number}", request.prompt),
-                    session=values.key(self._key),
-                    person="",
-                    cell=number,
-                    prompt=request.prompt,
-                    is_password=request.is_password,
-                    choices=request.choices,
-                )
+                question = self._question(request, number)
                 answer = await self._questions.ask(question, emit=self._reply.emit)
             except errors.BotError:
                 raise
             except Exception as error:
                 self._lose_reader(error)
                 raise errors.BotError(session_words.UNWATCHED) from error
-            if isinstance(answer, events.Unanswered):
-                raise errors.BotError(answer.reason)
-            return answer.text if isinstance(answer, events.TextAnswer) else ""
+            match answer:
+                case events.Unanswered(reason=reason):
+                    raise errors.BotError(reason)
+                case events.Approved(scope=scope):
+                    return scope or values.YES
+                case events.Declined():
+                    return values.NO
+                case events.TextAnswer(text=text):
+                    return text
 
         self._running = cancellable_executions.new_id()
         running = cancellable_executions.run(
@@ -177,6 +175,28 @@ class UnrecordedCodeRun:
         if self._fault is not None:
             raise self._fault
         return finished
+
+    def _question(self, request: values.InputRequested, cell: int) -> events.Question:
+        question_id = questions.question_id(0, cell, f"{request.number}", request.prompt)
+        session = values.key(self._key)
+        if not request.subject:
+            return events.InputQuestion(
+                id=question_id,
+                session=session,
+                person="",
+                cell=cell,
+                prompt=request.prompt,
+                is_password=request.is_password,
+            )
+        return events.ApprovalQuestion(
+            id=question_id,
+            session=session,
+            person="",
+            cell=cell,
+            subject=request.subject,
+            code=request.prompt,
+            choices=(events.FOR_SESSION,) if request.grant else (),
+        )
 
     def _lose_reader(self, error: Exception) -> None:
         self._fault = error

@@ -25,7 +25,7 @@ TRAFFIC_USED_UP: Final = (
 
 
 def question(method: str, host: str, port: int, target: str, first: bytes) -> str:
-    """Return what a person is asked about a request.
+    """Return what a person reads of a request before they let it be sent.
 
     Args:
         method: of the request.
@@ -34,10 +34,10 @@ def question(method: str, host: str, port: int, target: str, first: bytes) -> st
         target: its path, shortened.
         first: the first bytes of what is sent; may be empty.
     """
-    excerpt = f" It begins with {first!a}." if first else ""
+    excerpt = f"\nIt excerpt with {first!a}." if first else ""
     return (
-        f"Code wants to send {method} to {host}, port {port}: {target}.{excerpt} Allow it? Answer "
-        "once, session (for everybody here, as long as this Python runs) or no: "
+        f"{method} to {host}, port {port}: {target}{excerpt}\n"
+        "Approved for this session, it is for everybody here, as long as this Python runs."
     )
 
 

@@ -39,14 +39,8 @@ UNREACHABLE: Final = f"The bot cannot connect to the package index. {_DOCTOR}"
 INDEX_DOWN: Final = "The package index is not working right now. Try again in a minute."
 
 
-def install(summary: str) -> str:
-    return f"Install {summary}? Answer yes or no."
-
-
 def offer(module: str, package: str) -> str:
-    return (
-        f"{module} is not installed. Install the package {package} and run this again? Yes or no: "
-    )
+    return f"{module} is not installed. The package {package} has it."
 
 
 def declined(package: str) -> str:

@@ -5,6 +5,15 @@ from __future__ import annotations
 from typing import Final
 
 RUN_THIS: Final = "Run this code?"
+_TITLES: Final = {
+    "plan": "Carry out this plan?",
+    "packages": "Install these packages?",
+    "import": "Install this package and run the code again?",
+    "request": "Send this request?",
+}
+_APPROVE: Final = {"packages": "Install", "import": "Install and run again", "request": "Send"}
+NOT_EDITABLE: Final = "This cannot be edited. Approve or decline it."
+NOBODY: Final = "It needs a person's approval, and nobody is there to be asked."
 NOT_YOURS: Final = "Only the person who asked can do that."
 EXPIRED: Final = "This question has expired."
 DECIDED: Final = "This was already decided."
@@ -35,6 +44,16 @@ RESTARTED: Final = "I was restarted, so this question is closed."
 CODE_GONE: Final = (
     "I was restarted, so the code that asked this is no longer waiting. Mention me to start again."
 )
+
+
+def title(subject: str) -> str:
+    """Return the question whether something of this kind may be done."""
+    return _TITLES.get(subject, RUN_THIS)
+
+
+def approve(subject: str) -> str:
+    """Return the label of the button that approves something of this kind."""
+    return _APPROVE.get(subject, "Run")
 
 
 def asks(prompt: str) -> str:

@@ -299,9 +299,9 @@ async def test_a_person_at_the_terminal_says_whether_code_runs(ask):
     typed = [
         ("⟨U+202E⟩".encode(), b""),
         (b"nobody can see", b""),
-        (b"Run this? [y/N] ", b"\n"),
+        (b"Run this code? [y/N] ", b"\n"),
         (b"print('second')", b""),
-        (b"Run this? [y/N] ", b"y\n"),
+        (b"Run this code? [y/N] ", b"y\n"),
         (b"second\r\n", b""),
         (b"Done.", b""),
     ]

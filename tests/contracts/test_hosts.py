@@ -187,7 +187,7 @@ async def test_packages_are_installed_and_offered_and_the_end_says_which(hosts, 
 
     async def ask(request):
         asked.append(request.prompt)
-        return "install"
+        return values.YES
 
     async with hosts.lease(key) as lease:
         kernel = await lease.kernel()
@@ -203,7 +203,7 @@ async def test_packages_are_installed_and_offered_and_the_end_says_which(hosts, 
         end, _ = await run(kernel, "kept")
         assert end.installed == ()
     (offer,) = asked
-    assert offer.startswith("greeter is not installed. Install the package greeter and ")
+    assert offer == "greeter is not installed. The package greeter has it."
 
 
 async def test_what_is_installed_is_told_at_once_also_of_a_kernel_that_then_dies(hosts, index, key):
@@ -212,7 +212,7 @@ async def test_what_is_installed_is_told_at_once_also_of_a_kernel_that_then_dies
     heard, before = Heard(), []
 
     async def ask(request):
-        if not request.is_installation:
+        if not request.subject:
             before.extend(one for one, _ in heard.numbered)
         return values.YES
 

@@ -106,12 +106,13 @@ class Events:
         return await self._stream.ask(dataclasses.replace(request, number=self._questions))
 
     async def approve(self, cell, code, *, subject="code", choices=(), is_personal=False):
-        assert cell == self._stream.cell + 1
-        # Running code asks for what it calls outside, with choices.
-        assert self._is_running == bool(choices)
+        # Running code asks for what it calls outside, with choices, or the bot for it.
+        by_bot = subject in ("packages", "import", "request")
+        assert cell == self._stream.cell + (not by_bot)
+        assert self._is_running == bool(choices or by_bot)
         self._questions += self._is_running
         number = self._questions if self._is_running else 0
-        subject = "tool" if self._is_running else subject
+        subject = "tool" if self._is_running and not by_bot else subject
         answer = await self._stream.ask_approval(
             subject, code, number=number, choices=choices, is_personal=is_personal
         )

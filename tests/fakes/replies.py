@@ -48,7 +48,7 @@ def new_spool(reply):
 
 
 class Reply(ports.Reply):
-    """Answers and approves from lists; `faults` are raised by short name of event.
+    """Answers and approves from lists, with True what is asked; raises `faults` by name of event.
 
     Attributes:
         answer: takes answers, as `SessionService.answer` does.
@@ -140,7 +140,8 @@ class Reply(ports.Reply):
             )
             self._hear("approve", question.code)
             self.was_personal = question.is_personal
-            answer = events.answer_of(question, self._approvals.pop(0))
+            text = self._approvals.pop(0)
+            answer = events.Approved() if text is True else events.answer_of(question, text)
         if self.is_answering:
             answering = self.answer(question.id, answer, person=question.person)
             self._tasks.append(asyncio.create_task(answering))

@@ -248,8 +248,8 @@ async def test_a_person_is_asked_where_they_are_asked_for_code(bot, index):
         kernel = await lease.kernel()
         assert "it was not approved" in (await _run(kernel, "%pip install asked", ask))[1]
         assert "Installed asked" in (await _run(kernel, "%pip install asked", ask))[1]
-    assert questions[0].is_installation
-    assert questions[0].prompt.startswith("Install asked 1.0 (")
+    assert questions[0].subject == "packages"
+    assert questions[0].prompt.startswith("asked 1.0 (")
 
 
 async def test_a_missing_import_is_offered_and_its_code_runs_again_with_the_package(bot, index):
@@ -274,7 +274,7 @@ async def test_a_missing_import_is_offered_and_its_code_runs_again_with_the_pack
         answers.append("no")
         assert "it was not approved" in (await _run(kernel, code, ask))[1]
         assert index.requests == [], "nobody let it hear what may be a name of their own"
-        answers.append("Install")
+        answers.append("yes")
         shown = output_screens.Screen()
         finished = await kernel.execute(code, show=shown.show, ask=ask)
         assert finished.ending is values.Ending.OK
@@ -282,9 +282,8 @@ async def test_a_missing_import_is_offered_and_its_code_runs_again_with_the_pack
         assert text.startswith("Installed greeter 1.0 ("), text
         assert text.endswith("Variables are kept.\nonce\nhi\n"), text
         assert len(questions) == 3
-        offer = "greeter is not installed. Install the package greeter and run this again?"
-        assert questions[-1].prompt.startswith(offer)
-        assert questions[-1].choices == ("install", "no")
+        offer = "greeter is not installed. The package greeter has it."
+        assert (questions[-1].prompt, questions[-1].subject) == (offer, "import")
         ending, said = await _run(kernel, "import pandsa", ask)
         assert (ending, "pandas is installed" in said) == (values.Ending.ERROR, True)
         answers.append("yes")

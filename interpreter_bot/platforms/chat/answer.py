@@ -113,13 +113,7 @@ class Answer(ports.Reply):
             question = self._log.open_question
             if question is None:
                 return (stop,)
-            actions = [*question.choices] or ["answer"]
-            if isinstance(question, events.ApprovalQuestion):
-                actions = ["run", *question.choices, "change", "refuse"]
-            if self._drawing.hides_code:
-                # The button that is left shows the code whole, or refuses it.
-                actions = [action for action in actions if action not in buttons.RUNNING]
-            return (*(buttons.make(action, question.id, owner) for action in actions), stop)
+            return (*buttons.answering(question, owner, hides=self._drawing.hides_code), stop)
         actions = [*self._drawing.actions(is_visitable=self._plan.is_visitable)]
         offered = [buttons.make(action, str(end.turn_id), owner) for action in actions]
         tables = self._drawing.tables[:_MAX_TABLES] if actions else []

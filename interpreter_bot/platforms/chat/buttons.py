@@ -9,8 +9,6 @@ from interpreter_bot.platforms.chat import transport
 from interpreter_bot.platforms.rendering import past_code
 from interpreter_bot.wording import question_words, session_words
 
-RUNNING: Final = frozenset({"run", events.FOR_SESSION})
-"""Actions of buttons that let code run."""
 _LOOKS: Final[dict[str, tuple[str, transport.Style]]] = {
     "stop": ("Stop", "danger"),
     "code": (past_code.BUTTON, "plain"),
@@ -22,11 +20,7 @@ _LOOKS: Final[dict[str, tuple[str, transport.Style]]] = {
     "run": ("Run", "success"),
     "change": ("Edit", "plain"),
     "refuse": ("Refuse", "danger"),
-    "once": ("Once", "primary"),
-    "session": (question_words.FOR_SESSION, "plain"),
-    "install": ("Install and run again", "primary"),
-    "yes": ("Yes", "primary"),
-    "no": ("No", "danger"),
+    events.FOR_SESSION: (question_words.FOR_SESSION, "plain"),
     "undo": ("Undo", "danger"),
     "reset": ("Reset", "danger"),
     "resetfiles": ("Reset and delete", "danger"),
@@ -46,3 +40,16 @@ def make(action: str, about: str, owner: str, label: str = "") -> transport.Butt
     # Another version may have buttons that are unknown here.
     usual, style = _LOOKS.get(action, (action, "plain"))
     return transport.Button(action, about, owner, label or usual, style)
+
+
+def answering(
+    question: events.Question, owner: str, *, hides: bool
+) -> tuple[transport.Button, ...]:
+    """Return the buttons that answer a question; if its code is hidden, none that approves it."""
+    if isinstance(question, events.InputQuestion):
+        return (make("answer", question.id, owner),)
+    approving = () if hides else ("run", *question.choices)
+    # What shows the code whole lets it be edited.
+    actions = (*approving, *(("change",) if question.can_edit or hides else ()), "refuse")
+    labels = {"run": question_words.approve(question.subject)}
+    return tuple(make(action, question.id, owner, labels.get(action, "")) for action in actions)

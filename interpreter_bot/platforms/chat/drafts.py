@@ -316,7 +316,7 @@ class TurnDrawing:
         yield layout.Break(self._style.owner)
         owner = marks.mention(self._style.owner)
         if isinstance(question, events.ApprovalQuestion):
-            yield f"{owner} **{question_words.RUN_THIS}**"
+            yield f"{owner} **{question_words.title(question.subject)}**"
             yield from self._code_to_approve(question.code)
             return
         yield f"{owner} ⌨️ **{question_words.asks('')}**"

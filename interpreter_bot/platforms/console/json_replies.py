@@ -135,10 +135,10 @@ class JsonLines(ports.Reply):
             )
         except terminal_input.NoAnswerError:
             if isinstance(question, events.ApprovalQuestion):
+                if not question.can_edit:
+                    raise
                 self._show(events.NoticeShown(terminal_words.NOBODY_TO_ASK, question.cell))
                 return events.Declined()
-            if question.choices:
-                raise
             return events.TextAnswer(values.END_OF_INPUT)
         if isinstance(question, events.ApprovalQuestion):
             return terminal_input.approval_of(answer or "", question.choices)

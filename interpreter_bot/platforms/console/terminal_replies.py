@@ -21,7 +21,7 @@ from interpreter_bot.platforms.console import (
 from interpreter_bot.platforms.rendering import query_listings, tables
 from interpreter_bot.sessions import ports
 from interpreter_bot.text import quantities, safe_text
-from interpreter_bot.wording import terminal_words
+from interpreter_bot.wording import question_words, terminal_words
 
 _MAX_ROWS: Final = 20
 _UNTOLD_SECONDS: Final = 2.0
@@ -206,8 +206,6 @@ class ExecutionPrinter(ports.Reply):
         try:
             return events.TextAnswer(await self._answers.next(is_password=question.is_password))
         except terminal_input.NoAnswerError:
-            if question.choices:
-                raise
             return events.TextAnswer(values.END_OF_INPUT)
 
     @property
@@ -225,22 +223,25 @@ class ExecutionPrinter(ports.Reply):
     def _print_approval(self, question: events.ApprovalQuestion) -> None:
         self._out.close_line()
         revealed = safe_text.revealed(question.code)
-        self._print_code(revealed.text)
+        self._print_code(revealed.text, "Python" if question.can_edit else question.subject)
         if revealed.warning:
             self._say(revealed.warning, style=_BOLD_RED)
         self._answers.forget_typed()
-        self._err.prompt(f"Run this? [{'/'.join(['y', *question.choices, 'N'])}] ")
+        title = question_words.title(question.subject)
+        self._err.prompt(f"{title} [{'/'.join(['y', *question.choices, 'N'])}] ")
 
     async def _read_approval(self, question: events.ApprovalQuestion) -> events.Answer:
         """Read an answer; if none is possible it does not run."""
         answer = await self._answers.approval(question.choices)
         if isinstance(answer, events.Declined) and self._answers.has_ended:
+            if not question.can_edit:
+                raise terminal_input.NoAnswerError(terminal_words.NO_INPUT)
             self._say(terminal_words.NOBODY_TO_ASK, style=_BOLD_RED)
         return answer
 
-    def _print_code(self, code: str) -> None:
+    def _print_code(self, code: str, kind: str = "Python") -> None:
         """Print code so that a copy of its lines runs."""
-        self._say("── Python", style=_DIM)
+        self._say(f"── {kind}", style=_DIM)
         self._say(safe_text.harmless(code).rstrip("\n"), style=_DIM)
         self._say("──", style=_DIM)
 

@@ -21,9 +21,8 @@ from interpreter_bot.platforms.rendering import past_code, query_listings
 from interpreter_bot.text import code_reading, safe_text
 from interpreter_bot.wording import command_words, discord_words, question_words, run_words
 
-_CHOICES: Final = frozenset({"once", "session", "install", "yes", "no"})
 _IN_WINDOWS: Final = frozenset({"answer", "change"})
-_QUESTIONS: Final = frozenset({"run", "refuse"}) | _IN_WINDOWS | _CHOICES
+_QUESTIONS: Final = frozenset({"run", "refuse", events.FOR_SESSION}) | _IN_WINDOWS
 
 
 class ButtonActions:
@@ -141,12 +140,9 @@ class ButtonActions:
         elif action in _IN_WINDOWS:
             if await self._handler.admits(interaction):
                 await self._open_window(interaction, action, number)
-        elif action in _CHOICES:
-            await modals.resolve(
-                self._handler, interaction, number, lambda one: events.answer_of(one, action)
-            )
         else:
-            answer = events.Approved() if action == "run" else events.Declined()
+            scope = action if action == events.FOR_SESSION else ""
+            answer = events.Declined() if action == "refuse" else events.Approved(scope)
             await modals.resolve(self._handler, interaction, number, lambda _: answer)
 
     async def _open_window(
@@ -191,6 +187,9 @@ class ButtonActions:
         self, interaction: discord.Interaction[Any], question: events.ApprovalQuestion
     ) -> None:
         code = question.code
+        if not question.can_edit:
+            await self._show_to_approve(interaction, question, question_words.NOT_EDITABLE)
+            return
         if str(interaction.user.id) != question.person:
             await self._show_to_approve(interaction, question, question_words.EDITED_BY_ASKER)
             return

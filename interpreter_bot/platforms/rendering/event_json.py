@@ -14,6 +14,7 @@ from typing import Any, TypeAlias
 from interpreter_bot import events, values
 from interpreter_bot.platforms.rendering import query_listings
 from interpreter_bot.text import safe_text
+from interpreter_bot.wording import question_words
 
 EventJson: TypeAlias = dict[str, Any]
 """An event as JSON has it."""
@@ -119,9 +120,15 @@ def _of_question(question: events.Question) -> EventJson:
     else:
         revealed = safe_text.revealed(question.code)
         about |= {"text": question.code, "revealed": revealed.text, "subject": question.subject}
+        about["title"] = question_words.title(question.subject)
+        about["approve"] = question_words.approve(question.subject)
         if revealed.warning:
             about["warning"] = revealed.warning
-    return about | ({"choices": [*question.choices]} if question.choices else {})
+        if question.choices:
+            about["choices"] = [*question.choices]
+        if question.can_edit:
+            about["can_edit"] = True
+    return about
 
 
 def _of_answer(answer: events.Answer | None) -> str | None:

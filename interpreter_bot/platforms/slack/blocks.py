@@ -303,10 +303,10 @@ def table(shown: values.Table) -> Block | None:
 
 
 def approval(
-    code: str, key: str, *, may_edit: bool, choices: Sequence[str] = ()
+    code: str, key: str, *, label: str, may_edit: bool, choices: Sequence[str] = ()
 ) -> Sequence[Block]:
     """Make the buttons under code that waits for approval."""
-    buttons = [button("Run", RUN, key, style="primary")]
+    buttons = [button(label, RUN, key, style="primary")]
     buttons += [button(_CHOICES.get(one, one), f"{CHOICE}{one}", key) for one in choices]
     if may_edit:
         buttons.append(button("Edit", EDIT, key))

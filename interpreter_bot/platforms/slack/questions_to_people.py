@@ -53,12 +53,7 @@ async def ask(
     shown = fences.inline(prompt) if prompt else ""
     how = question_words.ANSWER_BY_BUTTON if asked.is_password else question_words.ANSWER_IN_THREAD
     text = f"⌨️ {question_words.asks(shown)}\n\n_{how}_"
-    chosen = [
-        blocks.button(choice.capitalize(), f"{blocks.CHOICE}{choice}", asked.id)
-        for choice in asked.choices
-    ]
-    answering = chosen or [blocks.button("Answer", blocks.ANSWER, asked.id)]
-    under = [blocks.actions(*answering)]
+    under = [blocks.actions(blocks.button("Answer", blocks.ANSWER, asked.id))]
     content = {"text": question_words.asks(""), "blocks": [*blocks.written(text), *under]}
     payload: dict[str, Any] = {}
     if not asked.is_password:
@@ -86,7 +81,7 @@ async def approve(
     Raises:
         SlackError: the question could not be asked.
     """
-    code, choices = asked.code, asked.choices
+    code, title = asked.code, question_words.title(asked.subject)
     # People are asked to agree only to what they see.
     readable = safe_text.revealed(code)
     head = readable.text
@@ -94,11 +89,14 @@ async def approve(
         await _show_all(api, place, thread, head)
         head = f"{head[:_SHOWN_CHARACTERS]}\n# … all of it is in plan.py"
     shown = markdown.python(head, readable.warning)
-    may_edit = len(code) <= _EDITED_CHARACTERS
     under = blocks.approval(
-        f"{question_words.RUN_THIS}\n{shown}", asked.id, may_edit=may_edit, choices=choices
+        f"{title}\n{shown}",
+        asked.id,
+        label=question_words.approve(asked.subject),
+        may_edit=asked.can_edit and len(code) <= _EDITED_CHARACTERS,
+        choices=asked.choices,
     )
-    content: dict[str, Any] = {"text": question_words.RUN_THIS, "blocks": list(under)}
+    content: dict[str, Any] = {"text": title, "blocks": list(under)}
     ts = await message_posting.post(api, place, content, thread, _facts(request_id))
     said = question_words.EXPIRED
     match await closed:

@@ -202,10 +202,10 @@ async def test_a_choice_is_made_by_a_button(discord_server, lab, connect, until)
 
     async def ask(turn):
         await turn.reply.code(0, "reach()")
-        asked = values.InputRequested("Allow it? ", False, choices=("once", "session", "no"))
-        chosen.append(await turn.reply.ask(0, asked))
-        asked = values.InputRequested("Install it? ", False, choices=("install", "no"))
-        chosen.append(await turn.reply.ask(0, asked))
+        for subject, choices in (("request", ("session",)), ("import", ())):
+            chosen.append(
+                await turn.reply.approve(0, "What it is.", subject=subject, choices=choices)
+            )
         turn.reply.finished(0, values.Finished(values.Ending.OK, 0.1))
         return turn.done("Done.")
 
@@ -213,13 +213,15 @@ async def test_a_choice_is_made_by_a_button(discord_server, lab, connect, until)
     async with connect(ask, follow_threads=False):
         discord_server.say(alice, channel, f"{discord_server.bot.mention} go")
         thread = await steps.thread_in(channel)
-        await until(lambda: thread.of_bots and "Once" in thread.of_bots[-1].buttons)
+        await until(lambda: thread.of_bots and "Send" in thread.of_bots[-1].buttons)
+        assert "Send this request?" in thread.of_bots[-1].content
+        assert "Edit" not in thread.of_bots[-1].buttons
         await discord_server.click(alice, thread.of_bots[-1], "For this session")
         # That of the question before stands there until it is edited.
         await until(lambda: "Install and run again" in thread.of_bots[-1].buttons)
         await discord_server.click(alice, thread.of_bots[-1], "Install and run again")
         await until(lambda: len(chosen) == 2)
-    assert chosen == ["session", "install"]
+    assert chosen == ["session", "What it is."]
 
 
 @pytest.mark.parametrize(

@@ -23,16 +23,15 @@ async def test_a_model_installs_what_is_missing_and_uses_it(opened, approval):
     ]
     with package_indexes.serving() as index:
         index.add("greeter", "2.5")
-        reply = replies.Reply(approvals=[install, use], answers=["yes"])
+        reply = replies.Reply(approvals=[install, True, use])
         bought = settings.PackageIndex(url=index.url)
         async with opened(*script, package_index=bought) as house:
             await house.ask("Greet me.", reply, approval=approval)
             tools = [tool["function"]["name"] for tool in house.server.requests[0].body["tools"]]
             told = house.server.requests[1].messages[-1]["content"]
     assert reply.of("code") == [install, use]
-    asked = [request.prompt for request in reply.of("ask")]
-    assert len(asked) == (approval == "every")
-    assert all(prompt.startswith("Install greeter 2.5 (") for prompt in asked)
+    asked = [text.partition(" (")[0] for text in reply.of("approve")]
+    assert asked == ([install, "greeter 2.5", use] if approval == "every" else [])
     assert "Installed greeter 2.5" in told
     assert "".join(output.plain for output in reply.of("output")).endswith("2.5\n")
     assert "install_packages" in tools
@@ -43,13 +42,12 @@ async def test_a_package_that_a_models_code_misses_is_offered_and_recorded(opene
     script = [openai_server.code(use), openai_server.text("Done.")]
     with package_indexes.serving() as index:
         index.add("greeter", "2.5")
-        reply = replies.Reply(answers=["install"])
+        reply = replies.Reply(approvals=[True])
         bought = settings.PackageIndex(url=index.url)
         async with opened(*script, package_index=bought) as house:
             await house.ask("Greet me.", reply)
             told = house.server.requests[1].messages[-1]["content"]
-    (asked,) = reply.of("ask")
-    assert asked.prompt.startswith("greeter is not installed. Install the package greeter and ")
+    assert reply.of("approve") == ["greeter is not installed. The package greeter has it."]
     assert told.startswith("Installed greeter 2.5 (")
     assert told.endswith("\n2.5")
     (file,) = (tmp_path / "data").glob("*.db")

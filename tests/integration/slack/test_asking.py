@@ -221,15 +221,20 @@ async def test_input_can_be_answered_with_a_form_and_a_password_only_so(slack, s
 async def test_a_choice_is_made_by_the_button_of_who_started(slack, service, app):
     async def script(turn):
         await turn.reply.code(0, "reach()")
-        asked = values.InputRequested("Allow it? ", False, choices=("once", "session", "no"))
-        service.given = await turn.reply.ask(0, asked)
+        service.given = await turn.reply.approve(
+            0, "POST to a.example", subject="request", choices=("session",)
+        )
         turn.reply.finished(0, fake.done())
 
     service.script = script
     ts = slack.say("U1", "C1", "<@UBOT> ask me")
     [question] = await slack.until(
-        lambda: [m for m in slack.replies("C1", ts) if "input_choice_once" in str(m.get("blocks"))]
+        lambda: [
+            m for m in slack.replies("C1", ts) if "input_choice_session" in str(m.get("blocks"))
+        ]
     )
+    assert "Send this request?" in str(question["blocks"])
+    assert "approval_edit" not in str(question["blocks"])
     slack.click("U2", "C1", question["ts"], "input_choice_session")
     await slack.until(lambda: slack.world.responses)
     slack.click("U1", "C1", question["ts"], "input_choice_session")

@@ -547,16 +547,18 @@ async def test_code_asks_in_the_turn(serving_fake, browsing):
 async def test_a_choice_is_made_by_a_button(serving_fake, browsing):
     async def ask(turn):
         await turn.reply.code(0, turn.request.text)
-        asked = values.InputRequested("Allow it? ", False, choices=("once", "session", "no"))
-        chosen = await turn.reply.ask(0, asked)
+        chosen = await turn.reply.approve(
+            0, "POST to a.example", subject="request", choices=("session",)
+        )
         turn.reply.output(0, values.Text("stdout", f"It was {chosen}\n"))
         turn.reply.finished(0, values.Finished(values.Ending.OK, 0.1))
 
     async with serving_fake({"reach()": ask}) as (_, client), browsing() as browser:
         page = await visits.opened(browser, client)
         await visits.say(page, "/py reach()")
-        await page.until("document.querySelectorAll('.question button').length === 4")
-        await page.value("document.querySelectorAll('.question button')[2].click()")
+        await page.until("document.querySelectorAll('.approval button').length === 3")
+        assert "Send this request?" in await page.text(".approval")
+        await page.value("document.querySelectorAll('.approval button')[1].click()")
         await visits.answered(page)
         await page.until("document.querySelector('.outputs').innerText.includes('It was session')")
 

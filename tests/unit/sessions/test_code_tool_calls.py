@@ -69,7 +69,7 @@ async def test_a_grant_is_for_the_server_whose_call_was_shown(tmp_path):
                 database.activities,
                 request,
                 stream,
-                approved_by=approvals.Approvals(request, stream, database.grants, session.id),
+                approved_by=approvals.Approvals(stream, database.grants, session.id),
                 others=nobody,
             )
             wish = {"do": "call", "id": f"{number:032}", "server": "jira", "tool": "delete"}

@@ -129,14 +129,12 @@ export const branchWords = {
 
 export const questionWords = {
   codeToRun: "Code to run",
-  doNotRun: "Do not run",
+  decline: "Decline",
   enter: "Enter",
   firstCode: "The first code of this plan",
   forSession: "For this session",
   input: "Input:",
   inputForCode: "Input for the code",
-  runCode: "Run this code?",
-  runPlan: "Carry out this plan?",
 };
 
 export const galleryWords = {

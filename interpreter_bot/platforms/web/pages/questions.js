@@ -10,11 +10,10 @@ await styled("/forms.css");
 
 const CHOICES = { session: questionWords.forSession };
 
-export function questionForm({ text: prompt, is_password: isSecret, choices }, answer) {
+export function questionForm({ text: prompt, is_password: isSecret }, answer) {
   const field = el("input", { type: isSecret ? "password" : "text", "aria-label": prompt || questionWords.inputForCode, autocomplete: "off", dir: "auto", maxlength: 60000 });
   const button = el("button", { type: "submit", class: "small strong" }, questionWords.enter);
-  const chosen = (choices ?? []).map((choice) => el("button", { type: "button", class: "small", onclick: () => answer(choice) }, choice));
-  const form = el("form", { class: "question", onsubmit: send }, el("label", { dir: "auto" }, el("span", { class: "prompt" }, prompt || questionWords.input), field), button, ...chosen);
+  const form = el("form", { class: "question", onsubmit: send }, el("label", { dir: "auto" }, el("span", { class: "prompt" }, prompt || questionWords.input), field), button);
   function send(event) {
     event.preventDefault();
     answer(field.value);
@@ -28,10 +27,9 @@ export function questionForm({ text: prompt, is_password: isSecret, choices }, a
   return form;
 }
 
-/** Ask whether code may run; of code that belongs to a plan which was said, the plan is asked about. */
-export function approvalForm({ text: code, revealed, warning, subject, choices }, answer) {
+/** Ask whether something may be done; of code that belongs to a plan which was said, the plan is asked about. */
+export function approvalForm({ text: code, revealed, warning, subject, title, approve, choices, can_edit: canEdit }, answer) {
   const isPlanned = subject === "plan";
-  const title = isPlanned ? questionWords.runPlan : questionWords.runCode;
   const read = scrollable(el("pre", {}, el("code", { dir: "ltr" }, highlighted(revealed))));
   const folded = isPlanned && !warning ? el("details", {}, el("summary", {}, questionWords.firstCode), read) : read;
   const field = el("textarea", { "aria-label": questionWords.codeToRun, rows: Math.min(code.split("\n").length + 1, 24), spellcheck: "false", hidden: true });
@@ -39,8 +37,8 @@ export function approvalForm({ text: code, revealed, warning, subject, choices }
   const chosen = (choices ?? []).map((choice) => el("button", { type: "button", class: "small", onclick: () => answer(choice) }, CHOICES[choice] ?? choice));
   const form = el("form", { class: "approval", onsubmit: run, "aria-label": title },
     el("p", {}, title), warning ? el("p", { class: "notice bad" }, warning) : null, folded, field,
-    el("div", { class: "row" }, el("button", { type: "submit", class: "small strong" }, buttonWords.run), ...chosen, edit,
-      el("button", { type: "button", class: "small", onclick: () => answer(null) }, questionWords.doNotRun)));
+    el("div", { class: "row" }, el("button", { type: "submit", class: "small strong" }, approve), ...chosen, canEdit ? edit : null,
+      el("button", { type: "button", class: "small", onclick: () => answer(null) }, questionWords.decline)));
   function change() {
     field.value = code;
     field.hidden = false;
