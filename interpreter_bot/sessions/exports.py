@@ -11,7 +11,7 @@ from typing import Any, Final
 from interpreter_bot import errors, events, kernel_calls, values
 from interpreter_bot.hosts import cancellable_executions
 from interpreter_bot.hosts import ports as host_ports
-from interpreter_bot.sessions import past_turns
+from interpreter_bot.sessions import past_turns, questions
 from interpreter_bot.wording import session_words, variable_words
 
 _SECONDS: Final = 60.0
@@ -95,11 +95,24 @@ def final_events(turn: past_turns.PastTurn) -> Iterable[events.RecordedEvent]:
     texts = [event for event in turn.events if isinstance(event, events.TextAdded)]
     for event in turn.events:
         is_last = bool(texts) and event is texts[-1] and turn.answer and turn.status != "failed"
-        yield events.TextAdded(turn.answer) if is_last else event
+        if is_last:
+            yield events.TextAdded(turn.answer)
+        elif isinstance(event, events.QuestionClosed):
+            yield _of_question(event)
+        else:
+            yield event
     if turn.answer and (not texts or turn.status == "failed"):
         yield events.TextAdded(turn.answer)
     if turn.status in _CUT_OFF:
         yield events.TextAdded(_CUT_OFF[turn.status])
+
+
+def _of_question(closed: events.QuestionClosed) -> events.RecordedEvent:
+    """Return an answered input as it was printed, or a sentence about an approval."""
+    line = questions.printed(closed.question, closed.answer)
+    if line is not None:
+        return events.OutputShown(closed.question.cell, line)
+    return events.NoticeShown(questions.summary(closed.question, closed.answer))
 
 
 def _cells(turn: past_turns.PastTurn, contents: Mapping[str, bytes]) -> list[dict[str, Any]]:

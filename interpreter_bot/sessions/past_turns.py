@@ -7,13 +7,17 @@ import collections
 import dataclasses
 import datetime
 import decimal
-from collections.abc import Iterable, Iterator, Sequence
-from typing import Final, TypeVar
+import logging
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, Final, TypeVar
 
 from interpreter_bot import code_activity, events, values
 from interpreter_bot.hosts import ports as host_ports
+from interpreter_bot.sessions import questions
 from interpreter_bot.store import databases, records
 from interpreter_bot.wording import run_words, session_words
+
+_log = logging.getLogger(__name__)
 
 _BATCH_TURNS: Final = 10
 
@@ -205,6 +209,8 @@ def _of_parts(
                 text, step = text + part.text, part.step
             case records.PartKind.NOTICE:
                 yield events.NoticeShown(part.text)
+            case records.PartKind.QUESTION:
+                yield from _of_question(part.detail)
             case records.PartKind.CODE if part.execution_id in cells:
                 running = part.execution_id
                 yield events.CodeStarted(cells[running], part.text)
@@ -225,6 +231,17 @@ def _of_output(cell: int, output: values.StoredOutput) -> events.RecordedEvent:
     if isinstance(output, values.StoredDisplay):
         return events.StoredDisplayShown(cell, output)
     return events.OutputShown(cell, output)
+
+
+def _of_question(detail: Mapping[str, Any]) -> Iterator[events.RecordedEvent]:
+    try:
+        question = questions.read_question(detail["question"])
+        answer = questions.read_answer(detail.get("answer"))
+    except (KeyError, TypeError, ValueError) as error:
+        _log.warning("a question of another release is left out", exc_info=error)
+        return
+    yield events.QuestionAsked(question)
+    yield events.QuestionClosed(question, answer)
 
 
 def _of_ending(cell: int, execution: records.Execution) -> Iterator[events.RecordedEvent]:
@@ -255,7 +272,8 @@ def _of_usage(
 def _of_end(turn: records.Turn, parts: Sequence[records.Part]) -> Iterator[events.RecordedEvent]:
     if turn.status is values.TurnStatus.RUNNING:
         return
-    shown = [part for part in parts if part.kind is not records.PartKind.QUERIES]
+    hidden = (records.PartKind.QUERIES, records.PartKind.QUESTION)
+    shown = [part for part in parts if part.kind not in hidden]
     is_last_words = bool(shown) and shown[-1].kind is records.PartKind.TEXT
     is_stopped = turn.status is values.TurnStatus.STOPPED
     is_answer = turn.status is values.TurnStatus.DONE or (is_stopped and is_last_words)

@@ -11,7 +11,7 @@ import collections
 import dataclasses
 import hashlib
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 from interpreter_bot import cancellation, errors, events, values
@@ -83,8 +83,8 @@ class Questions:
         """
         for turn_id, question, answer in await self._table.load() if self._table else ():
             try:
-                entry = _Entry(turn_id, _read_question(question), is_stored=True)
-                entry.answer = _read_answer(answer) if answer is not None else None
+                entry = _Entry(turn_id, read_question(question), is_stored=True)
+                entry.answer = read_answer(answer)
             except (KeyError, TypeError, ValueError) as error:
                 # Another release wrote it. The turn asks anew.
                 _log.warning("a question of turn %d cannot be read", turn_id, exc_info=error)
@@ -168,7 +168,7 @@ class Questions:
         if self._table is None or not entry.is_stored or entry.is_secret:
             return True
         try:
-            return await self._table.answer(entry.question.id, _written(answer))
+            return await self._table.answer(entry.question.id, to_document(answer))
         except errors.StoreError:
             if isinstance(answer, events.Unanswered):
                 return True
@@ -238,7 +238,7 @@ class Questions:
         if self._table is None:
             return
         try:
-            await self._table.put(turn_id, entry.question.id, _written(entry.question))
+            await self._table.put(turn_id, entry.question.id, to_document(entry.question))
             entry.is_stored = True
         except errors.StoreError:
             _log.exception("a question of turn %d would not survive this bot", turn_id)
@@ -249,11 +249,17 @@ class Questions:
         self._by_turn.pop(entry.turn_id, None)
 
 
-def _written(message: events.Question | events.Answer) -> dict[str, Any]:
+def to_document(message: events.Question | events.Answer) -> dict[str, Any]:
+    """Return a question or an answer as it is stored."""
     return {"kind": type(message).__name__, **dataclasses.asdict(message)}
 
 
-def _read_question(document: dict[str, Any]) -> events.Question:
+def read_question(document: Mapping[str, Any]) -> events.Question:
+    """Read a stored question.
+
+    Raises:
+        KeyError, TypeError, ValueError: another release wrote it.
+    """
     fields = dict(document)
     fields["session"] = values.SessionKey(**fields["session"])
     if "choices" in fields:
@@ -261,6 +267,46 @@ def _read_question(document: dict[str, Any]) -> events.Question:
     return _QUESTIONS[fields.pop("kind")](**fields)
 
 
-def _read_answer(document: dict[str, Any]) -> events.Answer:
+def read_answer(document: Mapping[str, Any] | None) -> events.Answer | None:
+    """Read a stored answer, if there is one.
+
+    Raises:
+        KeyError, TypeError, ValueError: another release wrote it.
+    """
+    if document is None:
+        return None
     fields = dict(document)
     return _ANSWERS[fields.pop("kind")](**fields)
+
+
+def outcome(answer: events.Answer | None) -> str:
+    """Return how a question ended, as a sentence."""
+    match answer:
+        case None:
+            return question_words.EXPIRED
+        case events.TextAnswer():
+            return question_words.ANSWERED
+        case events.Unanswered(reason=reason):
+            return reason
+        case events.Declined():
+            return question_words.DECLINED
+        case events.Approved(scope=events.FOR_SESSION):
+            return question_words.APPROVED_FOR_SESSION
+        case events.Approved(edited=None):
+            return question_words.APPROVED
+    return question_words.APPROVED_AS_EDITED
+
+
+def summary(question: events.Question, answer: events.Answer | None) -> str:
+    """Return what was asked, and how that ended."""
+    if isinstance(question, events.InputQuestion):
+        return f"{question_words.asked(question.prompt.strip())} {outcome(answer)}"
+    return f"{question_words.title(question.subject)} {outcome(answer)}"
+
+
+def printed(question: events.Question, answer: events.Answer | None) -> values.Text | None:
+    """Return what stands among the output of code whose input was answered, as on a terminal."""
+    if not (isinstance(question, events.InputQuestion) and isinstance(answer, events.TextAnswer)):
+        return None
+    text = "•••" if question.is_password else answer.text
+    return values.Text("stdout", f"{question.prompt}{text}\n")

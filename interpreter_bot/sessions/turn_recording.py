@@ -19,7 +19,7 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import Any, Final, TypeVar
 
 from interpreter_bot import cancellation, code_activity, errors, events, values
-from interpreter_bot.sessions import requests
+from interpreter_bot.sessions import questions, requests
 from interpreter_bot.store import databases, records, usage
 
 _log = logging.getLogger(__name__)
@@ -184,6 +184,11 @@ class Recorder:
                 self._add_output(output)
             case events.CodeFinished(finished=finished):
                 self._finish_code(finished)
+            case events.QuestionClosed(question=question, answer=answer):
+                detail = {"question": questions.to_document(question)}
+                if answer is not None:
+                    detail["answer"] = questions.to_document(answer)
+                self._add(_Kind.QUESTION, detail=detail)
             case events.FileMade(artifact=artifact):
                 self._artifacts.append(artifact)
             case events.UsageChanged(usage=spent):

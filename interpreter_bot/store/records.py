@@ -141,6 +141,8 @@ class PartKind(enum.StrEnum):
     """
     QUERIES = "queries"
     """What code asked of data connections, in `detail`."""
+    QUESTION = "question"
+    """What a person was asked, and how that ended, in `detail`."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -150,7 +152,8 @@ class NewPart:
     Attributes:
         step: number of the model call it belongs to.
         output: for kinds OUTPUT and MEMORY, and for no other.
-        detail: for MEMORY, the data to rebuild the transcript from; for QUERIES, the queries.
+        detail: for MEMORY, the data to rebuild the transcript from; for QUERIES, the queries; for
+            QUESTION, the question and its answer.
         execution_id: for CODE and OUTPUT, where there is one.
     """
 

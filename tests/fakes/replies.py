@@ -71,6 +71,7 @@ class Reply(ports.Reply):
         self._arrival = asyncio.Event()
         self.heard = []
         self.files = {}
+        self.closed = []
         self.end = None
 
     def _hear(self, method, what):
@@ -90,6 +91,7 @@ class Reply(ports.Reply):
                 self._take_question(question)
                 return
             case events.QuestionClosed():
+                self.closed.append(event)
                 return
         self._check(event)
         self._hear(*described(event))

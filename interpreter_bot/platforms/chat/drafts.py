@@ -17,6 +17,7 @@ from interpreter_bot.platforms.rendering import (
     past_code,
     turn_log,
 )
+from interpreter_bot.sessions import questions
 from interpreter_bot.text import output_screens, quantities, safe_text
 from interpreter_bot.wording import chat_words, question_words, run_words
 
@@ -426,13 +427,5 @@ def _head(text: str, lines: int, characters: int) -> str:
 
 
 def _verdict(answer: events.Answer | None) -> str:
-    match answer:
-        case events.Declined():
-            return f"🚫 {question_words.DECLINED}"
-        case events.Approved(scope=events.FOR_SESSION):
-            return f"✔️ {question_words.APPROVED_FOR_SESSION}"
-        case events.Approved(edited=None):
-            return f"✔️ {question_words.APPROVED}"
-        case events.Approved():
-            return f"✔️ {question_words.APPROVED_AS_EDITED}"
-    return question_words.EXPIRED
+    marks = {events.Declined: "🚫 ", events.Approved: "✔️ "}
+    return f"{marks.get(type(answer), '')}{questions.outcome(answer)}"

@@ -13,6 +13,7 @@ from typing import Any, TypeAlias
 
 from interpreter_bot import events, values
 from interpreter_bot.platforms.rendering import query_listings
+from interpreter_bot.sessions import questions
 from interpreter_bot.text import safe_text
 from interpreter_bot.wording import question_words
 
@@ -61,7 +62,8 @@ def to_json(event: events.RecordedEvent) -> EventJson:
         case events.QuestionAsked(question=question):
             return _of_question(question)
         case events.QuestionClosed(question=question, answer=answer):
-            return {"type": "settled", "id": question.id, "answer": _of_answer(answer)}
+            about = {"id": question.id, "outcome": questions.summary(question, answer)}
+            return {"type": "settled", "answer": _of_answer(answer)} | about
         case events.UsageChanged(usage=usage):
             return {
                 "type": "usage",

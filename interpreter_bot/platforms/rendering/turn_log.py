@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator
 from typing import Final, TypeAlias
 
 from interpreter_bot import events, values
+from interpreter_bot.sessions import questions
 from interpreter_bot.text import output_screens
 
 
@@ -230,13 +231,8 @@ class TurnLog:
                     for part in self.parts
                     if isinstance(part, AskedQuestion) and part.question == question
                 ]
-                if isinstance(question, events.InputQuestion) and isinstance(
-                    answer, events.TextAnswer
-                ):
-                    # Both stand among what was printed, as on a terminal.
+                if (line := questions.printed(question, answer)) is not None:
                     self.parts = [part for part in self.parts if part not in asked]
-                    shown = "•••" if question.is_password else answer.text
-                    line = values.Text("stdout", f"{question.prompt}{shown}\n")
                     self._show(question.cell, line)
                 for part in asked:
                     part.is_open, part.answer = False, answer

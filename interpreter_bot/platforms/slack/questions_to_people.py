@@ -19,6 +19,7 @@ from interpreter_bot.platforms.slack import (
     unfinished_answers,
     web_api,
 )
+from interpreter_bot.sessions import questions
 from interpreter_bot.text import fences, quantities, safe_text
 from interpreter_bot.wording import question_words
 
@@ -61,8 +62,9 @@ async def ask(
     payload |= _facts(request_id)
     ts = await message_posting.post(api, place, content, thread, payload)
     answer = await closed
-    said = question_words.EXPIRED if answer is None else question_words.ANSWERED
-    await _settle(api, place, ts, f"⌨️ {question_words.asked(shown)}\n\n_{said}_")
+    await _settle(
+        api, place, ts, f"⌨️ {question_words.asked(shown)}\n\n_{questions.outcome(answer)}_"
+    )
 
 
 async def approve(
@@ -98,19 +100,11 @@ async def approve(
     )
     content: dict[str, Any] = {"text": title, "blocks": list(under)}
     ts = await message_posting.post(api, place, content, thread, _facts(request_id))
-    said = question_words.EXPIRED
-    match await closed:
-        case events.Declined():
-            said = question_words.DECLINED
-        case events.Approved(scope=events.FOR_SESSION):
-            said = question_words.APPROVED_FOR_SESSION
-        case events.Approved(edited=None):
-            said = question_words.APPROVED
-        case events.Approved(edited=str(edited)):
-            readable = safe_text.revealed(edited)
-            shown = markdown.python(readable.text, readable.warning)
-            said = question_words.APPROVED_AS_EDITED
-    await _settle(api, place, ts, f"{shown}\n_{said}_")
+    answer = await closed
+    if isinstance(answer, events.Approved) and answer.edited is not None:
+        readable = safe_text.revealed(answer.edited)
+        shown = markdown.python(readable.text, readable.warning)
+    await _settle(api, place, ts, f"{shown}\n_{questions.outcome(answer)}_")
 
 
 def _facts(request_id: str) -> dict[str, Any]:

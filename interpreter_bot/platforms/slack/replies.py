@@ -112,6 +112,9 @@ class SlackReply(ports.Reply):
         self, question: events.Question, closed: asyncio.Future[events.Answer | None]
     ) -> None:
         """Ask in the thread, until the question is closed."""
+        if closed.done():
+            # It is shown again, from the record.
+            return
         try:
             await self._put_question(question, closed)
         except Exception as error:

@@ -30,6 +30,10 @@ async def test_what_cannot_be_seen_in_code_is_shown_and_runs_unchanged(serving_f
         await page.click(".approval .strong")
         await visits.answered(page)
         assert seen == [("never", HIDDEN)]
+        for _ in range(2):
+            await page.until("document.querySelector('.turn .notice')")
+            assert "Run this code? Approved." in await page.text("#turns")
+            await page.reload()
 
 
 async def test_code_is_edited_or_refused_and_a_tool_allowed_while_code_runs(serving_fake, browsing):

@@ -7,6 +7,7 @@ import pytest
 from interpreter_bot import errors, events, values
 from interpreter_bot.sessions import (
     approvals,
+    past_turns,
     questions,
     requests,
     turn_recording,
@@ -17,6 +18,7 @@ from interpreter_bot.store import databases
 from tests.fakes import replies
 
 KEY = values.SessionKey("slack", "T", "C", "1")
+CLOSED = events.QuestionClosed
 POST = values.InputRequested(
     "POST to a.example", False, subject="request", grant="POST a.example:443", number=1
 )
@@ -46,6 +48,9 @@ async def require(tmp_path):
             stream.cell = 0
             granted = approvals.Approvals(stream, database.grants, session.id)
             answer = await granted.require_bot_action(request.subject, request, kernel)
+            await recorder.flush()
+            recorded = await past_turns.events_of(database, turn.id)
+            assert [event for event in recorded if isinstance(event, CLOSED)] == reply.closed
             return answer, reply.of("approve")
 
         yield require

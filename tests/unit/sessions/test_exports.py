@@ -5,8 +5,8 @@ import json
 
 import pytest
 
-from interpreter_bot import events
-from interpreter_bot.sessions import exports, past_turns
+from interpreter_bot import events, values
+from interpreter_bot.sessions import exports, html_exports, past_turns
 
 START = datetime.datetime(2026, 1, 1, tzinfo=datetime.UTC)
 
@@ -49,3 +49,36 @@ SAID = (events.TextAdded("First, [x](sandbox:/x)."),)
 )
 def test_words_stay_and_the_end_is_told(status, answer, happened, told):
     assert sources(status, answer, happened) == told
+
+
+def test_questions_stand_where_they_were_asked():
+    about = {"id": "1", "session": values.SessionKey("web"), "person": "p", "cell": 0}
+    approval = events.ApprovalQuestion(code="1", **about)
+    secret = events.InputQuestion(prompt="Key: ", is_password=True, **about)
+    happened = (
+        events.QuestionAsked(approval),
+        events.QuestionClosed(approval, events.Approved()),
+        events.CodeStarted(0, "1"),
+        events.QuestionAsked(secret),
+        events.QuestionClosed(secret, events.TextAnswer("")),
+        events.QuestionClosed(secret, None),
+    )
+    assert sources("done", happened=happened) == [
+        "*Run this code? Approved.*",
+        "1",
+        "*Your code asked: Key: This question has expired.*",
+    ]
+    turn = past_turns.PastTurn(
+        id=1,
+        person="p",
+        request="go",
+        attachments=(),
+        status="done",
+        answer="",
+        started=START,
+        ended=None,
+        events=happened,
+    )
+    page = html_exports.write("T", [turn], {}, {}).decode()
+    assert "<pre>Key: •••\n</pre>" in page
+    assert "Run this code? Approved." in page

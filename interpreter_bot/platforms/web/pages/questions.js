@@ -50,6 +50,6 @@ export function approvalForm({ text: code, revealed, warning, subject, title, ap
     // A field makes line ends its own: what was not changed runs as it came.
     answer(field.hidden ? code : field.value);
   }
-  form.settle = () => form.remove();
+  form.settle = (_, outcome) => (outcome ? form.replaceWith(el("p", { class: "notice" }, outcome)) : form.remove());
   return form;
 }

@@ -211,8 +211,8 @@ export class Turn {
     this.around.say({ do: "answer", question, text });
   }
 
-  on_settled({ id, answer }) {
-    this.questions.get(id)?.then((form) => form.settle(answer));
+  on_settled({ id, answer, outcome }) {
+    this.questions.get(id)?.then((form) => form.settle(answer, outcome));
     this.questions.delete(id);
     this.showState(answer === null ? turnWords.thinking : turnWords.running);
   }
