@@ -7,7 +7,6 @@ answers: `id`, `lines` that were printed, `said` of losses and refusals, and `st
 from __future__ import annotations
 
 import asyncio
-import dataclasses
 import functools
 import json
 import os
@@ -61,8 +60,7 @@ async def _answer(service: session_service.SessionService, asked: dict[str, Any]
 
 
 async def _go_on(service: session_service.SessionService, request: requests.Request) -> None:
-    # Nobody was answered yet, also not with what the other bot recorded.
-    await _handle(service, dataclasses.replace(request, is_shown_again=True))
+    await _handle(service, request)
 
 
 async def _handle(service: session_service.SessionService, request: requests.Request) -> None:

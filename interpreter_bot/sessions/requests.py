@@ -84,9 +84,8 @@ class Request:
         edits: id of the message that it is an edited version of, with which the ids of its other
             versions begin; empty if it is none.
         goes_on_with: id of the turn that this request began in a bot that is gone; 0 for a new one.
+            The reply gets all that is recorded of it first.
         elapsed_seconds: since that turn began.
-        is_shown_again: the reply gets all that is recorded of that turn first, so that the messages
-            of the former bot can be gone on with.
         approval: whether a person is asked before code runs, by the platform's settings; what
             people chose is added to it, see `approval_policy`.
         is_attended: somebody can be asked; else a question is declined at once.
@@ -105,7 +104,6 @@ class Request:
     edits: str = ""
     goes_on_with: int = 0
     elapsed_seconds: float = 0.0
-    is_shown_again: bool = False
     approval: Approval = "never"
     is_attended: bool = True
 

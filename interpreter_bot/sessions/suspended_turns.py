@@ -10,7 +10,6 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 import datetime
-import functools
 import logging
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Final, TypeAlias
@@ -24,11 +23,11 @@ from interpreter_bot.sessions import (
     requests,
     stored_transcripts,
     turn_environments,
+    turn_log,
     turn_recording,
     turn_streams,
 )
 from interpreter_bot.store import databases, records
-from interpreter_bot.text import output_screens
 from interpreter_bot.wording import file_words, session_words
 
 _log = logging.getLogger(__name__)
@@ -273,9 +272,9 @@ class Resumptions:
             await asyncio.wait(self._tasks)
 
     async def _go_on_unseen(self, request: requests.Request) -> None:
-        reply = LateReply(functools.partial(self._notify, request.key))
+        reply = LateReply()
         await self._handle(dataclasses.replace(request, is_attended=False), reply)
-        await reply.send()
+        await self._notify(request.key, reply.text())
 
     async def _logged(self, go_on: GoOn, request: requests.Request) -> None:
         try:
@@ -293,51 +292,33 @@ class Resumptions:
 
 
 class LateReply(ports.Reply):
-    """A reply where no message can be gone on with: people get one notification at the end.
+    """A reply where no message can be gone on with: people get one notification at the end."""
 
-    Args:
-        notify: sends a notification.
-    """
-
-    def __init__(self, notify: Callable[[str], Awaitable[object]]) -> None:
-        self._notify = notify
-        self._sentences: list[str] = []
-        self._words = ""
-        self._screen = output_screens.Screen()
-        self._names: list[str] = []
-        self._end: events.TurnEnded | None = None
-
-    async def send(self) -> None:
-        """Send what the reply came to, once it has ended."""
-        parts = [*self._sentences]
-        plain = "".join(output.plain for output in self._screen.outputs).strip()
-        if plain:
-            parts.append(f"```\n{plain[:_MAX_CHARACTERS].replace('```', '` ` `')}\n```")
-        if self._names:
-            parts.append(file_words.made(", ".join(dict.fromkeys(self._names))))
-        if self._end is not None:
-            parts += [self._end.text or self._words, self._end.sentence]
-        text = "\n\n".join(filter(None, parts))
-        is_whole = len(text) <= _MAX_CHARACTERS
-        await self._notify(text if is_whole else text[:_MAX_CHARACTERS] + _CUT)
+    def __init__(self) -> None:
+        self._log = turn_log.TurnLog()
 
     def _show(self, event: events.TurnEvent) -> None:
-        match event:
-            case events.StepStarted():
-                # What the model says from now on replaces what it said.
-                self._words = ""
-            case events.TextAdded(text=text):
-                self._words += text
-            case events.CodeStarted():
-                # What earlier code showed was for the model.
-                self._screen = output_screens.Screen()
-            case events.OutputShown(output=output):
-                self._screen.show(output)
-            case events.CodeFinished(finished=finished) if finished.reason:
-                self._sentences.append(finished.reason)
-            case events.NoticeShown(text=text):
-                self._sentences.append(text)
-            case events.FileMade(artifact=artifact):
-                self._names.append(artifact.name)
-            case events.TurnEnded():
-                self._end = event
+        self._log.apply(event)
+
+    def text(self) -> str:
+        """Return what the turn came to, shortened."""
+        log, parts = self._log, []
+        for part in log.parts:
+            match part:
+                case events.NoticeShown(text=text):
+                    parts.append(text)
+                case turn_log.Cell(finished=values.Finished(reason=reason)):
+                    parts.append(reason)
+        # What earlier code showed was for the model.
+        outputs = log.cells[-1].screen.outputs if log.cells else ()
+        plain = "".join(output.plain for output in outputs).strip()
+        if plain:
+            parts.append(f"```\n{plain[:_MAX_CHARACTERS].replace('```', '` ` `')}\n```")
+        if log.files:
+            parts.append(file_words.made(", ".join(log.files)))
+        if log.last_words is not None:
+            parts.append(log.last_words.text)
+        if log.end is not None:
+            parts.append(log.end.sentence)
+        text = "\n\n".join(filter(None, parts))
+        return text if len(text) <= _MAX_CHARACTERS else text[:_MAX_CHARACTERS] + _CUT

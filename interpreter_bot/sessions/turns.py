@@ -214,13 +214,12 @@ class _Work:
                     self.stream,
                     session_id=session.id,
                 )
-                if self._request.is_shown_again:
-                    self.stream.is_code_shown = await suspended_turns.show_again(
-                        services.database,
-                        self.stream.reply,
-                        turn_id=self._request.goes_on_with,
-                        resumed=self.stream.cell + 1 if environment.resumed else None,
-                    )
+                self.stream.is_code_shown = await suspended_turns.show_again(
+                    services.database,
+                    self.stream.reply,
+                    turn_id=self._request.goes_on_with,
+                    resumed=self.stream.cell + 1 if environment.resumed else None,
+                )
                 self.stream.emit(events.NoticeShown(session_words.KEPT_RUNNING))
             try:
                 end = await self._done(environment, stop)

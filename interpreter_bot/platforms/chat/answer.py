@@ -19,8 +19,7 @@ from interpreter_bot.platforms.chat import (
     transport,
     uploads,
 )
-from interpreter_bot.platforms.rendering import turn_log
-from interpreter_bot.sessions import ports
+from interpreter_bot.sessions import ports, turn_log
 from interpreter_bot.wording import chat_words, file_words, session_words
 
 _MAX_TABLES: Final = 5

@@ -15,9 +15,8 @@ from interpreter_bot.platforms.rendering import (
     message_splitting,
     output_selection,
     past_code,
-    turn_log,
 )
-from interpreter_bot.sessions import questions
+from interpreter_bot.sessions import questions, turn_log
 from interpreter_bot.text import output_screens, quantities, safe_text
 from interpreter_bot.wording import chat_words, question_words, run_words
 

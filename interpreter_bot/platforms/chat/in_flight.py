@@ -240,7 +240,7 @@ class RequestsInFlight:
             ),
             pace_seconds=self._pace_seconds,
             is_visitable=self._service.visits.is_on,
-            is_replayed=request.is_shown_again,
+            is_replayed=bool(request.goes_on_with),
         )
         cancel = functools.partial(self._service.cancel, at.session, request.id)
         deliveries = self._service.deliveries
@@ -273,7 +273,6 @@ class RequestsInFlight:
         # If models exist, a person's code came by a command, which does not show the code.
         shows_code = bool(self._service.queries.models) if request.is_code else chosen.show_code
         entry = self.open(request.id, person, at)
-        request = dataclasses.replace(request, is_shown_again=bool(request.goes_on_with))
         await self.answer(entry, request, shows_code=shows_code)
 
 

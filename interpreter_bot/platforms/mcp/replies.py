@@ -5,8 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from interpreter_bot import events
-from interpreter_bot.platforms.rendering import turn_log
-from interpreter_bot.sessions import ports
+from interpreter_bot.sessions import ports, turn_log
 from interpreter_bot.text import quantities, safe_text
 from interpreter_bot.wording import mcp_words
 

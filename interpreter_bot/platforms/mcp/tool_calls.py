@@ -18,8 +18,7 @@ import mcp_types
 
 from interpreter_bot import errors, events, values
 from interpreter_bot.platforms.mcp import replies, tool_definitions, tool_results
-from interpreter_bot.platforms.rendering import turn_log
-from interpreter_bot.sessions import requests, session_service
+from interpreter_bot.sessions import requests, session_service, turn_log
 from interpreter_bot.wording import mcp_words
 
 PLATFORM: Final = "mcp"

@@ -15,7 +15,8 @@ from typing import Final
 import mcp_types
 
 from interpreter_bot import events, values
-from interpreter_bot.platforms.rendering import display_items, output_selection, turn_log
+from interpreter_bot.platforms.rendering import display_items, output_selection
+from interpreter_bot.sessions import turn_log
 from interpreter_bot.text import quantities
 from interpreter_bot.wording import mcp_words
 

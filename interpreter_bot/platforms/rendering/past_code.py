@@ -9,8 +9,8 @@ from collections.abc import Iterable, Sequence
 from typing import Final
 
 from interpreter_bot import errors
-from interpreter_bot.platforms.rendering import display_items, output_selection, turn_log
-from interpreter_bot.sessions import past_turns
+from interpreter_bot.platforms.rendering import display_items, output_selection
+from interpreter_bot.sessions import past_turns, turn_log
 from interpreter_bot.wording import command_words
 
 BUTTON: Final = "Show code"

@@ -14,7 +14,6 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import TypeAlias
 
 from interpreter_bot import errors, events, values
-from interpreter_bot.platforms.rendering import turn_log
 from interpreter_bot.platforms.slack import (
     answer_contents,
     api_errors,
@@ -28,7 +27,7 @@ from interpreter_bot.platforms.slack import (
     questions_to_people,
     turn_drawing,
 )
-from interpreter_bot.sessions import ports
+from interpreter_bot.sessions import ports, turn_log
 from interpreter_bot.wording import run_words, session_words, slack_words
 
 _log = logging.getLogger(__name__)

@@ -219,7 +219,7 @@ class RequestsInFlight:
         entry = await self.open(key, place, request.id, heading=heading, is_again=True)
         with contextlib.suppress(event_claims.LeftToNextBotError):
             # Its turn is found by the next bot.
-            await self.answer(entry, dataclasses.replace(request, is_shown_again=True))
+            await self.answer(entry, request)
 
     async def _thread_of(
         self, workspace: installations.InstalledWorkspace, channel: str, request_id: str

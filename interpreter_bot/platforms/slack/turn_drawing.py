@@ -7,8 +7,9 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 
 from interpreter_bot import events, settings, values
-from interpreter_bot.platforms.rendering import past_code, turn_log
+from interpreter_bot.platforms.rendering import past_code
 from interpreter_bot.platforms.slack import answer_contents, execution_results, markdown
+from interpreter_bot.sessions import turn_log
 from interpreter_bot.text import quantities, safe_text
 from interpreter_bot.wording import command_words, run_words, slack_words
 

@@ -6,8 +6,8 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from interpreter_bot import events, values
-from interpreter_bot.platforms.rendering import event_json, turn_log
-from interpreter_bot.sessions import ports
+from interpreter_bot.platforms.rendering import event_json
+from interpreter_bot.sessions import ports, turn_log
 from interpreter_bot.wording import page_words
 
 _MAX_OUTPUT_CHARACTERS: Final = 4 * 1024 * 1024

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import collections
-import dataclasses
 import functools
 import logging
 import time
@@ -250,7 +249,6 @@ class TabConnection:
 
     async def go_on(self, request: requests.Request) -> None:
         """Show the turn of a request that no tab has made, to its end."""
-        request = dataclasses.replace(request, is_shown_again=bool(request.goes_on_with))
         head = tab_contents.heading(
             request.text, request.files, is_code=request.is_code, started=time.time()
         )

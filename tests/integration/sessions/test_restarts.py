@@ -2,7 +2,6 @@
 
 import asyncio
 import contextlib
-import dataclasses
 import itertools
 import shutil
 import sqlite3
@@ -81,13 +80,12 @@ class Heard:
         return self.told[0]
 
 
-def continued(house, *, is_shown_again=False, **options):
+def continued(house, **options):
     """Let turns go on in a reply, as platforms that can do; it is given back."""
     reply = replies.Reply(**options)
 
     async def go_on(request):
         reply.answer = house.service.answer
-        request = dataclasses.replace(request, is_shown_again=is_shown_again)
         await house.service.handle(request, reply)
 
     async def notify(key, sentence):
@@ -149,8 +147,7 @@ async def test_code_goes_on_and_each_line_is_recorded_once_and_told(opened, outl
         assert (turn.status, printed(turn.events)) == ("done", ALL)
         after = await house.run("print(kept, count)")
     assert sentence.startswith(session_words.KEPT_RUNNING)
-    shown = "".join(one.text for one in reply.of("output")).splitlines()
-    assert [*shown, *sentence.splitlines()[-len(ALL) + len(shown) - 1 : -1]] == ALL
+    assert sentence.splitlines()[-len(ALL) - 1 : -1] == ALL
     assert after.of("output") == [values.Text("stdout", "here 1\n")]
 
 
@@ -159,7 +156,7 @@ async def test_what_is_recorded_is_shown_again_once_in_a_new_reply(opened, outli
         running, _ = await begin(house, lambda reply: house.run(TICKS, reply))
     await running
     async with opened() as house:
-        reply = continued(house, is_shown_again=True)
+        reply = continued(house)
         await reply.until("over")
     assert reply.of("code") == [TICKS]
     assert "".join(one.text for one in reply.of("output")).splitlines() == ALL
@@ -172,11 +169,11 @@ async def test_a_turn_that_goes_on_twice_says_so_once_after_all_that_is_recorded
         running, _ = await begin(house, lambda reply: house.run(TICKS, reply))
     await running
     async with opened(sessions=BRIEF) as house:
-        first = continued(house, is_shown_again=True)
+        first = continued(house)
         await first.until("announcement")
         await first.until("output")
     async with opened() as house:
-        reply = continued(house, is_shown_again=True)
+        reply = continued(house)
         await reply.until("over")
     kinds = [kind for kind, _ in reply.heard]
     assert first.end.sentence == session_words.ANSWER_CONTINUES
@@ -224,7 +221,7 @@ async def test_what_was_asked_of_the_model_is_asked_again_and_code_stays_done(op
         turn = (await house.service.queries.history(KEY))[0]
     assert [one["role"] for one in asked.messages[-3:]] == ["user", "assistant", "tool"]
     assert asked.messages[-1]["content"].splitlines()[0] == "1"
-    assert reply.of("code") == []
+    assert reply.of("code") == ["count = 1\nprint(count)"], "as it is recorded, not run again"
     assert (reply.end.text, turn.answer) == ("One.", "One.")
     assert [one.text for one in turn.events if isinstance(one, events.TextAdded)] == ["One."]
     assert follow_up.of("output") == [values.Text("stdout", "1\n")]

@@ -8,7 +8,7 @@ import pytest
 from interpreter_bot import events, values
 from interpreter_bot.platforms.chat import drafts, layout, transport
 from interpreter_bot.platforms.discord import markdown
-from interpreter_bot.platforms.rendering import turn_log
+from interpreter_bot.sessions import turn_log
 
 TAKES = transport.Capabilities(
     max_characters=1900, max_messages=8, max_files=10, max_file_bytes=1000, max_message_bytes=1000

@@ -4,7 +4,7 @@ import pytest
 
 from interpreter_bot import events, values
 from interpreter_bot.platforms.mcp import replies, tool_results
-from interpreter_bot.platforms.rendering import turn_log
+from interpreter_bot.sessions import turn_log
 
 
 def _log(ending=values.Ending.OK, *outputs, reason="", lost=False, end=None):

@@ -4,7 +4,7 @@ import itertools
 import pytest
 
 from interpreter_bot import events, values
-from interpreter_bot.platforms.rendering import turn_log
+from interpreter_bot.sessions import turn_log
 
 OK = values.Finished(values.Ending.OK, 0.5)
 STORED = values.StoredDisplay(mime="image/png", sha256="a" * 64, size_bytes=3)
