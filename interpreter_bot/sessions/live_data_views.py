@@ -190,15 +190,15 @@ _VARIABLES: Final[pydantic.TypeAdapter[tuple[Variable, ...]]] = pydantic.TypeAda
 )
 
 
-def read_question(told: object) -> View | Columns:
+def read_question(message: object) -> View | Columns:
     """Return what somebody wants to see, as JSON has it.
 
     Raises:
         BotError: it is no such thing.
     """
-    is_view = isinstance(told, dict) and "summaries" not in told
+    is_view = isinstance(message, dict) and "summaries" not in message
     try:
-        return (View if is_view else Columns).model_validate_json(json.dumps(told))
+        return (View if is_view else Columns).model_validate_json(json.dumps(message))
     except (pydantic.ValidationError, ValueError) as error:
         raise errors.BotError(variable_words.NOT_A_QUESTION) from error
 
@@ -231,19 +231,19 @@ async def leased_kernel(
 
 
 async def look(
-    hosts: host_ports.Hosts, kernel: host_ports.Kernel, handle: str, wanted: View | Columns
+    hosts: host_ports.Hosts, kernel: host_ports.Kernel, handle: str, view: View | Columns
 ) -> Page | Summaries:
     """Let a kernel say what is in a table that it showed.
 
     Raises:
         BotError: it cannot; the sentence says why.
     """
-    question = json.dumps(wanted.model_dump(mode="json"))
+    question = json.dumps(view.model_dump(mode="json"))
     code = kernel_calls.look_at_table(handle, question)
-    found = read_answer(_ANSWER, await run_for_json(hosts, kernel, code))
-    if isinstance(found, _Problem):
-        raise errors.BotError(found.problem)
-    return found
+    answer = read_answer(_ANSWER, await run_for_json(hosts, kernel, code))
+    if isinstance(answer, _Problem):
+        raise errors.BotError(answer.problem)
+    return answer
 
 
 async def open_file(
@@ -276,11 +276,11 @@ async def run_for_json(hosts: host_ports.Hosts, kernel: host_ports.Kernel, code:
     Raises:
         BotError: it failed, or showed nothing.
     """
-    shown: list[values.Output] = []
+    outputs: list[values.Output] = []
     finished = await cancellable_executions.run(
-        hosts, kernel, code, show=shown.append, seconds=_SECONDS, is_own=True
+        hosts, kernel, code, show=outputs.append, seconds=_SECONDS, is_own=True
     )
-    last = shown[-1] if shown else None
+    last = outputs[-1] if outputs else None
     if finished.ending is not values.Ending.OK:
         reason = finished.reason
         if isinstance(last, values.Error):
@@ -291,21 +291,21 @@ async def run_for_json(hosts: host_ports.Hosts, kernel: host_ports.Kernel, code:
     return last.json
 
 
-def read_answer(kind: pydantic.TypeAdapter[T], shown: str) -> T:
+def read_answer(kind: pydantic.TypeAdapter[T], text: str) -> T:
     """Read what a kernel told.
 
     Raises:
         BotError: it is of another kind.
     """
     try:
-        return kind.validate_json(_unquoted(shown))
+        return kind.validate_json(_unquoted(text))
     except (pydantic.ValidationError, ValueError, RecursionError) as error:
         raise errors.BotError(variable_words.UNREADABLE_ANSWER) from error
 
 
-def _unquoted(told: str) -> str:
+def _unquoted(message: str) -> str:
     """Take the JSON out of the text in which it comes: so the way of displays leaves it alone."""
-    text: Any = json.loads(told)
+    text: Any = json.loads(message)
     if not isinstance(text, str):
         raise ValueError(type(text))
     return text

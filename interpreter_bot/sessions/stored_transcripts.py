@@ -61,9 +61,9 @@ async def load(
         ids = [turn.id for turn in turns]
         parts = await database.parts.of_turns(ids, only=records.PartKind.MEMORY)
         # The other values are the pictures that it refers to.
-        kept = {part.turn_id: part.detail for part in parts if part.output is None}
+        details = {part.turn_id: part.detail for part in parts if part.output is None}
         for turn in turns:
-            detail = kept.get(turn.id)
+            detail = details.get(turn.id)
             if detail is None:
                 # Cut-off turns count too: people refer to them.
                 if turn.status in _CUT_OFF:
@@ -79,8 +79,8 @@ async def _with_pictures(
     entries: list[chat_messages.Message], database: databases.Database
 ) -> list[chat_messages.Message]:
     """Load the pictures that a model may be shown again."""
-    newest = picture_selection.all_of(entries)[-picture_selection.MAX :]
-    loaded = {one.sha256: await database.files.load(one.sha256) for one in newest}
+    pictures = picture_selection.all_of(entries)[-picture_selection.MAX :]
+    loaded = {picture.sha256: await database.files.load(picture.sha256) for picture in pictures}
     return picture_selection.fill(entries, {name: data for name, data in loaded.items() if data})
 
 
@@ -108,12 +108,19 @@ class TurnMemory:
     def detail(self) -> dict[str, Any]:
         """Return the memory to be stored."""
         is_whole, own = self._own
-        return {"messages": [chat_messages.to_dict(one) for one in own], "is_whole": is_whole}
+        return {
+            "messages": [chat_messages.to_dict(message) for message in own],
+            "is_whole": is_whole,
+        }
 
     def shown_pictures(self) -> list[values.Image]:
         """Return the pictures to be stored beside `detail`, which holds their digests."""
-        found = picture_selection.all_of(self._own[1])
-        return [values.Image(mime=one.mime, data=one.data) for one in found if one.data]
+        pictures = picture_selection.all_of(self._own[1])
+        return [
+            values.Image(mime=picture.mime, data=picture.data)
+            for picture in pictures
+            if picture.data
+        ]
 
 
 async def new_memory(database: databases.Database, session_id: int, *, before: int) -> TurnMemory:
@@ -140,20 +147,20 @@ async def restored_memory(
         before: id of the turn.
     """
     is_whole = bool(detail.get("is_whole"))
-    begun = TurnMemory(transcripts.Transcript(), ())
+    beginning = TurnMemory(transcripts.Transcript(), ())
     if not is_whole:
-        begun = await new_memory(database, session_id, before=before)
+        beginning = await new_memory(database, session_id, before=before)
     own = await _with_pictures(_decoded(detail), database)
-    transcript = transcripts.Transcript([*begun.earlier, *own], goes_on=True)
-    return TurnMemory(transcript, begun.earlier, was_whole=is_whole)
+    transcript = transcripts.Transcript([*beginning.earlier, *own], goes_on=True)
+    return TurnMemory(transcript, beginning.earlier, was_whole=is_whole)
 
 
 def of_code(
-    code: str, shown: Iterable[values.Output], finished: values.Finished, max_characters: int
+    code: str, outputs: Iterable[values.Output], finished: values.Finished, max_characters: int
 ) -> list[chat_messages.Message]:
     """Describe to a model code that the person ran without it."""
     screen = output_screens.Screen()
-    for output in shown:
+    for output in outputs:
         screen.show(output)
     ran = context_windows.shorten(code, max_characters)
     text = observations.execution(screen.outputs, finished, max_characters)
@@ -166,9 +173,9 @@ def of_code(
     ]
 
 
-def _decoded(kept: Mapping[str, Any]) -> list[chat_messages.Message]:
+def _decoded(detail: Mapping[str, Any]) -> list[chat_messages.Message]:
     try:
-        return [chat_messages.from_dict(one) for one in kept["messages"]]
+        return [chat_messages.from_dict(message) for message in detail["messages"]]
     except (ValueError, KeyError, TypeError):
         _log.exception("what was kept of a turn cannot be read")
         return []

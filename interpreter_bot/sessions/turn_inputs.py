@@ -207,9 +207,9 @@ def session_model(
         chosen: around it, and by who asks.
         titles: models there are, the default first. A chosen one may be gone from the settings.
     """
-    for one in (session.model if session is not None else None, chosen.effective.get("model")):
-        if isinstance(one, str) and one in titles:
-            return one
+    for title in (session.model if session is not None else None, chosen.effective.get("model")):
+        if isinstance(title, str) and title in titles:
+            return title
     return next(iter(titles), "")
 
 
@@ -226,28 +226,28 @@ async def store_request_attachments(
     """
     if not request.attachments:
         return StoredAttachment()
-    came = await store_attachments(request.attachments, environment.workspace, stream, limits)
-    if not (came.infos or request.files or request.text.strip()):
+    stored = await store_attachments(request.attachments, environment.workspace, stream, limits)
+    if not (stored.infos or request.files or request.text.strip()):
         raise errors.BotError(file_words.NONE_FETCHED)
-    return came
+    return stored
 
 
 async def request_files(
     request: requests.Request,
-    came: StoredAttachment,
+    stored: StoredAttachment,
     environment: turn_environments.SessionEnvironment,
 ) -> list[values.FileInfo]:
     """List the files that a request is about."""
-    infos = list(came.infos)
+    infos = list(stored.infos)
     if request.files:
         named = set(request.files)
-        infos += [one for one in await environment.list_files() if one.name in named]
+        infos += [info for info in await environment.list_files() if info.name in named]
     return infos
 
 
 async def question_text(
     request: requests.Request,
-    came: StoredAttachment,
+    stored: StoredAttachment,
     infos: Sequence[values.FileInfo],
     environment: turn_environments.SessionEnvironment,
 ) -> str:
@@ -258,7 +258,7 @@ async def question_text(
         _CONTEXT.format(context=request.context) if request.context else "",
         _SPEAKER.format(name=json.dumps(speaker, ensure_ascii=False)) if speaker else "",
         await describe(infos, environment) if infos else "",
-        *came.refusals,
+        *stored.refusals,
         request.text if request.text.strip() else _WITHOUT_WORDS,
     )
     return "\n\n".join(filter(None, parts))

@@ -47,17 +47,17 @@ def find(
         executions: the latest first; once there is too much code, the rest is not looked at.
         names: of the variables.
     """
-    found: dict[str, list[VariableUse]] = collections.defaultdict(list)
-    left = _MAX_CHARACTERS
-    for one in executions:
-        left -= min(len(one.code), _MAX_CELL_CHARACTERS)
-        if left < 0:
+    uses: dict[str, list[VariableUse]] = collections.defaultdict(list)
+    characters_left = _MAX_CHARACTERS
+    for execution in executions:
+        characters_left -= min(len(execution.code), _MAX_CELL_CHARACTERS)
+        if characters_left < 0:
             break
-        for name, is_maker in _uses(one.code).items():
-            if name in names and len(found[name]) < _MAX_USES:
-                line = one.code.strip().partition("\n")[0][:_LINE_CHARACTERS]
-                found[name].append(VariableUse(one.turn_id, line, is_maker))
-    return found
+        for name, is_maker in _uses(execution.code).items():
+            if name in names and len(uses[name]) < _MAX_USES:
+                line = execution.code.strip().partition("\n")[0][:_LINE_CHARACTERS]
+                uses[name].append(VariableUse(execution.turn_id, line, is_maker))
+    return uses
 
 
 def latest_assignments(codes: Iterable[str], names: Collection[str]) -> tuple[str, ...]:
@@ -67,14 +67,14 @@ def latest_assignments(codes: Iterable[str], names: Collection[str]) -> tuple[st
         codes: of all cells, the latest first.
         names: of the variables.
     """
-    missing, found = set(names), []
+    missing, cells = set(names), []
     for code in codes:
         if not missing:
             break
-        if made := missing.intersection(assigned(code)):
-            missing -= made
-            found.append(code)
-    return tuple(reversed(found))
+        if assignments := missing.intersection(assigned(code)):
+            missing -= assignments
+            cells.append(code)
+    return tuple(reversed(cells))
 
 
 def assigned(code: str) -> set[str]:
@@ -89,18 +89,18 @@ def assigned(code: str) -> set[str]:
 
 def _uses(code: str) -> dict[str, bool]:
     """Return the global names of a cell, and whether it gives them values."""
-    waiting = _tables(code)
-    found: dict[str, bool] = {}
-    while waiting:
-        table = waiting.pop()
+    tables = _tables(code)
+    names: dict[str, bool] = {}
+    while tables:
+        table = tables.pop()
         is_top = table.get_type() == "module"
         for symbol in table.get_symbols():
             if is_top or symbol.is_global():
                 is_maker = symbol.is_assigned() or symbol.is_imported()
                 if is_maker or symbol.is_referenced():
-                    found[symbol.get_name()] = found.get(symbol.get_name(), False) or is_maker
-        waiting += table.get_children()
-    return found
+                    names[symbol.get_name()] = names.get(symbol.get_name(), False) or is_maker
+        tables += table.get_children()
+    return names
 
 
 def _tables(code: str) -> list[symtable.SymbolTable]:

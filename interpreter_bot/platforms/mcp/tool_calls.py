@@ -43,16 +43,16 @@ class ToolCalls:
         """Do what a client wants; what goes wrong is a result too, with a sentence."""
         try:
             match tool_definitions.parsed(name, arguments):
-                case tool_definitions.RunCode() as wanted:
-                    return await self._run_code(client, wanted, report)
-                case tool_definitions.ListFiles() as wanted:
-                    return await self._list_files(client, wanted)
-                case tool_definitions.GetFile() as wanted:
-                    return await self._get_file(client, wanted)
-                case tool_definitions.PutFile() as wanted:
-                    return await self._put_file(client, wanted)
-                case tool_definitions.Reset() as wanted:
-                    return await self._reset(client, wanted)
+                case tool_definitions.RunCode() as parameters:
+                    return await self._run_code(client, parameters, report)
+                case tool_definitions.ListFiles() as parameters:
+                    return await self._list_files(client, parameters)
+                case tool_definitions.GetFile() as parameters:
+                    return await self._get_file(client, parameters)
+                case tool_definitions.PutFile() as parameters:
+                    return await self._put_file(client, parameters)
+                case tool_definitions.Reset() as parameters:
+                    return await self._reset(client, parameters)
         except errors.BotError as error:
             return tool_results.sentence(str(error), is_error=True)
 
@@ -74,10 +74,10 @@ class ToolCalls:
         return values.SessionKey(PLATFORM, channel=client, thread=f"s-{secrets.token_hex(8)}")
 
     async def _run_code(
-        self, client: str, wanted: tool_definitions.RunCode, report: Report
+        self, client: str, parameters: tool_definitions.RunCode, report: Report
     ) -> mcp_types.CallToolResult:
-        key = await self._key_or_new(client, wanted.session)
-        log = await self._run(client, key, wanted.code, report)
+        key = await self._key_or_new(client, parameters.session)
+        log = await self._run(client, key, parameters.code, report)
         return tool_results.of_run(log, key.thread)
 
     async def _run(
@@ -108,56 +108,58 @@ class ToolCalls:
         return reply.log
 
     async def _list_files(
-        self, client: str, wanted: tool_definitions.ListFiles
+        self, client: str, parameters: tool_definitions.ListFiles
     ) -> mcp_types.CallToolResult:
-        key = await self._key(client, wanted.session)
+        key = await self._key(client, parameters.session)
         return tool_results.of_files(await self._service.queries.files(key))
 
     async def _get_file(
-        self, client: str, wanted: tool_definitions.GetFile
+        self, client: str, parameters: tool_definitions.GetFile
     ) -> mcp_types.CallToolResult:
-        key = await self._key(client, wanted.session)
+        key = await self._key(client, parameters.session)
         data = b""
-        reading = self._service.queries.reading(key, wanted.name, start=wanted.start)
+        reading = self._service.queries.reading(key, parameters.name, start=parameters.start)
         async with reading as (info, pieces):
             async for piece in pieces:
                 data += piece[: tool_results.FILE_BYTES - len(data)]
                 if len(data) >= tool_results.FILE_BYTES:
                     break
-        return tool_results.of_file(info, data, wanted.start)
+        return tool_results.of_file(info, data, parameters.start)
 
     async def _put_file(
-        self, client: str, wanted: tool_definitions.PutFile
+        self, client: str, parameters: tool_definitions.PutFile
     ) -> mcp_types.CallToolResult:
-        if (wanted.text is None) is (wanted.base64 is None):
+        if (parameters.text is None) is (parameters.base64 is None):
             raise errors.BotError(mcp_words.TEXT_OR_BASE64)
-        if wanted.base64 is not None:
+        if parameters.base64 is not None:
             try:
-                data = base64.b64decode(wanted.base64, validate=True)
+                data = base64.b64decode(parameters.base64, validate=True)
             except (binascii.Error, ValueError) as error:
                 raise errors.BotError(mcp_words.NOT_BASE64) from error
         else:
-            data = (wanted.text or "").encode("utf-8", "replace")
+            data = (parameters.text or "").encode("utf-8", "replace")
 
         async def content() -> AsyncIterator[bytes]:
             yield data
 
-        key = await self._key_or_new(client, wanted.session)
-        if not wanted.session:
+        key = await self._key_or_new(client, parameters.session)
+        if not parameters.session:
             # Its first run records it, and whose it is: no file belongs to nobody.
             log = await self._run(client, key, _NO_CODE)
             if not log.cells and log.end is not None:
                 raise errors.BotError(log.end.sentence)
-        attachment = requests.Attachment(wanted.name, content, size_bytes=len(data))
+        attachment = requests.Attachment(parameters.name, content, size_bytes=len(data))
         name = await self._service.put(key, attachment)
-        if not wanted.session:
+        if not parameters.session:
             await self._service.rename(key, name)
         return tool_results.sentence(mcp_words.stored(name, key.thread))
 
-    async def _reset(self, client: str, wanted: tool_definitions.Reset) -> mcp_types.CallToolResult:
-        key = await self._key(client, wanted.session)
-        await self._service.reset(key, files=wanted.files)
-        return tool_results.sentence(mcp_words.was_reset(files=wanted.files))
+    async def _reset(
+        self, client: str, parameters: tool_definitions.Reset
+    ) -> mcp_types.CallToolResult:
+        key = await self._key(client, parameters.session)
+        await self._service.reset(key, files=parameters.files)
+        return tool_results.sentence(mcp_words.was_reset(files=parameters.files))
 
 
 async def _report_until_done(

@@ -52,8 +52,8 @@ class FileNames:
     """File names of one turn: none twice, and the same output always the same one."""
 
     def __init__(self) -> None:
-        self._given: dict[tuple[int, int], str] = {}
-        self._taken: set[str] = set()
+        self._names: dict[tuple[int, int], str] = {}
+        self._used_names: set[str] = set()
 
     def name(self, where: tuple[int, int], kind: str, *, title: str = "") -> str:
         """Name the file that an output becomes, without a suffix.
@@ -63,17 +63,17 @@ class FileNames:
             kind: a word, such as "figure"; "figure-1" is the first of them.
             title: what it is about, which is the better name where it has one.
         """
-        given = self._given.get(where)
-        if given is None:
+        name = self._names.get(where)
+        if name is None:
             word = slug(title)
-            given = word or f"{kind}-1"
+            name = word or f"{kind}-1"
             count = 1
-            while given in self._taken:
+            while name in self._used_names:
                 count += 1
-                given = f"{word or kind}-{count}"
-            self._taken.add(given)
-            self._given[where] = given
-        return given
+                name = f"{word or kind}-{count}"
+            self._used_names.add(name)
+            self._names[where] = name
+        return name
 
 
 class OutputSelector:
@@ -97,11 +97,11 @@ class OutputSelector:
 
 class _Execution:
     def __init__(
-        self, cell: int, capabilities: display_items.Capabilities, given: FileNames
+        self, cell: int, capabilities: display_items.Capabilities, names: FileNames
     ) -> None:
         self._cell = cell
         self._can = capabilities
-        self._names = given
+        self._names = names
         self._characters_left = capabilities.text_characters
         self._lines_left = capabilities.text_lines
 
@@ -122,9 +122,9 @@ class _Execution:
                 yield from self._other(item.number, item.output)
             elif (excerpt := next(excerpts).rstrip("\n")).strip():
                 yield display_items.TextItem(excerpt)
-        whole = "".join(piece.text for piece in printed)
-        if "".join(texts) != whole:
-            yield self._file(_PRINTED, "output", ".txt", whole, "all that was printed")
+        text = "".join(piece.text for piece in printed)
+        if "".join(texts) != text:
+            yield self._file(_PRINTED, "output", ".txt", text, "all that was printed")
 
     def _other(self, number: int, output: output_screens.Standing) -> Iterator[display_items.Item]:
         match output:
@@ -152,15 +152,15 @@ class _Execution:
         # A value is what the code was run for: something of it is shown in any case.
         lines = max(self._lines_left, self._can.text_lines // _VALUE_DIVISOR)
         characters = max(self._characters_left, self._can.text_characters // _VALUE_DIVISOR)
-        shown = shortened_output.shorten_text(text, max_characters=characters, max_lines=lines)
-        self._count(shown)
-        if shown.strip():
+        excerpt = shortened_output.shorten_text(text, max_characters=characters, max_lines=lines)
+        self._count(excerpt)
+        if excerpt.strip():
             yield (
-                display_items.CodeItem(shown, language)
+                display_items.CodeItem(excerpt, language)
                 if language
-                else display_items.TextItem(shown)
+                else display_items.TextItem(excerpt)
             )
-        if shown != text:
+        if excerpt != text:
             kind, suffix = ("data", ".json") if language == "json" else ("value", ".txt")
             yield self._file(number, kind, suffix, text, "all of it")
 
@@ -186,28 +186,28 @@ class _Execution:
             yield display_items.PictureItem(f"{name}.png", _PNG, image.preview, alt)
         yield display_items.FileItem(name + image.suffix, image.data, alt)
 
-    def _html(self, number: int, shown: values.Html) -> Iterator[display_items.Item]:
-        if (found := html_content.media(shown.html)) is not None:
-            mime, suffix, data = found
+    def _html(self, number: int, page: values.Html) -> Iterator[display_items.Item]:
+        if (media := html_content.media(page.html)) is not None:
+            mime, suffix, data = media
             kind = "sound" if mime.startswith("audio/") else "video"
             yield display_items.FileItem(self._name(number, kind) + suffix, data, f"a {kind}")
             return
-        text = html_content.words(shown.html)
+        text = html_content.words(page.html)
         if text is not None and not self._can.has_html:
-            yield from self._text(number, _plain(shown) or text, "")
+            yield from self._text(number, _plain(page) or text, "")
             return
-        title = " ".join(safe_text.harmless(shown.title or html_content.title(shown.html)).split())
+        title = " ".join(safe_text.harmless(page.title or html_content.title(page.html)).split())
         name = self._name(number, "page", title=title)
         if self._can.has_html:
-            yield display_items.PageItem(f"{name}.html", shown.html, title)
+            yield display_items.PageItem(f"{name}.html", page.html, title)
             return
-        if shown.preview and _PNG in self._can.pictures:
+        if page.preview and _PNG in self._can.pictures:
             alt = _alt(title, name)
-            yield display_items.PictureItem(f"{name}.png", _PNG, shown.preview, f"Preview: {alt}")
-        elif plain := _plain(shown):
+            yield display_items.PictureItem(f"{name}.png", _PNG, page.preview, f"Preview: {alt}")
+        elif plain := _plain(page):
             yield from self._text(number, plain, "")
         about = "interactive; open it in a browser"
-        yield display_items.FileItem(f"{name}.html", shown.html, about)
+        yield display_items.FileItem(f"{name}.html", page.html, about)
 
     def _table(self, number: int, table: values.Table) -> Iterator[display_items.Item]:
         can = self._can
@@ -231,9 +231,9 @@ class _Execution:
         else:
             yield from self._text(number, formula.latex, "latex")
 
-    def _count(self, shown: str) -> None:
-        self._characters_left -= len(shown)
-        self._lines_left -= shown.count("\n") + 1
+    def _count(self, text: str) -> None:
+        self._characters_left -= len(text)
+        self._lines_left -= text.count("\n") + 1
 
     def _name(self, number: int, kind: str, *, title: str = "") -> str:
         return self._names.name((self._cell, number), kind, title=title)
@@ -245,8 +245,8 @@ class _Execution:
         return display_items.FileItem(name, text.encode("utf-8", "replace"), about)
 
 
-def _plain(shown: values.Display) -> str:
-    return shown.plain if html_content.says_something(shown.plain) else ""
+def _plain(display: values.Display) -> str:
+    return display.plain if html_content.says_something(display.plain) else ""
 
 
 def _alt(text: str, name: str) -> str:

@@ -112,8 +112,8 @@ def variables(
         of: what it has.
         when: writes a moment as the platform shows it.
     """
-    more = f" and {of.more:,} more" if of.more else ""
-    facts = [Fact("In Python now", f"{', '.join(of.names)}{more}" or "nothing")]
+    suffix = f" and {of.more:,} more" if of.more else ""
+    facts = [Fact("In Python now", f"{', '.join(of.names)}{suffix}" or "nothing")]
     if (saved := of.saved) is None:
         return [*facts, Fact("Saved", "nothing")]
     facts.append(Fact("Saved", f"{quantities.count(saved.kept, 'variable')} on {when(saved.at)}"))
@@ -131,51 +131,53 @@ def variables(
 
 def network(of: code_activity.Reach) -> list[Fact]:
     """Describe what code may reach outside, data it may query, and what it asked for last."""
-    data = [Fact(f"connections.{one.name}", one.description) for one in of.offers]
-    data += [Fact("Asked", asked, outcome) for one in of.offers for asked, outcome in one.recent]
+    data = [Fact(f"connections.{offer.name}", offer.description) for offer in of.offers]
+    data += [
+        Fact("Asked", query, outcome) for offer in of.offers for query, outcome in offer.recent
+    ]
     if not of.hosts:
-        said = of.refusal or fact_words.ASK_FOR_HOSTS
-        return [Fact("Network", "none", said), *data]
-    facts = [_reachable(one) for one in of.hosts]
+        reason = of.refusal or fact_words.ASK_FOR_HOSTS
+        return [Fact("Network", "none", reason), *data]
+    facts = [_reachable(host) for host in of.hosts]
     used = f"{quantities.size(of.bytes)} of {quantities.size(of.max_bytes)}"
     if of.allowed:
         facts.append(Fact("Allowed until Python restarts", ", ".join(of.allowed)))
     return [*facts, Fact("Exchanged today", used), *data]
 
 
-def _reachable(one: code_activity.Reachable) -> Fact:
-    numbers = ", ".join(map(str, one.ports))
-    told = [f"port {numbers}" if len(one.ports) == 1 else f"ports {numbers}"]
-    told += [f"{', '.join(one.methods)} only"] if one.methods else []
-    told += [f"below {', '.join(one.paths)}"] if one.paths else []
-    told += ["each request needs your approval"] if one.needs_approval else []
-    note = fact_words.CREDENTIALS_ADDED if one.has_secret else ""
-    return Fact(one.host, "; ".join(told), note)
+def _reachable(host: code_activity.Reachable) -> Fact:
+    numbers = ", ".join(map(str, host.ports))
+    limits = [f"port {numbers}" if len(host.ports) == 1 else f"ports {numbers}"]
+    limits += [f"{', '.join(host.methods)} only"] if host.methods else []
+    limits += [f"below {', '.join(host.paths)}"] if host.paths else []
+    limits += ["each request needs your approval"] if host.needs_approval else []
+    note = fact_words.CREDENTIALS_ADDED if host.has_secret else ""
+    return Fact(host.host, "; ".join(limits), note)
 
 
-def tools(found: Sequence[tool_listings.ServerTools]) -> list[Fact]:
+def tools(servers: Sequence[tool_listings.ServerTools]) -> list[Fact]:
     """Describe the tools of servers that code may call."""
-    if not found:
+    if not servers:
         return [Fact("Tools", "none", fact_words.ASK_FOR_SERVERS)]
     facts = []
-    for one in found:
-        if one.is_logged_in is not None:
+    for server in servers:
+        if server.is_logged_in is not None:
             command, now = (
-                ("disconnect", "logged in") if one.is_logged_in else ("connect", "not logged in")
+                ("disconnect", "logged in") if server.is_logged_in else ("connect", "not logged in")
             )
-            said = fact_words.own_account(command, one.server)
-            facts.append(Fact(f"tools.{one.server}", now, said))
+            hint = fact_words.own_account(command, server.server)
+            facts.append(Fact(f"tools.{server.server}", now, hint))
         for label, names in (
-            ("", one.free),
-            (", each call needs your approval", one.asked),
-            (", allowed until Python restarts", one.allowed),
+            ("", server.free),
+            (", each call needs your approval", server.asked),
+            (", allowed until Python restarts", server.allowed),
         ):
             if names:
-                more = f" and {len(names) - _MAX_TOOLS} more" if len(names) > _MAX_TOOLS else ""
+                suffix = f" and {len(names) - _MAX_TOOLS} more" if len(names) > _MAX_TOOLS else ""
                 facts.append(
-                    Fact(f"tools.{one.server}{label}", ", ".join(names[:_MAX_TOOLS]) + more)
+                    Fact(f"tools.{server.server}{label}", ", ".join(names[:_MAX_TOOLS]) + suffix)
                 )
-        if one.off_count:
-            label, said = f"tools.{one.server}, off", fact_words.ASK_TO_ACCEPT
-            facts.append(Fact(label, str(one.off_count), said))
+        if server.off_count:
+            label, hint = f"tools.{server.server}, off", fact_words.ASK_TO_ACCEPT
+            facts.append(Fact(label, str(server.off_count), hint))
     return facts

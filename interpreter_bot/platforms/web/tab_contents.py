@@ -82,15 +82,15 @@ async def listing(service: session_service.SessionService) -> dict[str, Any]:
     recent = await service.recent("web", limit=_MAX_LISTED)
     listed = [
         {
-            "thread": one.key.thread,
-            "title": one.title,
-            "used": one.used.timestamp(),
-            "mark": one.mark,
-            "tree": one.tree,
-            "is_busy": one.is_busy,
-            "has_python": one.has_kernel,
+            "thread": session.key.thread,
+            "title": session.title,
+            "used": session.used.timestamp(),
+            "mark": session.mark,
+            "tree": session.tree,
+            "is_busy": session.is_busy,
+            "has_python": session.has_kernel,
         }
-        for one in (*pinned, *(one for one in recent if one.mark != "pinned"))
+        for session in (*pinned, *(session for session in recent if session.mark != "pinned"))
     ]
     return {"conversations": listed}
 
@@ -98,8 +98,8 @@ async def listing(service: session_service.SessionService) -> dict[str, Any]:
 async def search(service: session_service.SessionService, text: str) -> dict[str, Any]:
     """List the sessions in which something was said."""
     listed = [
-        {"thread": one.key.thread, "title": one.title, "excerpt": one.excerpt}
-        for one in await service.queries.search("web", "", text)
+        {"thread": match.key.thread, "title": match.title, "excerpt": match.excerpt}
+        for match in await service.queries.search("web", "", text)
     ]
     return {"text": text, "conversations": listed}
 
@@ -144,29 +144,29 @@ async def show(
     of_files = await service.queries.notice(key)
     notebook = await notebook_progress.load(service, key)
     while True:
-        ended = hub.ended(key.thread)
+        end_count = hub.ended(key.thread)
         past = await service.queries.history(key, limit=limit + 1)
         alternatives = await service.branches.alternatives(key)
         # A turn that ended while the store was read is in neither; what is read now has it.
-        if hub.ended(key.thread) == ended:
+        if hub.ended(key.thread) == end_count:
             break
     live = hub.of(key.thread)
     # The hub's state of a turn that runs, or whose end is being recorded, is newer than its record.
-    known = {turn.id for turn in live}
+    live_ids = {turn.id for turn in live}
     # A turn that is about to go on here is shown then.
     recorded = [
         turn
         for turn in past[-limit:]
-        if turn.request_id not in known and not service.is_expected(key, turn.request_id)
+        if turn.request_id not in live_ids and not service.is_expected(key, turn.request_id)
     ]
     # The record of a cut-off turn already says what the bot said about it when it came back.
     is_said = bool(past) and past[-1].status == "interrupted"
     notices = [
-        one
-        for one in hub.notices(key.thread)
-        if not is_said or one != session_words.ANSWER_INTERRUPTED
+        notice
+        for notice in hub.notices(key.thread)
+        if not is_said or notice != session_words.ANSWER_INTERRUPTED
     ]
-    whole = {
+    contents = {
         "model": model,
         "past": [events_of(turn) for turn in recorded],
         "live": [turn.with_events() for turn in live],
@@ -174,9 +174,13 @@ async def show(
         "is_more": len(past) > limit,
         "notebook": _rest(notebook, is_running=key.thread in hub.notebooks),
         "alternatives": [
-            {"number": one.turn_id, "at": one.at, "threads": [to.thread for to in one.keys]}
-            for one in alternatives
+            {
+                "number": notice.turn_id,
+                "at": notice.at,
+                "threads": [branch.thread for branch in notice.keys],
+            }
+            for notice in alternatives
         ],
     }
     tab.thread = key.thread
-    tab.send(tab_hub.encoded_message("conversation", whole, thread=key.thread))
+    tab.send(tab_hub.encoded_message("conversation", contents, thread=key.thread))
