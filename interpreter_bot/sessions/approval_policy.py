@@ -23,32 +23,34 @@ NAME: Final = "approval"
 _MILD_FIRST: Final[tuple[requests.Approval, ...]] = get_args(requests.Approval)
 
 
-def strictest(*chosen: object) -> requests.Approval:
+def strictest(*choices: object) -> requests.Approval:
     """Return the strictest of the choices; unknown values count as not chosen."""
     return max(
-        (one for one in _MILD_FIRST if one in chosen), key=_MILD_FIRST.index, default="never"
+        (approval for approval in _MILD_FIRST if approval in choices),
+        key=_MILD_FIRST.index,
+        default="never",
     )
 
 
-def in_effect(chosen: preferences.Choices, *at_least: object) -> requests.Approval:
+def in_effect(choices: preferences.Choices, *at_least: object) -> requests.Approval:
     """Return the approval in effect.
 
     Args:
-        chosen: in a scope and in all around it; each counts.
+        choices: in a scope and in all around it; each counts.
         at_least: what the settings demand.
     """
-    return strictest(*at_least, *chosen.all_of(NAME))
+    return strictest(*at_least, *choices.all_of(NAME))
 
 
 def of_request(
-    request: requests.Request, chosen: preferences.Choices, wanted: requests.Approval
+    request: requests.Request, choices: preferences.Choices, demanded: requests.Approval
 ) -> requests.Approval:
     """Return the approval in effect for a request.
 
     Args:
         request: what is asked, and where.
-        chosen: by the person who asks, and around them.
-        wanted: what the settings of the bot demand.
+        choices: by the person who asks, and around them.
+        demanded: what the settings of the bot demand.
     """
     # Code that a person wrote is what they want to run.
-    return "never" if request.is_code else in_effect(chosen, wanted, request.approval)
+    return "never" if request.is_code else in_effect(choices, demanded, request.approval)

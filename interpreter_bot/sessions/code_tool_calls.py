@@ -74,7 +74,7 @@ class ToolRequests:
         stream: turn_streams.TurnStream,
         *,
         approved_by: approvals.Approvals,
-        others: Callable[[], Awaitable[frozenset[str]]],
+        find_others: Callable[[], Awaitable[frozenset[str]]],
     ) -> None:
         """Answer nothing yet.
 
@@ -84,7 +84,7 @@ class ToolRequests:
             request: what the code runs for.
             stream: shows how far a call is.
             approved_by: asks a person whether a call may be made.
-            others: returns who else ran code in the conversation, of which something may run yet.
+            find_others: returns who else ran code in the conversation that may still run.
         """
         self._broker = broker
         self._audit = audit
@@ -92,9 +92,9 @@ class ToolRequests:
         self._person = request.person
         self._stream = stream
         self._approvals = approved_by
-        self._others = others
+        self._find_others = find_others
         self._calls = 0
-        self._told: dict[str, str] = {}
+        self._login_notices: dict[str, str] = {}
 
     def prompt(self) -> str:
         """Return what a model is told of the tools; empty if there are none here."""
@@ -107,8 +107,8 @@ class ToolRequests:
         """Return where a model finds the tools that it is not told of; None if it is of all."""
         from interpreter_bot.mcp_servers import model_tool_listings
 
-        found = model_tool_listings.ToolIndex(self._broker.offered(self._key))
-        return found if found.has_more else None
+        index = model_tool_listings.ToolIndex(self._broker.offered(self._key))
+        return index if index.has_more else None
 
     async def answer(self, request: values.InputRequested, kernel_id: str) -> str:
         """Answer a request, as JSON.
@@ -118,27 +118,27 @@ class ToolRequests:
             kernel_id: of the kernel whose code asks.
         """
         try:
-            wish = _WISHES.validate_json(request.tool_request)
+            message = _WISHES.validate_json(request.tool_request)
         except pydantic.ValidationError:
             return json.dumps({"error": tool_words.MALFORMED})
         self._calls += 1
         if self._calls > _MAX_CALLS:
             return json.dumps({"error": tool_words.too_many_calls(_MAX_CALLS)})
         try:
-            if isinstance(wish, _List):
+            if isinstance(message, _List):
                 # Beside the event loop: there may be many.
-                answer = await asyncio.to_thread(self._listed)
+                answer = await asyncio.to_thread(self._list_tools)
             else:
-                answer = await self._called(wish, request.number, kernel_id)
+                answer = await self._call_tool(message, request.number, kernel_id)
         except errors.LoginNeededError:
-            server = wish.server if isinstance(wish, _Call) else ""
+            server = message.server if isinstance(message, _Call) else ""
             answer = {"error": await self._told_to_log_in(server)}
         except errors.BotError as error:
             answer = {"error": str(error)}
         # Beside the event loop: a result may be large.
         return await asyncio.to_thread(json.dumps, answer)
 
-    def _listed(self) -> dict[str, Any]:
+    def _list_tools(self) -> dict[str, Any]:
         """Return what may be used here."""
         return {
             "servers": {
@@ -153,33 +153,33 @@ class ToolRequests:
 
     async def _told_to_log_in(self, server: str) -> str:
         """Send the person a link, once in a turn; return what the code is told."""
-        if server not in self._told:
+        if server not in self._login_notices:
             try:
                 link = await tool_logins.link(self._broker, self._key, self._person, server)
                 self._stream.emit(events.PrivateNotice(link))
-                self._told[server] = tool_words.login_needed(server)
+                self._login_notices[server] = tool_words.login_needed(server)
             except errors.BotError as error:
-                self._told[server] = str(error)
-        return self._told[server]
+                self._login_notices[server] = str(error)
+        return self._login_notices[server]
 
-    async def _called(self, wish: _Call, number: int, kernel_id: str) -> dict[str, Any]:
+    async def _call_tool(self, call_request: _Call, number: int, kernel_id: str) -> dict[str, Any]:
         """Call a tool, if it may be called, and record that.
 
         Raises:
             BotError: it was not, or failed.
         """
-        arguments = json.dumps(wish.arguments)
+        arguments = json.dumps(call_request.arguments)
         call = code_activity.ToolCall(
             key=values.text(self._key),
             person=self._person.id,
-            call_id=wish.id,
-            server=wish.server,
-            tool=wish.tool,
+            call_id=call_request.id,
+            server=call_request.server,
+            tool=call_request.tool,
             arguments=arguments[:_AUDIT_CHARACTERS],
             sent_bytes=len(arguments),
         )
         try:
-            server, definition, was_asked = await self._allowed(wish, number, kernel_id)
+            server, definition, was_asked = await self._authorize(call_request, number, kernel_id)
         except errors.StoreError:
             raise
         except errors.BotError as error:
@@ -192,35 +192,37 @@ class ToolRequests:
         # Before it is made: there is no call that is not recorded.
         if not await self._audit.begin(call):
             raise errors.BotError(tool_words.RESTARTED)
-        return await self._made(wish, call, server=server, definition=definition)
+        return await self._make_call(call_request, call, server=server, definition=definition)
 
-    async def _allowed(
-        self, wish: _Call, number: int, kernel_id: str
+    async def _authorize(
+        self, call_request: _Call, number: int, kernel_id: str
     ) -> tuple[settings.McpServer, Definition, bool]:
         """Find a tool, and ask a person where one is to be asked; returns also whether one was.
 
         Raises:
             BotError: it may not be called.
         """
-        account = tool_logins.account(self._key, self._person.id, wish.server)
-        server, definition = await self._broker.find(self._key, account, wish.tool)
-        wanted = server.approval_of(definition.name, is_read_only=definition.is_read_only)
+        account = tool_logins.account(self._key, self._person.id, call_request.server)
+        server, definition = await self._broker.find(self._key, account, call_request.tool)
+        approval = server.approval_of(definition.name, is_read_only=definition.is_read_only)
         # What others left in this Python cannot be told from the person's own code.
-        others = await self._others()
-        is_lent = server.authorization == "person" and bool(others)
-        if wanted == "never" and not is_lent:
+        other_people = await self._find_others()
+        is_lent = server.authorization == "person" and bool(other_people)
+        if approval == "never" and not is_lent:
             return server, definition, False
-        shown = _shown(server, definition, wish.arguments, beside_others=bool(others))
+        text = _draw_call(
+            server, definition, call_request.arguments, beside_others=bool(other_people)
+        )
         answer = await self._approvals.require(
             "tool",
-            shown,
+            text,
             number=number,
             kernel_id=kernel_id,
             grant=records.Grant(
                 person=self._person.id,
                 subject="tool",
                 name=tool_listings.grant_name(server.name, definition.function),
-                digest=_digest(server, definition.digest, others),
+                digest=_digest(server, definition.digest, other_people),
             ),
             is_personal=server.authorization == "person",
         )
@@ -230,9 +232,9 @@ class ToolRequests:
             raise errors.BotError(tool_words.edited(code=answer.edited))
         return server, definition, True
 
-    async def _made(
+    async def _make_call(
         self,
-        wish: _Call,
+        call_request: _Call,
         call: code_activity.ToolCall,
         *,
         server: settings.McpServer,
@@ -246,25 +248,25 @@ class ToolRequests:
             self._stream.emit(events.ProgressChanged(title, share))
 
         began = time.monotonic()
-        ended = functools.partial(dataclasses.replace, call, outcome="failed")
+        finish = functools.partial(dataclasses.replace, call, outcome="failed")
         reason, size_bytes = tool_words.STOPPED, 0
         try:
             result = await self._broker.call(
                 tool_logins.account(self._key, self._person.id, server.name),
                 definition.name,
-                wish.arguments,
+                call_request.arguments,
                 progress=report,
             )
             reason, size_bytes = "", result.pop("size_bytes")
             if not result["is_error"]:
-                ended = functools.partial(ended, outcome="done")
+                finish = functools.partial(finish, outcome="done")
         except errors.BotError as error:
             reason = str(error)
             raise
         finally:
             self._stream.emit(events.ProgressChanged(""))
             seconds = time.monotonic() - began
-            call = ended(reason=reason, received_bytes=size_bytes, seconds=seconds)
+            call = finish(reason=reason, received_bytes=size_bytes, seconds=seconds)
             # Also when it is stopped.
             await cancellation.shielded(self._record_end(call))
         return result
@@ -289,7 +291,7 @@ def of_turn(
         return None
     database = services.database
 
-    async def others() -> frozenset[str]:
+    async def find_others() -> frozenset[str]:
         # Those with a turn count, too: a file that their code wrote may be imported.
         session = await database.sessions.find(request.key)
         people = frozenset() if session is None else await database.turns.people(session.id)
@@ -301,7 +303,7 @@ def of_turn(
         request,
         stream,
         approved_by=approved_by,
-        others=others,
+        find_others=find_others,
     )
 
 
@@ -316,7 +318,7 @@ def _digest(server: settings.McpServer, definition: str, others: Iterable[str]) 
     return hashlib.sha256(granted.encode()).hexdigest()
 
 
-def _shown(
+def _draw_call(
     server: settings.McpServer,
     definition: Definition,
     arguments: dict[str, Any],

@@ -202,5 +202,5 @@ class EventClaims:
         except errors.SettingsError:
             _log.exception("a message cannot be taken again")
             return None
-        found: Mapping[str, Any] = json.loads(text)
-        return found
+        document: Mapping[str, Any] = json.loads(text)
+        return document

@@ -195,14 +195,16 @@ class Lanes:
     def _ready(self) -> list[_Ticket]:
         """Return the heads of lanes where nothing runs, in the order in which they are served."""
         heads = [lane[0] for key, lane in self._lanes.items() if key not in self._running]
-        waiting = [
+        ready_tickets = [
             ticket
             for ticket in heads
             if not ticket.granted.done()
             and (ticket.is_first or ticket.key not in self._expected)
             and (ticket.is_first or self._by_person[ticket.person] < self._per_person)
         ]
-        return sorted(waiting, key=lambda one: (self._by_person[one.person], one.number))
+        return sorted(
+            ready_tickets, key=lambda ticket: (self._by_person[ticket.person], ticket.number)
+        )
 
 
 def _tell(ticket: _Ticket) -> None:

@@ -59,7 +59,7 @@ class Maintenance:
         statuses = await self._services.hosts.statuses()
         now = time.monotonic()
         self._warned = {key: at for key, at in self._warned.items() if key in statuses}
-        told = 0
+        count = 0
         for address, status in statuses.items():
             idle = status.idle_seconds
             used = now - idle
@@ -69,16 +69,18 @@ class Maintenance:
                 continue
             if not (status.loss_reason or self._service.is_busy(key)):
                 self._warned[address] = used
-                left = _rounded_duration(kernels.idle_seconds - idle)
+                remaining = _rounded_duration(kernels.idle_seconds - idle)
                 since = _rounded_duration(idle)
-                sentence = session_words.idle_warning(since, left, keeps_variables=keeps_variables)
+                sentence = session_words.idle_warning(
+                    since, remaining, keeps_variables=keeps_variables
+                )
                 await self._service.notify(key, sentence)
-                told += 1
-        return told
+                count += 1
+        return count
 
     async def take_over(self, orphans: tuple[records.Turn, ...]) -> None:
         """Go on with turns where that can be; notify the people of the others, once a session."""
-        told = set()
+        notified_ids = set()
         for turn in orphans:
             session = await self._services.database.sessions.get(turn.session_id)
             progress = suspended_turns.Progress.of(turn)
@@ -88,8 +90,8 @@ class Maintenance:
                 self._service.resumptions.add(progress.request(turn, session.key))
                 continue
             await self._services.database.turns.finish(turn.id, values.TurnStatus.INTERRUPTED)
-            if session.id not in told:
-                told.add(session.id)
+            if session.id not in notified_ids:
+                notified_ids.add(session.id)
                 await self._service.notify(session.key, session_words.ANSWER_INTERRUPTED)
         await self._services.questions.load()
 

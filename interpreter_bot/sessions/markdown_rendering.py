@@ -51,14 +51,14 @@ class MarkdownRenderer:
         self._keep(drawn)
         return {text: drawn.get(text) or f"<pre>{html.escape(text)}</pre>" for text in unique}
 
-    def _keep(self, drawn: Mapping[str, str]) -> None:
-        for text, written in drawn.items():
-            self._kept[text] = written
+    def _keep(self, pages: Mapping[str, str]) -> None:
+        for text, page in pages.items():
+            self._kept[text] = page
             self._kept.move_to_end(text)
-        size = sum(len(text) + len(written) for text, written in self._kept.items())
+        size = sum(len(text) + len(page) for text, page in self._kept.items())
         while size > _MAX_KEPT_CHARACTERS:
-            text, written = self._kept.popitem(last=False)
-            size -= len(text) + len(written)
+            text, page = self._kept.popitem(last=False)
+            size -= len(text) + len(page)
 
 
 def _is_simple(text: str) -> bool:

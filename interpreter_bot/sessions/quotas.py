@@ -25,15 +25,15 @@ TOKENS: Final = "allowance_tokens"
 
 
 def effective(
-    limits: settings.DailyAllowance, chosen: Mapping[str, Any]
+    limits: settings.DailyAllowance, choices: Mapping[str, Any]
 ) -> settings.DailyAllowance:
     """Return the limits with the choices applied; a choice that is no number is ignored."""
-    wanted = {"money": chosen.get(MONEY), "tokens": chosen.get(TOKENS)}
-    given = {name: value for name, value in wanted.items() if value is not None}
+    overrides = {"money": choices.get(MONEY), "tokens": choices.get(TOKENS)}
+    limits_given = {name: value for name, value in overrides.items() if value is not None}
     try:
-        return settings.DailyAllowance.model_validate(limits.model_dump() | given)
+        return settings.DailyAllowance.model_validate(limits.model_dump() | limits_given)
     except ValueError:
-        _log.warning("an allowance was chosen that makes no sense: %s", given)
+        _log.warning("an allowance was chosen that makes no sense: %s", limits_given)
         return limits
 
 

@@ -98,10 +98,12 @@ class SessionFiles:
             return []
         async with database.together(is_writing=False):
             turns = await database.turns.of_session(session.id, limit=_MAX_TURNS)
-            made = await database.artifacts.of_turns([turn.id for turn in turns])
+            artifacts = await database.artifacts.of_turns([turn.id for turn in turns])
         workspace = await self._services.hosts.workspace(values.text(key))
-        kept = await workspace.checkpoint_copies(name)
-        sizes = {one.turn_id: one.size_bytes for one in made if one.name == name}
+        checkpoint_bytes = await workspace.checkpoint_copies(name)
+        sizes = {
+            artifact.turn_id: artifact.size_bytes for artifact in artifacts if artifact.name == name
+        }
         # Where among the turns, and whether as of before the code of that one.
         changes = [
             (at, was_sent)
@@ -109,15 +111,19 @@ class SessionFiles:
             for was_sent in (True, False)
             if (name in turn.attachments if was_sent else turn.id in sizes)
         ]
-        found: list[FileVersion] = []
+        versions: list[FileVersion] = []
         for number, (at, was_sent) in enumerate(changes[-_MAX_VERSIONS:], 1):
             turn, later = turns[at], changes[-_MAX_VERSIONS:][number : number + 1]
             until = range(at + (not was_sent), later[0][0] + 1 if later else 0)
-            checkpoints = [f"{turns[one].id}" for one in until if f"{turns[one].id}" in kept]
+            checkpoints = [
+                f"{turns[place].id}" for place in until if f"{turns[place].id}" in checkpoint_bytes
+            ]
             checkpoint = checkpoints[-1] if checkpoints else ""
-            size_bytes = kept.get(checkpoint, None if was_sent else sizes[turn.id])
-            found.append(FileVersion(turn.request, turn.started, size_bytes, was_sent, checkpoint))
-        return found[::-1]
+            size_bytes = checkpoint_bytes.get(checkpoint, None if was_sent else sizes[turn.id])
+            versions.append(
+                FileVersion(turn.request, turn.started, size_bytes, was_sent, checkpoint)
+            )
+        return versions[::-1]
 
     async def bring_back(self, key: values.SessionKey, name: str, checkpoint: str) -> str:
         """Put an earlier version of a file beside it; return the name that it got.

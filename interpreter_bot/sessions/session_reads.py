@@ -167,7 +167,7 @@ class SessionReads:
         self,
         key: values.SessionKey,
         handle: str,
-        wanted: live_data_views.View | live_data_views.Columns,
+        view: live_data_views.View | live_data_views.Columns,
         person: requests.Person,
     ) -> live_data_views.Page | live_data_views.Summaries:
         """Return what a person wants to see of a table that was shown.
@@ -176,7 +176,7 @@ class SessionReads:
             BotError: it is gone, or cannot be read; `PythonBusyError` while code runs.
         """
         async with self._idle_kernel(key, starter=person) as kernel:
-            return await live_data_views.look(self._services.hosts, kernel, handle, wanted)
+            return await live_data_views.look(self._services.hosts, kernel, handle, view)
 
     async def described_variables(
         self, key: values.SessionKey
@@ -331,6 +331,6 @@ class SessionReads:
             scope: where.
             at_least: what the platform's own settings demand.
         """
-        wanted = self._services.config.sessions.approval
-        chosen = await self._services.database.choices.around(scope)
-        return approval_policy.in_effect(chosen, wanted, at_least)
+        demanded = self._services.config.sessions.approval
+        choices = await self._services.database.choices.around(scope)
+        return approval_policy.in_effect(choices, demanded, at_least)

@@ -49,16 +49,18 @@ async def search(
     words = [word[:_MAX_WORD_CHARACTERS] for word in re.findall(r"\w+", text)[:_MAX_WORDS]]
     if not words:
         return ()
-    found = await database.sessions.search(platform, workspace, words, limit=limit)
+    matches = await database.sessions.search(platform, workspace, words, limit=limit)
     return tuple(
-        Found(key=one.key, title=one.title, used=one.used, excerpt=_excerpt(said, words))
-        for one, said in found
+        Found(
+            key=session.key, title=session.title, used=session.used, excerpt=_excerpt(text, words)
+        )
+        for session, text in matches
     )
 
 
-def _excerpt(said: str, words: Sequence[str]) -> str:
+def _excerpt(text: str, words: Sequence[str]) -> str:
     """Cut a line out of what was said, around the first of the words that is in it."""
-    line = " ".join(said.split())
+    line = " ".join(text.split())
     pattern = "|".join(rf"\b{re.escape(word)}" for word in words)
     hit = re.search(pattern, line, re.IGNORECASE)
     # Databases also find words without their accents; then the beginning has to do.

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 _CHARACTERS: Final = 20_000
 
 
-class _Wish(pydantic.BaseModel):
+class _StatementRequest(pydantic.BaseModel):
     model_config = pydantic.ConfigDict(extra="forbid", strict=True)
 
     do: Literal["allow statement"]
@@ -52,33 +52,35 @@ class StatementRequests:
     async def answer(self, request: values.InputRequested) -> str | None:
         """Answer what code asks, as JSON; None if it asks for something else."""
         try:
-            wish = _Wish.model_validate_json(request.tool_request)
+            statement = _StatementRequest.model_validate_json(request.tool_request)
         except pydantic.ValidationError:
             return None
         try:
-            await self._allow(wish, request.number)
+            await self._allow(statement, request.number)
         except errors.BotError as error:
             return json.dumps({"error": str(error)})
         return "{}"
 
-    async def _allow(self, wish: _Wish, number: int) -> None:
+    async def _allow(self, statement: _StatementRequest, number: int) -> None:
         """Let a statement run once, if the person says so.
 
         Raises:
             BotError: they do not, or it cannot run at all.
         """
-        self._connections.check_writing(self._key, wish.connection)
-        values = [f"-- :{name} = {value!a}" for name, value in wish.parameters.items()]
-        shown = "\n".join([tool_words.statement(wish.connection), wish.sql, *values])
-        if len(shown) > _CHARACTERS:
+        self._connections.check_writing(self._key, statement.connection)
+        values = [f"-- :{name} = {value!a}" for name, value in statement.parameters.items()]
+        text = "\n".join([tool_words.statement(statement.connection), statement.sql, *values])
+        if len(text) > _CHARACTERS:
             raise errors.BotError(tool_words.STATEMENT_TOO_LONG)
         # One that was edited is another statement, which nobody has asked for.
-        answer = await self._approvals.require("statement", shown, number=number)
+        answer = await self._approvals.require("statement", text, number=number)
         if answer is None or answer.edited is not None:
-            refusal = tool_words.statement_refused(wish.connection)
-            self._connections.note_refusal(self._key, wish.connection, wish.sql, refusal)
+            refusal = tool_words.statement_refused(statement.connection)
+            self._connections.note_refusal(self._key, statement.connection, statement.sql, refusal)
             raise errors.BotError(refusal)
-        self._connections.turns.allow(self._key, wish.connection, wish.sql, wish.parameters)
+        self._connections.turns.allow(
+            self._key, statement.connection, statement.sql, statement.parameters
+        )
 
 
 def of_turn(

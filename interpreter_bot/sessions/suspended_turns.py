@@ -229,18 +229,18 @@ class Resumptions:
     Meanwhile no other turn of its session begins: its code may still run.
 
     Args:
-        waiting: the lanes of all sessions.
+        all_lanes: of all sessions.
         handle: handles a request.
         notify: notifies people.
     """
 
     def __init__(
         self,
-        waiting: lanes.Lanes,
+        all_lanes: lanes.Lanes,
         handle: Callable[[requests.Request, ports.Reply], Awaitable[object]],
         notify: Callable[[values.SessionKey, str], Awaitable[object]],
     ) -> None:
-        self._lanes = waiting
+        self._lanes = all_lanes
         self._handle = handle
         self._notify = notify
         self._platforms: dict[str, GoOn] = {}

@@ -51,28 +51,30 @@ async def listed(
         else ()
     )
     granted = {grant.name for grant in grants if grant.person == person}
-    found = []
-    for one in services.tools.offered(key) if services.tools is not None else ():
+    listings = []
+    for server_tools in services.tools.offered(key) if services.tools is not None else ():
         free = {
             tool.function
-            for tool in one.tools
-            if one.server.approval_of(tool.name, is_read_only=tool.is_read_only) == "never"
+            for tool in server_tools.tools
+            if server_tools.server.approval_of(tool.name, is_read_only=tool.is_read_only) == "never"
         }
-        asked = {tool.function for tool in one.tools} - free
+        asking = {tool.function for tool in server_tools.tools} - free
         allowed = {
-            function for function in asked if grant_name(one.server.name, function) in granted
+            function
+            for function in asking
+            if grant_name(server_tools.server.name, function) in granted
         }
-        found.append(
+        listings.append(
             ServerTools(
-                one.server.name,
+                server_tools.server.name,
                 free=tuple(sorted(free)),
-                asked=tuple(sorted(asked)),
+                asked=tuple(sorted(asking)),
                 allowed=tuple(sorted(allowed)),
-                off_count=one.off_count,
-                is_logged_in=await _is_logged_in(services, key, person, one.server),
+                off_count=server_tools.off_count,
+                is_logged_in=await _is_logged_in(services, key, person, server_tools.server),
             )
         )
-    return tuple(found)
+    return tuple(listings)
 
 
 async def _is_logged_in(

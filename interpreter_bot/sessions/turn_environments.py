@@ -50,17 +50,17 @@ _ASK_THEM: Final = chat_messages.Note(
 
 async def find_pictures(names: Sequence[str], workspace: host_ports.Workspace) -> list[str]:
     """Return the names of the files that are pictures, by their content."""
-    found = []
+    pictures = []
     for name in names:
         try:
             async with workspace.read(name) as content:
                 async for chunk in content:
                     if picture_selection.is_picture(chunk[: picture_selection.HEAD_BYTES]):
-                        found.append(name)
+                        pictures.append(name)
                     break
         except errors.WorkspaceError as error:
             _log.info("a file could not be looked into", exc_info=error)
-    return found
+    return pictures
 
 
 class SessionEnvironment:
@@ -252,9 +252,13 @@ class SessionEnvironment:
         names = (await find_pictures(names, self.workspace))[:limit]
         if not names:
             return []
-        found = await self._scale(names=names)
-        named = zip(names, found, strict=True)
-        return [dataclasses.replace(one, name=name) for name, one in named if one is not None]
+        pictures = await self._scale(names=names)
+        named = zip(names, pictures, strict=True)
+        return [
+            dataclasses.replace(picture, name=name)
+            for name, picture in named
+            if picture is not None
+        ]
 
     async def collect(self, limits: settings.Limits) -> list[values.Artifact]:
         """Collect the files that code changed since it first ran in this turn."""
@@ -277,14 +281,14 @@ class SessionEnvironment:
         self, *, names: Sequence[str] = (), contents: Sequence[bytes] = ()
     ) -> list[chat_messages.Picture | None]:
         """Scale pictures down: those in files, then others; None stands for what fails."""
-        found: dict[int, chat_messages.Picture] = {}
+        pictures: dict[int, chat_messages.Picture] = {}
         count = len(names) + len(contents)
 
         def show(output: values.Output) -> None:
             if isinstance(output, values.Image) and output.plain in map(str, range(count)):
                 picture = picture_selection.scaled(output.mime, output.data)
                 if picture is not None:
-                    found[int(output.plain)] = picture
+                    pictures[int(output.plain)] = picture
 
         code = kernel_calls.show_scaled(
             names,
@@ -295,7 +299,7 @@ class SessionEnvironment:
         finished = await self.run_aside(code, show=show, seconds=_SECONDS)
         if finished.ending is not values.Ending.OK:
             _log.info("pictures could not be scaled: %s", finished)
-        return [found.get(number) for number in range(count)]
+        return [pictures.get(number) for number in range(count)]
 
     async def _followed(
         self, execution: records.Execution, show: Callable[[values.Output], None]

@@ -58,7 +58,7 @@ class Recorder:
     Attributes:
         turn_id: its id in the store; 0 if it has not begun.
         is_behind: the last write failed.
-        asked: what code asked of data connections, once that is over.
+        asked_queries: what code asked of data connections, once that is over.
         model: title of the model that is asked.
         step_number: of the model call that was made last.
         progress: returns what another bot needs to go on with the turn; None where none can.
@@ -73,7 +73,7 @@ class Recorder:
         """
         self.turn_id = 0
         self.is_behind = False
-        self.asked: tuple[code_activity.AskedQuery, ...] = ()
+        self.asked_queries: tuple[code_activity.AskedQuery, ...] = ()
         self.model = ""
         self.progress: Callable[[], Mapping[str, Any]] | None = None
         self._database = database
@@ -112,7 +112,10 @@ class Recorder:
                 person=request.person.id,
                 text=request.text,
                 request_id=request.id,
-                attachments=[*(one.name for one in request.attachments), *request.files],
+                attachments=[
+                    *(attachment.name for attachment in request.attachments),
+                    *request.files,
+                ],
             )
         self._open(turn.id)
         return session
@@ -206,11 +209,11 @@ class Recorder:
         else:
             self._add(_Kind.TEXT, text=text)
 
-    def queries(self, asked: Sequence[code_activity.AskedQuery]) -> None:
+    def queries(self, asked_queries: Sequence[code_activity.AskedQuery]) -> None:
         """Code asked this of data connections."""
-        self.asked = tuple(asked)
-        if asked:
-            self._add(_Kind.QUERIES, detail={"queries": [*map(dataclasses.asdict, asked)]})
+        self.asked_queries = tuple(asked_queries)
+        if asked_queries:
+            self._add(_Kind.QUERIES, detail={"queries": [*map(dataclasses.asdict, asked_queries)]})
 
     def _add_output(self, output: values.Output) -> None:
         last = self._pending[-1].output if self._pending else None
@@ -224,10 +227,10 @@ class Recorder:
         else:
             self._add(_Kind.OUTPUT, output=output)
 
-    def memory(self, detail: Mapping[str, Any], shown: Iterable[values.Image] = ()) -> None:
+    def memory(self, detail: Mapping[str, Any], pictures: Iterable[values.Image] = ()) -> None:
         """Record what the model remembers of this turn later, and the pictures it is shown
         again."""
-        for image in shown:
+        for image in pictures:
             self._add(_Kind.MEMORY, output=image)
         self._add(_Kind.MEMORY, detail=detail)
 
@@ -316,23 +319,23 @@ class Recorder:
             StoreError: nothing was written.
         """
         async with self._writing:
-            is_due, due = self._is_due, self._take()
+            is_due, batch = self._is_due, self._take()
             try:
-                rows = await self._database.parts.rows(self.turn_id, due.parts)
+                rows = await self._database.parts.rows(self.turn_id, batch.parts)
                 async with self._database.together(is_writing=True):
-                    await self._write(due, rows)
-                    done = await work()
+                    await self._write(batch, rows)
+                    result = await work()
             except errors.StoreError:
-                self._pending = due.parts + self._pending
-                self._ended = due.ended + self._ended
-                self._artifacts = due.artifacts + self._artifacts
+                self._pending = batch.parts + self._pending
+                self._ended = batch.ended + self._ended
+                self._artifacts = batch.artifacts + self._artifacts
                 self.is_behind = is_due
                 raise
-            self._note_written(due)
-            return done
+            self._note_written(batch)
+            return result
 
     def _take(self) -> _Due:
-        due = _Due(
+        batch = _Due(
             parts=self._pending,
             ended=self._ended,
             artifacts=self._artifacts,
@@ -343,33 +346,33 @@ class Recorder:
             covers=self._progress_covers,
         )
         self._pending, self._ended, self._artifacts = [], [], []
-        return due
+        return batch
 
-    async def _write(self, due: _Due, rows: Sequence[Mapping[str, Any]]) -> None:
+    async def _write(self, batch: _Due, rows: Sequence[Mapping[str, Any]]) -> None:
         database, turn_id = self._database, self.turn_id
-        await database.parts.insert(rows, heard=due.heard)
-        for execution_id, finished in due.ended:
+        await database.parts.insert(rows, heard=batch.heard)
+        for execution_id, finished in batch.ended:
             await database.executions.finish(execution_id, finished)
-        await database.artifacts.add(turn_id, *due.artifacts)
-        if due.used != self._counted:
-            more = usage.difference(due.used, self._counted)
-            await database.usage.add(turn_id, more, model=self.model)
-        if due.kernel is not None and self._session is not None:
-            await database.sessions.note_kernel(self._session.id, due.kernel)
-        if due.progress is not None:
-            await database.turns.note_progress(turn_id, due.progress)
+        await database.artifacts.add(turn_id, *batch.artifacts)
+        if batch.used != self._counted:
+            increase = usage.difference(batch.used, self._counted)
+            await database.usage.add(turn_id, increase, model=self.model)
+        if batch.kernel is not None and self._session is not None:
+            await database.sessions.note_kernel(self._session.id, batch.kernel)
+        if batch.progress is not None:
+            await database.turns.note_progress(turn_id, batch.progress)
 
-    def _note_written(self, due: _Due) -> None:
+    def _note_written(self, batch: _Due) -> None:
         self.is_behind = False
-        self._counted = due.used
+        self._counted = batch.used
         # Of code that ended meanwhile, what it showed last may still be to be written.
-        over = {pair for pair in due.heard.items() if pair[0] != self._execution_id}
-        self._heard = dict(self._heard.items() - over)
-        if self._kernel is due.kernel:
+        written_counts = {pair for pair in batch.heard.items() if pair[0] != self._execution_id}
+        self._heard = dict(self._heard.items() - written_counts)
+        if self._kernel is batch.kernel:
             self._kernel = None
-        if due.progress is not None:
-            self._acknowledge_all(due.covers)
-            if self._progress is due.progress:
+        if batch.progress is not None:
+            self._acknowledge_all(batch.covers)
+            if self._progress is batch.progress:
                 self._progress = None
 
     def note_progress(self) -> None:
@@ -381,9 +384,12 @@ class Recorder:
 
     def _acknowledge_all(self, count: int) -> None:
         """Let the host forget the first of the executions that have ended."""
-        done, self._unacknowledged = self._unacknowledged[:count], self._unacknowledged[count:]
+        acknowledged, self._unacknowledged = (
+            self._unacknowledged[:count],
+            self._unacknowledged[count:],
+        )
         self._progress_covers = max(self._progress_covers - count, 0)
-        for hosted_id in done:
+        for hosted_id in acknowledged:
             self._acknowledge(hosted_id)
 
     def _add(self, kind: records.PartKind, **fields: Any) -> None:

@@ -62,11 +62,11 @@ class TurnStops:
     """The turns that run or wait, and how people end them.
 
     Args:
-        waiting: the lanes of all sessions.
+        all_lanes: of all sessions.
     """
 
-    def __init__(self, waiting: lanes.Lanes) -> None:
-        self._lanes = waiting
+    def __init__(self, all_lanes: lanes.Lanes) -> None:
+        self._lanes = all_lanes
         self._running: dict[values.SessionKey, StopSignal] = {}
         self._asked: dict[tuple[values.SessionKey, str], StopSignal] = {}
 

@@ -83,8 +83,8 @@ async def run_turn(
         end = stop.end()
         raise
     finally:
-        seconds, asked = time.monotonic() - started, recorder.asked
-        end = dataclasses.replace(end, seconds=seconds, turn_id=recorder.turn_id, queries=asked)
+        seconds, queries = time.monotonic() - started, recorder.asked_queries
+        end = dataclasses.replace(end, seconds=seconds, turn_id=recorder.turn_id, queries=queries)
         try:
             if recorder.is_behind:
                 reply.emit(events.NoticeShown(session_words.NO_DATABASE, max(work.stream.cell, 0)))
@@ -172,35 +172,39 @@ class _Work:
         await services.write_retries.write()
         key = values.text(self._request.key)
         person = self._request.person.id
-        held = variable_losses.KernelVariables(
+        variables = variable_losses.KernelVariables(
             session.kernel, services.id, self._recorder.kernel, person=person
         )
         if self._former is None:
             moved = variable_words.MACHINE_LOST if await services.hosts.ensure_placed(key) else ""
             status = (await services.hosts.statuses({key})).get(key)
             now = (status.kernel_id, status.loss_reason) if status else ("", moved)
-            saved = (await services.hosts.variables(key)).saved if held.are_gone(*now) else None
-            await self._tell_losses(session, held.take_notice(*now, saved=saved), moved)
+            saved = (
+                (await services.hosts.variables(key)).saved if variables.are_gone(*now) else None
+            )
+            await self._tell_losses(session, variables.take_notice(*now, saved=saved), moved)
         if services.connections is not None:
-            services.connections.note_person(key, person, beside=held.people)
+            services.connections.note_person(key, person, beside=variables.people)
         async with services.hosts.lease(key, person=self._person) as lease:
             if not self._request.is_code:
                 self._chosen = await services.database.choices.around(self._request.scope)
-            asked = approvals.Approvals(self.stream, services.database.grants, session.id)
+            approver = approvals.Approvals(self.stream, services.database.grants, session.id)
             environment = turn_environments.SessionEnvironment(
                 services.hosts,
                 lease,
                 await services.hosts.workspace(key),
                 self.stream,
-                held=held,
+                held=variables,
                 skills=services.skills,
                 approval=approval_policy.of_request(
                     self._request, self._chosen, services.config.sessions.approval
                 ),
-                approved_by=asked,
+                approved_by=approver,
                 stop=stop,
-                tools=code_tool_calls.of_turn(services, self._request, self.stream, held, asked),
-                statements=statement_requests.of_turn(services, key, asked),
+                tools=code_tool_calls.of_turn(
+                    services, self._request, self.stream, variables, approver
+                ),
+                statements=statement_requests.of_turn(services, key, approver),
                 checkpoint=(key, f"{self._recorder.turn_id}"),
                 on_installation=lambda kernel, layer: services.on_installation(
                     code_activity.Installation(key, kernel, person, layer.name, layer.packages)
@@ -246,16 +250,16 @@ class _Work:
         self, session: records.Session, loss: variable_losses.VariableNotice | None, moved: str
     ) -> None:
         """Tell people and model what was lost since the last turn: variables, and perhaps files."""
-        gone = session.files.get("gone", "") or (moved and variable_words.FILES_LOST)
+        files_sentence = session.files.get("gone", "") or (moved and variable_words.FILES_LOST)
         if session.files:
             await self._services.database.sessions.note_files(session.id, {})
         if loss is not None:
-            loss = dataclasses.replace(loss, files_sentence=gone or loss.files_sentence)
+            loss = dataclasses.replace(loss, files_sentence=files_sentence or loss.files_sentence)
             self.stream.emit(events.NoticeShown(loss.sentence))
             self._remarks.append(loss.note)
-        elif gone:
-            self.stream.emit(events.NoticeShown(gone))
-            self._remarks.append(chat_messages.Note(f"[{gone}]"))
+        elif files_sentence:
+            self.stream.emit(events.NoticeShown(files_sentence))
+            self._remarks.append(chat_messages.Note(f"[{files_sentence}]"))
 
     @property
     def _person(self) -> str:
@@ -315,8 +319,8 @@ class _Work:
         ids = {message.id for message in request.recent if message.id}
         if not ids:
             return request
-        known = await self._services.database.turns.request_ids(self._session.id, ids)
-        recent = tuple(message for message in request.recent if message.id not in known)
+        known_ids = await self._services.database.turns.request_ids(self._session.id, ids)
+        recent = tuple(message for message in request.recent if message.id not in known_ids)
         return dataclasses.replace(request, recent=recent)
 
     async def _run_code(
@@ -324,9 +328,9 @@ class _Work:
     ) -> events.TurnEnded:
         """Run the person's own code, without a model."""
         suspended_turns.record_progress(self._services.hosts, self._recorder, environment, None)
-        shown: list[values.Output] = []
+        outputs: list[values.Output] = []
         finished = await cancellation.run_until_stopped(
-            environment.run(self._request.text, show=shown.append),
+            environment.run(self._request.text, show=outputs.append),
             stop=stop,
             seconds=self._seconds_left,
         )
@@ -338,9 +342,9 @@ class _Work:
             finished = self.stream.last or values.Finished(values.Ending.STOPPED, 0.0, end.sentence)
         limit = tool_execution.OUTPUT_CHARACTERS
         earlier = [chat_messages.UserMessage(note.text, is_ours=True) for note in self._remarks]
-        entries = earlier + stored_transcripts.of_code(self._request.text, shown, finished, limit)
-        told = [chat_messages.to_dict(one) for one in entries]
-        self._recorder.memory({"messages": told, "is_whole": False})
+        entries = earlier + stored_transcripts.of_code(self._request.text, outputs, finished, limit)
+        messages = [chat_messages.to_dict(entry) for entry in entries]
+        self._recorder.memory({"messages": messages, "is_whole": False})
         return end
 
     async def _ask(

@@ -22,32 +22,32 @@ class WriteRetries:
 
     def __init__(self, *, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
-        self._due: collections.deque[tuple[float, Write]] = collections.deque()
+        self._pending: collections.deque[tuple[float, Write]] = collections.deque()
 
     def __len__(self) -> int:
-        return len(self._due)
+        return len(self._pending)
 
     def add(self, write: Write) -> None:
         """Add a write; if there are too many, the oldest is dropped."""
-        self._due.append((self._clock(), write))
-        if len(self._due) > _MAX:
-            self._due.popleft()
+        self._pending.append((self._clock(), write))
+        if len(self._pending) > _MAX:
+            self._pending.popleft()
             _log.error("what happened in a turn is lost: too much waits to be recorded")
 
     async def write(self) -> None:
         """Retry the writes; stop at the first that fails."""
-        while self._due:
-            since, write = due = self._due[0]
+        while self._pending:
+            since, write = entry = self._pending[0]
             if await write():
-                self._forget(due)
+                self._forget(entry)
                 _log.warning("the end of a turn was recorded late")
             elif self._clock() - since > _LONGEST_SECONDS:
-                self._forget(due)
+                self._forget(entry)
                 _log.error("what happened in a turn is lost: it could not be recorded")
             else:
                 return
 
-    def _forget(self, due: tuple[float, Write]) -> None:
+    def _forget(self, entry: tuple[float, Write]) -> None:
         # Another task may have written it at the same time.
-        if due in self._due:
-            self._due.remove(due)
+        if entry in self._pending:
+            self._pending.remove(entry)

@@ -24,7 +24,7 @@ async def test_lists_of_tools_are_counted_as_calls_are(tmp_path, monkeypatch):
     asked = code_tool_calls.ToolRequests(
         *(broker, None, request, None),
         approved_by=None,
-        others=None,
+        find_others=None,
     )
     wish = values.InputRequested("", False, tool_request='{"do": "list"}')
     answers = [json.loads(await asked.answer(wish, "k")) for _ in range(3)]
@@ -70,7 +70,7 @@ async def test_a_grant_is_for_the_server_whose_call_was_shown(tmp_path):
                 request,
                 stream,
                 approved_by=approvals.Approvals(stream, database.grants, session.id),
-                others=nobody,
+                find_others=nobody,
             )
             wish = {"do": "call", "id": f"{number:032}", "server": "jira", "tool": "delete"}
             wanted = json.dumps(wish | {"arguments": {}})
