@@ -34,7 +34,7 @@ def question(method: str, host: str, port: int, target: str, first: bytes) -> st
         target: its path, shortened.
         first: the first bytes of what is sent; may be empty.
     """
-    excerpt = f"\nIt excerpt with {first!a}." if first else ""
+    excerpt = f"\nIt begins with {first!a}." if first else ""
     return (
         f"{method} to {host}, port {port}: {target}{excerpt}\n"
         "Approved for this session, it is for everybody here, as long as this Python runs."
