@@ -9,7 +9,7 @@ import sqlalchemy
 from alembic import context
 
 from interpreter_bot import settings
-from interpreter_bot.store import engines, schema
+from interpreter_bot.store import engines, records
 
 
 def render(kind: str, item: object, autogenerating: object) -> str | bool:
@@ -28,7 +28,7 @@ def run(connection: sqlalchemy.Connection) -> None:
     """Run on a connection, in a transaction of its own where there is none."""
     context.configure(
         connection=connection,
-        target_metadata=schema.METADATA,
+        target_metadata=records.Record.metadata,
         # SQLite can alter little of a table, but copy it.
         render_as_batch=connection.dialect.name == "sqlite",
         render_item=render,
@@ -60,7 +60,7 @@ async def connect() -> None:
 
 given = context.config.attributes.get("connection")
 if context.is_offline_mode():
-    context.configure(url=named(), target_metadata=schema.METADATA, literal_binds=True)
+    context.configure(url=named(), target_metadata=records.Record.metadata, literal_binds=True)
     with context.begin_transaction():
         context.run_migrations()
 elif given is not None:

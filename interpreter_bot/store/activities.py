@@ -13,11 +13,11 @@ from typing import Any, Final, TypeVar
 import sqlalchemy as sa
 
 from interpreter_bot import code_activity, values
-from interpreter_bot.store import columns, schema, transactions
+from interpreter_bot.store import columns, records, transactions
 
 _Activity = TypeVar("_Activity", bound=code_activity.Activity)
 
-_T = schema.ACTIVITIES
+_T = records.Activity
 _KINDS: Final[dict[type[object], str]] = {
     code_activity.Contact: "contact",
     code_activity.Query: "query",
@@ -30,41 +30,36 @@ class Activities:
     """Table of activities."""
 
     def __init__(self, begin: transactions.Transactions) -> None:
-        self._begin = begin
+        self._transactions = begin
 
     async def add(self, activities: Iterable[code_activity.Activity]) -> None:
         """Record activities that are over; an installation that is reported again counts once."""
-        adding = self._begin.insert(_T).on_conflict_do_nothing()
-        async with self._begin.writing() as transaction:
-            await transaction.execute(adding, [_row(activity) for activity in activities])
+        adding = self._transactions.insert(_T).on_conflict_do_nothing()
+        async with self._transactions.together(is_writing=True):
+            await self._transactions.add(adding, [_row(activity) for activity in activities])
 
     async def begin(self, call: code_activity.ToolCall) -> bool:
         """Record a call that is about to be made; says whether it is the first of its id."""
-        adding = self._begin.insert(_T).values(_row(call)).on_conflict_do_nothing()
-        async with self._begin.writing() as transaction:
-            return (await transaction.execute(adding)).rowcount == 1
+        adding = self._transactions.insert(_T).values(_row(call)).on_conflict_do_nothing()
+        return await self._transactions.change(adding) == 1
 
     async def end(self, call: code_activity.ToolCall) -> None:
         """Record how a call ended."""
         row = _row(call)
-        is_it = (_T.c.kind == row["kind"], _T.c.reference == row["reference"])
-        async with self._begin.writing() as transaction:
-            await transaction.execute(sa.update(_T).where(*is_it).values(content=row["content"]))
+        is_it = (_T.kind == row["kind"], _T.reference == row["reference"])
+        await self._transactions.change(sa.update(_T).where(*is_it).values(content=row["content"]))
 
     async def latest(self, kind: type[_Activity], *, limit: int) -> tuple[_Activity, ...]:
         """Return the latest of a kind, of all sessions, the latest first."""
-        query = sa.select(_T.c.content).where(_T.c.kind == _KINDS[kind])
-        query = query.order_by(_T.c.began.desc(), _T.c.id.desc()).limit(limit)
-        async with self._begin.reading() as transaction:
-            contents = (await transaction.execute(query)).scalars()
-            return tuple(kind(**content) for content in contents)
+        query = sa.select(_T.content).where(_T.kind == _KINDS[kind])
+        query = query.order_by(_T.began.desc(), _T.id.desc()).limit(limit)
+        return tuple(kind(**content) for content in await self._transactions.all(query))
 
     async def prune(self, age: datetime.timedelta) -> None:
         """Delete those that began longer ago."""
         # By kind, because the index begins with it.
-        is_old = (_T.c.kind.in_(_KINDS.values()), _T.c.began < columns.now() - age)
-        async with self._begin.writing() as transaction:
-            await transaction.execute(sa.delete(_T).where(*is_old))
+        is_old = (_T.kind.in_(_KINDS.values()), _T.began < columns.now() - age)
+        await self._transactions.change(sa.delete(_T).where(*is_old))
 
 
 def _row(activity: code_activity.Activity) -> dict[str, Any]:

@@ -6,14 +6,18 @@ models and people, so they are replaced here, and both databases store the very 
 
 from __future__ import annotations
 
+import dataclasses
 import datetime
 import hashlib
 import json
 import re
+from collections.abc import Mapping
 from typing import Any, Final
 
 import sqlalchemy
 from sqlalchemy import types
+
+from interpreter_bot import values
 
 NAME_CHARACTERS: Final = 128
 """Five of these, in UTF-8, fit into one index entry of PostgreSQL (2,704 bytes)."""
@@ -23,6 +27,18 @@ TEXT_CHARACTERS: Final = 4_000_000
 _UNSTORABLE = re.compile("[\x00\ud800-\udfff]")
 _SURROGATE = re.compile("[\ud800-\udfff]")
 _DIGEST_CHARACTERS = 64
+_OUTPUT_KINDS: Final[Mapping[str, type[Any]]] = {
+    "text": values.Text,
+    "error": values.Error,
+    "table": values.Table,
+    "latex": values.Latex,
+    "json": values.Json,
+    "result": values.Result,
+    "clear": values.Clear,
+    "notice": values.Notice,
+    "kept": values.StoredDisplay,
+}
+_OUTPUT_NAMES: Final = {kind: name for name, kind in _OUTPUT_KINDS.items()}
 
 
 def storable(text: str) -> str:
@@ -56,6 +72,14 @@ def document(value: object) -> str:
     # In JSON they can only be inside a string, where the escape means the same. NUL is escaped
     # already.
     return _SURROGATE.sub(lambda match: f"\\u{ord(match[0]):04x}", text)
+
+
+def output_document(output: values.StoredOutput) -> str:
+    """Serialize an output."""
+    fields = {field.name: getattr(output, field.name) for field in dataclasses.fields(output)}
+    # Previews are not stored: the original is, and JSON holds no bytes.
+    fields = {name: value for name, value in fields.items() if not isinstance(value, bytes)}
+    return document({"type": _OUTPUT_NAMES[type(output)], **fields})
 
 
 class Name(types.TypeDecorator[str]):
@@ -102,6 +126,49 @@ class Document(types.TypeDecorator[Any]):
         return None if value is None else json.loads(value)
 
 
+class Texts(types.TypeDecorator[tuple[str, ...]]):
+    """Several short texts."""
+
+    impl = sqlalchemy.Text
+    cache_ok = True
+
+    def process_bind_param(
+        self, value: tuple[str, ...] | None, dialect: sqlalchemy.Dialect
+    ) -> str | None:
+        """Serialize them as JSON."""
+        return None if value is None else document([storable(text) for text in value])
+
+    def process_result_value(
+        self, value: str | None, dialect: sqlalchemy.Dialect
+    ) -> tuple[str, ...] | None:
+        """Parse the JSON."""
+        return None if value is None else tuple(json.loads(value))
+
+
+class Output(types.TypeDecorator[values.StoredOutput]):
+    """Output of code."""
+
+    impl = sqlalchemy.Text
+    cache_ok = True
+
+    def process_bind_param(
+        self, value: values.StoredOutput | None, dialect: sqlalchemy.Dialect
+    ) -> str | None:
+        """Serialize it as JSON."""
+        return None if value is None else output_document(value)
+
+    def process_result_value(
+        self, value: str | None, dialect: sqlalchemy.Dialect
+    ) -> values.StoredOutput | None:
+        """Parse the JSON."""
+        if value is None:
+            return None
+        fields = json.loads(value)
+        kind = _OUTPUT_KINDS[fields.pop("type")]
+        output: values.StoredOutput = kind(**{name: _frozen(fields[name]) for name in fields})
+        return output
+
+
 class Moment(types.TypeDecorator[datetime.datetime]):
     """Time in UTC. SQLite forgets the zone, so it is put back."""
 
@@ -127,6 +194,11 @@ class Moment(types.TypeDecorator[datetime.datetime]):
         if value.tzinfo is None:
             return value.replace(tzinfo=datetime.UTC)
         return value.astimezone(datetime.UTC)
+
+
+def _frozen(value: object) -> object:
+    """Convert JSON lists to the tuples of frozen values."""
+    return tuple(_frozen(item) for item in value) if isinstance(value, list) else value
 
 
 def now() -> datetime.datetime:

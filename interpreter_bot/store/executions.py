@@ -9,19 +9,19 @@ from typing import Any, Final
 import sqlalchemy as sa
 
 from interpreter_bot import values
-from interpreter_bot.store import columns, records, schema, transactions
+from interpreter_bot.store import columns, records, transactions
 
-_ARTIFACTS = schema.ARTIFACTS
+_ARTIFACTS = records.Artifact
 _UNKNOWN: Final = "application/octet-stream"
 
-_T = schema.EXECUTIONS
+_T = records.Execution
 
 
 class Artifacts:
     """Table of artifacts."""
 
     def __init__(self, begin: transactions.Transactions) -> None:
-        self._begin = begin
+        self._transactions = begin
 
     async def add(self, turn_id: int, *artifacts: values.Artifact) -> None:
         """Record a turn's artifacts: all of them, or none. The media type is derived from the name.
@@ -42,26 +42,24 @@ class Artifacts:
             }
             for artifact in artifacts
         ]
-        async with self._begin.writing() as transaction:
-            await transaction.execute(sa.insert(_ARTIFACTS), rows)
+        async with self._transactions.together(is_writing=True):
+            await self._transactions.add(sa.insert(_ARTIFACTS), rows)
 
     async def of_turns(self, turn_ids: Sequence[int]) -> tuple[records.Artifact, ...]:
         """Return the artifacts of some turns, turn by turn, in the order they were given."""
         query = (
             sa.select(_ARTIFACTS)
-            .where(_ARTIFACTS.c.turn_id.in_(turn_ids))
-            .order_by(_ARTIFACTS.c.turn_id, _ARTIFACTS.c.id)
+            .where(_ARTIFACTS.turn_id.in_(turn_ids))
+            .order_by(_ARTIFACTS.turn_id, _ARTIFACTS.id)
         )
-        async with self._begin.reading() as transaction:
-            rows = (await transaction.execute(query)).all()
-        return tuple(records.Artifact(**row._asdict()) for row in rows)
+        return await self._transactions.all(query)
 
 
 class Executions:
     """Table of executions."""
 
     def __init__(self, begin: transactions.Transactions) -> None:
-        self._begin = begin
+        self._transactions = begin
 
     async def start(
         self,
@@ -91,27 +89,25 @@ class Executions:
             kernel_lost=False,
             started=columns.now(),
         )
-        async with self._begin.writing() as transaction:
+        async with self._transactions.together(is_writing=True):
             if progress is not None:
-                noting = sa.update(schema.TURNS).where(schema.TURNS.c.id == turn_id)
-                await transaction.execute(noting.values(progress=dict(progress)))
-            made: int = (await transaction.execute(insert.returning(_T.c.id))).scalar_one()
-            return made
+                noting = sa.update(records.Turn).where(records.Turn.id == turn_id)
+                await self._transactions.change(noting.values(progress=dict(progress)))
+            return await self._transactions.one(insert.returning(_T.id))
 
     async def finish(self, execution_id: int, finished: values.Finished) -> None:
         """Record how it ended. The first end counts."""
         end = (
             sa.update(_T)
-            .where(_T.c.id == execution_id, _T.c.ending.is_(None))
+            .where(_T.id == execution_id, _T.ending.is_(None))
             .values(
-                ending=finished.ending.value,
+                ending=finished.ending,
                 seconds=finished.seconds,
                 reason=finished.reason,
                 kernel_lost=finished.kernel_lost,
             )
         )
-        async with self._begin.writing() as transaction:
-            await transaction.execute(end)
+        await self._transactions.change(end)
 
     async def of_turn(self, turn_id: int) -> tuple[records.Execution, ...]:
         """Return the executions of a turn, in order."""
@@ -119,19 +115,11 @@ class Executions:
 
     async def of_turns(self, turn_ids: Sequence[int]) -> tuple[records.Execution, ...]:
         """Return the executions of some turns, in order."""
-        query = sa.select(_T).where(_T.c.turn_id.in_(turn_ids)).order_by(_T.c.id)
-        async with self._begin.reading() as transaction:
-            return tuple(map(_record, await transaction.execute(query)))
+        query = sa.select(_T).where(_T.turn_id.in_(turn_ids)).order_by(_T.id)
+        return await self._transactions.all(query)
 
     async def of_session(self, session_id: int, *, limit: int) -> tuple[records.Execution, ...]:
         """Return the latest executions of a session, the latest first."""
-        query = sa.select(_T).join(schema.TURNS).where(schema.TURNS.c.session_id == session_id)
-        query = query.order_by(_T.c.id.desc()).limit(limit)
-        async with self._begin.reading() as transaction:
-            return tuple(map(_record, await transaction.execute(query)))
-
-
-def _record(row: sa.Row[Any]) -> records.Execution:
-    fields = row._asdict()
-    fields["ending"] = None if row.ending is None else values.Ending(row.ending)
-    return records.Execution(**fields)
+        query = sa.select(_T).join(records.Turn).where(records.Turn.session_id == session_id)
+        query = query.order_by(_T.id.desc()).limit(limit)
+        return await self._transactions.all(query)

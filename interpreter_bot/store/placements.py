@@ -4,39 +4,31 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Collection
-from typing import Any
 
 import sqlalchemy as sa
 
 from interpreter_bot import values
-from interpreter_bot.store import columns, schema, transactions
+from interpreter_bot.store import columns, records, transactions
 
-_T = schema.PLACEMENTS
-_PLACEMENT = (_T.c.host, _T.c.epoch, _T.c.is_told)
-# Made once: each turn asks several times.
-_FIND = sa.select(*_PLACEMENT).where(_T.c.session_digest == sa.bindparam("digest"))
+_T = records.Placement
 
 
 class Placements:
     """Table of placements; no row is ever deleted, as hosts remember epochs."""
 
     def __init__(self, begin: transactions.Transactions) -> None:
-        self._begin = begin
+        self._transactions = begin
 
     async def find(self, key: str) -> values.Placement | None:
         """Return where a session is."""
-        async with self._begin.alone() as transaction:
-            return _read((await transaction.execute(_FIND, {"digest": _digest(key)})).first())
+        row = await self._transactions.first(sa.select(_T).where(_T.session_digest == _digest(key)))
+        return None if row is None else _placement(row)
 
     async def of(self, keys: Collection[str]) -> dict[str, values.Placement]:
         """Return where sessions are that are anywhere, in one query for all that ever were."""
-        async with self._begin.alone() as transaction:
-            rows = await transaction.execute(sa.select(_T.c.session_digest, *_PLACEMENT))
-            found = {
-                row.session_digest: values.Placement(row.host, row.epoch, row.is_told)
-                for row in rows
-            }
-        return {key: found[digest] for key in keys if (digest := _digest(key)) in found}
+        rows = await self._transactions.all(sa.select(_T))
+        placements = {row.session_digest: _placement(row) for row in rows}
+        return {key: placements[digest] for key in keys if (digest := _digest(key)) in placements}
 
     async def put(self, key: str, host: str, *, after: int) -> values.Placement:
         """Place a session, unless somebody else did meanwhile; return where it is now.
@@ -47,32 +39,24 @@ class Placements:
             after: epoch of the placement that was found; 0 if there was none.
         """
         fields = {"host": host, "epoch": after + 1, "placed": columns.now(), "is_told": after == 0}
-        statement: sa.Executable
         if after:
-            mine = (_T.c.session_digest == _digest(key), _T.c.epoch == after)
-            statement = sa.update(_T).where(*mine).values(**fields).returning(*_PLACEMENT)
+            mine = (_T.session_digest == _digest(key), _T.epoch == after)
+            await self._transactions.change(sa.update(_T).where(*mine).values(**fields))
         else:
-            made = self._begin.insert(_T).values(session_digest=_digest(key), **fields)
-            # An update that changes nothing: else the row of who was first would not be returned.
-            statement = made.on_conflict_do_update(
-                index_elements=[_T.c.session_digest], set_={"epoch": _T.c.epoch}
-            ).returning(*_PLACEMENT)
-        async with self._begin.writing() as transaction:
-            placed = _read((await transaction.execute(statement)).first())
-        found = placed or await self.find(key)
-        assert found is not None, "it was put there"  # noqa: S101
-        return found
+            insert = self._transactions.insert(_T).values(session_digest=_digest(key), **fields)
+            await self._transactions.change(insert.on_conflict_do_nothing())
+        placement = await self.find(key)
+        assert placement is not None, "it was put there"  # noqa: S101
+        return placement
 
     async def mark_announced(self, key: str, epoch: int) -> bool:
         """Note that people hear that a session was moved; say whether nobody did before."""
-        mine = (_T.c.session_digest == _digest(key), _T.c.epoch == epoch, ~_T.c.is_told)
-        async with self._begin.writing() as transaction:
-            done = await transaction.execute(sa.update(_T).where(*mine).values(is_told=True))
-            return bool(done.rowcount)
+        mine = (_T.session_digest == _digest(key), _T.epoch == epoch, ~_T.is_told)
+        return await self._transactions.change(sa.update(_T).where(*mine).values(is_told=True)) == 1
 
 
-def _read(row: sa.Row[Any, Any, Any] | None) -> values.Placement | None:
-    return None if row is None else values.Placement(row.host, row.epoch, row.is_told)
+def _placement(row: records.Placement) -> values.Placement:
+    return values.Placement(row.host, row.epoch, row.is_told)
 
 
 def _digest(key: str) -> str:

@@ -8,16 +8,10 @@ from typing import Any
 import sqlalchemy as sa
 
 from interpreter_bot import values
-from interpreter_bot.store import columns, schema, transactions
+from interpreter_bot.store import columns, records, transactions
 
-_T = schema.CHOICES
-_WHERE = (_T.c.platform, _T.c.workspace, _T.c.channel, _T.c.person)
-# Built once: each turn asks for them, and to build it takes as long as to run it.
-_AROUND = (
-    sa.select(_T.c.name, _T.c.value, _T.c.channel)
-    .where(*(sa.or_(one == sa.bindparam(one.name), one == "") for one in _WHERE))
-    .order_by(*((one != "").asc() for one in (_T.c.person, *_WHERE[2::-1])))
-)
+_T = records.Choice
+_SCOPE = ("platform", "workspace", "channel", "person")
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -48,7 +42,7 @@ class Preferences:
     """Table of choices: per scope, a JSON value by name."""
 
     def __init__(self, begin: transactions.Transactions) -> None:
-        self._begin = begin
+        self._transactions = begin
 
     async def put(self, scope: values.Scope, name: str, value: object) -> None:
         """Set a choice, replacing the former one of that very scope.
@@ -59,26 +53,20 @@ class Preferences:
         if value is None:
             raise ValueError("None is no choice: remove it instead")
         fields = {"value": value, "changed": columns.now()}
-        insert = self._begin.insert(_T).values(name=name, **dataclasses.asdict(scope), **fields)
-        statement = insert.on_conflict_do_update(
-            index_elements=[_T.c.name, *_WHERE],
-            set_={field: insert.excluded[field] for field in fields},
+        insert = self._transactions.insert(_T).values(
+            name=name, **dataclasses.asdict(scope), **fields
         )
-        async with self._begin.writing() as transaction:
-            await transaction.execute(statement)
+        statement = insert.on_conflict_do_update(index_elements=["name", *_SCOPE], set_=fields)
+        await self._transactions.change(statement)
 
     async def remove(self, scope: values.Scope, name: str) -> None:
         """Delete the choice of that very scope; that of a wider scope applies again."""
-        condition = [_T.c.name == name, *_is(scope)]
-        async with self._begin.writing() as transaction:
-            await transaction.execute(sa.delete(_T).where(*condition))
+        is_it = (getattr(_T, part) == getattr(scope, part) for part in _SCOPE)
+        await self._transactions.change(sa.delete(_T).where(_T.name == name, *is_it))
 
     async def around(self, scope: values.Scope) -> Choices:
         """Return the choices in a scope and in all around it."""
-        async with self._begin.reading() as transaction:
-            found = await transaction.execute(_AROUND, dataclasses.asdict(scope))
-            return Choices(tuple((row.name, row.value, row.channel) for row in found))
-
-
-def _is(scope: values.Scope) -> list[sa.ColumnElement[bool]]:
-    return [_T.c[name] == value for name, value in dataclasses.asdict(scope).items()]
+        is_around = (getattr(_T, part).in_({getattr(scope, part), ""}) for part in _SCOPE)
+        narrower = (_T.person != "", _T.channel != "", _T.workspace != "", _T.platform != "")
+        query = sa.select(_T.name, _T.value, _T.channel).where(*is_around).order_by(*narrower)
+        return Choices(tuple(map(tuple, await self._transactions.rows(query))))

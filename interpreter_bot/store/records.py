@@ -1,6 +1,7 @@
-"""Records of the store: frozen, complete, and independent of the database.
+"""Tables, and their rows as records: read-only, complete, and without a connection.
 
-Times are UTC with their zone. An `id` means nothing outside of one database.
+Times are UTC with their zone. An `id` means nothing outside of one database. A change of a table
+needs a migration; a test compares the two.
 """
 
 from __future__ import annotations
@@ -9,13 +10,71 @@ import dataclasses
 import datetime
 import enum
 from collections.abc import Mapping
-from typing import Any
+from typing import Annotated, Any, TypeAlias
+
+import sqlalchemy as sa
+from sqlalchemy import orm
 
 from interpreter_bot import values
+from interpreter_bot.store import columns
+
+# SQLite counts up by itself only where the type is exactly INTEGER.
+_Id = Annotated[
+    int, orm.mapped_column(sa.BigInteger().with_variant(sa.Integer, "sqlite"), primary_key=True)
+]
+_Key = Annotated[str, orm.mapped_column(columns.Name, primary_key=True)]
+_Prose = Annotated[str, orm.mapped_column(columns.Prose)]
+_Digest = Annotated[str, orm.mapped_column(sa.String(64))]
+_OfSession = Annotated[
+    int,
+    orm.mapped_column(sa.BigInteger, sa.ForeignKey("sessions.id", ondelete="CASCADE"), index=True),
+]
+_OfTurn = Annotated[
+    int, orm.mapped_column(sa.BigInteger, sa.ForeignKey("turns.id", ondelete="CASCADE"), index=True)
+]
+_Document: TypeAlias = Mapping[str, Any]
 
 
-@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class Session:
+class Record(orm.MappedAsDataclass, orm.DeclarativeBase, kw_only=True, unsafe_hash=True):
+    """Row of a table. It has all columns, and no attribute is set twice."""
+
+    metadata = sa.MetaData(
+        # A constraint without a name cannot be altered by a migration.
+        naming_convention={
+            "ix": "ix_%(table_name)s_%(column_0_N_name)s",
+            "uq": "uq_%(table_name)s_%(column_0_N_name)s",
+            "fk": "fk_%(table_name)s_%(column_0_N_name)s",
+            "pk": "pk_%(table_name)s",
+        }
+    )
+    type_annotation_map = {  # noqa: RUF012 - SQLAlchemy reads it once.
+        str: columns.Name,
+        int: sa.BigInteger,
+        float: sa.Double,
+        datetime.datetime: columns.Moment,
+        enum.StrEnum: sa.Enum(
+            enum.StrEnum,
+            native_enum=False,
+            length=16,
+            values_callable=lambda kinds: [kind.value for kind in kinds],
+        ),
+        tuple[str, ...]: columns.Texts,
+        _Document: columns.Document,
+    }
+
+    def __setattr__(self, name: str, value: object) -> None:
+        if name in self.__dict__:
+            raise dataclasses.FrozenInstanceError(name)
+        super().__setattr__(name, value)
+
+
+def _arguments(*items: sa.schema.SchemaItem) -> tuple[object, ...]:
+    # Otherwise SQLite reuses the ids of deleted rows, and a turn that is still running would
+    # continue in another person's conversation.
+    return *items, {"sqlite_autoincrement": True}
+
+
+class Session(Record):
     """One conversation.
 
     Attributes:
@@ -29,16 +88,30 @@ class Session:
         used: when the session was last opened or asked something.
     """
 
-    id: int
-    key: values.SessionKey
-    title: str
-    model: str | None
-    kernel: Mapping[str, Any]
-    files: Mapping[str, str]
-    mark: str
-    branch_of: int | None
-    created: datetime.datetime
-    used: datetime.datetime
+    __tablename__ = "sessions"
+    __table_args__ = _arguments(
+        sa.UniqueConstraint("platform", "workspace", "channel", "thread"),
+        sa.Index(None, "platform", "workspace", "used"),
+    )
+
+    id: orm.Mapped[_Id]
+    platform: orm.Mapped[str]
+    workspace: orm.Mapped[str]
+    channel: orm.Mapped[str]
+    thread: orm.Mapped[str]
+    title: orm.Mapped[_Prose]
+    model: orm.Mapped[str | None]
+    kernel: orm.Mapped[_Document] = orm.mapped_column(insert_default=dict)
+    files: orm.Mapped[Mapping[str, str]] = orm.mapped_column(columns.Document, insert_default=dict)
+    mark: orm.Mapped[str] = orm.mapped_column(sa.String(16), insert_default="")
+    branch_of: orm.Mapped[int | None] = orm.mapped_column(index=True)
+    created: orm.Mapped[datetime.datetime]
+    used: orm.Mapped[datetime.datetime]
+
+    @property
+    def key(self) -> values.SessionKey:
+        """Its key."""
+        return values.SessionKey(self.platform, self.workspace, self.channel, self.thread)
 
     @property
     def tree(self) -> int:
@@ -60,8 +133,7 @@ class Session:
         return at is not None and datetime.datetime.fromisoformat(at) < self.used
 
 
-@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class Turn:
+class Turn(Record):
     """One request and its result.
 
     Attributes:
@@ -76,20 +148,27 @@ class Turn:
         ended: None while it runs.
     """
 
-    id: int
-    session_id: int
-    request_id: str
-    person: str
-    request: str
-    attachments: tuple[str, ...]
-    status: values.TurnStatus
-    answer: str
-    owner: str
-    progress: Mapping[str, Any] | None
-    original: int | None
-    instead_of: int | None
-    started: datetime.datetime
-    ended: datetime.datetime | None
+    # The first migration makes an index of its words: on SQLite by triggers, which go with the
+    # table if a migration copies it.
+    __tablename__ = "turns"
+    # Orphans are looked for at every start.
+    __table_args__ = _arguments(sa.Index(None, "status", "owner"))
+
+    id: orm.Mapped[_Id]
+    session_id: orm.Mapped[_OfSession]
+    request_id: orm.Mapped[str]
+    person: orm.Mapped[str]
+    request: orm.Mapped[_Prose]
+    attachments: orm.Mapped[tuple[str, ...]]
+    status: orm.Mapped[values.TurnStatus]
+    answer: orm.Mapped[_Prose]
+    owner: orm.Mapped[str]
+    progress: orm.Mapped[_Document | None]
+    # Ids of turns that may be deleted: no foreign keys.
+    original: orm.Mapped[int | None]
+    instead_of: orm.Mapped[int | None]
+    started: orm.Mapped[datetime.datetime]
+    ended: orm.Mapped[datetime.datetime | None]
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -107,21 +186,28 @@ class Alternatives:
     keys: tuple[values.SessionKey, ...]
 
 
-@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class ClaimedEvent:
-    """A platform's event whose bot died before it had begun with it.
+class Execution(Record):
+    """One piece of code that was run.
 
     Attributes:
-        platform: that sent it.
-        event_id: among all of the platform.
-        address: of the session whose people wait for an answer.
-        content: what the platform needs to take it again; None where that cannot be.
+        hosted_id: by which its host knows it; empty if that was not told.
+        heard: number of its last output that is recorded.
+        ending: None while it runs, and for ever if the bot died before its end.
     """
 
-    platform: str
-    event_id: str
-    address: str
-    content: Mapping[str, Any] | None
+    __tablename__ = "executions"
+    __table_args__ = _arguments()
+
+    id: orm.Mapped[_Id]
+    turn_id: orm.Mapped[_OfTurn]
+    code: orm.Mapped[_Prose]
+    hosted_id: orm.Mapped[str]
+    heard: orm.Mapped[int] = orm.mapped_column(insert_default=0)
+    ending: orm.Mapped[values.Ending | None]
+    seconds: orm.Mapped[float]
+    reason: orm.Mapped[_Prose]
+    kernel_lost: orm.Mapped[bool]
+    started: orm.Mapped[datetime.datetime]
 
 
 class PartKind(enum.StrEnum):
@@ -165,54 +251,58 @@ class NewPart:
     execution_id: int | None = None
 
 
-@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class Part:
-    """Part of a turn; see `NewPart`. Parts come in the order in which they happened."""
-
-    id: int
-    turn_id: int
-    kind: PartKind
-    step: int
-    text: str
-    output: values.StoredOutput | None
-    detail: Mapping[str, Any]
-    execution_id: int | None
-    created: datetime.datetime
-
-
-@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class Execution:
-    """One piece of code that was run.
+class Part(Record):
+    """Part of a turn; see `NewPart`. Parts come in the order in which they happened.
 
     Attributes:
-        hosted_id: by which its host knows it; empty if that was not told.
-        heard: number of its last output that is recorded.
-        ending: None while it runs, and for ever if the bot died before its end.
+        sha256: of the blob that the output refers to, so that unreferenced blobs can be found.
     """
 
-    id: int
-    turn_id: int
-    code: str
-    hosted_id: str
-    heard: int
-    ending: values.Ending | None
-    seconds: float
-    reason: str
-    kernel_lost: bool
-    started: datetime.datetime
+    __tablename__ = "parts"
+    __table_args__ = _arguments()
+
+    id: orm.Mapped[_Id]
+    turn_id: orm.Mapped[_OfTurn]
+    step: orm.Mapped[int]
+    kind: orm.Mapped[PartKind]
+    text: orm.Mapped[_Prose]
+    output: orm.Mapped[values.StoredOutput | None] = orm.mapped_column(columns.Output)
+    sha256: orm.Mapped[_Digest | None] = orm.mapped_column(index=True)
+    detail: orm.Mapped[_Document]
+    execution_id: orm.Mapped[int | None] = orm.mapped_column(
+        sa.BigInteger, sa.ForeignKey("executions.id", ondelete="SET NULL"), index=True
+    )
+    created: orm.Mapped[datetime.datetime]
 
 
-@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class Artifact:
+class Artifact(Record):
     """File that the code of a turn made. Its bytes are in the workspace, as long as that exists."""
 
-    id: int
-    turn_id: int
-    name: str
-    size_bytes: int
-    sha256: str
-    media_type: str
-    created: datetime.datetime
+    __tablename__ = "artifacts"
+    __table_args__ = _arguments()
+
+    id: orm.Mapped[_Id]
+    turn_id: orm.Mapped[_OfTurn]
+    name: orm.Mapped[_Prose]
+    size_bytes: orm.Mapped[int]
+    sha256: orm.Mapped[_Digest]
+    media_type: orm.Mapped[str]
+    created: orm.Mapped[datetime.datetime]
+
+
+class Question(Record):
+    """What a turn asked its people last, until it has ended."""
+
+    __tablename__ = "questions"
+    __table_args__ = _arguments()
+
+    id: orm.Mapped[_Id]
+    turn_id: orm.Mapped[int] = orm.mapped_column(
+        sa.BigInteger, sa.ForeignKey("turns.id", ondelete="CASCADE"), unique=True
+    )
+    name: orm.Mapped[str]
+    question: orm.Mapped[_Document]
+    answer: orm.Mapped[_Document | None]
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -232,6 +322,172 @@ class Grant:
     digest: str
 
 
+class KernelGrant(Record):
+    """A `Grant` to a session, as long as it has this kernel."""
+
+    __tablename__ = "grants"
+    __table_args__ = _arguments()
+
+    id: orm.Mapped[_Id]
+    session_id: orm.Mapped[_OfSession]
+    kernel_id: orm.Mapped[str]
+    person: orm.Mapped[str]
+    subject: orm.Mapped[str]
+    name: orm.Mapped[str]
+    digest: orm.Mapped[_Digest]
+
+
+class Usage(Record):
+    """What a turn used of a model and of the processor.
+
+    Money stays spent when the conversation is deleted.
+    """
+
+    __tablename__ = "usage"
+    __table_args__ = _arguments(sa.Index(None, "platform", "workspace", "person", "day"))
+
+    id: orm.Mapped[_Id]
+    turn_id: orm.Mapped[int | None] = orm.mapped_column(
+        sa.BigInteger, sa.ForeignKey("turns.id", ondelete="SET NULL"), index=True
+    )
+    session_id: orm.Mapped[int | None] = orm.mapped_column(
+        sa.BigInteger, sa.ForeignKey("sessions.id", ondelete="SET NULL"), index=True
+    )
+    platform: orm.Mapped[str]
+    workspace: orm.Mapped[str]
+    person: orm.Mapped[str]
+    day: orm.Mapped[datetime.date]
+    model: orm.Mapped[str]
+    input_tokens: orm.Mapped[int]
+    output_tokens: orm.Mapped[int]
+    money_micros: orm.Mapped[int]
+    cpu_seconds: orm.Mapped[float]
+
+
+class Placement(Record):
+    """Where a session is.
+
+    Attributes:
+        session_digest: of its key, which may be too long for an index.
+    """
+
+    __tablename__ = "placements"
+    __table_args__ = _arguments()
+
+    id: orm.Mapped[_Id]
+    session_digest: orm.Mapped[_Digest] = orm.mapped_column(unique=True)
+    host: orm.Mapped[str]
+    epoch: orm.Mapped[int]
+    is_told: orm.Mapped[bool]
+    placed: orm.Mapped[datetime.datetime]
+
+
+class FleetHost(Record):
+    """Host of a cluster, as it was reported last."""
+
+    __tablename__ = "hosts"
+    __table_args__ = _arguments()
+
+    id: orm.Mapped[_Id]
+    address: orm.Mapped[str] = orm.mapped_column(unique=True)
+    data_id: orm.Mapped[str]
+    boot_id: orm.Mapped[str]
+    free_bytes: orm.Mapped[int]
+    memory_bytes: orm.Mapped[int]
+    is_draining: orm.Mapped[bool]
+    seen: orm.Mapped[datetime.datetime]
+
+
+class Choice(Record):
+    """What somebody chose for a scope."""
+
+    __tablename__ = "choices"
+    __table_args__ = _arguments(
+        sa.UniqueConstraint("name", "platform", "workspace", "channel", "person")
+    )
+
+    id: orm.Mapped[_Id]
+    platform: orm.Mapped[str]
+    workspace: orm.Mapped[str]
+    channel: orm.Mapped[str]
+    person: orm.Mapped[str]
+    name: orm.Mapped[str]
+    value: orm.Mapped[Any] = orm.mapped_column(columns.Document, nullable=False)
+    changed: orm.Mapped[datetime.datetime]
+
+
+class ClaimedEvent(Record):
+    """A platform's event that a bot claimed.
+
+    Attributes:
+        event_id: among all of the platform.
+        owner: the bot that claimed it.
+        request_id: of the request that it becomes.
+        address: of the session whose people wait for an answer; empty once they do no more.
+        content: what the platform needs to take it again; None where that cannot be.
+    """
+
+    __tablename__ = "events"
+
+    platform: orm.Mapped[_Key]
+    event_id: orm.Mapped[_Key]
+    seen: orm.Mapped[datetime.datetime] = orm.mapped_column(index=True)
+    owner: orm.Mapped[str]
+    request_id: orm.Mapped[str]
+    address: orm.Mapped[_Prose]
+    content: orm.Mapped[_Document | None]
+
+
+class Delivery(Record):
+    """A message of an answer.
+
+    It is recorded before it is posted, so that the next bot knows it if this one is killed.
+
+    Attributes:
+        position: within the answer.
+        nonce: under which it is posted.
+        digest: by which it is recognized.
+        tried: when it was posted first, in wall-clock time.
+        message: its id on the network; empty while it is unknown whether it was posted.
+    """
+
+    __tablename__ = "deliveries"
+
+    platform: orm.Mapped[_Key]
+    request_id: orm.Mapped[_Key]
+    position: orm.Mapped[int] = orm.mapped_column(primary_key=True)
+    nonce: orm.Mapped[str]
+    digest: orm.Mapped[str]
+    tried: orm.Mapped[float] = orm.mapped_column(index=True)
+    message: orm.Mapped[str]
+
+
+class Activity(Record):
+    """What code did outside. It stays when the conversation is deleted.
+
+    Attributes:
+        reference: two of a kind with the same one are the same: a call that code asks for twice is
+            made once.
+        content: all that is known of it.
+    """
+
+    __tablename__ = "activities"
+    __table_args__ = _arguments(
+        sa.UniqueConstraint("kind", "reference"), sa.Index(None, "kind", "began")
+    )
+
+    id: orm.Mapped[_Id]
+    platform: orm.Mapped[str]
+    workspace: orm.Mapped[str]
+    channel: orm.Mapped[str]
+    thread: orm.Mapped[str]
+    person: orm.Mapped[str]
+    kind: orm.Mapped[str] = orm.mapped_column(sa.String(16))
+    reference: orm.Mapped[str | None]
+    content: orm.Mapped[_Document]
+    began: orm.Mapped[datetime.datetime]
+
+
 @dataclasses.dataclass(frozen=True, slots=True)
 class Account:
     """An account at an MCP server that a person let the bot use, or is about to.
@@ -247,3 +503,38 @@ class Account:
     workspace: str
     person: str
     server: str
+
+
+class SealedAccount(Record):
+    """An `Account`, with tokens; all that is secret is encrypted."""
+
+    __tablename__ = "accounts"
+    __table_args__ = _arguments(sa.UniqueConstraint("platform", "workspace", "person", "server"))
+
+    id: orm.Mapped[_Id]
+    platform: orm.Mapped[str]
+    workspace: orm.Mapped[str]
+    person: orm.Mapped[str]
+    server: orm.Mapped[str]
+    sealed: orm.Mapped[_Prose]
+    changed: orm.Mapped[datetime.datetime]
+
+
+class Login(Record):
+    """The login to an `Account` that has begun: one of a person at a server.
+
+    Attributes:
+        digest: of what only their browser knows.
+    """
+
+    __tablename__ = "logins"
+    __table_args__ = _arguments(sa.UniqueConstraint("platform", "workspace", "person", "server"))
+
+    id: orm.Mapped[_Id]
+    platform: orm.Mapped[str]
+    workspace: orm.Mapped[str]
+    person: orm.Mapped[str]
+    server: orm.Mapped[str]
+    digest: orm.Mapped[_Digest] = orm.mapped_column(unique=True)
+    sealed: orm.Mapped[_Prose]
+    began: orm.Mapped[datetime.datetime]

@@ -8,26 +8,27 @@ what takes the place of a turn is found however often it was copied.
 from __future__ import annotations
 
 import collections
+import dataclasses
 from collections.abc import Mapping
 from typing import Any, Final
 
 import sqlalchemy as sa
 
 from interpreter_bot import values
-from interpreter_bot.store import columns, records, schema, transactions
+from interpreter_bot.store import columns, records, transactions
 
-_TURNS, _PARTS, _EXECUTIONS = schema.TURNS, schema.PARTS, schema.EXECUTIONS
+_TURNS, _PARTS, _EXECUTIONS = records.Turn, records.Part, records.Execution
 _MAX_TURNS: Final = 500
 _MAX_ALTERNATIVES: Final = 2000
 # The turn that is meant in all branches: itself, or what it was copied of.
-_ORIGINAL: Final = sa.func.coalesce(_TURNS.c.original, _TURNS.c.id)
+_ORIGINAL: Final = sa.func.coalesce(_TURNS.original, _TURNS.id)
 
 
 class SessionCopies:
     """Makes copies of sessions; their turns belong to this bot."""
 
     def __init__(self, begin: transactions.Transactions, owner: str) -> None:
-        self._begin = begin
+        self._transactions = begin
         self._owner = owner
 
     async def add(
@@ -61,30 +62,27 @@ class SessionCopies:
         begun = {"created": now, "used": now, "title": title, "model": source.model}
         if before is not None:
             begun |= {"branch_of": source.tree, "mark": source.mark}
-        named = {
-            name: getattr(key, name) for name in ("platform", "workspace", "channel", "thread")
-        }
-        session = sa.insert(schema.SESSIONS).values(kernel=dict(kernel), **begun, **named)
-        over = _TURNS.c.status != values.TurnStatus.RUNNING.value
-        latest = sa.select(_TURNS.c.id).where(_TURNS.c.session_id == source.id, over)
-        latest = latest.order_by(_TURNS.c.id.desc()).limit(_MAX_TURNS)
+        named = dataclasses.asdict(key)
+        session = sa.insert(records.Session).values(kernel=dict(kernel), **begun, **named)
+        over = _TURNS.status != values.TurnStatus.RUNNING
+        latest = sa.select(_TURNS.id).where(_TURNS.session_id == source.id, over)
+        latest = latest.order_by(_TURNS.id.desc()).limit(_MAX_TURNS)
         descent: dict[str, object] = {"original": None, "instead_of": None}
         if before is not None:
-            latest = latest.where(_TURNS.c.id < before)
+            latest = latest.where(_TURNS.id < before)
             descent = {"original": _ORIGINAL}
-        async with self._begin.writing() as transaction:
-            made = await _inserted(transaction, session, schema.SESSIONS)
+        async with self._transactions.together(is_writing=True):
+            made = await self._transactions.one(session.returning(records.Session.id))
             if before is None:
-                await self._notify(transaction, made, person, notice, instead_of)
+                await self._notify(made, person, notice, instead_of)
             own = {"session_id": made, "owner": self._owner, "request_id": ""} | descent
-            for old in reversed((await transaction.execute(latest)).scalars().all()):
-                await self._copy_turn(transaction, old, own)
+            for old in reversed(await self._transactions.all(latest)):
+                await self._copy_turn(old, own)
             if before is not None:
-                await self._notify(transaction, made, person, notice, instead_of)
+                await self._notify(made, person, notice, instead_of)
 
     async def _notify(
         self,
-        transaction: transactions.Transaction,
         session_id: int,
         person: str,
         notice: str,
@@ -97,39 +95,38 @@ class SessionCopies:
             person=person,
             request_id="",
             request="",
-            attachments=[],
-            status=values.TurnStatus.DONE.value,
+            attachments=(),
+            status=values.TurnStatus.DONE,
             answer="",
             owner=self._owner,
             instead_of=instead_of,
             started=now,
             ended=now,
         )
-        made = await _inserted(transaction, turn, _TURNS)
-        part = {"step": 0, "kind": records.PartKind.NOTICE.value, "text": notice, "created": now}
-        await transaction.execute(sa.insert(_PARTS).values(turn_id=made, **part))
+        made = await self._transactions.one(turn.returning(_TURNS.id))
+        part = {"step": 0, "kind": records.PartKind.NOTICE, "text": notice, "created": now}
+        await self._transactions.change(sa.insert(_PARTS).values(turn_id=made, detail={}, **part))
 
     async def alternatives(self, session: records.Session) -> tuple[records.Alternatives, ...]:
         """Return what there is in place of turns of a session, in the branches of its tree.
 
         Where several branches have one of them, the latest used is the one to go to.
         """
-        sessions = schema.SESSIONS
-        is_near = sa.or_(sessions.c.id == session.tree, sessions.c.branch_of == session.tree)
-        replaced = sa.select(_TURNS.c.instead_of).join(sessions)
-        replaced = replaced.where(is_near, _TURNS.c.instead_of.is_not(None))
-        place = sa.func.coalesce(_TURNS.c.instead_of, _ORIGINAL)
-        names = (sessions.c[name] for name in ("platform", "workspace", "channel", "thread"))
+        sessions = records.Session
+        is_near = sa.or_(sessions.id == session.tree, sessions.branch_of == session.tree)
+        replaced = sa.select(_TURNS.instead_of).join(sessions)
+        replaced = replaced.where(is_near, _TURNS.instead_of.is_not(None))
+        place = sa.func.coalesce(_TURNS.instead_of, _ORIGINAL)
+        names = (sessions.platform, sessions.workspace, sessions.channel, sessions.thread)
         query = (
-            sa.select(_TURNS.c.id, _TURNS.c.session_id, _ORIGINAL.label("one"), place.label("at"))
+            sa.select(_TURNS.id, _TURNS.session_id, _ORIGINAL.label("one"), place.label("at"))
             .add_columns(*names)
             .join(sessions)
             .where(is_near, place.in_(replaced))
-            .order_by((sessions.c.id == session.id).desc(), sessions.c.used.desc())
+            .order_by((sessions.id == session.id).desc(), sessions.used.desc())
             .limit(_MAX_ALTERNATIVES)
         )
-        async with self._begin.reading() as transaction:
-            rows = (await transaction.execute(query)).all()
+        rows = await self._transactions.rows(query)
         places: dict[int, dict[int, values.SessionKey]] = collections.defaultdict(dict)
         for row in rows:
             key = values.SessionKey(row.platform, row.workspace, row.channel, row.thread)
@@ -140,42 +137,36 @@ class SessionCopies:
             if row.session_id == session.id and len(there := places[row.at]) > 1
         )
 
-    async def _copy_turn(
-        self, transaction: transactions.Transaction, old: int, own: Mapping[str, object]
-    ) -> None:
-        new = await _inserted(transaction, _copied(_TURNS, _TURNS.c.id == old, **own), _TURNS)
+    async def _copy_turn(self, old: int, own: Mapping[str, object]) -> None:
+        turn = _copied(_TURNS, _TURNS.id == old, **own)
+        new = await self._transactions.one(turn.returning(_TURNS.id))
         numbers = {}
-        whose = sa.select(_EXECUTIONS.c.id).where(_EXECUTIONS.c.turn_id == old)
-        whose = whose.order_by(_EXECUTIONS.c.id)
-        for one in (await transaction.execute(whose)).scalars().all():
+        whose = sa.select(_EXECUTIONS.id).where(_EXECUTIONS.turn_id == old)
+        for one in await self._transactions.all(whose.order_by(_EXECUTIONS.id)):
             # Its host knows it as the original's.
-            copy = _copied(_EXECUTIONS, _EXECUTIONS.c.id == one, turn_id=new, hosted_id="")
-            numbers[one] = await _inserted(transaction, copy, _EXECUTIONS)
-        execution = sa.case(numbers, value=_PARTS.c.execution_id) if numbers else sa.null()
-        for table, more in ((_PARTS, {"execution_id": execution}), (schema.ARTIFACTS, {})):
-            await transaction.execute(_copied(table, table.c.turn_id == old, turn_id=new, **more))
+            copy = _copied(_EXECUTIONS, _EXECUTIONS.id == one, turn_id=new, hosted_id="")
+            numbers[one] = await self._transactions.one(copy.returning(_EXECUTIONS.id))
+        execution = sa.case(numbers, value=_PARTS.execution_id) if numbers else sa.null()
+        parts = _copied(_PARTS, _PARTS.turn_id == old, turn_id=new, execution_id=execution)
+        await self._transactions.change(parts)
+        artifacts = records.Artifact
+        await self._transactions.change(_copied(artifacts, artifacts.turn_id == old, turn_id=new))
 
 
 def _in_order(there: Mapping[int, values.SessionKey]) -> tuple[values.SessionKey, ...]:
     return tuple(there[one] for one in sorted(there))
 
 
-def _copied(table: sa.Table, which: sa.ColumnElement[bool], **replaced: object) -> sa.Insert:
+def _copied(
+    table: type[records.Record], which: sa.ColumnElement[bool], **replaced: object
+) -> sa.Insert:
     """Return what copies rows, in their order, with other values in some columns."""
-    copied = [column for column in table.c if column.name != "id"]
+    copied = [column for column in table.__table__.c if column.name != "id"]
     chosen: list[sa.ColumnElement[Any]] = []
     for column in copied:
         value = replaced.get(column.name, column)
         if not isinstance(value, sa.ColumnElement):
             value = sa.literal(value, column.type)
         chosen.append(value)
-    rows = sa.select(*chosen).where(which).order_by(table.c.id)
+    rows = sa.select(*chosen).where(which).order_by(table.__table__.c.id)
     return sa.insert(table).from_select([column.name for column in copied], rows)
-
-
-async def _inserted(
-    transaction: transactions.Transaction, insert: sa.Insert, table: sa.Table
-) -> int:
-    """Insert one row; return its id."""
-    made: int = (await transaction.execute(insert.returning(table.c.id))).scalar_one()
-    return made

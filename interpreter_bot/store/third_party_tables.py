@@ -11,7 +11,7 @@ from sqlalchemy import types
 from sqlalchemy.ext import asyncio as sa_asyncio
 
 from interpreter_bot import encryption, errors
-from interpreter_bot.store import transactions
+from interpreter_bot.store import engines, transactions
 
 _log = logging.getLogger(__name__)
 
@@ -45,7 +45,7 @@ class LibraryTables:
 
     def __init__(self, engine: sa_asyncio.AsyncEngine, keys: encryption.KeyRing) -> None:
         self.engine = engine
-        self._begin = transactions.Transactions(engine)
+        self._writers = engine.execution_options(**{engines.WRITING: True})
         self.encrypted = 0
         self._keys = keys
         if not sa.event.contains(engine.sync_engine, "handle_error", _unwrap):
@@ -71,24 +71,25 @@ class LibraryTables:
         for column in (column for columns in found.values() for column in columns):
             column.type = EncryptedText(self._keys)
         former = self.encrypted
-        async with self._begin.writing() as transaction:
-            await transaction.run_sync(metadata.create_all)
-            for table, columns in found.items():
-                if columns:
-                    await transaction.run_sync(_widen, table, secrets)
-                    await self._encrypt(transaction, table, columns)
+        with transactions.translated():
+            async with self._writers.begin() as connection:
+                await connection.run_sync(metadata.create_all)
+                for table, columns in found.items():
+                    if columns:
+                        await connection.run_sync(_widen, table, secrets)
+                        await self._encrypt(connection, table, columns)
         if self.encrypted > former:
             _log.warning("encrypted %d rows with the first key", self.encrypted - former)
 
     async def _encrypt(
         self,
-        transaction: transactions.Transaction,
+        connection: sa_asyncio.AsyncConnection,
         table: sa.Table,
         columns: Sequence[sa.Column[Any]],
     ) -> None:
         raw = [sa.type_coerce(column, sa.Text).label(column.name) for column in columns]
         # Locked: a token that the library renews meanwhile must not be replaced by the older one.
-        rows = await transaction.execute(sa.select(table.c.id, *raw).with_for_update())
+        rows = await connection.execute(sa.select(table.c.id, *raw).with_for_update())
         for row in rows.mappings().all():
             texts = [row[column.name] for column in columns if row[column.name] is not None]
             if not all(map(self._keys.is_current, texts)):
@@ -98,7 +99,7 @@ class LibraryTables:
                     if name != "id" and text is not None
                 }
                 update = sa.update(table).where(table.c.id == row["id"]).values(**secret)
-                await transaction.execute(update)
+                await connection.execute(update)
                 self.encrypted += 1
 
 

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import datetime
 import logging
-from collections.abc import AsyncIterator, Iterator
-from typing import TYPE_CHECKING, Any, TypeAlias
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar
 
-import sqlalchemy
+import sqlalchemy as sa
 from sqlalchemy import exc
 from sqlalchemy.dialects import sqlite
 from sqlalchemy.ext import asyncio as sa_asyncio
+from sqlalchemy.sql import selectable
 
 from interpreter_bot import errors
-from interpreter_bot.store import columns, engines
+from interpreter_bot.store import engines, records
 from interpreter_bot.wording import storage_words
 
 if TYPE_CHECKING:
@@ -23,13 +23,15 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 
-Transaction: TypeAlias = sa_asyncio.AsyncConnection
-"""Database transaction: done as a whole, or not at all."""
+# No record waits for what a statement changes.
+_OPTIONS: Final = {"synchronize_session": False, "render_nulls": True}
+
 UpsertingInsert: TypeAlias = "sqlite.Insert | postgresql.Insert"
+_Row = TypeVar("_Row")
 
 
 class Transactions:
-    """Transactions on one engine. In one, await nothing but the database.
+    """Transactions on one engine: one for each statement, or one for all of a block.
 
     Args:
         engine: of the database.
@@ -39,89 +41,78 @@ class Transactions:
         self._readers = engine
         self._writers = engine.execution_options(**{engines.WRITING: True})
         self.is_sqlite = engine.dialect.name == "sqlite"
-        alone = {} if self.is_sqlite else {"isolation_level": "AUTOCOMMIT"}
-        self._alone = engine.execution_options(**alone)
         # SQLite lets writers wait by sleeping, ever longer and in no order; so only one writer of
         # this process at a time gets that far, in the order they came.
         self._turnstile = asyncio.Lock() if self.is_sqlite else contextlib.nullcontext()
         # By task, and not by a context variable, which the tasks that it begins would inherit.
-        self._read: dict[asyncio.Task[Any] | None, Transaction] = {}
-        self._written: dict[asyncio.Task[Any] | None, Transaction] = {}
+        self._read: dict[asyncio.Task[Any] | None, sa_asyncio.AsyncSession] = {}
+        self._written: dict[asyncio.Task[Any] | None, sa_asyncio.AsyncSession] = {}
 
     @contextlib.asynccontextmanager
-    async def reading(self) -> AsyncIterator[Transaction]:
-        """Begin a read-only transaction, or go on with that of `together`.
+    async def together(self, *, is_writing: bool) -> AsyncIterator[sa_asyncio.AsyncSession]:
+        """Let all that this task does within the block be one transaction: done as a whole, or not
+        at all. In it, await nothing but the database.
 
         Raises:
             StoreError: the database cannot be used.
         """
         task = asyncio.current_task()
-        if (joined := self._read.get(task) or self._written.get(task)) is not None:
+        joined = self._written.get(task) or (None if is_writing else self._read.get(task))
+        if joined is not None:
             yield joined
             return
-        with translated():
-            # Without a commit, which may be refused.
-            async with self._readers.connect() as transaction:
-                yield transaction
-
-    @contextlib.asynccontextmanager
-    async def writing(self) -> AsyncIterator[Transaction]:
-        """Begin a writing transaction, or go on with that of `together`; rolled back if its block
-        raises.
-
-        Raises:
-            StoreError: the database cannot be used.
-        """
-        if (joined := self._written.get(asyncio.current_task())) is not None:
-            yield joined
-            return
-        async with self._turnstile:
+        engine, sessions = self._readers, self._read
+        if is_writing:
+            engine, sessions = self._writers, self._written
+        async with self._turnstile if is_writing else contextlib.nullcontext():
             with translated():
-                async with self._writers.begin() as transaction:
-                    yield transaction
+                async with sa_asyncio.AsyncSession(engine) as session:
+                    sessions[task] = session
+                    try:
+                        yield session
+                        # A commit may be refused.
+                        if is_writing:
+                            await session.commit()
+                    finally:
+                        del sessions[task]
 
-    @contextlib.asynccontextmanager
-    async def alone(self) -> AsyncIterator[Transaction]:
-        """Read by one statement, a transaction by itself; or go on with that of `together`.
+    async def all(self, query: selectable.TypedReturnsRows[_Row]) -> tuple[_Row, ...]:
+        """Return the records, or the values, that a query finds."""
+        async with self.together(is_writing=not query.is_select) as session:
+            values = (await session.scalars(query, execution_options=_OPTIONS)).all()
+            # They are the caller's: no later statement changes, nor a rollback empties them.
+            session.expunge_all()
+            return tuple(values)
 
-        A server need not be told where it begins and ends: that is half of the time of a short one.
+    async def first(self, query: selectable.TypedReturnsRows[_Row]) -> _Row | None:
+        """Return the first of `all`; None if there is none."""
+        return next(iter(await self.all(query)), None)
 
-        Raises:
-            StoreError: the database cannot be used.
-        """
-        task = asyncio.current_task()
-        if self.is_sqlite or task in self._written or task in self._read:
-            async with self.reading() as transaction:
-                yield transaction
-            return
-        with translated():
-            async with self._alone.connect() as connection:
-                yield connection
+    async def one(self, query: selectable.TypedReturnsRows[_Row]) -> _Row:
+        """Return the only one of `all`."""
+        (value,) = await self.all(query)
+        return value
 
-    @contextlib.asynccontextmanager
-    async def together(self, *, is_writing: bool) -> AsyncIterator[None]:
-        """Let all that this task does within the block be one transaction.
+    async def rows(self, query: sa.Select[*tuple[Any, ...]]) -> Sequence[sa.Row[*tuple[Any, ...]]]:
+        """Return the rows that a query of several columns finds."""
+        async with self.together(is_writing=False) as session:
+            rows = (await session.execute(query, execution_options=_OPTIONS)).all()
+            session.expunge_all()
+            return rows
 
-        Raises:
-            StoreError: the database cannot be used.
-        """
-        task = asyncio.current_task()
-        joined = self._written if is_writing else self._read
-        async with self.writing() if is_writing else self.reading() as transaction:
-            joined[task] = transaction
-            try:
-                yield
-            finally:
-                del joined[task]
+    async def change(self, statement: sa.UpdateBase) -> int:
+        """Run a statement that returns no rows; return how many it changed."""
+        async with self.together(is_writing=True) as session:
+            result = await session.execute(statement, execution_options=_OPTIONS)
+            assert isinstance(result, sa.CursorResult)  # noqa: S101 - of any such statement.
+            return result.rowcount
 
-    def clock(self, *, ago: datetime.timedelta) -> sqlalchemy.ColumnElement[datetime.datetime]:
-        """Return a time of now or before, by the one clock that all bots of a database share."""
-        if self.is_sqlite:
-            return sqlalchemy.literal(columns.now() - ago, columns.Moment)
-        now = sqlalchemy.func.clock_timestamp(type_=sqlalchemy.DateTime(timezone=True))
-        return now - ago
+    async def add(self, insert: sa.Insert, rows: Sequence[Mapping[str, Any]]) -> None:
+        """Insert rows that all have the same columns."""
+        async with self.together(is_writing=True) as session:
+            await session.execute(insert, rows, execution_options=_OPTIONS)
 
-    def insert(self, table: sqlalchemy.Table) -> UpsertingInsert:
+    def insert(self, table: type[records.Record]) -> UpsertingInsert:
         """Begin an INSERT that supports `on_conflict`."""
         if self.is_sqlite:
             return sqlite.insert(table)

@@ -14,13 +14,13 @@ from typing import Any, Final
 import sqlalchemy as sa
 
 from interpreter_bot import errors, values
-from interpreter_bot.store import columns, schema, transactions
+from interpreter_bot.store import columns, records, transactions
 from interpreter_bot.wording import storage_words
 
-_T = schema.USAGE
+_T = records.Usage
 _SUMS: Final = tuple(
     sa.func.coalesce(sa.func.sum(column), 0)
-    for column in (_T.c.input_tokens, _T.c.output_tokens, _T.c.money_micros, _T.c.cpu_seconds)
+    for column in (_T.input_tokens, _T.output_tokens, _T.money_micros, _T.cpu_seconds)
 )
 # A server may claim any number of tokens. Thousands of these still add up within 64 bits.
 _MAX: Final = 10**15
@@ -46,7 +46,7 @@ class Usage:
     """Table of usage."""
 
     def __init__(self, begin: transactions.Transactions) -> None:
-        self._begin = begin
+        self._transactions = begin
 
     async def add(self, turn_id: int, spending: values.Usage, *, model: str = "") -> None:
         """Add usage to a turn, its session, and its person's present day.
@@ -54,28 +54,25 @@ class Usage:
         Raises:
             StoreError: the turn was deleted, or the database cannot be used.
         """
-        turns, sessions = schema.TURNS, schema.SESSIONS
-        used = {
-            _T.c.day: columns.now().date(),
-            _T.c.model: model,
-            _T.c.input_tokens: _bounded(spending.input_tokens),
-            _T.c.output_tokens: _bounded(spending.output_tokens),
-            _T.c.money_micros: _bounded(int(whole_micros(spending.money) * _MICROS)),
-            _T.c.cpu_seconds: spending.cpu_seconds if math.isfinite(spending.cpu_seconds) else 0.0,
-        }
-        whose = {
-            _T.c.turn_id: turns.c.id,
-            _T.c.session_id: turns.c.session_id,
-            _T.c.platform: sessions.c.platform,
-            _T.c.workspace: sessions.c.workspace,
-            _T.c.person: turns.c.person,
-        }
-        found = [sa.literal(value, column.type) for column, value in used.items()]
-        row = sa.select(*whose.values(), *found).join_from(turns, sessions)
-        insert = sa.insert(_T).from_select([*whose, *used], row.where(turns.c.id == turn_id))
-        async with self._begin.writing() as transaction:
-            if not (await transaction.execute(insert)).rowcount:
+        turns, sessions = records.Turn, records.Session
+        query = sa.select(
+            turns.session_id, sessions.platform, sessions.workspace, turns.person
+        ).join_from(turns, sessions)
+        async with self._transactions.together(is_writing=True):
+            rows = await self._transactions.rows(query.where(turns.id == turn_id))
+            if not rows:
                 raise errors.StoreError(storage_words.CONVERSATION_GONE)
+            insert = sa.insert(_T).values(
+                turn_id=turn_id,
+                **rows[0]._asdict(),
+                day=columns.now().date(),
+                model=model,
+                input_tokens=_bounded(spending.input_tokens),
+                output_tokens=_bounded(spending.output_tokens),
+                money_micros=_bounded(int(whole_micros(spending.money) * _MICROS)),
+                cpu_seconds=spending.cpu_seconds if math.isfinite(spending.cpu_seconds) else 0.0,
+            )
+            await self._transactions.change(insert)
 
     async def of_person(
         self,
@@ -92,30 +89,28 @@ class Usage:
             without_turns: ids of turns that are left out.
         """
         # Usage of a deleted turn has no turn id any more, and counts.
-        is_wanted = sa.or_(_T.c.turn_id.is_(None), _T.c.turn_id.not_in(without_turns))
+        is_wanted = sa.or_(_T.turn_id.is_(None), _T.turn_id.not_in(without_turns))
         return await self._sum(
-            _T.c.platform == platform,
-            _T.c.workspace == workspace,
-            _T.c.person == person,
-            _T.c.day == (day or columns.now().date()),
+            _T.platform == platform,
+            _T.workspace == workspace,
+            _T.person == person,
+            _T.day == (day or columns.now().date()),
             *([is_wanted] if without_turns else []),
         )
 
     async def of_session(self, session_id: int) -> values.Usage:
         """Sum a session's usage, ever."""
-        return await self._sum(_T.c.session_id == session_id)
+        return await self._sum(_T.session_id == session_id)
 
     async def of_turns(self, turn_ids: Sequence[int]) -> dict[int, values.Usage]:
         """Sum the usage of each of some turns; those without any are missing."""
-        query = sa.select(_T.c.turn_id, *_SUMS).where(_T.c.turn_id.in_(turn_ids))
-        async with self._begin.reading() as transaction:
-            rows = (await transaction.execute(query.group_by(_T.c.turn_id))).all()
+        query = sa.select(_T.turn_id, *_SUMS).where(_T.turn_id.in_(turn_ids))
+        rows = await self._transactions.rows(query.group_by(_T.turn_id))
         return {turn_id: _spending(sums) for turn_id, *sums in rows}
 
     async def _sum(self, *conditions: sa.ColumnElement[bool]) -> values.Usage:
-        query = sa.select(*_SUMS).where(*conditions)
-        async with self._begin.reading() as transaction:
-            return _spending((await transaction.execute(query)).one())
+        (sums,) = await self._transactions.rows(sa.select(*_SUMS).where(*conditions))
+        return _spending(sums)
 
 
 def _spending(sums: Iterable[Any]) -> values.Usage:

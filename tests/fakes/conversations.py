@@ -39,7 +39,7 @@ from interpreter_bot.sessions import (
     turns,
 )
 from interpreter_bot.skills import accepted_skills
-from interpreter_bot.store import databases, engines, records, schema
+from interpreter_bot.store import databases, engines, records
 from tests.fakes import pools
 
 _blank = []
@@ -361,20 +361,19 @@ class Conversations(session_service.SessionService):
         (platform, event_id), about = next(one for one in reversed(self.claimed) if "key" in one[1])
         assert about["content"] == json.loads(json.dumps(about["content"]))
         database = self._services.database
-        where = schema.EVENTS.c.event_id == event_id, schema.EVENTS.c.platform == platform
+        events = records.ClaimedEvent
+        where = events.event_id == event_id, events.platform == platform
         async with asyncio.timeout(60):
             while True:
-                async with database.events._begin.reading() as transaction:
-                    events = sqlalchemy.select(schema.EVENTS).where(*where)
-                    (event,) = await transaction.execute(events)
+                select = sqlalchemy.select(events).where(*where)
+                (event,) = await database.events._transactions.all(select)
                 if event.address == "":
                     break
                 await asyncio.sleep(0.01)
         assert event.content is None
         left = {"owner": "0" * 32, "address": values.text(about["key"])}
-        async with database.events._begin.writing() as transaction:
-            update = sqlalchemy.update(schema.EVENTS).where(*where)
-            await transaction.execute(update.values(content=about["content"], **left))
+        update = sqlalchemy.update(events).where(*where)
+        await database.events._transactions.change(update.values(content=about["content"], **left))
         request = next(one for one in self.requests if one.id == about["request_id"])
         session = await database.sessions.find(request.key)
         (turn,) = await database.turns.of_session(session.id, limit=1)
@@ -382,11 +381,8 @@ class Conversations(session_service.SessionService):
         begun = await database.turns.start(
             session.id, person=request.person.id, text=request.text, request_id=request.id
         )
-        async with database.events._begin.writing() as transaction:
-            where = schema.TURNS.c.id == begun.id
-            await transaction.execute(
-                sqlalchemy.update(schema.TURNS).where(where).values(owner="0" * 32)
-            )
+        burying = sqlalchemy.update(records.Turn).where(records.Turn.id == begun.id)
+        await database.events._transactions.change(burying.values(owner="0" * 32))
         assert await database.turns.take_orphans() == ()
         assert await self.events.find_lost() == ()
 

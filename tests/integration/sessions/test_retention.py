@@ -13,7 +13,7 @@ import sqlalchemy
 
 from interpreter_bot import errors, settings, values
 from interpreter_bot.sessions import requests, retention, session_files
-from interpreter_bot.store import columns, schema
+from interpreter_bot.store import columns, records
 from tests.fakes import openai_server, replies
 from tests.integration.sessions.conftest import KEY, attachment, code
 
@@ -62,8 +62,8 @@ class Keeper:
             if "at" in files:
                 at = datetime.datetime.fromisoformat(files["at"])
                 files["at"] = (at - span).isoformat()
-            table = schema.SESSIONS
-            change = sqlalchemy.update(table).where(table.c.id == session.id)
+            table = records.Session
+            change = sqlalchemy.update(table).where(table.id == session.id)
             async with self.services.database.engine.begin() as connection:
                 await connection.execute(change.values(used=session.used - span, files=files))
 

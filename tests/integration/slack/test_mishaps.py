@@ -19,7 +19,7 @@ from interpreter_bot.platforms.slack import (
     streams,
     web_api,
 )
-from interpreter_bot.store import schema, third_party_tables
+from interpreter_bot.store import records, third_party_tables
 from interpreter_bot.wording import session_words
 from tests.fakes import conversations as fake
 from tests.fakes.slack_server import worlds
@@ -488,11 +488,12 @@ async def test_a_message_that_cannot_be_read_again_is_awaited_by_nobody(slack, s
     *_, (event, about) = [one for one in service.claimed if "key" in one[1]]
     about["content"]["facts"] = {"subtype": "of another release"}
     await service.die_before_beginning()
-    of_event = sqlalchemy.select(schema.EVENTS).where(schema.EVENTS.c.event_id == event[1])
+    of_event = sqlalchemy.select(records.ClaimedEvent).where(
+        records.ClaimedEvent.event_id == event[1]
+    )
     async with asyncio.timeout(20):
         while True:
-            async with service.services.database.events._begin.reading() as transaction:
-                (left,) = await transaction.execute(of_event)
+            (left,) = await service.services.database.events._transactions.all(of_event)
             if (left.address, left.content) == ("", None):
                 break
             await asyncio.sleep(0.01)
@@ -552,8 +553,8 @@ async def test_a_command_is_awaited_until_it_is_done_and_not_taken_again(
     monkeypatch.setattr(service.queries, "files", files)
     slack.command("U1", "C1", "/interpreter", "files")
     await arrived.wait()
-    async with service.services.database.events._begin.reading() as transaction:
-        (awaited,) = await transaction.execute(sqlalchemy.select(schema.EVENTS))
+    claimed = sqlalchemy.select(records.ClaimedEvent)
+    (awaited,) = await service.services.database.events._transactions.all(claimed)
     channel = values.text(values.SessionKey("slack", "T1", "C1"))
     assert (awaited.address, awaited.content) == (channel, None)
     gate.set()

@@ -6,9 +6,10 @@ import sys
 import time
 
 import pytest
+import sqlalchemy
 
 from interpreter_bot import errors, values
-from interpreter_bot.store import records, schema
+from interpreter_bot.store import records
 from tests.integration.store import servers
 
 Status = values.TurnStatus
@@ -168,8 +169,8 @@ async def test_a_turn_that_another_bot_can_go_on_with_becomes_its_own(database):
 async def _bury_owner(database, turn_id):
     """Let a turn belong to a bot that is dead."""
     async with database.engine.begin() as connection:
-        turns = schema.TURNS
-        burying = turns.update().where(turns.c.id == turn_id).values(owner="f" * 32)
+        turns = records.Turn
+        burying = sqlalchemy.update(turns).where(turns.id == turn_id).values(owner="f" * 32)
         await connection.execute(burying)
 
 

@@ -15,7 +15,7 @@ import pytest
 import sqlalchemy
 
 from interpreter_bot import errors, values
-from interpreter_bot.store import databases, engines, schema
+from interpreter_bot.store import databases, engines, records
 
 ROOT = pathlib.Path(__file__).parents[3]
 KEY = values.SessionKey("web", thread="t")
@@ -44,7 +44,7 @@ def tables(connection):
 async def test_opening_an_empty_database_makes_the_tables(url, opening):
     async with opening() as database:
         assert await database.sessions.recent("web") == ()
-    assert await on(url, tables) == {"alembic_version", *schema.METADATA.tables}
+    assert await on(url, tables) == {"alembic_version", *records.Record.metadata.tables}
 
 
 async def test_migrations_lead_to_exactly_the_tables_of_the_code(url, opening):

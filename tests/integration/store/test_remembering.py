@@ -338,7 +338,7 @@ async def test_old_deliveries_are_forgotten_unless_their_turn_runs(database, ses
     await database.turns.finish(turn.id, values.TurnStatus.DONE)
     await database.deliveries.prune(2.0)
     assert len(await database.deliveries.of_request("slack", "running")) == 1
-    assert await database.deliveries.of_request("slack", "ended") == []
+    assert await database.deliveries.of_request("slack", "ended") == ()
 
 
 async def test_hostile_text_is_kept_as_well_as_can_be(database):

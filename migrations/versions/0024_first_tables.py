@@ -9,7 +9,7 @@ import datetime
 import sqlalchemy as sa
 from alembic import op
 
-revision = "0023"
+revision = "0024"
 down_revision = None
 branch_labels = None
 depends_on = None
@@ -40,9 +40,9 @@ def upgrade() -> None:
         *names("platform", "workspace", "channel", "thread"),
         sa.Column("title", sa.Text(), nullable=False),
         sa.Column("model", sa.String(128)),
-        sa.Column("kernel", sa.Text()),
-        sa.Column("files", sa.Text()),
-        sa.Column("mark", sa.String(16), server_default="", nullable=False),
+        sa.Column("kernel", sa.Text(), nullable=False),
+        sa.Column("files", sa.Text(), nullable=False),
+        sa.Column("mark", sa.String(16), nullable=False),
         sa.Column("branch_of", sa.BigInteger(), index=True),
         *moments("created", "used"),
         sa.UniqueConstraint("platform", "workspace", "channel", "thread"),
@@ -68,8 +68,8 @@ def upgrade() -> None:
         "executions",
         reference("turn"),
         sa.Column("code", sa.Text(), nullable=False),
-        sa.Column("hosted_id", sa.String(128), server_default="", nullable=False),
-        sa.Column("heard", sa.Integer(), server_default="0", nullable=False),
+        *names("hosted_id"),
+        sa.Column("heard", sa.BigInteger(), nullable=False),
         sa.Column("ending", sa.String(16)),
         sa.Column("seconds", sa.Double(), nullable=False),
         sa.Column("reason", sa.Text(), nullable=False),
@@ -79,12 +79,12 @@ def upgrade() -> None:
     table(
         "parts",
         reference("turn"),
-        sa.Column("step", sa.Integer(), nullable=False),
+        sa.Column("step", sa.BigInteger(), nullable=False),
         sa.Column("kind", sa.String(16), nullable=False),
         sa.Column("text", sa.Text(), nullable=False),
         sa.Column("output", sa.Text()),
         sa.Column("sha256", sa.String(64), index=True),
-        sa.Column("detail", sa.Text()),
+        sa.Column("detail", sa.Text(), nullable=False),
         reference("execution", outlives=True),
         *moments("created"),
     )
@@ -154,19 +154,17 @@ def upgrade() -> None:
         sa.Column("platform", sa.String(128), primary_key=True),
         sa.Column("event_id", sa.String(128), primary_key=True),
         sa.Column("seen", sa.DateTime(timezone=True), nullable=False, index=True),
-        sa.Column("owner", sa.String(128), server_default="", nullable=False),
-        sa.Column("request_id", sa.String(128), server_default="", nullable=False),
-        sa.Column("address", sa.Text(), server_default="", nullable=False),
+        *names("owner", "request_id"),
+        sa.Column("address", sa.Text(), nullable=False),
         sa.Column("content", sa.Text()),
     )
     op.create_table(
         "deliveries",
         sa.Column("platform", sa.String(128), primary_key=True),
         sa.Column("request_id", sa.String(128), primary_key=True),
-        sa.Column("position", sa.Integer(), primary_key=True),
-        *names("nonce", "digest"),
+        sa.Column("position", sa.BigInteger(), primary_key=True),
+        *names("nonce", "digest", "message"),
         sa.Column("tried", sa.Double(), nullable=False, index=True),
-        sa.Column("message", sa.String(128), server_default="", nullable=False),
     )
     table(
         "activities",
