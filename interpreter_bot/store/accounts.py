@@ -18,11 +18,8 @@ _L = records.Login
 _NAMES = [field.name for field in dataclasses.fields(records.Account)]
 
 
-class Accounts:
+class Accounts(transactions.Aggregate):
     """Tables of accounts and of logins."""
-
-    def __init__(self, begin: transactions.Transactions) -> None:
-        self._transactions = begin
 
     async def find(self, account: records.Account) -> str | None:
         """Return what is kept of an account; None if there is none."""

@@ -26,11 +26,8 @@ _KINDS: Final[dict[type[object], str]] = {
 }
 
 
-class Activities:
+class Activities(transactions.Aggregate):
     """Table of activities."""
-
-    def __init__(self, begin: transactions.Transactions) -> None:
-        self._transactions = begin
 
     async def add(self, activities: Iterable[code_activity.Activity]) -> None:
         """Record activities that are over; an installation that is reported again counts once."""

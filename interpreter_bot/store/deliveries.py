@@ -13,11 +13,8 @@ _D = records.Delivery
 _T = records.Turn
 
 
-class Deliveries:
+class Deliveries(transactions.Aggregate):
     """Table of deliveries."""
-
-    def __init__(self, begin: transactions.Transactions) -> None:
-        self._transactions = begin
 
     async def put(
         self,

@@ -17,11 +17,8 @@ _UNKNOWN: Final = "application/octet-stream"
 _T = records.Execution
 
 
-class Artifacts:
+class Artifacts(transactions.Aggregate):
     """Table of artifacts."""
-
-    def __init__(self, begin: transactions.Transactions) -> None:
-        self._transactions = begin
 
     async def add(self, turn_id: int, *artifacts: values.Artifact) -> None:
         """Record a turn's artifacts: all of them, or none. The media type is derived from the name.
@@ -55,11 +52,8 @@ class Artifacts:
         return await self._transactions.all(query)
 
 
-class Executions:
+class Executions(transactions.Aggregate):
     """Table of executions."""
-
-    def __init__(self, begin: transactions.Transactions) -> None:
-        self._transactions = begin
 
     async def start(
         self,

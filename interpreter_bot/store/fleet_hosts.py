@@ -23,11 +23,8 @@ class Report(Protocol):
         """Where bots reach it."""
 
 
-class FleetHosts:
+class FleetHosts(transactions.Aggregate):
     """Table of hosts, by their addresses."""
-
-    def __init__(self, begin: transactions.Transactions) -> None:
-        self._transactions = begin
 
     async def put(self, reports: Sequence[Report]) -> None:
         """Write what is known of hosts now; who was not heard of for a day is forgotten.

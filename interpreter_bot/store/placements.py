@@ -13,11 +13,8 @@ from interpreter_bot.store import columns, records, transactions
 _T = records.Placement
 
 
-class Placements:
+class Placements(transactions.Aggregate):
     """Table of placements; no row is ever deleted, as hosts remember epochs."""
-
-    def __init__(self, begin: transactions.Transactions) -> None:
-        self._transactions = begin
 
     async def find(self, key: str) -> values.Placement | None:
         """Return where a session is."""

@@ -38,11 +38,8 @@ class Choices:
         return [value for known, value, _ in self._found if known == name]
 
 
-class Preferences:
+class Preferences(transactions.Aggregate):
     """Table of choices: per scope, a JSON value by name."""
-
-    def __init__(self, begin: transactions.Transactions) -> None:
-        self._transactions = begin
 
     async def put(self, scope: values.Scope, name: str, value: object) -> None:
         """Set a choice, replacing the former one of that very scope.

@@ -24,11 +24,11 @@ _MAX_ALTERNATIVES: Final = 2000
 _ORIGINAL: Final = sa.func.coalesce(_TURNS.original, _TURNS.id)
 
 
-class SessionCopies:
+class SessionCopies(transactions.Aggregate):
     """Makes copies of sessions; their turns belong to this bot."""
 
-    def __init__(self, begin: transactions.Transactions, owner: str) -> None:
-        self._transactions = begin
+    def __init__(self, runner: transactions.Transactions, owner: str) -> None:
+        super().__init__(runner)
         self._owner = owner
 
     async def add(

@@ -17,11 +17,8 @@ SEARCHED_CHARACTERS: Final = 50_000
 """Of a request, and of an answer; PostgreSQL indexes no text of more than a million bytes."""
 
 
-class Sessions:
+class Sessions(transactions.Aggregate):
     """Table of sessions."""
-
-    def __init__(self, begin: transactions.Transactions) -> None:
-        self._transactions = begin
 
     async def open(self, key: values.SessionKey) -> records.Session:
         """Find or create the session of a conversation, and mark it as used now."""

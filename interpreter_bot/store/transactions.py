@@ -122,6 +122,13 @@ class Transactions:
         return postgresql.insert(table)
 
 
+class Aggregate:
+    """Tables that belong together, and the statements on them."""
+
+    def __init__(self, transactions: Transactions) -> None:
+        self._transactions = transactions
+
+
 @contextlib.contextmanager
 def translated(
     kinds: tuple[type[Exception], ...] = (exc.SQLAlchemyError,),

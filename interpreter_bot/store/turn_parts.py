@@ -50,11 +50,11 @@ async def _stored_display(
     )
 
 
-class TurnParts:
+class TurnParts(transactions.Aggregate):
     """Table of parts."""
 
-    def __init__(self, begin: transactions.Transactions, files: blobs.Blobs) -> None:
-        self._transactions = begin
+    def __init__(self, runner: transactions.Transactions, files: blobs.Blobs) -> None:
+        super().__init__(runner)
         self._files = files
 
     async def add(

@@ -15,11 +15,8 @@ _Q = records.Question
 _G = records.KernelGrant
 
 
-class TurnQuestions:
+class TurnQuestions(transactions.Aggregate):
     """The latest question of each turn that runs, and its answer."""
-
-    def __init__(self, begin: transactions.Transactions) -> None:
-        self._transactions = begin
 
     async def load(self) -> tuple[records.Question, ...]:
         """Return the questions of all turns that run; forget the others."""
@@ -46,11 +43,8 @@ class TurnQuestions:
         return await self._transactions.change(noting.values(answer=dict(answer))) == 1
 
 
-class Grants:
+class Grants(transactions.Aggregate):
     """What people let code do again and again, as long as its kernel lives."""
-
-    def __init__(self, begin: transactions.Transactions) -> None:
-        self._transactions = begin
 
     async def of(self, session_id: int, kernel_id: str) -> frozenset[records.Grant]:
         """Return what was granted to a session while it had this kernel."""

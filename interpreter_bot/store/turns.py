@@ -64,11 +64,11 @@ def _is_event(platform: str, event_id: str) -> tuple[sa.ColumnElement[bool], ...
     return _EVENTS.platform == platform, _EVENTS.event_id == event_id
 
 
-class ClaimedEvents:
+class ClaimedEvents(transactions.Aggregate):
     """Ids of claimed events, for a while."""
 
-    def __init__(self, begin: transactions.Transactions, owner: str) -> None:
-        self._transactions = begin
+    def __init__(self, runner: transactions.Transactions, owner: str) -> None:
+        super().__init__(runner)
         self._owner = owner
 
     async def claim(
@@ -143,11 +143,11 @@ class ClaimedEvents:
         return await self._transactions.change(old)
 
 
-class Turns:
+class Turns(transactions.Aggregate):
     """Table of turns; new ones belong to this bot."""
 
-    def __init__(self, begin: transactions.Transactions, owner: str) -> None:
-        self._transactions = begin
+    def __init__(self, runner: transactions.Transactions, owner: str) -> None:
+        super().__init__(runner)
         self._owner = owner
 
     async def start(

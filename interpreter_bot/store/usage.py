@@ -42,11 +42,8 @@ def difference(used: values.Usage, counted: values.Usage) -> values.Usage:
     )
 
 
-class Usage:
+class Usage(transactions.Aggregate):
     """Table of usage."""
-
-    def __init__(self, begin: transactions.Transactions) -> None:
-        self._transactions = begin
 
     async def add(self, turn_id: int, spending: values.Usage, *, model: str = "") -> None:
         """Add usage to a turn, its session, and its person's present day.
