@@ -171,27 +171,27 @@ class Database:
         self.engine = engine
         if bot is not None:
             engines.check_commits(engine, bot.ensure_active)
-        begin = transactions.Transactions(engine)
+        runner = transactions.Transactions(engine)
         owner = bot.id if bot is not None else uuid.uuid4().hex
-        self.together = begin.together
+        self.together = runner.together
         self.orphans: tuple[records.Turn, ...] = ()
         self.files = files
-        self.sessions = sessions.Sessions(begin)
-        self.session_copies = session_copies.SessionCopies(begin, owner)
-        self.turns = turns.Turns(begin, owner)
-        self.parts = turn_parts.TurnParts(begin, files)
-        self.questions = turn_questions.TurnQuestions(begin)
-        self.grants = turn_questions.Grants(begin)
-        self.executions = executions.Executions(begin)
-        self.artifacts = executions.Artifacts(begin)
-        self.usage = usage.Usage(begin)
-        self.placements = placements.Placements(begin)
-        self.fleet_hosts = fleet_hosts.FleetHosts(begin)
-        self.choices = preferences.Preferences(begin)
-        self.events = turns.ClaimedEvents(begin, owner)
-        self.deliveries = deliveries.Deliveries(begin)
-        self.activities = activities.Activities(begin)
-        self.accounts = accounts.Accounts(begin)
+        self.sessions = sessions.Sessions(runner)
+        self.session_copies = session_copies.SessionCopies(runner, owner)
+        self.turns = turns.Turns(runner, owner)
+        self.parts = turn_parts.TurnParts(runner, files)
+        self.questions = turn_questions.TurnQuestions(runner)
+        self.grants = turn_questions.Grants(runner)
+        self.executions = executions.Executions(runner)
+        self.artifacts = executions.Artifacts(runner)
+        self.usage = usage.Usage(runner)
+        self.placements = placements.Placements(runner)
+        self.fleet_hosts = fleet_hosts.FleetHosts(runner)
+        self.choices = preferences.Preferences(runner)
+        self.events = turns.ClaimedEvents(runner, owner)
+        self.deliveries = deliveries.Deliveries(runner)
+        self.activities = activities.Activities(runner)
+        self.accounts = accounts.Accounts(runner)
 
     @classmethod
     @contextlib.asynccontextmanager

@@ -4,11 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import functools
-import math
 import os
 import pathlib
-import time
 from collections.abc import Callable, Coroutine
 from typing import Any, Final
 
@@ -18,7 +15,6 @@ from sqlalchemy.engine import interfaces
 from sqlalchemy.ext import asyncio as sa_asyncio
 
 from interpreter_bot import errors
-from interpreter_bot.store import sqlite_connections
 from interpreter_bot.wording import storage_words
 
 _DRIVERS: Final = {
@@ -41,10 +37,8 @@ and no waiting helps.
 """
 _BUSY_MILLISECONDS: Final = 30_000
 _CONNECTIONS: Final = 10
-_USED_AT: Final = "interpreter_bot_used_at"
 # The transaction of a bot that was stopped ends before another bot is active (`active_bot`).
 _SERVER_SETTINGS: Final = {"idle_in_transaction_session_timeout": "5s"}
-_TRUSTED_SECONDS: Final = 1.0
 
 
 def default(data: pathlib.Path) -> str:
@@ -96,13 +90,12 @@ def make(url: sqlalchemy.URL, **options: Any) -> sa_asyncio.AsyncEngine:
     """Create the engine of a running bot."""
     options = {"pool_size": _CONNECTIONS, "max_overflow": 0, "hide_parameters": True, **options}
     if is_sqlite(url):
-        options["async_creator"] = functools.partial(sqlite_connections.connect, file(url))
         engine = sa_asyncio.create_async_engine(url, **options)
         _prepare_sqlite(engine.sync_engine, foreign_keys=True)
     else:
-        options["connect_args"] = {"server_settings": _SERVER_SETTINGS}
+        # A server that was restarted leaves dead connections.
+        options |= {"pool_pre_ping": True, "connect_args": {"server_settings": _SERVER_SETTINGS}}
         engine = sa_asyncio.create_async_engine(url, **options)
-        _try_idle_connections(engine.sync_engine)
     _wrap_system_errors(engine.sync_engine)
     return engine
 
@@ -146,26 +139,6 @@ def make_file(url: sqlalchemy.URL) -> None:
         flags = os.O_CREAT | os.O_EXCL | os.O_RDWR | os.O_CLOEXEC
         # SQLite would follow a link that leads nowhere yet, and make what is there itself.
         os.close(os.open(path.resolve(), flags, 0o600))
-
-
-def _try_idle_connections(engine: sqlalchemy.Engine) -> None:
-    """Try connections before they are used again: a server that was restarted leaves dead ones.
-
-    Not one that was used just now: to try it takes longer than a short statement.
-    """
-
-    @event.listens_for(engine, "checkin")
-    def note(_: object, record: pool.ConnectionPoolEntry) -> None:
-        record.info[_USED_AT] = time.monotonic()
-
-    @event.listens_for(engine, "checkout")
-    def try_(connection: Any, record: pool.ConnectionPoolEntry, _: object) -> None:  # noqa: ANN401
-        if time.monotonic() - record.info.get(_USED_AT, -math.inf) < _TRUSTED_SECONDS:
-            return
-        try:
-            engine.dialect.do_ping(connection)
-        except (engine.dialect.loaded_dbapi.Error, OSError) as error:
-            raise exc.InvalidatePoolError from error
 
 
 def _wrap_system_errors(engine: sqlalchemy.Engine) -> None:

@@ -27,10 +27,6 @@ _ORIGINAL: Final = sa.func.coalesce(_TURNS.original, _TURNS.id)
 class SessionCopies(transactions.Aggregate):
     """Makes copies of sessions; their turns belong to this bot."""
 
-    def __init__(self, runner: transactions.Transactions, owner: str) -> None:
-        super().__init__(runner)
-        self._owner = owner
-
     async def add(
         self,
         source: records.Session,

@@ -123,10 +123,16 @@ class Transactions:
 
 
 class Aggregate:
-    """Tables that belong together, and the statements on them."""
+    """Tables that belong together, and the statements on them.
 
-    def __init__(self, transactions: Transactions) -> None:
+    Args:
+        transactions: of the database.
+        owner: the bot to which new turns, and claimed events, belong.
+    """
+
+    def __init__(self, transactions: Transactions, owner: str = "") -> None:
         self._transactions = transactions
+        self._owner = owner
 
 
 @contextlib.contextmanager

@@ -41,10 +41,10 @@ _BEGUN = (
 
 
 async def _begun(
-    begin: transactions.Transactions, *which: sa.ColumnElement[bool]
+    runner: transactions.Transactions, *which: sa.ColumnElement[bool]
 ) -> list[sa.Row[Any]]:
     """Return the turns that events became, with their events: two sessions may name one alike."""
-    return [row for row in await begin.rows(_BEGUN.where(*which)) if _is_its_place(row)]
+    return [row for row in await runner.rows(_BEGUN.where(*which)) if _is_its_place(row)]
 
 
 def _is_its_place(row: sa.Row[Any]) -> bool:
@@ -66,10 +66,6 @@ def _is_event(platform: str, event_id: str) -> tuple[sa.ColumnElement[bool], ...
 
 class ClaimedEvents(transactions.Aggregate):
     """Ids of claimed events, for a while."""
-
-    def __init__(self, runner: transactions.Transactions, owner: str) -> None:
-        super().__init__(runner)
-        self._owner = owner
 
     async def claim(
         self,
@@ -145,10 +141,6 @@ class ClaimedEvents(transactions.Aggregate):
 
 class Turns(transactions.Aggregate):
     """Table of turns; new ones belong to this bot."""
-
-    def __init__(self, runner: transactions.Transactions, owner: str) -> None:
-        super().__init__(runner)
-        self._owner = owner
 
     async def start(
         self,

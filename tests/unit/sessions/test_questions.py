@@ -306,7 +306,7 @@ async def test_questions_end_with_their_turn_and_with_the_next_question(database
         await waiting
     async with asked(registry, APPROVAL, turn_id=turn, is_suspended=lambda: True):
         pass
-    assert [question["id"] for _, question, _ in await database.questions.load()] == ["2"]
+    assert [row.question["id"] for row in await database.questions.load()] == ["2"]
     assert (await registry_of(database)).open_in(KEY, "anna") == (APPROVAL,)
     await database.turns.finish(turn, values.TurnStatus.DONE)
     assert await database.questions.load() == ()
