@@ -10,7 +10,7 @@ import dataclasses
 import datetime
 import enum
 from collections.abc import Mapping
-from typing import Annotated, Any, TypeAlias
+from typing import Annotated, Any, Final, TypeAlias
 
 import sqlalchemy as sa
 from sqlalchemy import orm
@@ -35,6 +35,11 @@ _OfTurn = Annotated[
 _Document: TypeAlias = Mapping[str, Any]
 
 
+# Otherwise SQLite reuses the ids of deleted rows, and a turn that is still running would continue
+# in another person's conversation.
+_OPTIONS: Final[Any] = {"sqlite_autoincrement": True}
+
+
 class Record(orm.MappedAsDataclass, orm.DeclarativeBase, kw_only=True, unsafe_hash=True):
     """Row of a table. It has all columns, and no attribute is set twice."""
 
@@ -47,6 +52,7 @@ class Record(orm.MappedAsDataclass, orm.DeclarativeBase, kw_only=True, unsafe_ha
             "pk": "pk_%(table_name)s",
         }
     )
+    __table_args__ = _OPTIONS
     type_annotation_map = {  # noqa: RUF012 - SQLAlchemy reads it once.
         str: columns.Name,
         int: sa.BigInteger,
@@ -68,12 +74,6 @@ class Record(orm.MappedAsDataclass, orm.DeclarativeBase, kw_only=True, unsafe_ha
         super().__setattr__(name, value)
 
 
-def _arguments(*items: sa.schema.SchemaItem) -> tuple[object, ...]:
-    # Otherwise SQLite reuses the ids of deleted rows, and a turn that is still running would
-    # continue in another person's conversation.
-    return *items, {"sqlite_autoincrement": True}
-
-
 class Session(Record):
     """One conversation.
 
@@ -89,9 +89,10 @@ class Session(Record):
     """
 
     __tablename__ = "sessions"
-    __table_args__ = _arguments(
+    __table_args__ = (
         sa.UniqueConstraint("platform", "workspace", "channel", "thread"),
         sa.Index(None, "platform", "workspace", "used"),
+        _OPTIONS,
     )
 
     id: orm.Mapped[_Id]
@@ -152,7 +153,7 @@ class Turn(Record):
     # table if a migration copies it.
     __tablename__ = "turns"
     # Orphans are looked for at every start.
-    __table_args__ = _arguments(sa.Index(None, "status", "owner"))
+    __table_args__ = (sa.Index(None, "status", "owner"), _OPTIONS)
 
     id: orm.Mapped[_Id]
     session_id: orm.Mapped[_OfSession]
@@ -196,7 +197,6 @@ class Execution(Record):
     """
 
     __tablename__ = "executions"
-    __table_args__ = _arguments()
 
     id: orm.Mapped[_Id]
     turn_id: orm.Mapped[_OfTurn]
@@ -259,7 +259,6 @@ class Part(Record):
     """
 
     __tablename__ = "parts"
-    __table_args__ = _arguments()
 
     id: orm.Mapped[_Id]
     turn_id: orm.Mapped[_OfTurn]
@@ -279,7 +278,6 @@ class Artifact(Record):
     """File that the code of a turn made. Its bytes are in the workspace, as long as that exists."""
 
     __tablename__ = "artifacts"
-    __table_args__ = _arguments()
 
     id: orm.Mapped[_Id]
     turn_id: orm.Mapped[_OfTurn]
@@ -294,7 +292,6 @@ class Question(Record):
     """What a turn asked its people last, until it has ended."""
 
     __tablename__ = "questions"
-    __table_args__ = _arguments()
 
     id: orm.Mapped[_Id]
     turn_id: orm.Mapped[int] = orm.mapped_column(
@@ -326,7 +323,6 @@ class KernelGrant(Record):
     """A `Grant` to a session, as long as it has this kernel."""
 
     __tablename__ = "grants"
-    __table_args__ = _arguments()
 
     id: orm.Mapped[_Id]
     session_id: orm.Mapped[_OfSession]
@@ -344,7 +340,7 @@ class Usage(Record):
     """
 
     __tablename__ = "usage"
-    __table_args__ = _arguments(sa.Index(None, "platform", "workspace", "person", "day"))
+    __table_args__ = (sa.Index(None, "platform", "workspace", "person", "day"), _OPTIONS)
 
     id: orm.Mapped[_Id]
     turn_id: orm.Mapped[int | None] = orm.mapped_column(
@@ -372,7 +368,6 @@ class Placement(Record):
     """
 
     __tablename__ = "placements"
-    __table_args__ = _arguments()
 
     id: orm.Mapped[_Id]
     session_digest: orm.Mapped[_Digest] = orm.mapped_column(unique=True)
@@ -386,7 +381,6 @@ class FleetHost(Record):
     """Host of a cluster, as it was reported last."""
 
     __tablename__ = "hosts"
-    __table_args__ = _arguments()
 
     id: orm.Mapped[_Id]
     address: orm.Mapped[str] = orm.mapped_column(unique=True)
@@ -402,8 +396,9 @@ class Choice(Record):
     """What somebody chose for a scope."""
 
     __tablename__ = "choices"
-    __table_args__ = _arguments(
-        sa.UniqueConstraint("name", "platform", "workspace", "channel", "person")
+    __table_args__ = (
+        sa.UniqueConstraint("name", "platform", "workspace", "channel", "person"),
+        _OPTIONS,
     )
 
     id: orm.Mapped[_Id]
@@ -472,8 +467,10 @@ class Activity(Record):
     """
 
     __tablename__ = "activities"
-    __table_args__ = _arguments(
-        sa.UniqueConstraint("kind", "reference"), sa.Index(None, "kind", "began")
+    __table_args__ = (
+        sa.UniqueConstraint("kind", "reference"),
+        sa.Index(None, "kind", "began"),
+        _OPTIONS,
     )
 
     id: orm.Mapped[_Id]
@@ -509,7 +506,7 @@ class SealedAccount(Record):
     """An `Account`, with tokens; all that is secret is encrypted."""
 
     __tablename__ = "accounts"
-    __table_args__ = _arguments(sa.UniqueConstraint("platform", "workspace", "person", "server"))
+    __table_args__ = (sa.UniqueConstraint("platform", "workspace", "person", "server"), _OPTIONS)
 
     id: orm.Mapped[_Id]
     platform: orm.Mapped[str]
@@ -528,7 +525,7 @@ class Login(Record):
     """
 
     __tablename__ = "logins"
-    __table_args__ = _arguments(sa.UniqueConstraint("platform", "workspace", "person", "server"))
+    __table_args__ = (sa.UniqueConstraint("platform", "workspace", "person", "server"), _OPTIONS)
 
     id: orm.Mapped[_Id]
     platform: orm.Mapped[str]

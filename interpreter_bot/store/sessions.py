@@ -29,8 +29,7 @@ class Sessions(transactions.Aggregate):
         statement = insert.on_conflict_do_update(
             index_elements=["platform", "workspace", "channel", "thread"], set_={"used": now}
         ).returning(_T)
-        async with self._transactions.together(is_writing=True):
-            return await self._transactions.one(statement)
+        return await self._transactions.one(statement)
 
     async def find(self, key: values.SessionKey) -> records.Session | None:
         """Find the session of a conversation without creating it."""

@@ -167,8 +167,7 @@ class Turns(transactions.Aggregate):
             owner=self._owner,
             started=columns.now(),
         )
-        async with self._transactions.together(is_writing=True):
-            return await self._transactions.one(insert.returning(_T))
+        return await self._transactions.one(insert.returning(_T))
 
     async def finish(self, turn_id: int, status: values.TurnStatus, *, answer: str = "") -> bool:
         """Record how a turn of this bot ended. The first end counts.
