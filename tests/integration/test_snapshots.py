@@ -146,7 +146,7 @@ async def test_nothing_is_saved_twice_and_what_is_deleted_stays_so(opened):
 
 
 async def test_variables_survive_an_orderly_end_of_the_bot(opened):
-    async with opened() as pool:
+    async with opened(end_seconds=30.0) as pool:
         for key in "abc":
             await run(await pool.take(key), BEGIN)
     async with opened() as pool:
@@ -201,7 +201,7 @@ async def test_a_reboot_keeps_variables_and_a_new_release_names_what_it_cannot_r
 
 async def test_the_end_of_the_bot_waits_no_longer_than_said(opened):
     slow = "class Slow:\n def __reduce__(self):\n  while True: pass\ngood = 1\nslow = Slow()"
-    async with opened(end_seconds=1.5) as pool:
+    async with opened(end_seconds=5.0) as pool:
         for key in "abcd":
             await run(await pool.take(key), slow)
         begun = time.monotonic()
@@ -256,7 +256,7 @@ async def test_a_session_that_grows_too_large_by_being_saved_is_not_ended_for_it
 
 @pytest.mark.parametrize("swapped", [True, False])
 async def test_a_snapshot_of_another_session_is_not_used(opened, tmp_path, swapped):
-    async with opened() as pool:
+    async with opened(end_seconds=30.0) as pool:
         for key in "ab":
             await run(await pool.take(key), f"name = {key!r}")
         own = [(await pool.workspace(key)).variables.parent for key in "ab"]
