@@ -25,20 +25,21 @@ def stalled(name):
     return requests.Attachment(name, opened)
 
 
-@pytest.mark.parametrize("ticks", [*range(1, 60, 3), 100, 200])
-async def test_a_turn_that_is_cancelled_anywhere_is_whole(opened, ticks):
+async def test_a_turn_that_is_cancelled_anywhere_is_whole(opened):
     async with opened() as house:
-        reply = replies.Reply()
-        running = asyncio.create_task(house.service.handle(code("print(1)"), reply))
-        for _ in range(ticks):
-            await asyncio.sleep(0)
-        running.cancel()
-        await asyncio.wait({running})
-        past = await house.service.queries.history(KEY)
-        assert not house.service.is_busy(KEY)
-    assert reply.end.status in (Status.STOPPED, Status.DONE)
-    assert len(reply.of("code")) == len(reply.of("finished"))
-    assert [turn.status for turn in past] in ([], [reply.end.status.value])
+        for ticks in (*range(1, 60, 3), 100, 200):
+            key = values.SessionKey("web", thread=str(ticks))
+            reply = replies.Reply()
+            running = asyncio.create_task(house.service.handle(code("print(1)", key=key), reply))
+            for _ in range(ticks):
+                await asyncio.sleep(0)
+            running.cancel()
+            await asyncio.wait({running})
+            past = await house.service.queries.history(key)
+            assert not house.service.is_busy(key), ticks
+            assert reply.end.status in (Status.STOPPED, Status.DONE), ticks
+            assert len(reply.of("code")) == len(reply.of("finished")), ticks
+            assert [turn.status for turn in past] in ([], [reply.end.status.value]), ticks
 
 
 async def test_code_whose_host_fails_is_shown_as_ended(opened, monkeypatch):

@@ -7,7 +7,7 @@ import zipfile
 import openpyxl
 import pytest
 
-from interpreter_bot import errors
+from interpreter_bot import errors, settings
 from interpreter_bot.sessions import live_data_views
 from tests.fakes import openai_server
 from tests.integration.sessions.conftest import ANNA, KEY, attachment
@@ -161,23 +161,23 @@ TABLES = {
 }
 
 
-@pytest.mark.parametrize("name", TABLES)
-async def test_a_table_is_read_alike_for_the_model_and_the_page(opened, name):
-    data, told, (columns, first) = TABLES[name]
-    async with opened(openai_server.text("Yes.")) as house:
-        await house.ask("What is it?", attachments=(attachment(name, data),))
-        message = house.server.requests[0].messages[-1]["content"]
-        table = await house.service.files.open_table(KEY, name, ANNA)
-        wanted = live_data_views.read_question({"rows": [0, 3], "columns": [0, 3]})
-        page = await house.service.queries.table(KEY, table.handle, wanted, ANNA)
-        call = message[message.index("pandas.read_") :].splitlines()[0]
-        ran = await house.run(f"import os; os.chdir('/mnt/data'); import pandas; print({call})")
-    for words in told:
-        assert words in message
-    assert [column.name for column in page.columns[1:3]] == columns
-    assert page.rows[0][1:3] == first
-    assert all(note in message for note in table.notes if "stand above" not in note)
-    assert ran.end.status.value == "done"
+async def test_tables_are_read_alike_for_the_model_and_the_page(opened):
+    answers = [openai_server.text("Yes.")] * len(TABLES)
+    untitled = settings.Sessions(model_titles=False)
+    async with opened(*answers, sessions=untitled) as house:
+        for name, (data, told, (columns, first)) in TABLES.items():
+            await house.ask("What is it?", attachments=(attachment(name, data),))
+            message = house.server.requests[-1].messages[-1]["content"]
+            table = await house.service.files.open_table(KEY, name, ANNA)
+            wanted = live_data_views.read_question({"rows": [0, 3], "columns": [0, 3]})
+            page = await house.service.queries.table(KEY, table.handle, wanted, ANNA)
+            call = message[message.index("pandas.read_") :].splitlines()[0]
+            ran = await house.run(f"import os; os.chdir('/mnt/data'); import pandas; print({call})")
+            assert [words for words in told if words not in message] == [], name
+            assert [column.name for column in page.columns[1:3]] == columns, name
+            assert page.rows[0][1:3] == first, name
+            assert all(note in message for note in table.notes if "stand above" not in note), name
+            assert ran.end.status.value == "done", name
 
 
 OTHERS = {
