@@ -31,10 +31,10 @@ sentence where that is too much, None where it is allowed.
 
 def price(usage: values.Usage, model: settings.Model) -> decimal.Decimal:
     """Compute the price of tokens, without rounding."""
-    cached, stored = usage.cached_tokens, usage.cache_write_tokens
-    read = (usage.input_tokens - cached - stored) * model.input_price
+    cached, cache_writes = usage.cached_tokens, usage.cache_write_tokens
+    read = (usage.input_tokens - cached - cache_writes) * model.input_price
     read += cached * _or(model.cached_price, model.input_price)
-    read += stored * _or(model.cache_write_price, model.input_price)
+    read += cache_writes * _or(model.cache_write_price, model.input_price)
     return (read + usage.output_tokens * model.output_price) / _MILLION
 
 
@@ -122,11 +122,11 @@ class Budget:
         """Count the answer tokens that the remaining money pays for."""
         if self._limits.money is None:
             return self._model.answer_tokens
-        left = self._limits.money - self.spent.money
-        left -= price(_worst_input(input_tokens, self._model), self._model)
-        if left < 0 or not self._model.output_price:
-            return -1 if left < 0 else self._model.answer_tokens
-        return int(left * _MILLION / self._model.output_price)
+        money_left = self._limits.money - self.spent.money
+        money_left -= price(_worst_input(input_tokens, self._model), self._model)
+        if money_left < 0 or not self._model.output_price:
+            return -1 if money_left < 0 else self._model.answer_tokens
+        return int(money_left * _MILLION / self._model.output_price)
 
     def _worst(self, input_tokens: int, answer_tokens: int) -> values.Usage:
         answer = values.Usage(0, answer_tokens, is_estimated=True)

@@ -179,20 +179,23 @@ def to_dict(message: Message) -> dict[str, Any]:
     match message:
         case UserMessage():
             kind = "remark" if message.is_ours else "told"
-            return {"kind": kind, "text": message.text, **_listed(message.pictures)}
+            return {"kind": kind, "text": message.text, **_picture_fields(message.pictures)}
         case AssistantMessage():
             calls = [dataclasses.asdict(call) for call in message.calls]
-            kept = dataclasses.asdict(message.reasoning) if message.reasoning else None
-            more = {"reasoning": kept} if kept else {}
+            reasoning = dataclasses.asdict(message.reasoning) if message.reasoning else None
+            more = {"reasoning": reasoning} if reasoning else {}
             return {"kind": "said", "text": message.text, "calls": calls, **more}
         case ToolResult():
             answered = {"kind": "answered", "call_id": message.call_id, "text": message.text}
-            return {**answered, **_listed(message.pictures)}
+            return {**answered, **_picture_fields(message.pictures)}
 
 
-def _listed(pictures: tuple[Picture, ...]) -> dict[str, Any]:
-    listed = [{"mime": one.mime, "name": one.name, "sha256": one.sha256} for one in pictures]
-    return {"pictures": listed} if listed else {}
+def _picture_fields(pictures: tuple[Picture, ...]) -> dict[str, Any]:
+    entries = [
+        {"mime": picture.mime, "name": picture.name, "sha256": picture.sha256}
+        for picture in pictures
+    ]
+    return {"pictures": entries} if entries else {}
 
 
 def from_dict(stored: Mapping[str, Any]) -> Message:
@@ -202,14 +205,16 @@ def from_dict(stored: Mapping[str, Any]) -> Message:
         ValueError: it is not a result of `to_dict`.
     """
     try:
-        pictures = tuple(Picture(data=b"", **one) for one in stored.get("pictures", ()))
+        pictures = tuple(Picture(data=b"", **entry) for entry in stored.get("pictures", ()))
         match stored["kind"]:
             case "told" | "remark":
                 return UserMessage(stored["text"], pictures, is_ours=stored["kind"] == "remark")
             case "said":
                 calls = tuple(Call(**call) for call in stored["calls"])
-                kept = stored.get("reasoning")
-                return AssistantMessage(stored["text"], calls, Reasoning(**kept) if kept else None)
+                reasoning = stored.get("reasoning")
+                return AssistantMessage(
+                    stored["text"], calls, Reasoning(**reasoning) if reasoning else None
+                )
             case "answered":
                 return ToolResult(stored["call_id"], stored["text"], pictures)
     except (KeyError, TypeError) as error:

@@ -18,14 +18,14 @@ _MESSAGE_TOKENS: Final = 8
 _ASCII_PER_TOKEN: Final = 3.2
 # Characters per token of reasoning, which is mostly sealed in base64.
 _SEALED_PER_TOKEN: Final = 5
-_SHORT: Final = 300
+_MAX_SHORT_CHARACTERS: Final = 300
 # The newest outputs stay whole: the model is working on them.
-_KEPT_OUTPUTS: Final = 2
+_WHOLE_OUTPUTS: Final = 2
 # The number of outputs shortened at a time: each time, the servers' caches of all that follows are
 # lost.
 _BATCH: Final = 8
 # Turns are dropped until this part of the window is used, so that it is not done at every step.
-_ROOM: Final = 0.6
+_SHARE_AFTER_DROPPING: Final = 0.6
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -73,17 +73,17 @@ def reasoning_tokens(transcript: Sequence[chat_messages.Message]) -> int:
 
 def fit(transcript: Sequence[chat_messages.Message], max_tokens: int) -> FittedTranscript:
     """Fit a transcript into `max_tokens`."""
-    if (counted := tokens(transcript)) <= max_tokens:
-        return FittedTranscript(tuple(transcript), counted)
-    kept = _with_short_outputs(transcript, max_tokens, _KEPT_OUTPUTS)
-    if (counted := tokens(kept)) <= max_tokens:
-        return FittedTranscript(tuple(kept), counted)
-    start = _turn_that_fits(kept, int(max_tokens * _ROOM))
-    dropped, kept = tuple(transcript[:start]), kept[start:]
-    if tokens(kept) > max_tokens:
-        kept = _with_short_outputs(kept, max_tokens, 0)
-    kept = _squeezed(kept, max_tokens)
-    return FittedTranscript(tuple(kept), tokens(kept), dropped)
+    if (count := tokens(transcript)) <= max_tokens:
+        return FittedTranscript(tuple(transcript), count)
+    messages = _with_short_outputs(transcript, max_tokens, _WHOLE_OUTPUTS)
+    if (count := tokens(messages)) <= max_tokens:
+        return FittedTranscript(tuple(messages), count)
+    start = _turn_that_fits(messages, int(max_tokens * _SHARE_AFTER_DROPPING))
+    dropped, messages = tuple(transcript[:start]), messages[start:]
+    if tokens(messages) > max_tokens:
+        messages = _with_short_outputs(messages, max_tokens, 0)
+    messages = _squeeze(messages, max_tokens)
+    return FittedTranscript(tuple(messages), tokens(messages), dropped)
 
 
 def shorten(text: str, max_characters: int) -> str:
@@ -100,7 +100,9 @@ def _with_short_outputs(
 ) -> list[chat_messages.Message]:
     """Shorten outputs, oldest first, as many as needed, rounded up to a whole batch."""
     result = list(transcript)
-    places = [i for i, one in enumerate(result) if isinstance(one, chat_messages.ToolResult)]
+    places = [
+        i for i, message in enumerate(result) if isinstance(message, chat_messages.ToolResult)
+    ]
     excess = tokens(result) - max_tokens
     for number, place in enumerate(places[: max(len(places) - kept_outputs, 0)]):
         if excess <= 0 and number % _BATCH == 0:
@@ -108,7 +110,7 @@ def _with_short_outputs(
         before = result[place]
         after = chat_messages.ToolResult(
             before.call_id if isinstance(before, chat_messages.ToolResult) else "",
-            shorten(before.text, _SHORT),
+            shorten(before.text, _MAX_SHORT_CHARACTERS),
         )
         excess -= message_tokens(before) - message_tokens(after)
         result[place] = after
@@ -119,8 +121,8 @@ def _turn_that_fits(transcript: Sequence[chat_messages.Message], max_tokens: int
     """Find the first turn from which on everything fits; the last turn always stays."""
     starts = [
         i
-        for i, one in enumerate(transcript)
-        if isinstance(one, chat_messages.UserMessage) and not one.is_ours
+        for i, message in enumerate(transcript)
+        if isinstance(message, chat_messages.UserMessage) and not message.is_ours
     ]
     for start in starts:
         if tokens(transcript[start:]) <= max_tokens:
@@ -128,22 +130,24 @@ def _turn_that_fits(transcript: Sequence[chat_messages.Message], max_tokens: int
     return starts[-1] if starts else 0
 
 
-def _squeezed(
+def _squeeze(
     transcript: list[chat_messages.Message], max_tokens: int
 ) -> list[chat_messages.Message]:
     """Fit a turn that is too long in itself: drop its oldest steps, then cut its question."""
     while tokens(transcript) > max_tokens:
-        said = [
-            i for i, one in enumerate(transcript) if isinstance(one, chat_messages.AssistantMessage)
+        places = [
+            i
+            for i, message in enumerate(transcript)
+            if isinstance(message, chat_messages.AssistantMessage)
         ]
-        if len(said) < 2:
+        if len(places) < 2:
             break
         # A step is dropped together with its tool results: servers refuse one without the other.
-        del transcript[said[0] : said[1]]
+        del transcript[places[0] : places[1]]
     if (excess := tokens(transcript) - max_tokens) > 0:
         longest = max(range(len(transcript)), key=lambda i: len(transcript[i].text))
         text = transcript[longest].text
         # Every character is at most one token.
-        keep = max(int(len(text) - (excess + 50) * _ASCII_PER_TOKEN), _SHORT)
+        keep = max(int(len(text) - (excess + 50) * _ASCII_PER_TOKEN), _MAX_SHORT_CHARACTERS)
         transcript[longest] = dataclasses.replace(transcript[longest], text=shorten(text, keep))
     return transcript

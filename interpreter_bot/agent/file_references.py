@@ -173,7 +173,7 @@ def rewritten(text: str, existing: Iterable[str]) -> str:
             continue
         offset = 0
         for number, content in enumerate(block.content.split("\n"), block.map[0]):
-            # Where the content of a block is in its line: behind the marks of lists and quotes.
+            # The content of a block begins in its line after the marks of lists and quotes.
             place = lines[number].find(content, cursors.get(number, 0))
             for reference in block.meta["references"]:
                 start, end = reference.start - offset, reference.end - offset
@@ -182,8 +182,8 @@ def rewritten(text: str, existing: Iterable[str]) -> str:
             if place >= 0:
                 cursors[number] = place + len(content)
             offset += len(content) + 1
-    for number, start, end, shown in sorted(replacements, reverse=True):
-        lines[number] = lines[number][:start] + shown + lines[number][end:]
+    for number, start, end, label in sorted(replacements, reverse=True):
+        lines[number] = lines[number][:start] + label + lines[number][end:]
     return "\n".join(lines)
 
 
@@ -237,8 +237,8 @@ def _claims(sentence: str, context: str, claims: Sequence[tuple[str, bool]]) -> 
     marked = [
         claims[ord(mark) - _MARK] for mark in sentence if 0 <= ord(mark) - _MARK < len(claims)
     ]
-    written = [(match["name"], bool(match["home"])) for match in _WORD.finditer(sentence)]
-    for name, is_certain in (*marked, *written):
+    mentions = [(match["name"], bool(match["home"])) for match in _WORD.finditer(sentence)]
+    for name, is_certain in (*marked, *mentions):
         if (is_certain or is_made) and not _PLACEHOLDER.match(name.rpartition("/")[2]):
             yield name
 

@@ -29,15 +29,15 @@ from interpreter_bot.wording import model_words
 _log = logging.getLogger(__name__)
 
 # The most cut or empty replies that are tolerated in one turn.
-_CUTS: Final = 3
+_MAX_CUTS: Final = 3
 # The same error, malformed call or refused repeat in a row.
 _MAX_EQUAL_FAILURES: Final = 4
 _MAX_SETBACKS: Final = 8
-_EMPTY: Final = 3
-_REFUSALS: Final = 2
-_CALLS_AT_ONCE: Final = 8
+_MAX_EMPTY_REPLIES: Final = 3
+_MAX_REFUSALS: Final = 2
+_MAX_CALLS_AT_ONCE: Final = 8
 
-_GO_ON: Final = chat_messages.Note(
+_CONTINUE: Final = chat_messages.Note(
     "[Your last message was cut off {why}. Go on exactly where it stopped, without repeating it. "
     "A call that you had begun has to be made again.]"
 )
@@ -80,7 +80,7 @@ class Outcome:
     Attributes:
         ending: how it ended.
         text: the model's last words to the person, in part if they were cut short.
-        sentence: for people, empty where `ending` is ANSWERED.
+        sentence: for people; empty if `ending` is ANSWERED.
         spent: its tokens and cost.
         missing_files: those that `text` claims and that do not exist, though the model was asked
             again.
@@ -126,22 +126,22 @@ class TurnSpec:
     tool_index: ports.ToolIndex | None = None
 
 
-async def run(job: TurnSpec, *, stop: asyncio.Event | None = None) -> Outcome:
+async def run(spec: TurnSpec, *, stop: asyncio.Event | None = None) -> Outcome:
     """Run one turn to its outcome.
 
     Args:
-        job: the turn.
+        spec: the turn.
         stop: set when the person wants it to end; the model's stream is closed and running code
             interrupted before this returns. Cancelling does the same, and raises.
     """
-    turn = _Turn(job)
+    turn = _Turn(spec)
     end = await cancellation.run_until_stopped(
-        turn.run(), stop=stop, seconds=job.budget.seconds_left
+        turn.run(), stop=stop, seconds=spec.budget.seconds_left
     )
     if end is cancellation.EarlyEnd.STOPPED:
         return turn.outcome(OutcomeKind.STOPPED, "Stopped.")
     if isinstance(end, cancellation.EarlyEnd):
-        return turn.outcome(OutcomeKind.OUT_OF_BUDGET, job.budget.time_is_up)
+        return turn.outcome(OutcomeKind.OUT_OF_BUDGET, spec.budget.time_is_up)
     return end
 
 
@@ -155,54 +155,54 @@ class _EndedError(Exception):
 
 
 class _Turn:
-    def __init__(self, job: TurnSpec) -> None:
-        self._job = job
-        self._transcript = job.transcript
+    def __init__(self, spec: TurnSpec) -> None:
+        self._spec = spec
+        self._transcript = spec.transcript
         self._guard = tool_execution.RepetitionDetector()
         offered = tools.offered(
-            can_see=job.model.can_see_images,
-            can_install=job.can_install,
-            can_find=job.tool_index is not None,
+            can_see=spec.model.can_see_images,
+            can_install=spec.can_install,
+            can_find=spec.tool_index is not None,
         )
         self._tool_runner = tool_execution.ToolRunner(
-            job.environment,
-            job.emit,
+            spec.environment,
+            spec.emit,
             repetition_detector=self._guard,
-            can_see=job.model.can_see_images,
+            can_see=spec.model.can_see_images,
             offered=offered,
-            approve=job.approve,
-            tool_index=job.tool_index,
+            approve=spec.approve,
+            tool_index=spec.tool_index,
         )
-        self._asking = model_calls.ModelCall(
-            job.llm,
-            job.model,
-            budget=job.budget,
-            emit=job.emit,
+        self._model_call = model_calls.ModelCall(
+            spec.llm,
+            spec.model,
+            budget=spec.budget,
+            emit=spec.emit,
             offered=offered,
-            cache_key=job.cache_key,
+            cache_key=spec.cache_key,
         )
-        self._words: list[str] = []
-        self._doubted = ""
+        self._texts: list[str] = []
+        self._doubted_answer = ""
         self._missing_files: tuple[str, ...] = ()
         self._may_go_on = True
         self._cuts = 0
-        self._empty = 0
+        self._empty_replies = 0
 
     def outcome(self, ending: OutcomeKind, sentence: str = "") -> Outcome:
-        text = "".join([*self._words, self._asking.heard]).strip() or self._doubted
-        return Outcome(ending, text, sentence, self._job.budget.spent, self._missing_files)
+        text = "".join([*self._texts, self._model_call.text]).strip() or self._doubted_answer
+        return Outcome(ending, text, sentence, self._spec.budget.spent, self._missing_files)
 
     async def run(self) -> Outcome:
         try:
             # Those of a turn that another process had begun.
-            await self._do(self._transcript.unanswered)
+            await self._run_calls(self._transcript.unanswered)
             while True:
                 reply = await self._ask()
                 if self._is_answer(reply):
-                    if await self._stands(reply):
+                    if await self._is_grounded(reply):
                         return self.outcome(OutcomeKind.ANSWERED)
                     continue
-                await self._do(reply.calls)
+                await self._run_calls(reply.calls)
         except _EndedError as over:
             return self.outcome(over.ending, over.sentence)
         except model_errors.RefusedError as error:
@@ -210,84 +210,84 @@ class _Turn:
         except model_errors.ModelError as error:
             return self.outcome(OutcomeKind.UNREACHABLE, str(error))
         finally:
-            self._transcript.add_reply(self._asking.heard)
+            self._transcript.add_reply(self._model_call.text)
             # Only the first of them can have been running.
             self._transcript.settle(self._tool_runner.unfinished(), rest=tool_execution.NOT_RUN)
 
     async def _ask(self) -> chat_messages.ModelReply:
         """Call the model; a reply that was cut or empty is returned without an end."""
-        must_answer = self._guard.refusals >= _REFUSALS
+        must_answer = self._guard.refusals >= _MAX_REFUSALS
         if must_answer and not self._guard.has_succeeded:
             # Without the output to answer from it would invent one.
             raise _EndedError(
                 OutcomeKind.STUCK,
                 model_words.keeps_failing(self._guard.last_failure),
             )
-        setbacks = self._guard.setbacks + self._empty + self._cuts
-        asked = await self._asking.ask(
-            self._job.system, self._transcript, must_answer=must_answer, setbacks=setbacks
+        setbacks = self._guard.setbacks + self._empty_replies + self._cuts
+        call = await self._model_call.ask(
+            self._spec.system, self._transcript, must_answer=must_answer, setbacks=setbacks
         )
-        if isinstance(asked, budgets.Refusal):
-            raise _EndedError(OutcomeKind.OUT_OF_BUDGET, asked.sentence)
-        reply = asked.reply
+        if isinstance(call, budgets.Refusal):
+            raise _EndedError(OutcomeKind.OUT_OF_BUDGET, call.sentence)
+        reply = call.reply
         if reply.finish is chat_messages.Finish.FILTERED:
             raise _EndedError(OutcomeKind.REFUSED, model_errors.RefusedError.__doc__ or "")
-        self._asking.heard = ""
-        self._may_go_on = asked.may_call and not asked.is_last
+        self._model_call.text = ""
+        self._may_go_on = call.may_call and not call.is_last
         if reply.is_reasoning_refused:
             self._transcript.forget_reasoning()
         if reply.are_pictures_refused:
             self._transcript.forget_pictures()
-        if asked.is_cut or reply.finish is chat_messages.Finish.LENGTH:
-            return self._cut(reply, is_lost=asked.is_cut)
-        if not asked.may_call and (reply.calls or reply.unread_call) and not reply.text.strip():
-            self._close(asked.is_last)
-        calls = reply.calls if asked.may_call else ()
+        if call.is_cut or reply.finish is chat_messages.Finish.LENGTH:
+            return self._keep_cut_reply(reply, is_lost=call.is_cut)
+        if not call.may_call and (reply.calls or reply.unread_call) and not reply.text.strip():
+            self._end_without_answer(call.is_last)
+        calls = reply.calls if call.may_call else ()
         if reply.unread_call:
-            return self._misread(reply)
+            return self._note_misread_call(reply)
         self._transcript.add_reply(reply.text, calls, reply.reasoning)
         # Words before a call stand by themselves; only words that go on belong together.
-        self._words = [] if calls else [*self._words, reply.text]
+        self._texts = [] if calls else [*self._texts, reply.text]
         return dataclasses.replace(reply, calls=calls)
 
     def _is_answer(self, reply: chat_messages.ModelReply) -> bool:
         if reply.calls or reply.unread_call or reply.finish is chat_messages.Finish.LENGTH:
             return False
-        if "".join(self._words).strip():
+        if "".join(self._texts).strip():
             return True
-        self._empty += 1
-        if self._empty >= _EMPTY:
+        self._empty_replies += 1
+        if self._empty_replies >= _MAX_EMPTY_REPLIES:
             raise _EndedError(OutcomeKind.EMPTY, model_words.NO_ANSWER)
         self._transcript.add_note(_SAY_SOMETHING)
         return False
 
-    async def _stands(self, reply: chat_messages.ModelReply) -> bool:
+    async def _is_grounded(self, reply: chat_messages.ModelReply) -> bool:
         """Return whether an answer may be the last; files that do not exist are objected to."""
-        text = "".join(self._words)
+        text = "".join(self._texts)
         self._missing_files = await self._find_missing_files(text)
-        if not self._missing_files or self._doubted or not self._may_go_on:
+        if not self._missing_files or self._doubted_answer or not self._may_go_on:
             return True
-        self._doubted, self._words = text.strip(), []
+        self._doubted_answer, self._texts = text.strip(), []
         self._transcript.add_note(file_references.as_objection(self._missing_files))
-        self._job.emit(events.NoticeShown(model_words.CHECKING))
+        self._spec.emit(events.NoticeShown(model_words.CHECKING))
         return False
 
     async def _find_missing_files(self, text: str) -> tuple[str, ...]:
         if not file_references.may_refer(text):
             return ()
         try:
-            existing = [info.name for info in await self._job.environment.list_files()]
+            existing = [info.name for info in await self._spec.environment.list_files()]
         except errors.WorkspaceError as error:
             _log.info("files of the workspace cannot be listed", exc_info=error)
             return ()
         entries = tuple(self._transcript.entries)
         return await asyncio.to_thread(file_references.missing, text, existing, entries)
 
-    def _misread(self, reply: chat_messages.ModelReply) -> chat_messages.ModelReply:
+    def _note_misread_call(self, reply: chat_messages.ModelReply) -> chat_messages.ModelReply:
         """Tell the model that its attempted call was not run."""
         self._transcript.add_reply(f"{reply.text}{reply.unread_call}", (), reply.reasoning)
-        self._words = []
-        self._guard.misread()
+        self._texts = []
+        self._guard.note_misread()
         self._check_misreadings()
         self._transcript.add_note(_NOT_RUN)
         return reply
@@ -296,26 +296,28 @@ class _Turn:
         if self._guard.misreadings >= _MAX_EQUAL_FAILURES:
             raise _EndedError(OutcomeKind.MALFORMED, model_words.CODE_MISREAD)
 
-    def _cut(self, reply: chat_messages.ModelReply, *, is_lost: bool) -> chat_messages.ModelReply:
+    def _keep_cut_reply(
+        self, reply: chat_messages.ModelReply, *, is_lost: bool
+    ) -> chat_messages.ModelReply:
         """Keep the text of an answer that broke off, and let the model continue."""
         self._transcript.add_reply(reply.text)
-        self._words.append(reply.text)
+        self._texts.append(reply.text)
         self._cuts += 1
-        if self._cuts >= _CUTS:
+        if self._cuts >= _MAX_CUTS:
             sentence = model_words.ANSWER_LOST if is_lost else model_words.ANSWER_TOO_LONG
             raise _EndedError(OutcomeKind.CUT, sentence)
         why = "by a lost connection" if is_lost else "at its longest"
-        self._transcript.add_note(_GO_ON.filled(why=why))
+        self._transcript.add_note(_CONTINUE.filled(why=why))
         return chat_messages.ModelReply(text=reply.text, finish=chat_messages.Finish.LENGTH)
 
-    def _close(self, is_last: bool) -> None:
+    def _end_without_answer(self, is_last: bool) -> None:
         if is_last:
-            sentence = model_words.out_of_steps(self._job.limits.steps)
+            sentence = model_words.out_of_steps(self._spec.limits.steps)
             raise _EndedError(OutcomeKind.OUT_OF_BUDGET, sentence)
         raise _EndedError(OutcomeKind.STUCK, model_words.SAME_CODE)
 
-    async def _do(self, calls: tuple[chat_messages.Call, ...]) -> None:
-        for call in calls[:_CALLS_AT_ONCE]:
+    async def _run_calls(self, calls: tuple[chat_messages.Call, ...]) -> None:
+        for call in calls[:_MAX_CALLS_AT_ONCE]:
             text, pictures = await self._tool_runner.answer(call)
             self._transcript.add_tool_result(call, text, pictures)
             if self._guard.failures >= _MAX_EQUAL_FAILURES:

@@ -27,8 +27,8 @@ _ANSWER_NOW: Final = chat_messages.Note(
 )
 _SUMMARY_TOKENS: Final = 500
 _SHRINKAGE: Final = 0.6
-_TRIES: Final = 3
-_WARMEST: Final = 1.0
+_MAX_TRIES: Final = 3
+_MAX_TEMPERATURE: Final = 1.0
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,10 +49,10 @@ class CompletedCall:
 
 
 class ModelCall:
-    """Calls one model during one turn.
+    """The calls of one model during one turn.
 
     Attributes:
-        heard: the text received since the user of this object last emptied it.
+        text: received since the user of this object last emptied it.
     """
 
     def __init__(
@@ -65,25 +65,25 @@ class ModelCall:
         offered: Sequence[chat_messages.Tool],
         cache_key: str = "",
     ) -> None:
-        self.heard = ""
+        self.text = ""
         self._cache_key = cache_key
-        self._written = 0
+        self._output_tokens = 0
         self._llm = llm
         self._model = model
         self._tools = tuple(offered)
         self._budget = budget
         self._emit = emit
-        self._window = 1.0
-        self._ratio = 1.0
-        self._fixed = 0
+        self._window_share = 1.0
+        self._token_ratio = 1.0
+        self._fixed_tokens = 0
 
     def _receive(self, event: events.TurnEvent) -> None:
         match event:
             case events.TextAdded(text=text):
-                self.heard += text
-                self._written += context_windows.text_tokens(text)
+                self.text += text
+                self._output_tokens += context_windows.text_tokens(text)
             case events.CodeDrafted(text=text):
-                self._written += context_windows.text_tokens(text)
+                self._output_tokens += context_windows.text_tokens(text)
         self._emit(event)
 
     async def ask(
@@ -101,30 +101,30 @@ class ModelCall:
             ModelError: except `CutError`.
         """
         schemas = sum(context_windows.text_tokens(f"{tool}") for tool in self._tools)
-        self._fixed = context_windows.text_tokens(system) + schemas
-        for _ in range(_TRIES - 1):
+        self._fixed_tokens = context_windows.text_tokens(system) + schemas
+        for _ in range(_MAX_TRIES - 1):
             try:
                 return await self._ask(system, transcript, must_answer, setbacks)
             except model_errors.ContextTooLongError:
-                self._window *= _SHRINKAGE
+                self._window_share *= _SHRINKAGE
         return await self._ask(system, transcript, must_answer, setbacks)
 
     async def _ask(
         self, system: str, transcript: transcripts.Transcript, must_answer: bool, setbacks: int
     ) -> CompletedCall | budgets.Refusal:
         fit = await self._fit(transcript)
-        fitted = fit.kept
-        reasoning = context_windows.reasoning_tokens(fitted)
-        estimate = int((self._fixed + fit.tokens + reasoning) * self._ratio)
+        messages = fit.kept
+        reasoning = context_windows.reasoning_tokens(messages)
+        estimate = int((self._fixed_tokens + fit.tokens + reasoning) * self._token_ratio)
         grant = await self._budget.ask(estimate)
         if isinstance(grant, budgets.Refusal):
             return grant
         may_call = not (must_answer or grant.is_last)
         if not may_call:
-            fitted = (*fitted, chat_messages.UserMessage(_ANSWER_NOW.text, is_ours=True))
+            messages = (*messages, chat_messages.UserMessage(_ANSWER_NOW.text, is_ours=True))
         prompt = chat_messages.Prompt(
             system=system,
-            messages=fitted,
+            messages=messages,
             tools=self._tools,
             may_call=may_call,
             answer_tokens=min(grant.answer_tokens, self._room_for_answer(estimate)),
@@ -140,21 +140,23 @@ class ModelCall:
     ) -> tuple[chat_messages.ModelReply, bool]:
         """Stream a reply, and charge its cost even if it is cut or cancelled in the middle."""
         is_cut = False
-        self._written = 0
+        self._output_tokens = 0
         try:
             reply = await self._llm.reply(prompt, emit=self._receive)
         except model_errors.CutError as error:
             reply, is_cut = error.partial, True
         except (asyncio.CancelledError, model_errors.ModelError) as error:
             # A filter may also refuse in the middle of a reply.
-            if self._written or isinstance(error, asyncio.CancelledError):
-                self._charge(values.Usage(estimate, self._written, is_estimated=True))
+            if self._output_tokens or isinstance(error, asyncio.CancelledError):
+                self._charge(values.Usage(estimate, self._output_tokens, is_estimated=True))
             raise
-        usage = _counted(reply, estimate, self._written)
+        usage = _usage_or_estimate(reply, estimate, self._output_tokens)
         self._charge(usage)
         if not usage.is_estimated:
             # The server's count shows how wrong our estimates for this model are.
-            self._ratio = max(self._ratio, self._ratio * usage.input_tokens / max(estimate, 1))
+            self._token_ratio = max(
+                self._token_ratio, self._token_ratio * usage.input_tokens / max(estimate, 1)
+            )
         return reply, is_cut
 
     def _charge(self, usage: values.Usage, *, is_step: bool = True) -> None:
@@ -171,12 +173,12 @@ class ModelCall:
         code again."""
         if not setbacks:
             return self._model.temperature
-        return min(max(self._model.temperature or 0.0, 0.4 + 0.2 * setbacks), _WARMEST)
+        return min(max(self._model.temperature or 0.0, 0.4 + 0.2 * setbacks), _MAX_TEMPERATURE)
 
     async def _fit(self, transcript: transcripts.Transcript) -> context_windows.FittedTranscript:
         answer = min(self._model.answer_tokens, self._model.context_tokens // 4)
-        room = (self._model.context_tokens - answer) * self._window / self._ratio
-        limit = max(int(room) - self._fixed - _SUMMARY_TOKENS, _SUMMARY_TOKENS)
+        room = (self._model.context_tokens - answer) * self._window_share / self._token_ratio
+        limit = max(int(room) - self._fixed_tokens - _SUMMARY_TOKENS, _SUMMARY_TOKENS)
         fit = context_windows.fit(self._with_seen_pictures(transcript), limit)
         if not fit.dropped:
             return fit
@@ -197,7 +199,7 @@ class ModelCall:
         if context_windows.tokens(dropped) <= _SUMMARY_TOKENS:
             return transcripts.note(dropped)
         text = transcripts.readable(dropped, max_tokens)
-        written = await short_text(
+        summary = await short_text(
             self._llm,
             self._budget,
             system=prompt_texts.read("summary"),
@@ -205,10 +207,10 @@ class ModelCall:
             answer_tokens=_SUMMARY_TOKENS - 100,
             charge=functools.partial(self._charge, is_step=False),
         )
-        if not written:
+        if not summary:
             # If the model is away, the turn's own call, which comes next, will say so.
             return transcripts.note(dropped)
-        short = context_windows.shorten(written, 3000)
+        short = context_windows.shorten(summary, 3000)
         return f"[What was said before, in short:]\n{short}"
 
 
@@ -221,15 +223,15 @@ async def short_text(
     answer_tokens: int,
     charge: Callable[[values.Usage], object],
 ) -> str:
-    """Let a model write a short text for ourselves; empty where it does not, or may not.
+    """Let a model write a short text for ourselves; empty if it writes none or the budget is used.
 
     Args:
         llm: the model.
         budget: is asked before.
         system: what it is to do.
         text: with what.
-        answer_tokens: the most that it may write.
-        charge: takes what it cost, even of a text that is cut.
+        answer_tokens: the limit of what it may write.
+        charge: is called with the cost, also of a text that is cut.
     """
     prompt = chat_messages.Prompt(
         system=system, messages=(chat_messages.UserMessage(text),), answer_tokens=answer_tokens
@@ -241,15 +243,17 @@ async def short_text(
     try:
         reply = await llm.reply(prompt, emit=events.discard)
     except model_errors.CutError as error:
-        charge(_counted(error.partial, estimate, 0))
+        charge(_usage_or_estimate(error.partial, estimate, 0))
         return ""
     except model_errors.ModelError:
         return ""
-    charge(_counted(reply, estimate, 0))
+    charge(_usage_or_estimate(reply, estimate, 0))
     return reply.text.strip()
 
 
-def _counted(reply: chat_messages.ModelReply, read_tokens: int, heard_tokens: int) -> values.Usage:
+def _usage_or_estimate(
+    reply: chat_messages.ModelReply, read_tokens: int, heard_tokens: int
+) -> values.Usage:
     """Return the server's count, or else an estimate: some count nothing, some say zero.
 
     Args:
@@ -259,6 +263,6 @@ def _counted(reply: chat_messages.ModelReply, read_tokens: int, heard_tokens: in
     """
     if reply.usage is not None and reply.usage.tokens:
         return reply.usage
-    written = context_windows.text_tokens(reply.text)
-    written += sum(context_windows.text_tokens(call.arguments) for call in reply.calls)
-    return values.Usage(read_tokens, max(written, heard_tokens), is_estimated=True)
+    output_tokens = context_windows.text_tokens(reply.text)
+    output_tokens += sum(context_windows.text_tokens(call.arguments) for call in reply.calls)
+    return values.Usage(read_tokens, max(output_tokens, heard_tokens), is_estimated=True)

@@ -42,7 +42,7 @@ class ModelError(errors.BotError):
     ) -> None:
         super().__init__(sentence)
         self.retry_after_seconds = retry_after_seconds
-        """How long the server asked us to wait; None where it did not say."""
+        """How long the server asked us to wait; None if it did not say."""
 
 
 class UnknownChoiceError(ModelError):
@@ -126,7 +126,7 @@ def server_name(model: settings.Model) -> str:
 
 
 def at_server(error: ModelError, model: settings.Model, *, has_key: bool = True) -> ModelError:
-    """Return an error of the same type that names the server, where that helps.
+    """Return an error of the same type that names the server, if that helps.
 
     Args:
         error: what went wrong.

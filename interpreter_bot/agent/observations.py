@@ -16,7 +16,7 @@ from interpreter_bot.agent import context_windows, picture_selection
 from interpreter_bot.text import output_screens, quantities, shortened_output
 
 _REPR: Final = re.compile(r"<Figure size [^>]*>|<Axes[^>]*>|Figure\(\S+\)")
-_TABLE_ROWS: Final = 20
+_MAX_TABLE_ROWS: Final = 20
 _LOST: Final = "All variables are gone, unless the next run says which are back; files are kept."
 _SILENT: Final = (
     "[The code ran to its end without an error and printed nothing. What it was to save or to "
@@ -28,38 +28,38 @@ FAILED: Final = (
     "[The code failed with the error above. Take another way to the result, in changed code.]"
 )
 """The last line of the output of code that raised."""
-_FILES: Final = 100
+_MAX_FILES: Final = 100
 # Of UTF-8, all bytes but the first of a letter.
-_RESTS_OF_LETTERS: Final = bytes(range(0x80, 0xC0))
+_CONTINUATION_BYTES: Final = bytes(range(0x80, 0xC0))
 
 
 def error(outputs: Sequence[output_screens.Standing]) -> values.Error | None:
     """Find the exception that ended an execution, if one did."""
-    return next((one for one in reversed(outputs) if isinstance(one, values.Error)), None)
+    return next((output for output in reversed(outputs) if isinstance(output, values.Error)), None)
 
 
 def execution(
     outputs: Sequence[output_screens.Standing], finished: values.Finished, max_characters: int
 ) -> str:
     """Describe an execution: what is on its screen, then how it ended."""
-    shown = _shown(outputs, max_characters)
-    if outputs and all(isinstance(one, values.Image) for one in outputs):
-        shown = f"{shown}\n{_ONLY_DRAWN}"
+    screen_text = _screen_text(outputs, max_characters)
+    if outputs and all(isinstance(output, values.Image) for output in outputs):
+        screen_text = f"{screen_text}\n{_ONLY_DRAWN}"
     # The way it ended must survive the cut, and the traceback is at the tail of the rest.
     return "\n".join(
         filter(
             None,
             (
-                context_windows.shorten(shown, max_characters),
-                _ended(finished, shown),
+                context_windows.shorten(screen_text, max_characters),
+                _ending_note(finished, screen_text),
             ),
         )
     )
 
 
-def _shown(outputs: Sequence[output_screens.Standing], max_characters: int) -> str:
+def _screen_text(outputs: Sequence[output_screens.Standing], max_characters: int) -> str:
     """Write down a screen; of much printed text, the beginning and the end of each stream."""
-    words = [_in_words(output).strip("\n") for output in outputs]
+    words = [_describe(output).strip("\n") for output in outputs]
     places = [place for place, output in enumerate(outputs) if isinstance(output, values.Text)]
     excess = sum(map(len, words)) - max_characters
     if excess > 0 and places:
@@ -75,7 +75,7 @@ def _shown(outputs: Sequence[output_screens.Standing], max_characters: int) -> s
     return "\n".join(filter(None, words))
 
 
-def _in_words(output: output_screens.Standing) -> str:
+def _describe(output: output_screens.Standing) -> str:
     match output:
         case values.Image():
             kind = output.mime.removeprefix("image/").removesuffix("+xml")
@@ -85,8 +85,8 @@ def _in_words(output: output_screens.Standing) -> str:
         case values.Table():
             return table(output)
         case values.Html():
-            told = "" if _REPR.search(output.plain) else output.plain
-            return f"[An interactive display was shown to the person.]\n{told}"
+            text = "" if _REPR.search(output.plain) else output.plain
+            return f"[An interactive display was shown to the person.]\n{text}"
         case values.Latex():
             return output.latex
         case values.Json():
@@ -97,28 +97,32 @@ def _in_words(output: output_screens.Standing) -> str:
             return output.plain
 
 
-def _ended(finished: values.Finished, shown: str) -> str:
+def _ending_note(finished: values.Finished, screen_text: str) -> str:
     match finished.ending:
         case values.Ending.OK:
-            return "" if shown else _SILENT
+            return "" if screen_text else _SILENT
         case values.Ending.ERROR:
             return FAILED
         case values.Ending.REFUSED:
             return f"[Nothing was run: {finished.reason}]"
         case ending:
             lost = _LOST if finished.kernel_lost else ""
-            said = " ".join(filter(None, (f"{ending}.", finished.reason, lost)))
-            return f"[The code was ended: {said}]"
+            details = " ".join(filter(None, (f"{ending}.", finished.reason, lost)))
+            return f"[The code was ended: {details}]"
 
 
-def table(shown: values.Table) -> str:
+def table(display: values.Table) -> str:
     """Format the head of a table as aligned text, with its full size."""
-    rows = [shown.columns, *shown.rows[:_TABLE_ROWS]]
+    rows = [display.columns, *display.rows[:_MAX_TABLE_ROWS]]
     lines = [" | ".join(cell.replace("\n", " ")[:60] for cell in row) for row in rows]
-    told = f"[A table of {shown.row_count:,} rows x {shown.column_count:,} columns was shown"
+    size_note = (
+        f"[A table of {display.row_count:,} rows x {display.column_count:,} columns was shown"
+    )
     count = len(rows) - 1
-    rest = f"; its first {count} rows are above.]" if count < shown.row_count else "; this is all.]"
-    return "\n".join([*lines, f"{told} to the person{rest}"])
+    rows_note = (
+        f"; its first {count} rows are above.]" if count < display.row_count else "; this is all.]"
+    )
+    return "\n".join([*lines, f"{size_note} to the person{rows_note}"])
 
 
 def file(name: str, size_bytes: int, *, kind: str = "", details: str = "") -> str:
@@ -137,14 +141,14 @@ def file(name: str, size_bytes: int, *, kind: str = "", details: str = "") -> st
     return "\n".join(filter(None, (line, details.strip())))
 
 
-def files(found: Iterable[values.FileInfo]) -> str:
+def files(infos: Iterable[values.FileInfo]) -> str:
     """List the files of a workspace."""
-    ordered = sorted(found, key=lambda info: info.name)
+    ordered = sorted(infos, key=lambda info: info.name)
     if not ordered:
         return "[There are no files in /mnt/data.]"
-    lines = [f"{info.name}  {quantities.size(info.size_bytes)}" for info in ordered[:_FILES]]
-    if len(ordered) > _FILES:
-        lines.append(f"[… and {len(ordered) - _FILES:,} more]")
+    lines = [f"{info.name}  {quantities.size(info.size_bytes)}" for info in ordered[:_MAX_FILES]]
+    if len(ordered) > _MAX_FILES:
+        lines.append(f"[… and {len(ordered) - _MAX_FILES:,} more]")
     return "\n".join(lines)
 
 
@@ -154,7 +158,7 @@ def content(data: bytes, *, start: int, max_bytes: int) -> str:
         return "[This is not a text file in UTF-8. Use run_code to look at it.]"
     decoder = codecs.getincrementaldecoder("utf-8")()
     # The first and the last letter may have been cut in two.
-    whole = data[:3].lstrip(_RESTS_OF_LETTERS) + data[3:] if start else data
+    whole = data[:3].lstrip(_CONTINUATION_BYTES) + data[3:] if start else data
     try:
         text = decoder.decode(whole, len(data) < max_bytes)
     except UnicodeDecodeError:

@@ -27,10 +27,10 @@ MAX: Final = 8
 """The most pictures in a prompt: the newest."""
 
 # In the place of dropped pictures. Words that change with them cost no cache more.
-_NAMED_LEFT_OUT: Final = (
+_NAMED_LEFT_OUT_NOTE: Final = (
     "[The picture {name!r} is not shown here any more; view_image shows it again.]"
 )
-_LEFT_OUT: Final = "[The pictures of this output are not shown here any more.]"
+_LEFT_OUT_NOTE: Final = "[The pictures of this output are not shown here any more.]"
 _SOURCE_BYTES: Final = 4 * 1024 * 1024
 _PNG: Final = b"\x89PNG\r\n\x1a\n"
 _JPEG: Final = b"\xff\xd8\xff"
@@ -53,9 +53,11 @@ def png_size(data: bytes) -> tuple[int, int] | None:
 
 def of_outputs(outputs: Iterable[output_screens.Standing], max_count: int) -> tuple[bytes, ...]:
     """Return the last pictures that an execution showed, unscaled."""
-    found = filter(None, map(_picture_bytes, outputs))
-    seen = [data for data in found if is_picture(data[:HEAD_BYTES]) and len(data) <= _SOURCE_BYTES]
-    return tuple(seen[max(len(seen) - max_count, 0) :])
+    contents = filter(None, map(_picture_bytes, outputs))
+    pictures = [
+        data for data in contents if is_picture(data[:HEAD_BYTES]) and len(data) <= _SOURCE_BYTES
+    ]
+    return tuple(pictures[max(len(pictures) - max_count, 0) :])
 
 
 def _picture_bytes(output: output_screens.Standing) -> bytes:
@@ -87,55 +89,57 @@ def newest(
 
     Which ones depends on their number alone, so that a prompt stays unchanged for some time.
     """
-    count = sum(len(_of(one)) for one in transcript)
+    count = sum(len(_pictures_of(message)) for message in transcript)
     if not count:
         return tuple(transcript)
     # Half of them at a time: each time, the servers' caches of all that follows are lost.
     batch = max(limit // 2, 1)
     excess = -(-max(count - limit, 0) // batch) * batch
     result = []
-    for one in transcript:
-        found = _of(one)
-        left_out, excess = min(excess, len(found)), max(excess - len(found), 0)
-        kept = tuple(picture for picture in found[left_out:] if picture.data)
-        result.append(one if kept == found else _left_out(_with(one, kept), found))
+    for message in transcript:
+        pictures = _pictures_of(message)
+        left_out, excess = min(excess, len(pictures)), max(excess - len(pictures), 0)
+        kept = tuple(picture for picture in pictures[left_out:] if picture.data)
+        result.append(
+            message if kept == pictures else _note_left_out(_with(message, kept), pictures)
+        )
     return tuple(result)
 
 
-def _left_out(
-    message: chat_messages.Message, found: Iterable[chat_messages.Picture]
+def _note_left_out(
+    message: chat_messages.Message, pictures: Iterable[chat_messages.Picture]
 ) -> chat_messages.Message:
     """Say in a message which of its pictures it has no longer."""
-    gone = [one for one in found if one not in _of(message)]
-    lines = [_NAMED_LEFT_OUT.format(name=one.name) for one in gone if one.name]
+    gone = [picture for picture in pictures if picture not in _pictures_of(message)]
+    lines = [_NAMED_LEFT_OUT_NOTE.format(name=picture.name) for picture in gone if picture.name]
     if len(lines) < len(gone):
-        lines.append(_LEFT_OUT)
+        lines.append(_LEFT_OUT_NOTE)
     return dataclasses.replace(message, text="\n".join([message.text, *lines]))
 
 
 def without(transcript: Iterable[chat_messages.Message]) -> tuple[chat_messages.Message, ...]:
     """Drop the content of all pictures."""
-    return tuple(_with(one, ()) if _of(one) else one for one in transcript)
+    return tuple(_with(message, ()) if _pictures_of(message) else message for message in transcript)
 
 
 def any_in(transcript: Iterable[chat_messages.Message]) -> bool:
     """Return whether there is any picture."""
-    return any(map(_of, transcript))
+    return any(map(_pictures_of, transcript))
 
 
 def within_limits(transcript: Sequence[chat_messages.Message]) -> list[chat_messages.Message]:
     """Drop the content of all but the newest pictures; that they were there stays known."""
     result = list(transcript)
-    left = MAX
+    room = MAX
     for place in reversed(range(len(result))):
-        found = _of(result[place])
-        if not found:
+        pictures = _pictures_of(result[place])
+        if not pictures:
             continue
-        emptied = max(len(found) - max(left, 0), 0)
-        left -= len(found)
-        if any(picture.data for picture in found[:emptied]):
-            kept = [dataclasses.replace(one, data=b"") for one in found[:emptied]]
-            result[place] = _with(result[place], (*kept, *found[emptied:]))
+        emptied = max(len(pictures) - max(room, 0), 0)
+        room -= len(pictures)
+        if any(picture.data for picture in pictures[:emptied]):
+            kept = [dataclasses.replace(picture, data=b"") for picture in pictures[:emptied]]
+            result[place] = _with(result[place], (*kept, *pictures[emptied:]))
     return result
 
 
@@ -145,30 +149,30 @@ def fill(
     """Restore the content of stored pictures, by SHA-256."""
     return [
         _with(
-            one,
+            message,
             tuple(
                 dataclasses.replace(picture, data=contents.get(picture.sha256, b""))
-                for picture in found
+                for picture in pictures
             ),
         )
-        if (found := _of(one))
-        else one
-        for one in transcript
+        if (pictures := _pictures_of(message))
+        else message
+        for message in transcript
     ]
 
 
 def all_of(transcript: Iterable[chat_messages.Message]) -> list[chat_messages.Picture]:
     """List all pictures, oldest first."""
-    return [picture for one in transcript for picture in _of(one)]
+    return [picture for message in transcript for picture in _pictures_of(message)]
 
 
-def _of(message: chat_messages.Message) -> tuple[chat_messages.Picture, ...]:
+def _pictures_of(message: chat_messages.Message) -> tuple[chat_messages.Picture, ...]:
     return () if isinstance(message, chat_messages.AssistantMessage) else message.pictures
 
 
 def _with(
-    message: chat_messages.Message, found: tuple[chat_messages.Picture, ...]
+    message: chat_messages.Message, pictures: tuple[chat_messages.Picture, ...]
 ) -> chat_messages.Message:
     if isinstance(message, chat_messages.AssistantMessage):
         return message
-    return dataclasses.replace(message, pictures=found)
+    return dataclasses.replace(message, pictures=pictures)

@@ -29,7 +29,7 @@ A `NotApprovedError` says that none may run.
 
 
 class Environment(Protocol):
-    """Where code runs and files lie: one session's kernel and workspace.
+    """The place in which code runs and files are: one session's kernel and workspace.
 
     The sentence of a `BotError` that a method raises goes to the model, and the turn goes on; but a
     `StoreError` ends it: no model can do anything about that.
@@ -46,20 +46,20 @@ class Environment(Protocol):
         """List the files of the workspace."""
 
     async def scaled(self, contents: Sequence[bytes]) -> Sequence[chat_messages.Picture | None]:
-        """Scale pictures to the size that a model is sent; None where that fails.
+        """Scale pictures to the size that a model is sent; None if that fails.
 
         They are decoded where the code runs: hostile ones are then as harmless as code.
         """
 
     async def view(self, name: str) -> chat_messages.Picture | None:
-        """Return a file as a picture, scaled; None where it is none, or too much of one."""
+        """Return a file as a picture, scaled; None if it is no picture, or too large."""
 
     async def read_file(self, name: str, *, start: int, max_bytes: int) -> bytes:
         """Return part of a file, from byte `start`."""
 
 
 class ToolIndex(Protocol):
-    """The functions that code can call of other systems, where they are too many to be told of."""
+    """The functions of other systems that code can call, if they are too many for the prompt."""
 
     def find(self, words: str) -> str:
         """List the functions that fit some words best."""

@@ -18,7 +18,7 @@ _OFTEN_TRIED: Final = (
     *("tensorflow", "torch", "transformers", "xgboost"),
 )
 # Packages used by the displays; code has no use for them.
-_UNSEEN: Final = frozenset({"folium-offline", "mplfonts", "resvg-py", "vl-convert-python"})
+_NOT_FOR_CODE: Final = frozenset({"folium-offline", "mplfonts", "resvg-py", "vl-convert-python"})
 _FONTS: Final = "fontpkg-"
 _NOTHING: Final = "nothing can be downloaded or installed."
 _INSTALLABLE: Final = (
@@ -89,7 +89,7 @@ def system(
         upload=quantities.size(limits.upload_bytes),
         workspace=quantities.size(limits.workspace_bytes),
         output=quantities.size(limits.output_bytes),
-        packages=_installed(packages, added, can_install=can_install),
+        packages=_packages_text(packages, added, can_install=can_install),
         network=_network(reach, can_install=can_install),
     )
     plan = read("plan") if is_planned else ""
@@ -97,15 +97,19 @@ def system(
     is_different = sandbox_level is values.SandboxLevel.CONTAINER and not is_small
     place = _NO_TMP if is_different else ""
     day = "" if is_small else f"Today is {today:%A, %d %B %Y}."
-    return "\n\n".join(filter(None, (text, place, _offered(reach), skills, tools, plan, note, day)))
+    return "\n\n".join(
+        filter(None, (text, place, _connections(reach), skills, tools, plan, note, day))
+    )
 
 
-def _offered(reach: code_activity.Reach) -> str:
+def _connections(reach: code_activity.Reach) -> str:
     """Return what there is of data connections."""
-    offers = [one for one in reach.offers if one.kind == "connections"]
+    offers = [offer for offer in reach.offers if offer.kind == "connections"]
     if not offers:
         return ""
-    lines = [f'connections["{one.name}"] ({one.description})\n{one.detail}' for one in offers]
+    lines = [
+        f'connections["{offer.name}"] ({offer.description})\n{offer.detail}' for offer in offers
+    ]
     return "\n".join([_CONNECTIONS.format(name=offers[0].name), *lines])
 
 
@@ -117,19 +121,19 @@ def _network(reach: code_activity.Reach, *, can_install: bool) -> str:
     hosts = "; ".join(
         " ".join(
             [
-                f"{one.host} (port {', '.join(map(str, one.ports))})",
-                *([f"with {', '.join(one.methods)}"] if one.methods else []),
-                *([f"below {', '.join(one.paths)}"] if one.paths else []),
-                *(["without a key, which is added"] if one.has_secret else []),
-                *(["once the person allows it, who is asked"] if one.needs_approval else []),
+                f"{host.host} (port {', '.join(map(str, host.ports))})",
+                *([f"with {', '.join(host.methods)}"] if host.methods else []),
+                *([f"below {', '.join(host.paths)}"] if host.paths else []),
+                *(["without a key, which is added"] if host.has_secret else []),
+                *(["once the person allows it, who is asked"] if host.needs_approval else []),
             ]
         )
-        for one in reach.hosts
+        for host in reach.hosts
     )
     return _REACHED.format(hosts=hosts, others=_INSTALLABLE if can_install else _NOT_INSTALLABLE)
 
 
-def _installed(packages: Mapping[str, str], added: Sequence[str], *, can_install: bool) -> str:
+def _packages_text(packages: Mapping[str, str], added: Sequence[str], *, can_install: bool) -> str:
     """Return the sentences about what can be imported, and what need not be tried."""
     if not packages:
         return "What is installed is not known here; look before you rely on a package."
@@ -137,7 +141,7 @@ def _installed(packages: Mapping[str, str], added: Sequence[str], *, can_install
     names += [
         f"{name} {'.'.join(version.split('.')[:2])}"
         for name, version in packages.items()
-        if name not in _UNSEEN | {_FFMPEG} and not name.startswith(_FONTS)
+        if name not in _NOT_FOR_CODE | {_FFMPEG} and not name.startswith(_FONTS)
     ]
     programs = " The program ffmpeg is there too." if _FFMPEG in packages else ""
     missing = ", ".join(name for name in _OFTEN_TRIED if name not in packages)

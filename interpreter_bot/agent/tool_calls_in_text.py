@@ -27,15 +27,15 @@ _FENCE: Final = re.compile(r"([ \t]{0,12})(`{3,}|~{3,})[ \t]*\{?\.?([^\s`{}~]*)\
 _CLOSING: Final = re.compile(r"[ \t]{0,12}(`{3,}|~{3,})[ \t]*(?:<[^\n]*)?\r?\n?\Z")
 _LATE_CLOSING: Final = re.compile(r"(`{3,})[ \t]*(?:<[^\n]*)?\s*\Z")
 # The longest line that may still become an opening: fence, indent, a language, some words.
-_LONGEST_OPENING: Final = 80
-_LONGEST_TAG: Final = 100
-_LONGEST_HEADER: Final = 300
-_LONGEST_DOUBT: Final = 400
+_MAX_OPENING_CHARACTERS: Final = 80
+_MAX_TAG_CHARACTERS: Final = 100
+_MAX_HEADER_CHARACTERS: Final = 300
+_MAX_DOUBT_CHARACTERS: Final = 400
 # Limits on tries: of fences that may stand within a string, and of markers that mark nothing.
 _MAX_TRIES: Final = 20
 _MAX_MISTAKES: Final = 3
 
-_SPECIAL: Final = re.compile(r"[\n`<\[◁✿]")
+_SPECIAL_CHARACTER: Final = re.compile(r"[\n`<\[◁✿]")
 _TAG: Final = re.compile(
     r"<(?=[\w|\uff5c/])[^<>\n]{1,98}>|◁/?think▷|\[/?[A-Z_]{4,20}\]|✿\w{1,20}✿:?"
 )
@@ -167,7 +167,7 @@ class Parser:
         self._forgotten = ""
         self._place = _Place.TEXT
         self._text = ""
-        self._held: list[str] = []
+        self._pending: list[str] = []
         self._fence = self._indent = self._language = ""
         self._first_end = -1
         self._tries = self._mistakes = 0
@@ -182,32 +182,32 @@ class Parser:
     def feed(self, delta: str) -> list[Piece]:
         """Parse the next piece."""
         self._text += delta
-        return self._led(self._parsed(is_end=False))
+        return self._hold_lead(self._parse(is_end=False))
 
     def finish(self, *, is_cut: bool = False) -> list[Piece]:
         """Parse the end of the text; of one that is cut, no call is taken."""
-        pieces = self._parsed(is_end=True)
+        pieces = self._parse(is_end=True)
         while self._place is not _Place.TEXT:
             self._close(pieces, is_cut=is_cut)
-            pieces += self._parsed(is_end=True)
-        pieces = self._led(pieces)
-        if self._lead is not None and any(_is_telling(piece) for piece in self._lead):
+            pieces += self._parse(is_end=True)
+        pieces = self._hold_lead(pieces)
+        if self._lead is not None and any(_has_content(piece) for piece in self._lead):
             self.begins_in_thought = False
         pieces = [*self.settle(), *pieces]
-        if self._forgotten.strip() and not any(map(_is_telling, pieces)) and not self._has_begun:
+        if self._forgotten.strip() and not any(map(_has_content, pieces)) and not self._has_begun:
             pieces.append(Words(self._forgotten))
         self._forgotten = ""
-        return _joined(pieces)
+        return _join(pieces)
 
     def settle(self) -> list[Piece]:
         """Take the text held back as words: the reply does not begin with thoughts."""
         lead, self._lead = self._lead, None
-        return _joined(lead or [])
+        return _join(lead or [])
 
-    def _led(self, pieces: list[Piece]) -> list[Piece]:
-        """Hold pieces back that may prove to be thoughts."""
+    def _hold_lead(self, pieces: list[Piece]) -> list[Piece]:
+        """Hold back pieces that may turn out to be thoughts."""
         if self._lead is None:
-            return _joined(pieces)
+            return _join(pieces)
         self._lead += pieces
         if self.begins_in_thought is None and not self._may_be_musing():
             return self.settle()
@@ -220,14 +220,14 @@ class Parser:
     def _may_be_musing(self) -> bool:
         """Return whether the text held back begins as thoughts do."""
         words = "".join(piece.text for piece in self._lead or () if isinstance(piece, Words))
-        begun = words[:_LONGEST_TAG].lstrip().lower()
+        beginning = words[:_MAX_TAG_CHARACTERS].lstrip().lower()
         return any(
-            opening.startswith(begun)
-            or (begun.startswith(opening) and not begun[len(opening) :][:1].isalpha())
+            opening.startswith(beginning)
+            or (beginning.startswith(opening) and not beginning[len(opening) :][:1].isalpha())
             for opening in _MUSINGS
         )
 
-    def _parsed(self, *, is_end: bool) -> list[Piece]:
+    def _parse(self, *, is_end: bool) -> list[Piece]:
         pieces: list[Piece] = []
         while self._text:
             match self._place:
@@ -238,7 +238,7 @@ class Parser:
                 case _Place.HEADER:
                     has_moved = self._in_header(pieces)
                 case _Place.CALL:
-                    self._held.append(self._text)
+                    self._pending.append(self._text)
                     self._text = ""
                     has_moved = True
                 case _:
@@ -255,7 +255,7 @@ class Parser:
             has_moved = self._at_line_start(pieces, is_end=is_end)
             if has_moved is not None:
                 return has_moved
-        special = _SPECIAL.search(self._text)
+        special = _SPECIAL_CHARACTER.search(self._text)
         if special is None or special.start() > 0:
             self._emit(self._cut(special.start() if special else len(self._text)), pieces)
             return True
@@ -273,7 +273,7 @@ class Parser:
                 return True
         tag = _TAG.match(self._text)
         if self._ticks or tag is None:
-            is_begun = _TAG_BEGUN.match(self._text) and len(self._text) < _LONGEST_TAG
+            is_begun = _TAG_BEGUN.match(self._text) and len(self._text) < _MAX_TAG_CHARACTERS
             if is_begun and not self._ticks and not is_end:
                 return False
             self._emit(self._cut(1), pieces)
@@ -305,8 +305,8 @@ class Parser:
             if not line_end and not is_end and any(m.startswith(stripped) for m in _LINE_MARKERS):
                 return False
             is_object = stripped[0] in "{[" and not _TAG.match(stripped)
-            if is_object and written_calls.may_be_call(self._text[:_LONGEST_DOUBT]):
-                if not is_end and len(self._text) < _LONGEST_DOUBT:
+            if is_object and written_calls.may_be_call(self._text[:_MAX_DOUBT_CHARACTERS]):
+                if not is_end and len(self._text) < _MAX_DOUBT_CHARACTERS:
                     return False
                 self._hold("")
                 return True
@@ -323,7 +323,7 @@ class Parser:
     def _hold(self, marker: str, *, is_doubtful: bool = False) -> None:
         """Hold back the text from here on, which may be a call; in a sentence, it may be none."""
         self._is_doubtful = is_doubtful
-        self._place, self._held, self._opening = _Place.CALL, [marker] if marker else [], marker
+        self._place, self._pending, self._opening = _Place.CALL, [marker] if marker else [], marker
 
     def _take_tag(self, tag: str, pieces: list[Piece]) -> None:
         is_at_start = self._is_line_start or not self._has_begun or self._last in _SENTENCE_ENDS
@@ -334,7 +334,7 @@ class Parser:
             self._forget(pieces)
             return
         if tag in _HEADERS:
-            self._place, self._held = _Place.HEADER, [tag]
+            self._place, self._pending = _Place.HEADER, [tag]
             return
         if tag in _NOISE:
             return
@@ -346,7 +346,7 @@ class Parser:
     def _emit(self, text: str, pieces: list[Piece]) -> None:
         """Append text as the piece that belongs to the current place."""
         if self._place is _Place.PYTHON:
-            self._held.append(text)
+            self._pending.append(text)
             pieces.append(Writing(text))
             return
         if self._drops_blanks:
@@ -374,7 +374,7 @@ class Parser:
         if not self._has_begun and self._lead is not None and not self.begins_in_thought:
             # This model marks the beginnings of its thoughts, too.
             self.begins_in_thought = False
-        self._place, self._held, self._opening = _Place.THOUGHT, [], tag
+        self._place, self._pending, self._opening = _Place.THOUGHT, [], tag
         self._thought_end = end
 
     def _in_thought(self, pieces: list[Piece]) -> bool:
@@ -382,23 +382,23 @@ class Parser:
         # letter, would block the event loop.
         end = self._thought_end.search(self._text)
         if end is not None:
-            content = "".join(self._held) + self._text[: end.start()]
+            content = "".join(self._pending) + self._text[: end.start()]
             self._text = self._text[end.end() :]
-            self._place, self._held, self._thought_end = _Place.TEXT, [], _THOUGHT_END
+            self._place, self._pending, self._thought_end = _Place.TEXT, [], _THOUGHT_END
             if self._is_doubtful and len(content.split()) <= _MAX_MENTION_WORDS:
                 self._emit(f"{self._opening}{content}{end[0]}", pieces)
                 return True
             self._is_line_start = self._drops_blanks = not self._is_doubtful
             return True
         # The end may come in two parts.
-        kept = self._text[-_LONGEST_TAG:]
-        start = max(kept.rfind("<"), kept.rfind("["), kept.rfind("◁"))
-        length = len(self._text) - (len(kept) - start if start >= 0 else 0)
-        self._held.append(self._cut(length))
+        tail = self._text[-_MAX_TAG_CHARACTERS:]
+        start = max(tail.rfind("<"), tail.rfind("["), tail.rfind("◁"))
+        length = len(self._text) - (len(tail) - start if start >= 0 else 0)
+        self._pending.append(self._cut(length))
         return False
 
     def _forget(self, pieces: list[Piece]) -> None:
-        """Take all until here for thoughts, of which only the end is marked."""
+        """Take all text so far for thoughts of which only the end is marked."""
         before = [*(self._lead or ()), *pieces]
         self._forgotten += "".join(piece.text for piece in before if isinstance(piece, Words))
         pieces.clear()
@@ -410,16 +410,16 @@ class Parser:
 
     def _in_header(self, pieces: list[Piece]) -> bool:
         """Parse the header of a message: thoughts, a call, or words."""
-        text = "".join(self._held) + self._text
+        text = "".join(self._pending) + self._text
         header, message, rest = text.partition(_MESSAGE)
         if not message:
-            if len(text) > _LONGEST_HEADER:
-                self._text, self._held, self._place = "", [], _Place.TEXT
+            if len(text) > _MAX_HEADER_CHARACTERS:
+                self._text, self._pending, self._place = "", [], _Place.TEXT
                 self._emit(text, pieces)
                 return True
-            self._text, self._held = "", [text]
+            self._text, self._pending = "", [text]
             return False
-        self._place, self._held, self._text = _Place.TEXT, [], rest
+        self._place, self._pending, self._text = _Place.TEXT, [], rest
         self._is_line_start = True
         if "to=" in header:
             self._hold(f"{header}{message}")
@@ -431,11 +431,11 @@ class Parser:
 
     def _open_fence(self, fence: re.Match[str], line: str, pieces: list[Piece]) -> None:
         self._indent, self._fence, self._language = fence[1], fence[2], fence[3].lower()
-        self._is_line_start, self._first_end, self._held = True, -1, []
+        self._is_line_start, self._first_end, self._pending = True, -1, []
         if self._language in _PYTHON and self._takes_python:
             self._place, self._has_begun = _Place.PYTHON, True
         elif self._finds_calls and self._language in _CALLS | _MAYBE_CALLS:
-            self._place, self._held = _Place.MAYBE_CALL, [line]
+            self._place, self._pending = _Place.MAYBE_CALL, [line]
         else:
             self._place = _Place.OTHER
             pieces.append(Words(line))
@@ -470,29 +470,29 @@ class Parser:
         if self._place is _Place.OTHER:
             pieces.append(Words(text))
             return
-        self._held.append(text)
+        self._pending.append(text)
         if self._place is _Place.PYTHON:
             if text:
                 pieces.append(Writing(text))
             return
-        begun = "".join(self._held[1:])
-        if len(begun) < _LONGEST_DOUBT and not self._may_hold_call(begun):
+        beginning = "".join(self._pending[1:])
+        if len(beginning) < _MAX_DOUBT_CHARACTERS and not self._may_hold_call(beginning):
             self._place = _Place.OTHER
-            pieces.append(Words("".join(self._held)))
-            self._held, self._has_begun = [], True
+            pieces.append(Words("".join(self._pending)))
+            self._pending, self._has_begun = [], True
 
-    def _may_hold_call(self, begun: str) -> bool:
-        stripped = begun.lstrip()
+    def _may_hold_call(self, beginning: str) -> bool:
+        stripped = beginning.lstrip()
         if self._language in _CALLS or not stripped:
             return True
         if stripped[0] in "{[":
-            return written_calls.may_be_call(begun)
+            return written_calls.may_be_call(beginning)
         return stripped[0] == "<" and self._language in ("xml", "")
 
     def _closes(self, line: str, pieces: list[Piece]) -> bool:
         """Close the block with a fence; False if that stands within a string of the code."""
         if self._place is _Place.PYTHON:
-            code = "".join(self._held)
+            code = "".join(self._pending)
             if self._tries < _MAX_TRIES and _ends_in_string(code):
                 self._tries += 1
                 if self._first_end < 0:
@@ -502,32 +502,32 @@ class Parser:
         elif self._place is _Place.OTHER:
             pieces.append(Words(line))
         else:
-            self._release("".join([*self._held, line]), pieces)
+            self._release("".join([*self._pending, line]), pieces)
         self._cut(len(line))
-        self._place, self._held, self._is_line_start = _Place.TEXT, [], True
+        self._place, self._pending, self._is_line_start = _Place.TEXT, [], True
         return True
 
     def _close_late(self, pieces: list[Piece]) -> None:
         """Close a block whose closing fence stands at the end of a line of code."""
-        code = "".join(self._held)
+        code = "".join(self._pending)
         end = self._late_end(code)
         if end < 0 or self._tries >= _MAX_TRIES:
             return
         self._tries += 1
         if _is_python(code[:end]):
             pieces.append(Block(code[:end]))
-            self._place, self._held, self._is_line_start = _Place.TEXT, [], True
+            self._place, self._pending, self._is_line_start = _Place.TEXT, [], True
 
     def _late_end(self, code: str) -> int:
-        """Return where code ends whose last line ends with a fence; -1 if it does not."""
-        closing = _LATE_CLOSING.search(code, max(len(code) - _LONGEST_TAG, 0))
+        """Return the end of code whose last line ends with a fence; -1 if it has none."""
+        closing = _LATE_CLOSING.search(code, max(len(code) - _MAX_TAG_CHARACTERS, 0))
         is_end = closing is not None and closing[1].startswith(self._fence)
         return closing.start() if closing is not None and is_end else -1
 
     def _close(self, pieces: list[Piece], *, is_cut: bool) -> None:
         """Close whatever is open at the end of the text."""
-        place, text = self._place, "".join(self._held) + self._text
-        self._place, self._held, self._text = _Place.TEXT, [], ""
+        place, text = self._place, "".join(self._pending) + self._text
+        self._place, self._pending, self._text = _Place.TEXT, [], ""
         match place:
             case _Place.PYTHON if self._first_end >= 0 and _ends_in_string(text):
                 pieces.append(Block(text[: self._first_end]))
@@ -591,13 +591,13 @@ def _is_marker(tag: str) -> bool:
     return written_calls.is_marker(tag)
 
 
-def _is_telling(piece: Piece) -> bool:
+def _has_content(piece: Piece) -> bool:
     return not isinstance(piece, Words) or bool(piece.text.strip())
 
 
 def _may_be_fence(line: str) -> bool:
     """Return whether a line so far may still open a block."""
-    if len(line) > _LONGEST_OPENING:
+    if len(line) > _MAX_OPENING_CHARACTERS:
         return False
     stripped = line.lstrip(" \t")
     if not stripped:
@@ -611,7 +611,7 @@ def _may_be_fence(line: str) -> bool:
 def _may_be_closing(line: str) -> bool:
     """Return whether a line so far may still close a block."""
     stripped = line.strip()
-    if len(line) > _LONGEST_OPENING:
+    if len(line) > _MAX_OPENING_CHARACTERS:
         return False
     rest = stripped.lstrip("`~")
     return not rest or (len(stripped) - len(rest) >= 3 and rest.startswith("<"))
@@ -640,7 +640,7 @@ def _is_python(code: str) -> bool:
     return bool(code.strip())
 
 
-def _joined(pieces: list[Piece]) -> list[Piece]:
+def _join(pieces: list[Piece]) -> list[Piece]:
     """Join adjacent pieces of the same kind."""
     joined: list[Piece] = []
     for piece in pieces:

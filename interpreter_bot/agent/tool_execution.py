@@ -65,7 +65,7 @@ class RepetitionDetector:
     def refusal_of(self, code: str) -> str | None:
         """Return the message to the model why this code is not run; None if it is."""
         self.misreadings = 0
-        if _essence(code) != self._last_code:
+        if _normalize(code) != self._last_code:
             self.refusals = 0
             return None
         self.refusals += 1
@@ -73,16 +73,16 @@ class RepetitionDetector:
         advice = _AFTER_FAILURE if self._last_failed else _AFTER_SUCCESS
         return _REPEATED.format(advice=advice)
 
-    def misread(self) -> None:
+    def note_misread(self) -> None:
         """Count a call that could not be read."""
         self.misreadings += 1
         self.setbacks += 1
 
-    def ran(self, code: str, finished: values.Finished, error: values.Error | None) -> None:
+    def note_run(self, code: str, finished: values.Finished, error: values.Error | None) -> None:
         """Record how code ended."""
         # Code that did not run, or ran in a kernel that is gone, may well be run again.
         is_gone = finished.kernel_lost or finished.ending is values.Ending.REFUSED
-        self._last_code = "" if is_gone else _essence(code)
+        self._last_code = "" if is_gone else _normalize(code)
         self._last_failed = finished.ending is not values.Ending.OK
         if not self._last_failed:
             self.has_succeeded = True
@@ -93,7 +93,7 @@ class RepetitionDetector:
         self._last_error = failure
         self.setbacks += 1
 
-    def declined(self) -> None:
+    def note_declined(self) -> None:
         """Record that code was not allowed to run, which is no failure of it."""
         self._last_code = ""
 
@@ -104,7 +104,7 @@ class RepetitionDetector:
         return f"{name}: {message[:200]}" if message else name
 
 
-def _essence(code: str) -> str:
+def _normalize(code: str) -> str:
     """Normalise code: drop blank lines and comments on lines of their own."""
     lines = (line.rstrip() for line in code.splitlines())
     return "\n".join(line for line in lines if line and not line.lstrip().startswith("#"))
@@ -142,9 +142,9 @@ class ToolRunner:
 
     async def answer(self, call: chat_messages.Call) -> tuple[str, _Pictures]:
         """Run a call; return its result for the model, and pictures."""
-        wish = tools.read(call, self._offered)
+        request = tools.read(call, self._offered)
         try:
-            match wish:
+            match request:
                 case tools.RunCode(code):
                     return await self._run(code)
                 case tools.ListFiles():
@@ -158,12 +158,12 @@ class ToolRunner:
                 case tools.DescribeTool(name) if self._index is not None:
                     return self._index.describe(name), ()
                 case tools.Misread(sentence):
-                    self._guard.misread()
+                    self._guard.note_misread()
                     return sentence, ()
         except errors.StoreError:
             raise
         except errors.BotError as error:
-            self._guard.misread()
+            self._guard.note_misread()
             return f"[This could not be done: {error}]", ()
         raise AssertionError("unreachable")
 
@@ -180,12 +180,12 @@ class ToolRunner:
         if refusal := self._guard.refusal_of(code):
             return refusal, ()
         screen = self._screen = output_screens.Screen()
-        allowed = code
+        approved_code = code
         remark: chat_messages.Note | None = None
         try:
             if self._approve is not None:
-                allowed = await self._approve(code)
-            finished = await self._environment.run(allowed, show=screen.show)
+                approved_code = await self._approve(code)
+            finished = await self._environment.run(approved_code, show=screen.show)
         except errors.StoreError:
             raise
         except ports.NotApprovedError as error:
@@ -195,13 +195,16 @@ class ToolRunner:
             finished = self._refused(error)
         self._screen = None
         if remark is not None:
-            self._guard.declined()
+            self._guard.note_declined()
             return remark.text, ()
         outputs = screen.outputs
-        self._guard.ran(code, finished, observations.error(outputs))
-        seen = await self._pictures_for_model(outputs, finished)
+        self._guard.note_run(code, finished, observations.error(outputs))
+        pictures = await self._pictures_for_model(outputs, finished)
         text = observations.execution(outputs, finished, OUTPUT_CHARACTERS)
-        return text if allowed == code else f"{_EDITED.format(code=allowed)}\n{text}", seen
+        return (
+            text if approved_code == code else f"{_EDITED.format(code=approved_code)}\n{text}",
+            pictures,
+        )
 
     def _refused(self, error: errors.BotError) -> values.Finished:
         """Return the end of code that did not run; the person is told why."""
@@ -217,12 +220,14 @@ class ToolRunner:
             if self._can_see
             else ()
         )
-        found = [picture_selection.small(content) for content in contents]
-        large = [one for one, small in zip(contents, found, strict=True) if small is None]
+        pictures = [picture_selection.small(content) for content in contents]
+        large = [
+            content for content, small in zip(contents, pictures, strict=True) if small is None
+        ]
         if large and not finished.kernel_lost:
             scaled = iter(await self._environment.scaled(large))
-            found = [small or next(scaled, None) for small in found]
-        return tuple(filter(None, found))
+            pictures = [small or next(scaled, None) for small in pictures]
+        return tuple(filter(None, pictures))
 
     async def _view(self, name: str) -> tuple[str, _Pictures]:
         picture = await self._environment.view(name)

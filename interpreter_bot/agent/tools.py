@@ -172,8 +172,8 @@ def offered(*, can_see: bool, can_install: bool, can_find: bool) -> tuple[chat_m
 
     Args:
         can_see: for a model that sees pictures.
-        can_install: where packages can be installed.
-        can_find: where there are more functions of other systems than the prompt lists.
+        can_install: packages can be installed.
+        can_find: there are more functions of other systems than the prompt lists.
     """
     has = {VIEW_IMAGE: can_see, INSTALL_PACKAGES: can_install, FIND_TOOLS: can_find}
     has[DESCRIBE_TOOL] = can_find
@@ -183,8 +183,8 @@ def offered(*, can_see: bool, can_install: bool, can_find: bool) -> tuple[chat_m
 def read(call: chat_messages.Call, offered: Sequence[chat_messages.Tool] = TOOLS) -> ToolRequest:
     """Parse a call of one of the tools, reading its arguments as leniently as sense allows."""
     name = canonical_name(call.name)
-    known = [tool.name for tool in offered]
-    match name if name in known else "":
+    names = [tool.name for tool in offered]
+    match name if name in names else "":
         case "run_code":
             return _read_code(call.arguments)
         case "list_files":
@@ -200,7 +200,7 @@ def read(call: chat_messages.Call, offered: Sequence[chat_messages.Tool] = TOOLS
             return FindTools(_read_words(call.arguments))
         case "describe_tool":
             return DescribeTool(_read_words(call.arguments))
-    return Misread(f"There is no tool named {call.name[:80]!r}. There are: {', '.join(known)}.")
+    return Misread(f"There is no tool named {call.name[:80]!r}. There are: {', '.join(names)}.")
 
 
 def _read_code(arguments: str) -> ToolRequest:
@@ -231,7 +231,7 @@ def _run_code(code: str | None) -> ToolRequest:
             'such as {"code": "print(1)"}, with line ends written as \\n and quotes as \\". '
             "Call again."
         )
-    code = _plain(code)
+    code = _unwrap(code)
     return RunCode(code) if code.strip() else Misread('There was no code. Give it as "code".')
 
 
@@ -240,10 +240,10 @@ def _code_argument(arguments: Mapping[object, object]) -> str | Misread:
     language = str(_first(arguments, ("language", "lang")) or "").strip().lower()
     if language not in _LANGUAGES:
         return Misread(f"Only Python can be run here, and not {language[:40]!r}.")
-    named = [name for name in _CODE_NAMES if name in arguments]
+    code_names = [name for name in _CODE_NAMES if name in arguments]
     texts = [name for name, value in arguments.items() if isinstance(value, str)]
     others = [name for name in texts if name not in _BESIDE_CODE]
-    key = named[0] if named else others[0] if len(others) == 1 else None
+    key = code_names[0] if code_names else others[0] if len(others) == 1 else None
     code = arguments.get(key)
     if isinstance(code, list) and all(isinstance(line, str) for line in code):
         return "\n".join(line.removesuffix("\n") for line in code)
@@ -264,7 +264,7 @@ def _looks_encoded(text: str) -> bool:
     return isinstance(value, dict) and isinstance(_first(value, _CODE_NAMES), str)
 
 
-def _plain(code: str) -> str:
+def _unwrap(code: str) -> str:
     """Remove a fence, and undo escaping that was done once too often."""
     code = lenient_json.without_fence(code)
     if "\n" not in code and "\\n" in code and not any(quote in code for quote in "'\""):
@@ -309,9 +309,9 @@ def _read_packages(arguments: str) -> RunCode | Misread:
         value = _first(value, _PACKAGE_NAMES)
     if isinstance(value, str):
         value = value.replace(",", " ").split()
-    if not isinstance(value, list) or not value or not all(isinstance(one, str) for one in value):
+    if not isinstance(value, list) or not value or not all(isinstance(name, str) for name in value):
         return Misread('There was no package. Give names of packages as "names".')
-    words = (shlex.quote(" ".join(one.split())) for one in value)
+    words = (shlex.quote(" ".join(name.split())) for name in value)
     return RunCode(f"%pip install {' '.join(words)}")
 
 
@@ -333,14 +333,14 @@ class CallPreview:
             return ""
         self._text += delta
         if self._start < 0:
-            found = lenient_json.code_start(self._text)
-            self._is_over = found is None and len(self._text) > 200
-            if found is None:
+            start = lenient_json.code_start(self._text)
+            self._is_over = start is None and len(self._text) > 200
+            if start is None:
                 return ""
-            self._start, self._text = found, self._text[found:]
-        return self._drained()
+            self._start, self._text = start, self._text[start:]
+        return self._decode()
 
-    def _drained(self) -> str:
+    def _decode(self) -> str:
         """Decode the complete part: an escape may be cut in two."""
         end, self._is_over = lenient_json.string_end(self._text)
         ready, self._text = self._text[:end], self._text[end:]

@@ -39,9 +39,9 @@ class Transcript:
         """All messages, oldest first."""
         return tuple(self._entries)
 
-    def add_user_message(self, text: str, seen: Iterable[chat_messages.Picture] = ()) -> None:
+    def add_user_message(self, text: str, pictures: Iterable[chat_messages.Picture] = ()) -> None:
         """Add a person's message, and its pictures; a turn begins here."""
-        self._entries.append(chat_messages.UserMessage(text, tuple(seen)))
+        self._entries.append(chat_messages.UserMessage(text, tuple(pictures)))
         self._entries = picture_selection.within_limits(self._entries)
 
     def add_note(self, note: chat_messages.Note) -> None:
@@ -60,11 +60,11 @@ class Transcript:
             self._bound_reasoning()
 
     def add_tool_result(
-        self, call: chat_messages.Call, text: str, seen: tuple[chat_messages.Picture, ...] = ()
+        self, call: chat_messages.Call, text: str, pictures: tuple[chat_messages.Picture, ...] = ()
     ) -> None:
         """Add a tool result, and the pictures that it showed."""
-        self._entries.append(chat_messages.ToolResult(call.id, text or "[nothing]", seen))
-        if seen:
+        self._entries.append(chat_messages.ToolResult(call.id, text or "[nothing]", pictures))
+        if pictures:
             self._entries = picture_selection.within_limits(self._entries)
 
     def settle(self, note: chat_messages.Note, *, rest: chat_messages.Note | None = None) -> None:
@@ -79,17 +79,19 @@ class Transcript:
     @property
     def unanswered(self) -> tuple[chat_messages.Call, ...]:
         """The calls that have no result yet."""
-        said = [
+        places = [
             i
-            for i, one in enumerate(self._entries)
-            if isinstance(one, chat_messages.AssistantMessage)
+            for i, message in enumerate(self._entries)
+            if isinstance(message, chat_messages.AssistantMessage)
         ]
-        last = self._entries[said[-1]] if said else None
+        last = self._entries[places[-1]] if places else None
         if not isinstance(last, chat_messages.AssistantMessage):
             return ()
         # Only the last message's calls count: some servers give the same ids at every step.
-        later = self._entries[said[-1] :]
-        answered = {one.call_id for one in later if isinstance(one, chat_messages.ToolResult)}
+        later = self._entries[places[-1] :]
+        answered = {
+            message.call_id for message in later if isinstance(message, chat_messages.ToolResult)
+        }
         return tuple(call for call in last.calls if call.id not in answered)
 
     def replace(self, fit: context_windows.FittedTranscript, summary: str) -> None:
@@ -100,20 +102,20 @@ class Transcript:
     def forget_reasoning(self, *, until: int | None = None) -> None:
         """Drop the reasoning of the first `until` messages, or of all."""
         self._entries[:until] = [
-            dataclasses.replace(one, reasoning=None)
-            if isinstance(one, chat_messages.AssistantMessage)
-            else one
-            for one in self._entries[:until]
+            dataclasses.replace(message, reasoning=None)
+            if isinstance(message, chat_messages.AssistantMessage)
+            else message
+            for message in self._entries[:until]
         ]
 
     def _bound_reasoning(self) -> None:
         """Drop the older half of the reasoning when there is too much, so that this is not done
         each time."""
         sizes = [
-            len(one.reasoning.value)
-            if isinstance(one, chat_messages.AssistantMessage) and one.reasoning
+            len(message.reasoning.value)
+            if isinstance(message, chat_messages.AssistantMessage) and message.reasoning
             else 0
-            for one in self._entries
+            for message in self._entries
         ]
         excess = sum(sizes) - _REASONING_CHARACTERS
         if excess <= 0:
@@ -132,30 +134,32 @@ class Transcript:
 
 def note(dropped: Sequence[chat_messages.Message]) -> str:
     """Return a note in place of dropped messages, for when there is no summary."""
-    asked = [
-        one.text if len(one.text) <= _QUOTED else f"{one.text[:_QUOTED]}…"
-        for one in dropped
-        if isinstance(one, chat_messages.UserMessage) and not one.is_ours
+    questions = [
+        message.text if len(message.text) <= _QUOTED else f"{message.text[:_QUOTED]}…"
+        for message in dropped
+        if isinstance(message, chat_messages.UserMessage) and not message.is_ours
     ]
     # An earlier summary must not be lost when it is dropped in its turn.
     earlier = [
-        one.text for one in dropped if isinstance(one, chat_messages.UserMessage) and one.is_ours
+        message.text
+        for message in dropped
+        if isinstance(message, chat_messages.UserMessage) and message.is_ours
     ][:1]
-    told = "; ".join(asked[-_REMEMBERED:])
-    line = f"[{len(asked)} earlier requests are left out. The last of them: {told}]"
+    summary = "; ".join(questions[-_REMEMBERED:])
+    line = f"[{len(questions)} earlier requests are left out. The last of them: {summary}]"
     return "\n".join([*(context_windows.shorten(text, 2000) for text in earlier), line])
 
 
 def readable(dropped: Sequence[chat_messages.Message], max_characters: int) -> str:
     """Format messages as plain text, to be summarised."""
     lines = []
-    for one in dropped:
-        match one:
+    for message in dropped:
+        match message:
             case chat_messages.UserMessage():
-                lines.append(f"{'Note' if one.is_ours else 'Person'}: {one.text}")
+                lines.append(f"{'Note' if message.is_ours else 'Person'}: {message.text}")
             case chat_messages.AssistantMessage():
-                lines.append(f"Analyst: {one.text}")
-                lines += [f"Code: {call.arguments}" for call in one.calls]
+                lines.append(f"Analyst: {message.text}")
+                lines += [f"Code: {call.arguments}" for call in message.calls]
             case chat_messages.ToolResult():
-                lines.append(f"Output: {context_windows.shorten(one.text, 600)}")
+                lines.append(f"Output: {context_windows.shorten(message.text, 600)}")
     return context_windows.shorten("\n".join(lines), max_characters)

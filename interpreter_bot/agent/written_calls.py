@@ -129,8 +129,8 @@ def read(text: str) -> list[WrittenCall]:
         return []
     for shape in _SHAPES:
         if calls := [(tools.canonical_name(name), arguments) for name, arguments in shape(text)]:
-            known = [call for call in calls if call[0]]
-            return known[:_MAX_CALLS]
+            known_calls = [call for call in calls if call[0]]
+            return known_calls[:_MAX_CALLS]
     return []
 
 
@@ -147,27 +147,27 @@ def is_unmarked(words: str) -> bool:
 
 def may_be_call(text: str) -> bool:
     """Return whether the beginning of an object or list may still become a call."""
-    if listed := _LISTED.match(text):
-        name = listed["name"]
-        if listed["open"]:
+    if list_match := _LISTED.match(text):
+        name = list_match["name"]
+        if list_match["open"]:
             return bool(tools.canonical_name(name))
-        return listed.end() == len(text) and any(one.startswith(name) for one in tools.NAMES)
-    begun = _BEGUN.match(text)
-    if begun is None:
+        return list_match.end() == len(text) and any(name.startswith(name) for name in tools.NAMES)
+    beginning = _BEGUN.match(text)
+    if beginning is None:
         return False
-    key, value, is_whole = begun["key"], begun["value"], begun.end() == len(text)
+    key, value, is_whole = beginning["key"], beginning["value"], beginning.end() == len(text)
     if key is None:
         return is_whole
-    if not begun["key_end"]:
-        return is_whole and any(one.startswith(key) for one in _FIRST_KEYS)
+    if not beginning["key_end"]:
+        return is_whole and any(name.startswith(key) for name in _FIRST_KEYS)
     if key not in _FIRST_KEYS:
         return False
     if value is None:
         # Another kind of value, unless it has not come yet.
         return is_whole or (key not in (*_NAMES, "type", "code")) or key == "function"
     if key == "type":
-        return any(one.startswith(value) for one in _TYPES)
-    if key in _NAMES and begun["end"]:
+        return any(name.startswith(value) for name in _TYPES)
+    if key in _NAMES and beginning["end"]:
         return bool(tools.canonical_name(value))
     return True
 
@@ -225,7 +225,7 @@ def _blocks(text: str) -> Iterator[WrittenCall]:
 
 
 def _parameters(body: str) -> tuple[dict[str, str], int]:
-    """Read parameters in tags, and say where they end; none if one of them does not end."""
+    """Read parameters in tags, and return their end; none if one of them does not end."""
     parameters: dict[str, str] = {}
     position = 0
     while opening := _PARAMETER.match(body, position):
@@ -289,7 +289,7 @@ def _named_json(text: str) -> Iterator[WrittenCall]:
             yield opening["name"], json.dumps(value)
             position = end
         else:
-            # It may still be readable: that is decided where its arguments are read.
+            # `tools.read` decides whether its arguments can be read after all.
             yield opening["name"], _without_last_tokens(text[position:])
             return
 
@@ -381,7 +381,7 @@ _DECODER: Final = json.JSONDecoder(strict=False)
 
 
 def _json_at(text: str, start: int) -> tuple[object, int]:
-    """Read the JSON that begins at a position, and say where it ends; None if it is none."""
+    """Read the JSON that begins at a position, and return its end; None if there is none."""
     try:
         value, end = _DECODER.raw_decode(text, start)
     except (ValueError, RecursionError):

@@ -17,7 +17,7 @@ from interpreter_bot.agent.llms import (
     sdk_errors,
 )
 
-_NOTHING: Final = "[nothing]"
+_EMPTY_TEXT: Final = "[nothing]"
 # Ids and names that other servers gave may have any characters.
 _UNNAMEABLE: Final = re.compile(r"[^A-Za-z0-9_-]")
 _MAX_NAME: Final = 64
@@ -35,7 +35,7 @@ class StreamEvents:
         self._blocks: dict[object, dict[str, Any]] = {}
         self._counts: dict[str, object] = {}
 
-    def hear(self, event: object) -> None:
+    def receive(self, event: object) -> None:
         """Take one event."""
         key = getattr(event, "index", None)
         key = key if isinstance(key, int) else None
@@ -43,58 +43,58 @@ class StreamEvents:
             case "message_start":
                 self._count(getattr(getattr(event, "message", None), "usage", None))
             case "content_block_start":
-                self._begin(key, getattr(event, "content_block", None))
+                self._start_block(key, getattr(event, "content_block", None))
             case "content_block_delta":
-                self._go_on(key, getattr(event, "delta", None))
+                self._continue_block(key, getattr(event, "delta", None))
             case "content_block_stop":
-                self._end(key)
+                self._end_block(key)
             case "message_delta":
                 self._count(getattr(event, "usage", None))
                 reason = getattr(getattr(event, "delta", None), "stop_reason", None)
                 self._assembler.finish = sdk_errors.finish(reason) or self._assembler.finish
 
-    def _begin(self, key: int | None, block: object) -> None:
+    def _start_block(self, key: int | None, block: object) -> None:
         match _text(block, "type"):
             case "text":
                 self._blocks[key] = {"message": 0}
                 self._add_text(self._blocks[key], _text(block, "text"))
             case "tool_use":
-                number = self._assembler.call(
+                number = self._assembler.add_call(
                     key, call_id=_text(block, "id"), name=_text(block, "name")
                 )
                 self._blocks[key] = {"call": number, "arguments": False}
             case "thinking":
-                kept = {name: _text(block, name) for name in ("type", "thinking", "signature")}
-                self._blocks[key] = {"reasoning": kept}
+                fields = {name: _text(block, name) for name in ("type", "thinking", "signature")}
+                self._blocks[key] = {"reasoning": fields}
             case "redacted_thinking":
-                kept = {name: _text(block, name) for name in ("type", "data")}
-                self._blocks[key] = {"reasoning": kept}
+                fields = {name: _text(block, name) for name in ("type", "data")}
+                self._blocks[key] = {"reasoning": fields}
 
-    def _go_on(self, key: int | None, delta: object) -> None:
+    def _continue_block(self, key: int | None, delta: object) -> None:
         block = self._blocks.get(key, {})
         match _text(delta, "type"):
             case "text_delta" if "message" in block:
                 self._add_text(block, _text(delta, "text"))
             case "input_json_delta" if "call" in block:
                 block["arguments"] |= bool(piece := _text(delta, "partial_json"))
-                self._assembler.call(key, arguments=piece)
+                self._assembler.add_call(key, arguments=piece)
             case "thinking_delta" | "signature_delta" as kind if "reasoning" in block:
                 name = kind.removesuffix("_delta")
                 piece = _text(delta, name)
-                self._assembler.count(len(piece))
+                self._assembler.count_output(len(piece))
                 block["reasoning"][name] = block["reasoning"].get(name, "") + piece
 
-    def _end(self, key: int | None) -> None:
+    def _end_block(self, key: int | None) -> None:
         block = self._blocks.pop(key, None)
         if block is None:
             return
         if block.pop("arguments", None) is False:
-            self._assembler.complete(key, "{}")
-        self._assembler.reasoning.item(block)
+            self._assembler.set_arguments(key, "{}")
+        self._assembler.reasoning.add_item(block)
 
     def _add_text(self, block: dict[str, Any], text: str) -> None:
         block["message"] += len(text)
-        self._assembler.text(text)
+        self._assembler.add_text(text)
 
     def _count(self, usage: object) -> None:
         """Keep what a server counts: at the start, and at the end in full."""
@@ -104,15 +104,21 @@ class StreamEvents:
         ):
             if (count := getattr(usage, name, None)) is not None:
                 self._counts[name] = count
-        cached, stored = (
+        cache_reads, cache_writes = (
             count if isinstance(count := self._counts.get(f"cache_{name}_input_tokens"), int) else 0
             for name in ("read", "creation")
         )
-        read: object = self._counts.get("input_tokens")
+        input_tokens: object = self._counts.get("input_tokens")
         # Those of the cache are not among them.
-        read = read + cached + stored if isinstance(read, int) else read
-        details = types.SimpleNamespace(cached_tokens=cached, cache_write_tokens=stored)
-        self._assembler.usage = sdk_errors.usage(read, self._counts.get("output_tokens"), details)
+        input_tokens = (
+            input_tokens + cache_reads + cache_writes
+            if isinstance(input_tokens, int)
+            else input_tokens
+        )
+        details = types.SimpleNamespace(cached_tokens=cache_reads, cache_write_tokens=cache_writes)
+        self._assembler.usage = sdk_errors.usage(
+            input_tokens, self._counts.get("output_tokens"), details
+        )
 
 
 def _text(thing: object, name: str) -> str:
@@ -123,8 +129,8 @@ def _text(thing: object, name: str) -> str:
 def wire_tool(tool: chat_messages.Tool) -> dict[str, Any]:
     """Convert a tool. Code is streamed as it is written, unlike other arguments."""
     eager = {"eager_input_streaming": True} if tool.name == tools.RUN_CODE else {}
-    named = {"name": tool.name, "description": tool.description}
-    return {**named, "input_schema": tool.parameters, **eager}
+    description = {"name": tool.name, "description": tool.description}
+    return {**description, "input_schema": tool.parameters, **eager}
 
 
 def wire_messages(transcript: Iterable[chat_messages.Message], origin: str) -> list[dict[str, Any]]:
@@ -136,7 +142,7 @@ def wire_messages(transcript: Iterable[chat_messages.Message], origin: str) -> l
     """
     messages: list[dict[str, Any]] = []
     ids: dict[str, str] = {}
-    taken: set[str] = set()
+    used_ids: set[str] = set()
     for message in transcript:
         role = "user"
         match message:
@@ -147,7 +153,7 @@ def wire_messages(transcript: Iterable[chat_messages.Message], origin: str) -> l
                 blocks = [{**result, "content": _content(message.text, message.pictures)}]
             case chat_messages.AssistantMessage():
                 role = "assistant"
-                ids = _ids(message, taken)
+                ids = _ids(message, used_ids)
                 blocks = _assistant_blocks(
                     message, list(reasoning_replay.items(message, origin)), ids
                 )
@@ -158,13 +164,13 @@ def wire_messages(transcript: Iterable[chat_messages.Message], origin: str) -> l
     return messages
 
 
-def _ids(message: chat_messages.AssistantMessage, taken: set[str]) -> dict[str, str]:
+def _ids(message: chat_messages.AssistantMessage, used_ids: set[str]) -> dict[str, str]:
     """Give every call an id that no other has: other servers give the same at every step."""
     ids = {}
     for call in message.calls:
-        known = _nameable(call.id)
-        ids[call.id] = f"{known[:_MAX_NAME]}_{len(taken)}" if known in taken else known
-        taken.add(ids[call.id])
+        call_id = _nameable(call.id)
+        ids[call.id] = f"{call_id[:_MAX_NAME]}_{len(used_ids)}" if call_id in used_ids else call_id
+        used_ids.add(ids[call.id])
     return ids
 
 
@@ -181,22 +187,22 @@ def _assistant_blocks(
     calls = dict(enumerate(message.calls))
     text = message.text
     blocks: list[dict[str, Any]] = []
-    for one in [*order, {"message": len(text)}, *({"call": number} for number in calls)]:
-        if "reasoning" in one:
-            blocks.append(one["reasoning"])
-        elif "message" in one:
-            blocks += _texts(text[: one["message"]])
-            text = text[one["message"] :]
-        elif call := calls.pop(one["call"], None):
+    for part in [*order, {"message": len(text)}, *({"call": number} for number in calls)]:
+        if "reasoning" in part:
+            blocks.append(part["reasoning"])
+        elif "message" in part:
+            blocks += _texts(text[: part["message"]])
+            text = text[part["message"] :]
+        elif call := calls.pop(part["call"], None):
             blocks.append(_call(call, ids[call.id]))
-    return blocks or _texts(_NOTHING)
+    return blocks or _texts(_EMPTY_TEXT)
 
 
 def _call(call: chat_messages.Call, call_id: str) -> dict[str, Any]:
     # Numbers that JSON does not have would not be sent.
-    given = json.loads(chat_completions.sendable(call.arguments), parse_constant=str)
+    arguments = json.loads(chat_completions.sendable(call.arguments), parse_constant=str)
     name = _nameable(call.name)[:_MAX_NAME]
-    return {"type": "tool_use", "id": call_id, "name": name, "input": given}
+    return {"type": "tool_use", "id": call_id, "name": name, "input": arguments}
 
 
 def _texts(text: str) -> list[dict[str, Any]]:
@@ -206,9 +212,9 @@ def _texts(text: str) -> list[dict[str, Any]]:
 
 def _content(text: str, pictures: tuple[chat_messages.Picture, ...]) -> list[dict[str, Any]]:
     blocks = _texts(text)
-    for one in pictures:
-        blocks += [{"type": "text", "text": text} for text in chat_completions.caption(one)]
-        data = base64.b64encode(one.data).decode("ascii")
-        source = {"type": "base64", "media_type": one.mime, "data": data}
+    for picture in pictures:
+        blocks += [{"type": "text", "text": text} for text in chat_completions.caption(picture)]
+        data = base64.b64encode(picture.data).decode("ascii")
+        source = {"type": "base64", "media_type": picture.mime, "data": data}
         blocks.append({"type": "image", "source": source})
-    return blocks or _texts(_NOTHING)
+    return blocks or _texts(_EMPTY_TEXT)

@@ -43,7 +43,7 @@ def client(
 
     Args:
         base_url: with or without the `/v1` that its paths begin with.
-        api_key: empty where the server wants none, but the SDK does.
+        api_key: empty if the server needs none; the SDK does.
         timeout: of connections and silence.
     """
     return anthropic.AsyncAnthropic(
@@ -73,7 +73,6 @@ class MessagesLlm:
     async def reply(
         self, prompt: chat_messages.Prompt, *, emit: events.Emit
     ) -> chat_messages.ModelReply:
-        """Request a reply."""
         assembler = model_reply_assembly.ModelReplyAssembler(emit, prompt, origin=self._origin)
         stream_events = anthropic_blocks.StreamEvents(assembler)
         parameters = self._parameters(prompt)
@@ -83,14 +82,17 @@ class MessagesLlm:
         with _translated(assembler, api_key=self._client.api_key or ""):
             stream = await server_quirks.send_well_formed(self._open, parameters)
             # Closes the connection also on cancellation, so that the server stops at once.
-            async with stream, contextlib.aclosing(chat_completions.chunks(stream)) as heard:
-                async for event in heard:
-                    stream_events.hear(event)
+            async with (
+                stream,
+                contextlib.aclosing(chat_completions.chunks(stream)) as stream_chunks,
+            ):
+                async for event in stream_chunks:
+                    stream_events.receive(event)
                     if assembler.is_endless:
                         assembler.finish = chat_messages.Finish.LENGTH
                         break
         if assembler.finish is None:
-            raise sdk_errors.cut(assembler, otherwise=model_errors.GarbledError())
+            raise sdk_errors.cut_error(assembler, otherwise=model_errors.GarbledError())
         return assembler.reply()
 
     async def _open(self, parameters: dict[str, Any]) -> anthropic.AsyncStream[Any]:
@@ -110,7 +112,9 @@ class MessagesLlm:
         messages = anthropic_blocks.wire_messages(prompt.messages, self._origin)
         if prompt.cache_key and prompt.may_call:
             # Without leave to call, what follows the tools is another prompt to the server.
-            for message in [one for one in messages if one["role"] == "user"][-_CACHED_MESSAGES:]:
+            for message in [candidate for candidate in messages if candidate["role"] == "user"][
+                -_CACHED_MESSAGES:
+            ]:
                 message["content"][-1] |= cached
         parameters: dict[str, Any] = {
             "model": self._model.name,
@@ -139,7 +143,7 @@ def _translated(
         yield
     except _RAISED as error:
         failure = _failure(error, has_pictures=assembler.has_pictures)
-        sdk_errors.give_up(error, failure, assembler, api_key=api_key)
+        sdk_errors.raise_translated(error, failure, assembler, api_key=api_key)
 
 
 def _failure(error: Exception, *, has_pictures: bool) -> model_errors.ModelError:
@@ -152,9 +156,9 @@ def _failure(error: Exception, *, has_pictures: bool) -> model_errors.ModelError
             status = error.status_code
             if status < 300:
                 status = _STATUSES.get(error.type or "", 500)
-            said = f"{error.type} {error.message}"
-            return sdk_errors.of_status(
-                status, said, error.response.headers, has_pictures=has_pictures
+            text = f"{error.type} {error.message}"
+            return sdk_errors.error_of_status(
+                status, text, error.response.headers, has_pictures=has_pictures
             )
         case anthropic.APIResponseValidationError() | sdk_errors.UnreadableError():
             return model_errors.GarbledError()

@@ -56,7 +56,7 @@ class Catalogue:
             twice = next(title for title in titles if titles.count(title) > 1)
             raise errors.SettingsError(model_words.same_title(twice))
         if (
-            any(one.protocol == "anthropic" for one in models)
+            any(model.protocol == "anthropic" for model in models)
             and not model_discovery.has_anthropics_sdk()
         ):
             raise errors.SettingsError(model_words.NO_ANTHROPIC_SDK)
@@ -64,7 +64,7 @@ class Catalogue:
         self._patience = patience
         self._servers = servers or {}
         self._unlisted = {
-            server.model.title: model_discovery.FirstListedLlm(server, self._speaking)
+            server.model.title: model_discovery.FirstListedLlm(server, self._connect)
             for server in unlisted
         }
         self._sleep = sleep
@@ -98,10 +98,10 @@ class Catalogue:
         """
         if not self._models:
             raise model_errors.UnknownChoiceError(model_words.NONE)
-        chosen = self._models.get(title or self.titles[0])
-        if chosen is None:
+        choice = self._models.get(title or self.titles[0])
+        if choice is None:
             raise model_errors.UnknownChoiceError(model_words.unknown(title, self.titles))
-        return chosen
+        return choice
 
     async def llm(self, title: str = "") -> ports.Llm:
         """Return the `Llm` of a model.
@@ -110,8 +110,8 @@ class Catalogue:
             UnknownChoiceError: as above.
         """
         model = self.model(title)
-        if (known := self._llms.get(model.title)) is not None:
-            return known
+        if (llm := self._llms.get(model.title)) is not None:
+            return llm
         if model.title not in self._opening:
             opening = asyncio.create_task(self._open(model), name=f"open {model.title}")
             opening.add_done_callback(lambda _: self._opening.pop(model.title))
@@ -123,7 +123,7 @@ class Catalogue:
         # To import an SDK takes most of a second, and the first client reads all authorities.
         speaking: ports.Llm | None = self._unlisted.get(model.title)
         if speaking is None:
-            speaking = await asyncio.to_thread(self._speaking, model)
+            speaking = await asyncio.to_thread(self._connect, model)
         patient = (
             retries.RetryingLlm(speaking, self._patience, sleep=self._sleep)
             if self._sleep
@@ -161,33 +161,35 @@ class Catalogue:
         """Return whether a model's server is one that is started here, on this machine."""
         return self.model(title).title in self._servers
 
-    def _speaking(self, model: settings.Model) -> ports.Llm:
+    def _connect(self, model: settings.Model) -> ports.Llm:
         if (server := self._servers.get(model.title)) is not None:
-            return self._starting(server, model)
+            return self._connect_on_demand(server, model)
         key = self._key(model)
         if model.protocol == "anthropic":
-            return _NamingServerLlm(self._messages(model), model, has_key=bool(key))
+            return _NamingServerLlm(self._connect_anthropic(model), model, has_key=bool(key))
         from interpreter_bot.agent.llms import openai_clients
 
         client = openai_clients.client(model.base_url, key, self._patience)
-        llm = openai_clients.llm(self._kept(client), model)
+        llm = openai_clients.llm(self._register_client(client), model)
         return _NamingServerLlm(llm, model, has_key=bool(key))
 
-    def _starting(self, server: retries.StartingServer, model: settings.Model) -> ports.Llm:
+    def _connect_on_demand(
+        self, server: retries.StartingServer, model: settings.Model
+    ) -> ports.Llm:
         from interpreter_bot.agent.llms import openai_clients
 
         def connected(address: retries.ServerAddress) -> ports.Llm:
             client = openai_clients.local_client(address, self._patience)
-            return openai_clients.llm(self._kept(client), model)
+            return openai_clients.llm(self._register_client(client), model)
 
         return retries.StartingServerLlm(server, connected)
 
-    def _kept(self, client: openai.AsyncOpenAI) -> openai.AsyncOpenAI:
+    def _register_client(self, client: openai.AsyncOpenAI) -> openai.AsyncOpenAI:
         """Note what is to be closed."""
         self._clients.append(client)
         return client
 
-    def _messages(self, model: settings.Model) -> ports.Llm:
+    def _connect_anthropic(self, model: settings.Model) -> ports.Llm:
         from interpreter_bot.agent.llms import anthropic_messages, openai_clients
 
         timeout = openai_clients.timeout(self._patience)
@@ -220,11 +222,10 @@ class _NamingServerLlm:
     async def reply(
         self, prompt: chat_messages.Prompt, *, emit: events.Emit
     ) -> chat_messages.ModelReply:
-        """Request a reply."""
         try:
             return await self._llm.reply(prompt, emit=emit)
         except model_errors.ModelError as error:
-            named = model_errors.at_server(error, self._model, has_key=self._has_key)
-            if named is error:
+            named_error = model_errors.at_server(error, self._model, has_key=self._has_key)
+            if named_error is error:
                 raise
-            raise named from error
+            raise named_error from error

@@ -51,21 +51,20 @@ class ChatCompletionsLlm:
     async def reply(
         self, prompt: chat_messages.Prompt, *, emit: events.Emit
     ) -> chat_messages.ModelReply:
-        """Request a reply."""
         assembler = model_reply_assembly.ModelReplyAssembler(
             emit, prompt, habit=self.habit, origin=self._origin
         )
-        said: list[dict[str, Any]] = [{"role": "system", "content": prompt.system}]
-        said.extend(wire_messages(prompt.messages, self._origin))
+        messages: list[dict[str, Any]] = [{"role": "system", "content": prompt.system}]
+        messages.extend(wire_messages(prompt.messages, self._origin))
         extra: dict[str, Any] = {}
         if prompt.tools:
             extra["tools"] = [wire_tool(tool) for tool in prompt.tools]
             extra["tool_choice"] = "auto" if prompt.may_call else "none"
-        return await self.converse(said, prompt, assembler=assembler, extra=extra)
+        return await self.converse(messages, prompt, assembler=assembler, extra=extra)
 
     async def converse(
         self,
-        said: list[dict[str, Any]],
+        messages: list[dict[str, Any]],
         prompt: chat_messages.Prompt,
         *,
         assembler: model_reply_assembly.ModelReplyAssembler,
@@ -83,7 +82,7 @@ class ChatCompletionsLlm:
         """
         parameters: dict[str, Any] = {
             "model": self._model.name,
-            "messages": said,
+            "messages": messages,
             "stream_options": {"include_usage": True},
             **extra,
         }
@@ -104,7 +103,7 @@ class ChatCompletionsLlm:
                 assembler.release()
                 raise
         if assembler.finish is None:
-            raise sdk_errors.cut(assembler, otherwise=model_errors.GarbledError())
+            raise sdk_errors.cut_error(assembler, otherwise=model_errors.GarbledError())
         return assembler.reply()
 
     async def _receive(
@@ -118,7 +117,7 @@ class ChatCompletionsLlm:
         # Closes the connection also on cancellation, so that the server stops at once.
         async with stream, contextlib.aclosing(chunks(stream)) as pieces:
             async for chunk in pieces:
-                _hear(chunk, assembler)
+                _receive_chunk(chunk, assembler)
                 if assembler.is_endless:
                     assembler.finish = chat_messages.Finish.LENGTH
                     break
@@ -150,49 +149,49 @@ async def chunks(stream: AsyncIterator[object]) -> AsyncGenerator[object, None]:
             raise sdk_errors.UnreadableError from error
 
 
-def _hear(chunk: object, assembler: model_reply_assembly.ModelReplyAssembler) -> None:
+def _receive_chunk(chunk: object, assembler: model_reply_assembly.ModelReplyAssembler) -> None:
     """Process one stream chunk. The SDK checks no shapes, so nothing is taken for granted."""
-    counted = getattr(chunk, "usage", None)
-    assembler.usage = _usage(counted) or assembler.usage
+    usage = getattr(chunk, "usage", None)
+    assembler.usage = _usage(usage) or assembler.usage
     choice = _first(getattr(chunk, "choices", None))
     if choice is None:
         return
     delta = getattr(choice, "delta", None)
-    assembler.thought(delta)
-    assembler.text(_words(getattr(delta, "content", None)))
+    assembler.add_thought(delta)
+    assembler.add_text(_words(getattr(delta, "content", None)))
     if refusal := _text(getattr(delta, "refusal", None)):
-        assembler.text(refusal)
+        assembler.add_text(refusal)
         assembler.is_refused = True
     pieces = getattr(delta, "tool_calls", None)
     for piece in pieces if isinstance(pieces, list) else []:
         function = getattr(piece, "function", None)
         index = getattr(piece, "index", None)
-        number = assembler.call(
+        number = assembler.add_call(
             index if isinstance(index, int) else None,
             call_id=_text(getattr(piece, "id", None)),
             name=_text(getattr(function, "name", None)),
             arguments=_arguments(getattr(function, "arguments", None)),
         )
-        assembler.reasoning.hear_call(number, piece)
+        assembler.reasoning.collect_call(number, piece)
     # What servers wrote before there were tools.
     function = getattr(delta, "function_call", None)
     if function is not None:
-        assembler.call(
+        assembler.add_call(
             "function_call",
             name=_text(getattr(function, "name", None)),
             arguments=_arguments(getattr(function, "arguments", None)),
         )
-    ended = sdk_errors.finish(getattr(choice, "finish_reason", None))
-    assembler.finish = ended or assembler.finish
+    finish = sdk_errors.finish(getattr(choice, "finish_reason", None))
+    assembler.finish = finish or assembler.finish
 
 
-def _usage(counted: object) -> values.Usage | None:
+def _usage(usage: object) -> values.Usage | None:
     names = ("prompt_tokens", "completion_tokens", "prompt_tokens_details")
-    read, written, details = (getattr(counted, name, None) for name in names)
+    input_tokens, output_tokens, details = (getattr(usage, name, None) for name in names)
     # Moonshot and DeepSeek have their own names for these counts.
-    others = (getattr(counted, name, None) for name in ("cached_tokens", "prompt_cache_hit_tokens"))
-    otherwise = next((one for one in others if one is not None), None)
-    return sdk_errors.usage(read, written, details, otherwise)
+    others = (getattr(usage, name, None) for name in ("cached_tokens", "prompt_cache_hit_tokens"))
+    otherwise = next((count for count in others if count is not None), None)
+    return sdk_errors.usage(input_tokens, output_tokens, details, otherwise)
 
 
 def _first(choices: object) -> object | None:
@@ -235,11 +234,11 @@ def wire_messages(
         transcript: the messages.
         origin: the name that `reasoning_replay` gives to the receiving model.
     """
-    seen: list[chat_messages.Picture] = []
+    pictures: list[chat_messages.Picture] = []
     for message in transcript:
-        if seen and not isinstance(message, chat_messages.ToolResult):
-            yield {"role": "user", "content": wire_content(OF_OUTPUTS, tuple(seen))}
-            seen = []
+        if pictures and not isinstance(message, chat_messages.ToolResult):
+            yield {"role": "user", "content": wire_content(OF_OUTPUTS, tuple(pictures))}
+            pictures = []
         match message:
             case chat_messages.UserMessage():
                 yield {"role": "user", "content": wire_content(message.text, message.pictures)}
@@ -247,16 +246,16 @@ def wire_messages(
                 yield _assistant_message(message, origin)
             case chat_messages.ToolResult():
                 yield {"role": "tool", "tool_call_id": message.call_id, "content": message.text}
-                seen += message.pictures
-    if seen:
-        yield {"role": "user", "content": wire_content(OF_OUTPUTS, tuple(seen))}
+                pictures += message.pictures
+    if pictures:
+        yield {"role": "user", "content": wire_content(OF_OUTPUTS, tuple(pictures))}
 
 
 def _assistant_message(message: chat_messages.AssistantMessage, origin: str) -> dict[str, Any]:
     """Convert a model's message, with the reasoning that its provider wants back."""
-    kept = reasoning_replay.fields(message, origin)
+    reasoning = reasoning_replay.fields(message, origin)
     if not message.calls:
-        return {"role": "assistant", "content": message.text, **kept}
+        return {"role": "assistant", "content": message.text, **reasoning}
     signatures = reasoning_replay.signatures(message, origin)
     calls = [
         {
@@ -267,7 +266,7 @@ def _assistant_message(message: chat_messages.AssistantMessage, origin: str) -> 
         }
         for call, signature in zip(message.calls, signatures, strict=True)
     ]
-    return {"role": "assistant", "content": message.text or None, "tool_calls": calls, **kept}
+    return {"role": "assistant", "content": message.text or None, "tool_calls": calls, **reasoning}
 
 
 def sendable(arguments: str) -> str:
@@ -285,9 +284,9 @@ def wire_content(
     if not pictures:
         return text
     parts: list[dict[str, Any]] = [{"type": "text", "text": text}]
-    for one in pictures:
-        parts += [{"type": "text", "text": text} for text in caption(one)]
-        parts.append({"type": "image_url", "image_url": {"url": data_url(one)}})
+    for picture in pictures:
+        parts += [{"type": "text", "text": text} for text in caption(picture)]
+        parts.append({"type": "image_url", "image_url": {"url": data_url(picture)}})
     return parts
 
 

@@ -124,11 +124,11 @@ def add_usage(
     """
     if discarded.usage is None:
         return dataclasses.replace(reply, usage=None)
-    written = context_windows.message_tokens(
+    output_tokens = context_windows.message_tokens(
         chat_messages.AssistantMessage(reply.text, reply.calls)
     )
-    known = reply.usage or values.Usage(discarded.usage.tokens, written)
-    usage = dataclasses.replace(discarded.usage + known, is_estimated=True)
+    usage_of_reply = reply.usage or values.Usage(discarded.usage.tokens, output_tokens)
+    usage = dataclasses.replace(discarded.usage + usage_of_reply, is_estimated=True)
     return dataclasses.replace(reply, usage=usage)
 
 

@@ -46,7 +46,6 @@ class FallbackLlm:
     async def reply(
         self, prompt: chat_messages.Prompt, *, emit: events.Emit
     ) -> chat_messages.ModelReply:
-        """Request a reply."""
         refusal: model_errors.RequestRefusedError | None = None
         for llm, attempt in self._attempts(prompt):
             try:

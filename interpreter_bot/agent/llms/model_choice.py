@@ -20,7 +20,7 @@ PATIENCE: Final = settings.Patience(retries=0, silence_seconds=30.0)
 """How long a model is waited for that is only tried."""
 
 LOCAL_SERVERS: Final[Mapping[str, int]] = {"Ollama": 11434, "llama.cpp": 8080, "vLLM": 8000}
-"""Where servers of models listen by default, on this machine."""
+"""Ports on which servers of models listen by default, on this machine."""
 
 _MAX_CHARACTERS: Final = 1000
 _LOOK_SECONDS: Final = 2.0
@@ -45,12 +45,12 @@ def variables(key: str, address: str) -> dict[str, str]:
     if fault := header_values.address_fault(address) if address else "":
         raise errors.SettingsError(model_words.bad_address(fault))
     maker = "ANTHROPIC" if key.startswith("sk-ant-") else "OPENAI"
-    named = {f"{maker}_API_KEY": key, f"{maker}_BASE_URL": address}
-    return {name: value for name, value in named.items() if value}
+    entries = {f"{maker}_API_KEY": key, f"{maker}_BASE_URL": address}
+    return {name: value for name, value in entries.items() if value}
 
 
 async def refuse_reserved(address: str) -> None:
-    """Refuse an address that leads to where clouds hand out credentials.
+    """Refuse an address at which clouds hand out credentials.
 
     Those of this machine and of private networks are usual for models.
 
@@ -129,5 +129,5 @@ async def local_servers() -> dict[str, tuple[str, list[str]]]:
             return address, []
         return address, [model.name for model in models]
 
-    found = await asyncio.gather(*map(look, LOCAL_SERVERS.values()))
-    return {name: server for name, server in zip(LOCAL_SERVERS, found, strict=True) if server[1]}
+    servers = await asyncio.gather(*map(look, LOCAL_SERVERS.values()))
+    return {name: server for name, server in zip(LOCAL_SERVERS, servers, strict=True) if server[1]}

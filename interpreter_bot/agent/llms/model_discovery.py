@@ -98,8 +98,8 @@ def has_anthropics_sdk() -> bool:
     return importlib.util.find_spec("anthropic") is not None
 
 
-def _names(listed: str) -> list[str]:
-    return [name.strip() for name in listed.split(",") if name.strip()]
+def _names(text: str) -> list[str]:
+    return [name.strip() for name in text.split(",") if name.strip()]
 
 
 async def _openais(environment: Mapping[str, str]) -> tuple[settings.Model, ...] | UnlistedServer:

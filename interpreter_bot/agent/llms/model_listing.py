@@ -111,16 +111,16 @@ async def _refusal(response: httpx2.Response, content: bytes) -> model_errors.Mo
     status = response.status_code
     _log.warning("a model server refused to list its models: status %d", status)
     words = content.decode("utf-8", "replace")
-    return sdk_errors.of_status(status, words, response.headers, has_pictures=False)
+    return sdk_errors.error_of_status(status, words, response.headers, has_pictures=False)
 
 
 def _described(model: _Listed, server: settings.Model) -> settings.Model:
-    named = settings.Model(name=model.id, base_url=server.base_url)
+    settings_of_model = settings.Model(name=model.id, base_url=server.base_url)
     if server.protocol != "anthropic":
-        return named
+        return settings_of_model
     sight = model.capabilities and model.capabilities.image_input
     has_sight = sight.supported if sight else None
-    return named.model_copy(
+    return settings_of_model.model_copy(
         update={
             "protocol": "anthropic",
             "context_tokens": min(model.max_input_tokens or _CONTEXT_TOKENS, _CONTEXT_TOKENS),

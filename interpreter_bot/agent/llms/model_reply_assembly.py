@@ -19,10 +19,10 @@ from interpreter_bot.agent.llms import reasoning_replay
 
 # A server that ignores the limit on its answer is cut off at this multiple of the limit.
 _CHARACTERS_PER_TOKEN: Final = 12
-_CALLS: Final = 64
+_MAX_CALLS: Final = 64
 
 
-class _Started:
+class _PendingCall:
     """A native call that is still being written."""
 
     def __init__(self, call_id: str, name: str) -> None:
@@ -37,7 +37,7 @@ class ThoughtHabit:
     """Facts about one model, learned from its replies.
 
     Attributes:
-        begins_in_thought: they begin with thoughts of which only the end is marked, as where a
+        begins_in_thought: they begin with thoughts of which only the end is marked, as when a
             server puts the opening tag into the prompt; None while that is not known.
     """
 
@@ -88,52 +88,54 @@ class ModelReplyAssembler:
             begins_in_thought=self._habit.begins_in_thought,
         )
         self._is_over = False
-        self._unread = ""
-        self._left = prompt.answer_tokens * _CHARACTERS_PER_TOKEN
+        self._unread_call = ""
+        self._characters_left = prompt.answer_tokens * _CHARACTERS_PER_TOKEN
         self._words: list[str] = []
         self._thoughts: list[str] = []
-        self._native: list[_Started] = []
-        self._latest: dict[object, _Started] = {}
-        self._found: list[chat_messages.Call] = []
-        self._has_heard = False
+        self._native_calls: list[_PendingCall] = []
+        self._latest: dict[object, _PendingCall] = {}
+        self._parsed_calls: list[chat_messages.Call] = []
+        self._has_received = False
 
     @property
-    def has_heard(self) -> bool:
+    def has_received(self) -> bool:
         """Whether anything has come: then the call may not be repeated from the start."""
-        return self._has_heard
+        return self._has_received
 
     @property
     def is_endless(self) -> bool:
         """Whether far more has come than was asked for."""
-        return self._left < 0
+        return self._characters_left < 0
 
-    def text(self, delta: str) -> None:
+    def add_text(self, delta: str) -> None:
         """Add text."""
         if not delta:
             return
-        self._has_heard = True
-        self._left -= len(delta)
-        self._take(self._parser.feed(delta))
+        self._has_received = True
+        self._characters_left -= len(delta)
+        self._apply(self._parser.feed(delta))
 
-    def thought(self, delta: object) -> None:
+    def add_thought(self, delta: object) -> None:
         """Add the reasoning in a chat completion chunk, which is never shown."""
-        characters = self.reasoning.hear(delta)
+        characters = self.reasoning.collect(delta)
         if characters and self._habit.begins_in_thought is None:
             # The server itself tells thoughts from words.
             self._habit.begins_in_thought = False
-            self._take(self._parser.settle())
-        self.count(characters)
+            self._apply(self._parser.settle())
+        self.count_output(characters)
 
     def release(self) -> None:
         """Forward words that are held back, for no more will come."""
         if not self._habit.begins_in_thought:
-            self._take(self._parser.settle(), is_whole=False)
+            self._apply(self._parser.settle(), is_whole=False)
 
-    def count(self, characters: int) -> None:
+    def count_output(self, characters: int) -> None:
         """Count output that is neither text nor a call against the limit of the answer."""
-        self._left -= characters
+        self._characters_left -= characters
 
-    def call(self, key: object, *, call_id: str = "", name: str = "", arguments: str = "") -> int:
+    def add_call(
+        self, key: object, *, call_id: str = "", name: str = "", arguments: str = ""
+    ) -> int:
         """Add a piece of a native call, and return the call's number in the reply.
 
         Args:
@@ -147,24 +149,24 @@ class ModelReplyAssembler:
         # Some servers give the same key, or none, to all calls, each of which comes whole.
         is_other = started is not None and bool(name) and (not call_id or started.id != call_id)
         if started is None or (is_other and started.arguments):
-            if len(self._native) >= _CALLS:
-                self._left = -1
-                return _CALLS
-            if not self._native and not self._habit.begins_in_thought:
-                self._take(self._parser.settle())
-            started = self._latest[key] = _Started(call_id, name)
-            self._native.append(started)
-        self._has_heard = True
-        self._left -= len(arguments)
+            if len(self._native_calls) >= _MAX_CALLS:
+                self._characters_left = -1
+                return _MAX_CALLS
+            if not self._native_calls and not self._habit.begins_in_thought:
+                self._apply(self._parser.settle())
+            started = self._latest[key] = _PendingCall(call_id, name)
+            self._native_calls.append(started)
+        self._has_received = True
+        self._characters_left -= len(arguments)
         started.id, started.name = started.id or call_id, started.name or name
         if arguments:
             started.arguments.append(arguments)
         is_code = tools.canonical_name(started.name) == tools.RUN_CODE
         if is_code and (code := started.peek.feed(arguments)):
             self._emit(events.CodeDrafted(code))
-        return self._native.index(started)
+        return self._native_calls.index(started)
 
-    def complete(self, key: object, arguments: str) -> None:
+    def set_arguments(self, key: object, arguments: str) -> None:
         """Set the complete arguments of a native call, which replace the pieces."""
         if key in self._latest and arguments:
             self._latest[key].arguments = [arguments]
@@ -176,7 +178,7 @@ class ModelReplyAssembler:
         is_usable = is_whole and finish is chat_messages.Finish.STOP
         if not self._is_over:
             self._is_over = True
-            self._take(self._parser.finish(is_cut=not is_usable), is_whole=is_whole)
+            self._apply(self._parser.finish(is_cut=not is_usable), is_whole=is_whole)
             self._habit.begins_in_thought = self._parser.begins_in_thought
         native = [
             # Names that are decorated with markup would be refused when they are given back.
@@ -185,13 +187,13 @@ class ModelReplyAssembler:
                 tools.canonical_name(started.name) or started.name,
                 "".join(started.arguments),
             )
-            for started in self._native
+            for started in self._native_calls
         ]
-        calls = _with_unique_ids(native or self._found) if is_usable else ()
+        calls = _with_unique_ids(native or self._parsed_calls) if is_usable else ()
         # A reply that ends with what seemed to end its thoughts is an answer after all.
         is_answered = bool(calls) or any(word.strip() for word in self._words)
         text = "".join(self._words if is_answered else [*self._thoughts, *self._words])
-        unread = "" if calls or not is_usable else self._unread
+        unread = "" if calls or not is_usable else self._unread_call
         if is_usable and not calls and self._finds_calls and written_calls.is_unmarked(text):
             text, unread = "", f"{text}{unread}"
         return chat_messages.ModelReply(
@@ -203,33 +205,33 @@ class ModelReplyAssembler:
             reasoning=self.reasoning.collected(self._origin) if is_whole and self._origin else None,
         )
 
-    def _take(self, pieces: list[tool_calls_in_text.Piece], *, is_whole: bool = True) -> None:
+    def _apply(self, pieces: list[tool_calls_in_text.Piece], *, is_whole: bool = True) -> None:
         for piece in pieces:
             match piece:
                 case tool_calls_in_text.Words(text):
                     # After a call, a model goes on to invent what the code would print.
-                    if not self._found and not self._unread:
+                    if not self._parsed_calls and not self._unread_call:
                         self._words.append(text)
                         self._emit(events.TextAdded(text))
                 case tool_calls_in_text.Forget():
                     self._thoughts, self._words = self._words, []
                 case tool_calls_in_text.UnreadCall(text):
-                    self._unread = self._unread or text
+                    self._unread_call = self._unread_call or text
                 case tool_calls_in_text.Writing(text):
                     self._emit(events.CodeDrafted(text))
                 case tool_calls_in_text.Block(code, is_closed) if is_closed or is_whole:
                     self.has_block = True
                     arguments = json.dumps({"code": code})
-                    self._found.append(chat_messages.Call("", tools.RUN_CODE, arguments))
+                    self._parsed_calls.append(chat_messages.Call("", tools.RUN_CODE, arguments))
                 case tool_calls_in_text.ParsedCall(name, arguments):
-                    self._found.append(chat_messages.Call("", name, arguments))
+                    self._parsed_calls.append(chat_messages.Call("", name, arguments))
 
 
 def _with_unique_ids(calls: list[chat_messages.Call]) -> tuple[chat_messages.Call, ...]:
     """Give every call a unique id, for some servers give none, or the same to all."""
-    named: dict[str, chat_messages.Call] = {}
+    calls_by_id: dict[str, chat_messages.Call] = {}
     for call in calls:
-        is_free = bool(call.id) and call.id not in named
+        is_free = bool(call.id) and call.id not in calls_by_id
         key = call.id if is_free else f"call_{secrets.token_hex(8)}"
-        named[key] = chat_messages.Call(key, call.name, call.arguments)
-    return tuple(named.values())
+        calls_by_id[key] = chat_messages.Call(key, call.name, call.arguments)
+    return tuple(calls_by_id.values())

@@ -35,7 +35,7 @@ def client(base_url: str, api_key: str, patience: settings.Patience) -> openai.A
 
     Args:
         base_url: of the server.
-        api_key: empty where the server wants none.
+        api_key: empty if the server needs none.
         patience: how long it is waited for.
     """
     waits = timeout(patience)

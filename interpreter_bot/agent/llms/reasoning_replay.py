@@ -38,8 +38,8 @@ _STAND_INS: Final[Mapping[str, tuple[str, Any]]] = {
 
 def origin(protocol: str, model: settings.Model) -> str:
     """Return an identifier of a model and protocol; hashed, for the address may hold secrets."""
-    named = f"{protocol} {model.base_url} {model.name}"
-    return hashlib.sha256(named.encode("utf-8", "surrogatepass")).hexdigest()[:32]
+    name = f"{protocol} {model.base_url} {model.name}"
+    return hashlib.sha256(name.encode("utf-8", "surrogatepass")).hexdigest()[:32]
 
 
 class Collector:
@@ -50,11 +50,11 @@ class Collector:
         self._details: list[dict[str, Any]] = []
         self._extras: dict[str, Any] = {}
         self._items: list[dict[str, Any]] = []
-        self._left = _MAX_CHARACTERS
+        self._characters_left = _MAX_CHARACTERS
 
-    def hear(self, delta: object) -> int:
+    def collect(self, delta: object) -> int:
         """Collect from a chunk of a chat completion; return the number of characters found."""
-        left = self._left
+        left_before = self._characters_left
         for name in _TEXTS:
             if (text := getattr(delta, name, None)) and isinstance(text, str) and self._fits(text):
                 self._texts.setdefault(name, []).append(text)
@@ -62,16 +62,16 @@ class Collector:
         for detail in details if isinstance(details, list) else ():
             if isinstance(detail, dict) and self._fits(detail):
                 self._add_detail(detail)
-        self.hear_call("", delta)
-        return left - self._left
+        self.collect_call("", delta)
+        return left_before - self._characters_left
 
-    def hear_call(self, number: int | str, piece: object) -> None:
+    def collect_call(self, number: int | str, piece: object) -> None:
         """Collect the signature of a call of a chat completion, by its number in the reply."""
         extra = getattr(piece, _EXTRA, None)
         if extra and isinstance(extra, dict) and self._fits(extra):
             self._extras[str(number)] = extra
 
-    def item(self, item: Mapping[str, Any]) -> None:
+    def add_item(self, item: Mapping[str, Any]) -> None:
         """Collect an item of a Responses reply, or a block of Anthropic's, in order; those we can
         rewrite ourselves by name only."""
         if self._fits(item):
@@ -79,9 +79,9 @@ class Collector:
 
     def collected(self, origin: str) -> chat_messages.Reasoning | None:
         """Return the collected reasoning; None if there was none, or too much."""
-        if self._left < 0:
+        if self._characters_left < 0:
             return None
-        if any("reasoning" in one for one in self._items):
+        if any("reasoning" in item for item in self._items):
             return chat_messages.Reasoning(origin, _json({"items": self._items}))
         fields: dict[str, Any] = {name: "".join(parts) for name, parts in self._texts.items()}
         if self._details:
@@ -92,8 +92,8 @@ class Collector:
         return chat_messages.Reasoning(origin, _json(value))
 
     def _fits(self, piece: object) -> bool:
-        self._left -= len(piece if isinstance(piece, str) else _json(piece))
-        return self._left >= 0
+        self._characters_left -= len(piece if isinstance(piece, str) else _json(piece))
+        return self._characters_left >= 0
 
     def _add_detail(self, detail: dict[str, Any]) -> None:
         """Append a detail, or extend the last one: details come in pieces."""
@@ -113,47 +113,47 @@ def _json(value: object) -> str:
     return json.dumps(value, ensure_ascii=False, separators=(",", ":"), default=str)
 
 
-def _value(said: chat_messages.AssistantMessage, origin: str) -> Mapping[str, Any]:
+def _value(message: chat_messages.AssistantMessage, origin: str) -> Mapping[str, Any]:
     """Return the reasoning to give back with a message; empty for a model it is not from."""
-    if said.reasoning is None or said.reasoning.origin != origin:
+    if message.reasoning is None or message.reasoning.origin != origin:
         return {}
-    value: Mapping[str, Any] = json.loads(said.reasoning.value)
+    value: Mapping[str, Any] = json.loads(message.reasoning.value)
     return value
 
 
-def fields(said: chat_messages.AssistantMessage, origin: str) -> dict[str, Any]:
+def fields(message: chat_messages.AssistantMessage, origin: str) -> dict[str, Any]:
     """Return the reasoning fields of a chat completions message."""
-    value = _value(said, origin)
+    value = _value(message, origin)
     extra = value.get("calls", {}).get("")
     return {**value.get("fields", {}), **({_EXTRA: extra} if extra else {})}
 
 
-def signatures(said: chat_messages.AssistantMessage, origin: str) -> list[dict[str, Any]]:
+def signatures(message: chat_messages.AssistantMessage, origin: str) -> list[dict[str, Any]]:
     """Return the reasoning fields of each call of a chat completions message."""
-    extras = _value(said, origin).get("calls", {})
-    numbers = map(str, range(len(said.calls)))
+    extras = _value(message, origin).get("calls", {})
+    numbers = map(str, range(len(message.calls)))
     return [{_EXTRA: extras[number]} if number in extras else {} for number in numbers]
 
 
-def items(said: chat_messages.AssistantMessage, origin: str) -> Iterator[Mapping[str, Any]]:
+def items(message: chat_messages.AssistantMessage, origin: str) -> Iterator[Mapping[str, Any]]:
     """Return the order of a message's parts among the items, or blocks, of a reply.
 
     Returns:
         For each item its `reasoning_replay`; or `message`, which stands for the text; or `call`,
         the number of one; empty if the order is not known.
     """
-    order: list[dict[str, Any]] = list(_value(said, origin).get("items", ()))
-    known = [
-        one
-        for one in order
-        if "reasoning" in one
-        or ("message" in one and said.text)
-        or ("call" in one and one["call"] < len(said.calls))
+    order: list[dict[str, Any]] = list(_value(message, origin).get("items", ()))
+    parts = [
+        part
+        for part in order
+        if "reasoning" in part
+        or ("message" in part and message.text)
+        or ("call" in part and part["call"] < len(message.calls))
     ]
     # Reasoning without a following item is refused: its call may have been left out since.
-    while known and "reasoning" in known[-1]:
-        known.pop()
-    yield from known
+    while parts and "reasoning" in parts[-1]:
+        parts.pop()
+    yield from parts
 
 
 def with_stand_ins(messages: Sequence[Mapping[str, Any]], name: str) -> list[dict[str, Any]]:

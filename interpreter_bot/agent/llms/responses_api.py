@@ -35,7 +35,6 @@ class ResponsesLlm:
     async def reply(
         self, prompt: chat_messages.Prompt, *, emit: events.Emit
     ) -> chat_messages.ModelReply:
-        """Request a reply."""
         assembler = model_reply_assembly.ModelReplyAssembler(emit, prompt, origin=self._origin)
         parameters = self._parameters(prompt)
         if prompt.is_plain:
@@ -50,14 +49,14 @@ class ResponsesLlm:
             # Closes the connection also on cancellation, so that the server stops at once.
             async with stream, contextlib.aclosing(chat_completions.chunks(stream)) as events:
                 async for event in events:
-                    failure = _hear(event, assembler)
+                    failure = _receive_event(event, assembler)
                     if failure:
-                        raise sdk_errors.cut(assembler, otherwise=failure)
+                        raise sdk_errors.cut_error(assembler, otherwise=failure)
                     if assembler.is_endless:
                         assembler.finish = chat_messages.Finish.LENGTH
                         break
         if assembler.finish is None:
-            raise sdk_errors.cut(assembler, otherwise=model_errors.GarbledError())
+            raise sdk_errors.cut_error(assembler, otherwise=model_errors.GarbledError())
         return assembler.reply()
 
     async def _open(self, parameters: dict[str, Any]) -> openai.AsyncStream[Any]:
@@ -87,7 +86,7 @@ class ResponsesLlm:
         return parameters
 
 
-def _hear(
+def _receive_event(
     event: object, assembler: model_reply_assembly.ModelReplyAssembler
 ) -> model_errors.ModelError | None:
     """Process one stream event. The SDK checks no shapes, so nothing is taken for granted."""
@@ -95,56 +94,60 @@ def _hear(
     key = getattr(event, "output_index", None)
     match getattr(event, "type", None):
         case "response.output_text.delta" | "response.refusal.delta" as kind:
-            assembler.text(_text(event, "delta"))
+            assembler.add_text(_text(event, "delta"))
             if kind == "response.refusal.delta":
                 assembler.is_refused = True
         case "response.output_item.added" if _text(item, "type") == "function_call":
-            assembler.call(key, call_id=_text(item, "call_id"), name=_text(item, "name"))
+            assembler.add_call(key, call_id=_text(item, "call_id"), name=_text(item, "name"))
         case "response.function_call_arguments.delta":
-            assembler.call(key, arguments=_text(event, "delta"))
+            assembler.add_call(key, arguments=_text(event, "delta"))
         case "response.function_call_arguments.done":
-            assembler.complete(key, _text(event, "arguments"))
+            assembler.set_arguments(key, _text(event, "arguments"))
         case "response.output_item.done" if _text(item, "type") == "function_call":
-            number = assembler.call(key, call_id=_text(item, "call_id"), name=_text(item, "name"))
-            assembler.complete(key, _text(item, "arguments"))
-            assembler.reasoning.item({"call": number, "id": _text(item, "id")})
+            number = assembler.add_call(
+                key, call_id=_text(item, "call_id"), name=_text(item, "name")
+            )
+            assembler.set_arguments(key, _text(item, "arguments"))
+            assembler.reasoning.add_item({"call": number, "id": _text(item, "id")})
         case "response.output_item.done" if _text(item, "type") == "message":
-            told = {name: text for name in ("id", "phase") if (text := _text(item, name))}
-            assembler.reasoning.item({"message": told})
+            fields = {name: text for name in ("id", "phase") if (text := _text(item, name))}
+            assembler.reasoning.add_item({"message": fields})
         case "response.output_item.done" if _text(item, "type") == "reasoning":
-            if thought := _thought(item):
-                assembler.reasoning.item({"reasoning": thought})
+            if thought := _reasoning(item):
+                assembler.reasoning.add_item({"reasoning": thought})
         case "response.completed" | "response.incomplete":
             _end(getattr(event, "response", None), assembler)
         case "response.failed":
             error = getattr(getattr(event, "response", None), "error", None)
-            return sdk_errors.of_code(_text(error, "code"), _text(error, "message"))
+            return sdk_errors.error_of_code(_text(error, "code"), _text(error, "message"))
         case "error":
-            return sdk_errors.of_code(_text(event, "code"), _text(event, "message"))
+            return sdk_errors.error_of_code(_text(event, "code"), _text(event, "message"))
     return None
 
 
 def _end(response: object, assembler: model_reply_assembly.ModelReplyAssembler) -> None:
     details = getattr(response, "incomplete_details", None)
     assembler.finish = sdk_errors.finish(_text(details, "reason") or "stop")
-    counted = getattr(response, "usage", None)
+    usage = getattr(response, "usage", None)
     names = ("input_tokens", "output_tokens", "input_tokens_details")
-    read, written, details = (getattr(counted, name, None) for name in names)
-    assembler.usage = sdk_errors.usage(read, written, details)
+    input_tokens, output_tokens, details = (getattr(usage, name, None) for name in names)
+    assembler.usage = sdk_errors.usage(input_tokens, output_tokens, details)
 
 
-def _thought(item: object) -> dict[str, Any] | None:
+def _reasoning(item: object) -> dict[str, Any] | None:
     """Convert an item of reasoning to be given back; None if only its server could find it."""
     if not isinstance(item, openai.BaseModel):
         return None
-    told = item.to_dict(mode="json", warnings=False)
-    kept = {name: told[name] for name in ("type", "id", "encrypted_content") if told.get(name)}
+    fields = item.to_dict(mode="json", warnings=False)
+    reasoning = {
+        name: fields[name] for name in ("type", "id", "encrypted_content") if fields.get(name)
+    }
     # Open reasoning is given back only if it did not come sealed as well.
-    if "encrypted_content" not in kept:
-        if not told.get("content"):
+    if "encrypted_content" not in reasoning:
+        if not fields.get("content"):
             return None
-        kept["content"] = told["content"]
-    return {**kept, "summary": told.get("summary") or []}
+        reasoning["content"] = fields["content"]
+    return {**reasoning, "summary": fields.get("summary") or []}
 
 
 def _text(thing: object, name: str) -> str:
@@ -173,52 +176,55 @@ def wire_items(
         origin: the name that `reasoning_replay` gives to the receiving model.
         shows_outputs: pictures may be part of a tool output; if not, they follow all of a step.
     """
-    seen: list[chat_messages.Picture] = []
+    pictures: list[chat_messages.Picture] = []
     for message in transcript:
-        if seen and not isinstance(message, chat_messages.ToolResult):
-            yield {"role": "user", "content": _content(chat_completions.OF_OUTPUTS, tuple(seen))}
-            seen = []
+        if pictures and not isinstance(message, chat_messages.ToolResult):
+            yield {
+                "role": "user",
+                "content": _content(chat_completions.OF_OUTPUTS, tuple(pictures)),
+            }
+            pictures = []
         match message:
             case chat_messages.UserMessage():
                 yield {"role": "user", "content": _content(message.text, message.pictures)}
             case chat_messages.AssistantMessage():
                 yield from _assistant_items(message, list(reasoning_replay.items(message, origin)))
             case chat_messages.ToolResult():
-                shown = message.pictures if shows_outputs else ()
-                output = _content(message.text, shown)
+                own_pictures = message.pictures if shows_outputs else ()
+                output = _content(message.text, own_pictures)
                 yield {"type": "function_call_output", "call_id": message.call_id, "output": output}
-                seen += () if shows_outputs else message.pictures
-    if seen:
-        yield {"role": "user", "content": _content(chat_completions.OF_OUTPUTS, tuple(seen))}
+                pictures += () if shows_outputs else message.pictures
+    if pictures:
+        yield {"role": "user", "content": _content(chat_completions.OF_OUTPUTS, tuple(pictures))}
 
 
 def _assistant_items(
     message: chat_messages.AssistantMessage, order: list[Mapping[str, Any]]
 ) -> Iterable[dict[str, Any]]:
     """Convert a model's message; in the order in which its parts came, as far as that is known."""
-    is_told = any("message" in one for one in order)
-    if message.text and not is_told:
+    has_text_place = any("message" in part for part in order)
+    if message.text and not has_text_place:
         yield {"role": "assistant", "content": message.text}
-    left = dict(enumerate(message.calls))
-    for one in order:
-        if "reasoning" in one:
-            yield one["reasoning"]
-        elif "call" in one and one["call"] in left:
-            yield {**_call(left.pop(one["call"])), **({"id": one["id"]} if one["id"] else {})}
-        elif "message" in one and is_told:
-            # Several texts are one to us, and stand where the first did.
-            is_told = False
-            yield _text_item(message.text, one["message"])
-    yield from map(_call, left.values())
+    calls = dict(enumerate(message.calls))
+    for part in order:
+        if "reasoning" in part:
+            yield part["reasoning"]
+        elif "call" in part and part["call"] in calls:
+            yield {**_call(calls.pop(part["call"])), **({"id": part["id"]} if part["id"] else {})}
+        elif "message" in part and has_text_place:
+            # The transcript has one text, which takes the place of the first of several.
+            has_text_place = False
+            yield _text_item(message.text, part["message"])
+    yield from map(_call, calls.values())
 
 
-def _text_item(text: str, named: Mapping[str, str]) -> dict[str, Any]:
-    if "id" not in named:
-        return {"role": "assistant", "content": text, **named}
+def _text_item(text: str, fields: Mapping[str, str]) -> dict[str, Any]:
+    if "id" not in fields:
+        return {"role": "assistant", "content": text, **fields}
     content = [{"type": "output_text", "text": text, "annotations": []}]
     return {
         **{"type": "message", "role": "assistant", "status": "completed"},
-        **{"content": content, **named},
+        **{"content": content, **fields},
     }
 
 
@@ -235,8 +241,10 @@ def _content(text: str, pictures: tuple[chat_messages.Picture, ...]) -> str | li
     if not pictures:
         return text
     parts: list[dict[str, Any]] = [{"type": "input_text", "text": text}]
-    for one in pictures:
-        parts += [{"type": "input_text", "text": text} for text in chat_completions.caption(one)]
-        url = chat_completions.data_url(one)
+    for picture in pictures:
+        parts += [
+            {"type": "input_text", "text": text} for text in chat_completions.caption(picture)
+        ]
+        url = chat_completions.data_url(picture)
         parts.append({"type": "input_image", "image_url": url, "detail": "auto"})
     return parts

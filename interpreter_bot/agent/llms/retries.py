@@ -13,7 +13,7 @@ from interpreter_bot.agent import chat_messages, model_errors, ports
 from interpreter_bot.wording import model_words
 
 Progress: TypeAlias = Callable[[str, float | None], None]
-"""Callback with what is waited for, and how far it is; see `events.ProgressChanged`."""
+"""Callback with a step of a start and its share done; see `events.ProgressChanged`."""
 
 # Shorter waits are not announced.
 _NOTICED_SECONDS: Final = 2.0
@@ -41,10 +41,10 @@ class StartingServer(Protocol):
         """Return its address once it answers; at once, if it does already.
 
         Args:
-            progress: called with what is waited for; the last call says that nothing is, any more.
+            progress: called with each step of the start, and with an empty text at its end.
 
         Raises:
-            ModelError: it cannot be had; the sentence says why.
+            ModelError: it cannot be started; the sentence says why.
         """
 
 

@@ -56,10 +56,10 @@ def translate(
         yield
     except (openai.OpenAIError, UnreadableError) as error:
         failure = _failure(error, has_pictures=assembler.has_pictures)
-        give_up(error, failure, assembler, api_key=api_key)
+        raise_translated(error, failure, assembler, api_key=api_key)
 
 
-def give_up(
+def raise_translated(
     error: Exception,
     failure: model_errors.ModelError,
     assembler: model_reply_assembly.ModelReplyAssembler,
@@ -72,21 +72,21 @@ def give_up(
 
     Args:
         error: the exception.
-        failure: what it stands for where nothing of a reply had come yet.
+        failure: its translation, if nothing of a reply had come yet.
         assembler: see `translate`.
         api_key: see `translate`.
     """
-    _scrub(error, api_key)
+    _redact_key(error, api_key)
     _log.warning("a model failed: %s: %s", type(failure).__name__, _detail(error))
     if assembler.finish is None:
-        raise cut(assembler, otherwise=failure) from error
+        raise cut_error(assembler, otherwise=failure) from error
 
 
-def cut(
+def cut_error(
     assembler: model_reply_assembly.ModelReplyAssembler, *, otherwise: model_errors.ModelError
 ) -> model_errors.ModelError:
     """Return a `CutError` with the partial reply; `otherwise` if nothing had come yet."""
-    if not assembler.has_heard or isinstance(otherwise, model_errors.RefusedError):
+    if not assembler.has_received or isinstance(otherwise, model_errors.RefusedError):
         return otherwise
     return model_errors.CutError(assembler.reply(is_whole=False))
 
@@ -98,19 +98,19 @@ def _failure(error: Exception, *, has_pictures: bool) -> model_errors.ModelError
         case openai.APIConnectionError():
             return model_errors.UnreachableError()
         case openai.APIStatusError():
-            said = f"{error.code} {error.type} {error.message}"
+            text = f"{error.code} {error.type} {error.message}"
             headers = error.response.headers
-            return of_status(error.status_code, said, headers, has_pictures=has_pictures)
+            return error_of_status(error.status_code, text, headers, has_pictures=has_pictures)
         case openai.APIResponseValidationError() | UnreadableError():
             return model_errors.GarbledError()
         case openai.APIError():
-            return of_code(str(error.code or error.type or ""), error.message)
+            return error_of_code(str(error.code or error.type or ""), error.message)
         case _:
             return model_errors.RequestRefusedError()
 
 
-def of_status(
-    status_code: int, said: str, headers: Mapping[str, str], *, has_pictures: bool
+def error_of_status(
+    status_code: int, text: str, headers: Mapping[str, str], *, has_pictures: bool
 ) -> model_errors.ModelError:
     """Return the error that a server's refusal of a request stands for.
 
@@ -135,36 +135,36 @@ def of_status(
             return model_errors.QuotaError()
         case 413:
             return model_errors.ContextTooLongError()
-        case 429 if _QUOTA.search(said):
+        case 429 if _QUOTA.search(text):
             return model_errors.QuotaError()
         case 429:
             return model_errors.RateLimitedError(retry_after_seconds=wait)
         case 408 | 409:
             return model_errors.OverloadedError(retry_after_seconds=wait)
-        case status if status >= 500 and not _CONTEXT.search(said):
+        case status if status >= 500 and not _CONTEXT.search(text):
             return model_errors.OverloadedError(retry_after_seconds=wait)
-    return _of_words(said) or model_errors.RequestRefusedError()
+    return _error_of_words(text) or model_errors.RequestRefusedError()
 
 
-def _of_words(said: str) -> model_errors.ModelError | None:
+def _error_of_words(text: str) -> model_errors.ModelError | None:
     """Return the error that a message's words reveal, for every server has codes of its own."""
-    if _QUOTA.search(said):
+    if _QUOTA.search(text):
         return model_errors.QuotaError()
-    if _CONTEXT.search(said):
+    if _CONTEXT.search(text):
         return model_errors.ContextTooLongError()
-    if _FILTER.search(said):
+    if _FILTER.search(text):
         return model_errors.RefusedError()
     return None
 
 
-def of_code(code: str, message: str) -> model_errors.ModelError:
+def error_of_code(code: str, message: str) -> model_errors.ModelError:
     """Return the error for a code that came inside a stream."""
-    said = f"{code} {message}"
-    if "rate_limit" in said and not _QUOTA.search(said):
+    text = f"{code} {message}"
+    if "rate_limit" in text and not _QUOTA.search(text):
         return model_errors.RateLimitedError()
-    if _REASONING in said:
+    if _REASONING in text:
         return model_errors.RequestRefusedError()
-    return _of_words(said) or model_errors.OverloadedError()
+    return _error_of_words(text) or model_errors.OverloadedError()
 
 
 def retry_after_seconds(headers: Mapping[str, str]) -> float | None:
@@ -181,7 +181,7 @@ def retry_after_seconds(headers: Mapping[str, str]) -> float | None:
     return None
 
 
-def _scrub(error: Exception, api_key: str) -> None:
+def _redact_key(error: Exception, api_key: str) -> None:
     """Remove our key from an error: servers quote it, and an error travels far."""
 
     def wiped(value: str) -> str:
@@ -189,22 +189,22 @@ def _scrub(error: Exception, api_key: str) -> None:
 
     error.args = tuple(wiped(str(arg)) for arg in error.args)
     # The attributes of both SDKs' errors.
-    known = vars(error)
-    if "message" in known:
-        known["message"] = wiped(str(known["message"]))
-    if "body" in known:
+    attributes = vars(error)
+    if "message" in attributes:
+        attributes["message"] = wiped(str(attributes["message"]))
+    if "body" in attributes:
         with contextlib.suppress(ValueError):
-            known["body"] = json.loads(wiped(json.dumps(known["body"], default=str)))
+            attributes["body"] = json.loads(wiped(json.dumps(attributes["body"], default=str)))
 
 
 def _detail(error: Exception) -> str:
     status = getattr(error, "status_code", "")
-    said = _BLOB.sub("[…]", str(error))[:_DETAIL_CHARACTERS]
-    return f"{type(error).__name__} {status} {said}".replace("\n", " ")
+    text = _BLOB.sub("[…]", str(error))[:_DETAIL_CHARACTERS]
+    return f"{type(error).__name__} {status} {text}".replace("\n", " ")
 
 
 def usage(
-    read: object, written: object, details: object, otherwise: object = None
+    input_tokens: object, output_tokens: object, details: object, other_cached: object = None
 ) -> values.Usage | None:
     """Read a server's token counts; None if it did not count, or cannot have.
 
@@ -214,14 +214,16 @@ def usage(
         details: has `cached_tokens` and `cache_write_tokens`.
         otherwise: what some servers call cached tokens instead.
     """
-    if not _is_count(read) or not _is_count(written):
+    if not _is_count(input_tokens) or not _is_count(output_tokens):
         return None
-    cached = getattr(details, "cached_tokens", None)
-    cached = cached if _is_count(cached) else otherwise
-    cached = min(cached, read) if _is_count(cached) else 0
-    stored = getattr(details, "cache_write_tokens", None)
-    stored = min(stored, read - cached) if _is_count(stored) else 0
-    return values.Usage(read, written, cached_tokens=cached, cache_write_tokens=stored)
+    cache_reads = getattr(details, "cached_tokens", None)
+    cache_reads = cache_reads if _is_count(cache_reads) else other_cached
+    cache_reads = min(cache_reads, input_tokens) if _is_count(cache_reads) else 0
+    cache_writes = getattr(details, "cache_write_tokens", None)
+    cache_writes = min(cache_writes, input_tokens - cache_reads) if _is_count(cache_writes) else 0
+    return values.Usage(
+        input_tokens, output_tokens, cached_tokens=cache_reads, cache_write_tokens=cache_writes
+    )
 
 
 def _is_count(value: object) -> TypeGuard[int]:

@@ -173,5 +173,5 @@ def test_guard_lets_code_run_again_after_other_code():
     guard = tool_execution.RepetitionDetector()
     for code in ("a", "b", "a"):
         assert guard.refusal_of(code) is None
-        guard.ran(code, OK, None)
+        guard.note_run(code, OK, None)
     assert guard.refusal_of("a  \n\n# same")

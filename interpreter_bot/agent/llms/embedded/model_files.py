@@ -26,7 +26,7 @@ from interpreter_bot.agent import model_errors
 from interpreter_bot.wording import model_words
 
 _MAGIC: Final = b"GGUF"
-_HASHED_BYTES: Final = 8 * 1024 * 1024
+_HASH_CHUNK_BYTES: Final = 8 * 1024 * 1024
 
 _log = logging.getLogger(__name__)
 
@@ -39,7 +39,7 @@ _CHUNK_BYTES: Final = 1024 * 1024
 _CONNECT_SECONDS: Final = 20.0
 _SILENCE_SECONDS: Final = 60.0
 # Failures in a row without a single byte in between.
-_TRIES: Final = 4
+_MAX_TRIES: Final = 4
 _POLL_SECONDS: Final = 0.5
 
 
@@ -101,7 +101,7 @@ async def sha256(path: pathlib.Path) -> str:
     digest = hashlib.sha256()
 
     def advance() -> bool:
-        data = file.read(_HASHED_BYTES)
+        data = file.read(_HASH_CHUNK_BYTES)
         digest.update(data)
         return bool(data)
 
@@ -112,16 +112,16 @@ async def sha256(path: pathlib.Path) -> str:
     return digest.hexdigest()
 
 
-async def is_official(path: pathlib.Path, wanted: Weights) -> bool:
+async def is_official(path: pathlib.Path, weights: Weights) -> bool:
     """Return whether a file is the wanted one, by its digest.
 
     Raises:
         OSError: it cannot be read.
     """
-    found = await asyncio.to_thread(path.stat)
-    if found.st_size != wanted.size_bytes:
+    status = await asyncio.to_thread(path.stat)
+    if status.st_size != weights.size_bytes:
         return False
-    return await sha256(path) == wanted.sha256
+    return await sha256(path) == weights.sha256
 
 
 def objection(path: pathlib.Path) -> str:
@@ -151,7 +151,7 @@ class _AbsentError(_LostError):
 
 
 async def download(
-    wanted: Weights,
+    weights: Weights,
     directory: pathlib.Path,
     *,
     progress: Progress,
@@ -170,13 +170,13 @@ async def download(
     Raises:
         NoLocalModelError: it cannot be had, for the reason in its sentence.
     """
-    path = directory / wanted.file_name
+    path = directory / weights.file_name
     try:
-        await asyncio.to_thread(_make, directory)
+        await asyncio.to_thread(_make_directory, directory)
         async with _locked(path.with_suffix(".lock")):
-            if await _is_right(path, wanted):
+            if await _is_valid(path, weights):
                 return path
-            await _download(wanted, path, progress, pause_seconds)
+            await _download(weights, path, progress, pause_seconds)
             return path
     except OSError as error:
         reason = error.strerror or str(error)
@@ -184,9 +184,9 @@ async def download(
         raise NoLocalModelError(sentence) from error
 
 
-async def _is_right(path: pathlib.Path, wanted: Weights) -> bool:
+async def _is_valid(path: pathlib.Path, weights: Weights) -> bool:
     try:
-        if await is_official(path, wanted):
+        if await is_official(path, weights):
             return True
     except FileNotFoundError:
         return False
@@ -196,22 +196,22 @@ async def _is_right(path: pathlib.Path, wanted: Weights) -> bool:
 
 
 async def _download(
-    wanted: Weights, path: pathlib.Path, progress: Progress, pause_seconds: float
+    weights: Weights, path: pathlib.Path, progress: Progress, pause_seconds: float
 ) -> None:
     partial = path.with_suffix(".partial")
     was_resumed = partial.exists()
-    await _complete(wanted, partial, progress, pause_seconds)
-    if not await _is_right(partial, wanted) and was_resumed:
+    await _complete(weights, partial, progress, pause_seconds)
+    if not await _is_valid(partial, weights) and was_resumed:
         # The beginning may have been of another file: start again, once.
-        await _complete(wanted, partial, progress, pause_seconds)
-        await _is_right(partial, wanted)
+        await _complete(weights, partial, progress, pause_seconds)
+        await _is_valid(partial, weights)
     if not partial.exists():
-        raise NoLocalModelError(model_words.demo_damaged(wanted.host))
+        raise NoLocalModelError(model_words.demo_damaged(weights.host))
     os.replace(partial, path)
 
 
 async def _complete(
-    wanted: Weights, partial: pathlib.Path, progress: Progress, pause_seconds: float
+    weights: Weights, partial: pathlib.Path, progress: Progress, pause_seconds: float
 ) -> None:
     """Download until the partial file is complete."""
     tries = 0
@@ -219,36 +219,36 @@ async def _complete(
         total=None, sock_connect=_CONNECT_SECONDS, sock_read=_SILENCE_SECONDS
     )
     with partial.open("ab") as file:
-        _check_room(wanted, partial.parent, file.tell())
+        _check_room(weights, partial.parent, file.tell())
         # The environment says if there is a proxy.
         async with aiohttp.ClientSession(timeout=timeout, trust_env=True) as session:
-            while (had := file.tell()) < wanted.size_bytes:
+            while (start_bytes := file.tell()) < weights.size_bytes:
                 try:
-                    await _continue(session, wanted, file, progress)
+                    await _continue(session, weights, file, progress)
                 except _LostError as error:
-                    tries = 0 if file.tell() > had else tries + 1
+                    tries = 0 if file.tell() > start_bytes else tries + 1
                     is_absent = isinstance(error, _AbsentError) and not file.tell()
                     # Most often there is no network, which is said at once.
-                    if is_absent or tries >= _TRIES:
-                        sentence = model_words.demo_unreachable(wanted.host, error)
+                    if is_absent or tries >= _MAX_TRIES:
+                        sentence = model_words.demo_unreachable(weights.host, error)
                         raise NoLocalModelError(sentence) from error
                     await asyncio.sleep(pause_seconds * 2**tries)
         await asyncio.to_thread(os.fsync, file.fileno())
 
 
-def _make(directory: pathlib.Path) -> None:
+def _make_directory(directory: pathlib.Path) -> None:
     directory.mkdir(mode=0o700, parents=True, exist_ok=True)
 
 
-def _check_room(wanted: Weights, directory: pathlib.Path, had_bytes: int) -> None:
-    need = wanted.size_bytes - had_bytes + _RESERVE_BYTES
+def _check_room(weights: Weights, directory: pathlib.Path, had_bytes: int) -> None:
+    need = weights.size_bytes - had_bytes + _RESERVE_BYTES
     if (free := shutil.disk_usage(directory).free) < need:
         raise NoLocalModelError(model_words.no_room_for_demo(directory, free, need))
 
 
 async def _continue(
     session: aiohttp.ClientSession,
-    wanted: Weights,
+    weights: Weights,
     file: IO[bytes],
     progress: Progress,
 ) -> None:
@@ -257,19 +257,19 @@ async def _continue(
     Raises:
         _LostError: the server is not there, refused, or broke off.
     """
-    had = file.tell()
-    headers = {"Range": f"bytes={had}-"} if had else {}
+    start_bytes = file.tell()
+    headers = {"Range": f"bytes={start_bytes}-"} if start_bytes else {}
     # Uncompressed: what is compressed on the way has other ranges.
     headers["Accept-Encoding"] = "identity"
     try:
-        async with session.get(wanted.url, headers=headers) as response:
-            if had and response.status in (200, 416):
+        async with session.get(weights.url, headers=headers) as response:
+            if start_bytes and response.status in (200, 416):
                 # The server knows no ranges, or has no such one: start again.
                 file.truncate(0)
                 file.seek(0)
             if response.status not in (200, 206):
                 raise _LostError(model_words.answered_status(response.status, response.reason))
-            await _write(response, wanted, file, progress)
+            await _write(response, weights, file, progress)
     except aiohttp.ClientConnectorError as error:
         raise _AbsentError(model_words.NO_CONNECTION) from error
     except aiohttp.ClientError as error:
@@ -280,17 +280,17 @@ async def _continue(
 
 async def _write(
     response: aiohttp.ClientResponse,
-    wanted: Weights,
+    weights: Weights,
     file: IO[bytes],
     progress: Progress,
 ) -> None:
     async for chunk in response.content.iter_chunked(_CHUNK_BYTES):
         await asyncio.to_thread(file.write, chunk)
-        progress(min(file.tell(), wanted.size_bytes), wanted.size_bytes)
-        if file.tell() > wanted.size_bytes:
+        progress(min(file.tell(), weights.size_bytes), weights.size_bytes)
+        if file.tell() > weights.size_bytes:
             # Longer than the file; the digest will say that it is wrong.
             return
-    if file.tell() < wanted.size_bytes:
+    if file.tell() < weights.size_bytes:
         raise _LostError(model_words.CONNECTION_LOST)
 
 

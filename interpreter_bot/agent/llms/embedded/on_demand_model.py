@@ -25,11 +25,11 @@ _ANSWER_TOKENS: Final = 1024
 # More would take more memory.
 _CONTEXT_TOKENS: Final = 8192
 # A process that dies is started again, but not for ever.
-_DEATHS: Final = 2
-_FORGOTTEN_SECONDS: Final = 600.0
+_MAX_DEATHS: Final = 2
+_DEATH_MEMORY_SECONDS: Final = 600.0
 
 
-_News: TypeAlias = tuple[str, float | None]
+_Progress: TypeAlias = tuple[str, float | None]
 
 
 class OnDemandModel:
@@ -37,22 +37,22 @@ class OnDemandModel:
 
     Attributes:
         model: the model as the settings would describe it.
-        licence: a sentence that belongs where it is offered; empty for an operator's own file.
+        licence: a sentence to show wherever the model is offered; empty for an operator's own file.
     """
 
     def __init__(
         self,
-        chosen: settings.EmbeddedModel,
+        config: settings.EmbeddedModel,
         directory: pathlib.Path,
         *,
         official: model_files.Weights,
         script: pathlib.Path | None,
     ) -> None:
-        self._chosen = chosen
+        self._config = config
         self._directory = directory
         self._official = official
         self._script = script
-        path = chosen.model_path
+        path = config.model_path
         self._weights = model_files.operator_weights(path, official) if path else official
         self.licence = self._weights.licence
         self.model = settings.Model(
@@ -67,19 +67,19 @@ class OnDemandModel:
             answer_tokens=_ANSWER_TOKENS,
             temperature=0.0,
         )
-        self._engine: server_process.ServerProcess | None = None
+        self._process: server_process.ServerProcess | None = None
         self._starting: asyncio.Task[retries.ServerAddress] | None = None
         self._failure = ""
-        self._deaths: list[float] = []
-        self._news: _News = (model_words.DEMO_CHECKED, None)
-        self._has_news = asyncio.Event()
+        self._death_times: list[float] = []
+        self._progress: _Progress = (model_words.DEMO_CHECKED, None)
+        self._progress_changed = asyncio.Event()
         self._is_closed = False
 
     @classmethod
     @contextlib.asynccontextmanager
     async def open(
         cls,
-        chosen: settings.EmbeddedModel,
+        config: settings.EmbeddedModel,
         directory: pathlib.Path,
         *,
         official: model_files.Weights = model_files.QWEN,
@@ -88,12 +88,12 @@ class OnDemandModel:
         """Open the embedded model; nothing is read, downloaded or started yet.
 
         Args:
-            chosen: the settings.
+            config: the settings.
             directory: the bot's data; the downloaded file goes into `models` there.
             official: the file that is downloaded.
             script: runs in place of the real engine, which then need not be installed.
         """
-        local = cls(chosen, directory / "models", official=official, script=script)
+        local = cls(config, directory / "models", official=official, script=script)
         try:
             yield local
         finally:
@@ -101,13 +101,13 @@ class OnDemandModel:
 
     @property
     def unavailable(self) -> str:
-        """Return why it cannot be had, as far as is known; empty while it may be had."""
-        if not self._chosen.enabled:
+        """Return why the model cannot be used; empty as long as no reason is known."""
+        if not self._config.enabled:
             return model_words.DEMO_OFF
         if self._script is None and importlib.util.find_spec(_LIBRARY) is None:
             return model_words.NO_DEMO_LIBRARY
-        if self._chosen.model_path and (
-            objection := model_files.objection(self._chosen.model_path)
+        if self._config.model_path and (
+            objection := model_files.objection(self._config.model_path)
         ):
             return objection
         return self._failure
@@ -115,7 +115,7 @@ class OnDemandModel:
     def begin(self) -> None:
         """Start the server in the background, so that the first request waits less."""
         if not self.unavailable:
-            self._begun()
+            self._ensure_start()
 
     async def ready(
         self, *, progress: retries.Progress = lambda _text, _share: None
@@ -123,18 +123,18 @@ class OnDemandModel:
         """Return the server's address, starting it if it does not run.
 
         Args:
-            progress: called with what is waited for; the last call says that nothing is, any more.
+            progress: called with each step of the start, and with an empty text at its end.
 
         Raises:
-            NoLocalModelError: it cannot be had; the sentence says why.
+            NoLocalModelError: it cannot be started; the sentence says why.
         """
-        if self._engine and self._engine.is_alive:
-            return self._engine.address
-        starting = self._begun()
+        if self._process and self._process.is_alive:
+            return self._process.address
+        starting = self._ensure_start()
         try:
             while not starting.done():
-                progress(*self._news)
-                await self._wait_for_news(starting)
+                progress(*self._progress)
+                await self._wait_for_progress(starting)
         finally:
             progress("", None)
         if starting.cancelled():
@@ -144,24 +144,24 @@ class OnDemandModel:
             raise model_files.NoLocalModelError(str(error)) from error
         return starting.result()
 
-    async def _wait_for_news(self, starting: asyncio.Task[retries.ServerAddress]) -> None:
-        news = asyncio.create_task(self._has_news.wait(), name="news of the demo model")
+    async def _wait_for_progress(self, starting: asyncio.Task[retries.ServerAddress]) -> None:
+        change = asyncio.create_task(self._progress_changed.wait(), name="change of the demo model")
         try:
             # A waiter that is cancelled does not cancel the start for the others.
-            await asyncio.wait({starting, news}, return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait({starting, change}, return_when=asyncio.FIRST_COMPLETED)
         finally:
-            news.cancel()
+            change.cancel()
 
-    def _begun(self) -> asyncio.Task[retries.ServerAddress]:
+    def _ensure_start(self) -> asyncio.Task[retries.ServerAddress]:
         if self._is_closed:
             raise model_files.NoLocalModelError(model_words.DEMO_ENDS)
         if self._starting is None or self._starting.done():
-            self._tell(model_words.DEMO_CHECKED)
+            self._set_progress(model_words.DEMO_CHECKED)
             self._starting = asyncio.create_task(self._start(), name="start of the demo model")
-            self._starting.add_done_callback(self._started)
+            self._starting.add_done_callback(self._note_start_result)
         return self._starting
 
-    def _started(self, starting: asyncio.Task[retries.ServerAddress]) -> None:
+    def _note_start_result(self, starting: asyncio.Task[retries.ServerAddress]) -> None:
         if starting.cancelled():
             return
         error = starting.exception()
@@ -174,36 +174,36 @@ class OnDemandModel:
         self._failure = ""
         if sentence := self.unavailable:
             raise model_files.NoLocalModelError(sentence)
-        await self._bury()
+        await self._reap_dead_process()
         path = await self._model_path()
-        self._tell(model_words.DEMO_STARTS)
-        self._engine = await server_process.ServerProcess.start(
+        self._set_progress(model_words.DEMO_STARTS)
+        self._process = await server_process.ServerProcess.start(
             path,
             alias=self._weights.alias,
             context_tokens=_CONTEXT_TOKENS,
             script=self._script,
         )
         _log.info("the demo model %s is up", self._weights.alias)
-        return self._engine.address
+        return self._process.address
 
-    async def _bury(self) -> None:
+    async def _reap_dead_process(self) -> None:
         """Close a process that died; raise if that has happened too often."""
         now = time.monotonic()
-        if self._engine is not None:
+        if self._process is not None:
             _log.warning("the demo model's process ended")
-            engine, self._engine = self._engine, None
+            engine, self._process = self._process, None
             await engine.close()
-            self._deaths.append(now)
-        self._deaths = [at for at in self._deaths if now - at < _FORGOTTEN_SECONDS]
-        if len(self._deaths) >= _DEATHS:
+            self._death_times.append(now)
+        self._death_times = [at for at in self._death_times if now - at < _DEATH_MEMORY_SECONDS]
+        if len(self._death_times) >= _MAX_DEATHS:
             raise model_files.NoLocalModelError(model_words.DEMO_CRASHES)
 
     async def _model_path(self) -> pathlib.Path:
         """Return the path of the model's file: the operator's, or the downloaded one."""
-        path = self._chosen.model_path
+        path = self._config.model_path
         if path is None:
             return await model_files.download(
-                self._weights, self._directory, progress=self._downloaded
+                self._weights, self._directory, progress=self._note_download
             )
         if self._weights is self._official and not await model_files.is_official(
             path, self._weights
@@ -211,24 +211,24 @@ class OnDemandModel:
             raise model_files.NoLocalModelError(model_words.not_official(path))
         return path
 
-    def _downloaded(self, had_bytes: int, all_bytes: int) -> None:
+    def _note_download(self, had_bytes: int, all_bytes: int) -> None:
         text = model_words.demo_download(all_bytes, self.licence)
         share = (100 * had_bytes // all_bytes) / 100
-        if self._news[0] != text:
+        if self._progress[0] != text:
             _log.info("downloading the demo model, %d bytes: %s", all_bytes, self.licence)
-        if self._news != (text, share):
-            self._tell(text, share)
+        if self._progress != (text, share):
+            self._set_progress(text, share)
 
-    def _tell(self, text: str, share: float | None = None) -> None:
-        self._news = (text, share)
+    def _set_progress(self, text: str, share: float | None = None) -> None:
+        self._progress = (text, share)
         # Wakes those who wait now; those who come later see the current state at once.
-        self._has_news.set()
-        self._has_news = asyncio.Event()
+        self._progress_changed.set()
+        self._progress_changed = asyncio.Event()
 
     async def _close(self) -> None:
         self._is_closed = True
         if self._starting is not None:
             self._starting.cancel()
             await asyncio.wait({self._starting})
-        if self._engine is not None:
-            await self._engine.close()
+        if self._process is not None:
+            await self._process.close()

@@ -60,7 +60,7 @@ def _step_back() -> None:
 
 
 def _serve(order: dict[str, Any]) -> Any:  # noqa: ANN401 - the engine has no types
-    # Imported here, where its absence is reported; it is an extra, unknown to the type checker.
+    # Imported here, so that its absence is reported; the type checker does not know the extra.
     xllamacpp = importlib.import_module("xllamacpp")
 
     parameters = xllamacpp.CommonParams()

@@ -21,8 +21,8 @@ from interpreter_bot.wording import model_words
 _log = logging.getLogger(__name__)
 
 _SCRIPT: Final = pathlib.Path(__file__).with_name("server_main.py")
-_LAST_LINES: Final = 20
-_LONGEST_LINE: Final = 64 * 1024
+_MAX_LINES: Final = 20
+_MAX_LINE_BYTES: Final = 64 * 1024
 # Reading a gigabyte from a slow disk.
 _START_SECONDS: Final = 300.0
 
@@ -37,8 +37,8 @@ class ServerProcess:
     def __init__(self, process: asyncio.subprocess.Process) -> None:
         self.address = retries.ServerAddress("", secrets.token_urlsafe(32))
         self._process = process
-        self._lines: collections.deque[str] = collections.deque(maxlen=_LAST_LINES)
-        self._listening = asyncio.create_task(self._listen(), name="demo model's log")
+        self._lines: collections.deque[str] = collections.deque(maxlen=_MAX_LINES)
+        self._log_reader = asyncio.create_task(self._read_log(), name="demo model's log")
 
     @classmethod
     async def start(
@@ -62,7 +62,7 @@ class ServerProcess:
         Raises:
             NoLocalModelError: it did not start; the sentence says why.
         """
-        engine = cls(await _spawned(script or _SCRIPT))
+        engine = cls(await _spawn(script or _SCRIPT))
         order = {
             "model": str(model),
             "alias": alias,
@@ -87,7 +87,7 @@ class ServerProcess:
         if self._process.stdin:
             self._process.stdin.close()
         await self._process.wait()
-        await self._listening
+        await self._log_reader
 
     async def _begin(self, order: dict[str, Any], seconds: float) -> None:
         stdin, stdout = self._process.stdin, self._process.stdout
@@ -98,26 +98,26 @@ class ServerProcess:
         stdin.write(line.encode() + b"\n")
         try:
             async with asyncio.timeout(seconds):
-                told = await stdout.readline()
+                answer = await stdout.readline()
         except TimeoutError as error:
             raise model_files.NoLocalModelError(model_words.DEMO_SLOW) from error
-        base_url = self._understood(told)
+        base_url = self._read_address(answer)
         if not base_url:
-            raise model_files.NoLocalModelError(await self._reason())
+            raise model_files.NoLocalModelError(await self._failure_sentence())
         self.address = retries.ServerAddress(f"{base_url}/v1", self.address.api_key)
 
-    def _understood(self, told: bytes) -> str:
-        if not told:
+    def _read_address(self, line: bytes) -> str:
+        if not line:
             return ""
-        word = json.loads(told)
-        if "error" in word:
-            self._lines.append(str(word["error"]))
-        return str(word.get("address", ""))
+        message = json.loads(line)
+        if "error" in message:
+            self._lines.append(str(message["error"]))
+        return str(message.get("address", ""))
 
-    async def _reason(self) -> str:
+    async def _failure_sentence(self) -> str:
         """Log why it did not start, and return it as a sentence."""
         await self._process.wait()
-        await asyncio.wait({self._listening})
+        await asyncio.wait({self._log_reader})
         status = self._process.returncode
         _log.error("the demo model did not start (%s): %s", status, " | ".join(self._lines))
         reasons = {
@@ -126,22 +126,22 @@ class ServerProcess:
         }
         return reasons.get(status or 0, model_words.DEMO_NOT_STARTED)
 
-    async def _listen(self) -> None:
+    async def _read_log(self) -> None:
         """Keep the last lines of its standard error, in case it dies."""
         stderr = self._process.stderr
         if stderr is None:
             raise AssertionError("it is a pipe")
         rest = b""
-        while data := await stderr.read(_LONGEST_LINE):
+        while data := await stderr.read(_MAX_LINE_BYTES):
             *lines, rest = (rest + data).split(b"\n")
-            rest = rest[-_LONGEST_LINE:]
+            rest = rest[-_MAX_LINE_BYTES:]
             for line in lines:
                 text = line.decode("utf-8", "replace")
                 self._lines.append(text)
                 _log.debug("demo model: %s", text)
 
 
-async def _spawned(script: pathlib.Path) -> asyncio.subprocess.Process:
+async def _spawn(script: pathlib.Path) -> asyncio.subprocess.Process:
     return await asyncio.create_subprocess_exec(
         sys.executable,
         "-I",

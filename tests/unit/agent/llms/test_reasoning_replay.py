@@ -279,7 +279,7 @@ def _has(one):
 )
 def test_reasoning_of_wrong_shapes_is_passed_over(delta):
     collector = reasoning_replay.Collector()
-    collector.hear(types.SimpleNamespace(**delta))
+    collector.collect(types.SimpleNamespace(**delta))
     assert collector.collected("o") is None
 
 

@@ -143,7 +143,7 @@ async def test_a_process_that_dies_is_started_again_once(model, tmp_path, notes)
 
 
 async def test_deaths_long_ago_are_forgotten(model, tmp_path, notes, monkeypatch):
-    monkeypatch.setattr(on_demand_model, "_FORGOTTEN_SECONDS", 0.0)
+    monkeypatch.setattr(on_demand_model, "_DEATH_MEMORY_SECONDS", 0.0)
     async with opened(model(), tmp_path) as local:
         for _ in range(3):
             await local.ready()
