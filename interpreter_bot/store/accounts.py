@@ -66,9 +66,9 @@ class Accounts(transactions.Aggregate):
         self, digest: str, age: datetime.timedelta
     ) -> tuple[records.Account, str] | None:
         """Return the same, and end the login: of two who take it, one gets it. Old ones go."""
-        taken = sa.delete(_L).where(*_is_young(digest, age)).returning(_L)
+        delete = sa.delete(_L).where(*_is_young(digest, age)).returning(_L)
         async with self._transactions.together(is_writing=True):
-            login = await self._transactions.first(taken)
+            login = await self._transactions.first(delete)
             await self._transactions.change(sa.delete(_L).where(_L.began < columns.now() - age))
         return None if login is None else (_account(login), login.sealed)
 

@@ -74,14 +74,14 @@ class ActiveBot:
 
     async def _watch(self, lock: _ServerLock) -> None:
         """Use the lock's session until it is lost."""
-        asked = _now()
+        used = _now()
         while True:
-            self._sure_until = asked + _ANSWER_SECONDS
+            self._sure_until = used + _ANSWER_SECONDS
             self._is_sure.set()
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(_USE_SECONDS):
                     await lock.is_closed.wait()
-            asked = _now()
+            used = _now()
             asking = asyncio.create_task(lock.try_take(), name="store: stay active")
             # Twice: after a moment in which nothing ran, an answer may be there that is not read.
             for seconds in (_ANSWER_SECONDS - 1, 1):

@@ -91,11 +91,11 @@ class Blobs:
         )
 
     def _sizes(self) -> dict[str, int]:
-        found = {}
+        sizes = {}
         for path in self._directory.glob("*/*"):
             with contextlib.suppress(FileNotFoundError):
-                found[path.name] = path.stat().st_size
-        return found
+                sizes[path.name] = path.stat().st_size
+        return sizes
 
     def _discard(self, digests: Collection[str]) -> None:
         partial = self._directory.glob("*/.*")

@@ -55,11 +55,11 @@ def config(connection: sqlalchemy.Connection | None = None) -> alembic.config.Co
     """Return Alembic's configuration; with a connection, `migrations/env.py` uses that one."""
     import alembic.config
 
-    made = alembic.config.Config()
-    made.set_main_option("script_location", str(_scripts()).replace("%", "%%"))
-    made.set_main_option("path_separator", "os")
-    made.attributes["connection"] = connection
-    return made
+    configuration = alembic.config.Config()
+    configuration.set_main_option("script_location", str(_scripts()).replace("%", "%%"))
+    configuration.set_main_option("path_separator", "os")
+    configuration.attributes["connection"] = connection
+    return configuration
 
 
 def upgrade(url: sqlalchemy.URL) -> None:

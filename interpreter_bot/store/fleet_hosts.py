@@ -34,11 +34,11 @@ class FleetHosts(transactions.Aggregate):
         """
         seen = columns.now()
         async with self._transactions.together(is_writing=True):
-            for one in reports:
-                fields = {name: getattr(one, name) for name in _FIELDS} | {"seen": seen}
-                made = self._transactions.insert(_T).values(address=one.address, **fields)
+            for report in reports:
+                fields = {name: getattr(report, name) for name in _FIELDS} | {"seen": seen}
+                insert = self._transactions.insert(_T).values(address=report.address, **fields)
                 await self._transactions.change(
-                    made.on_conflict_do_update(index_elements=["address"], set_=fields)
+                    insert.on_conflict_do_update(index_elements=["address"], set_=fields)
                 )
             await self._transactions.change(sa.delete(_T).where(_T.seen < seen - _KEPT))
 

@@ -68,14 +68,14 @@ class SessionCopies(transactions.Aggregate):
             latest = latest.where(_TURNS.id < before)
             descent = {"original": _ORIGINAL}
         async with self._transactions.together(is_writing=True):
-            made = await self._transactions.one(session.returning(records.Session.id))
+            session_id = await self._transactions.one(session.returning(records.Session.id))
             if before is None:
-                await self._notify(made, person, notice, instead_of)
-            own = {"session_id": made, "owner": self._owner, "request_id": ""} | descent
+                await self._notify(session_id, person, notice, instead_of)
+            own = {"session_id": session_id, "owner": self._owner, "request_id": ""} | descent
             for old in reversed(await self._transactions.all(latest)):
                 await self._copy_turn(old, own)
             if before is not None:
-                await self._notify(made, person, notice, instead_of)
+                await self._notify(session_id, person, notice, instead_of)
 
     async def _notify(
         self,
@@ -99,9 +99,11 @@ class SessionCopies(transactions.Aggregate):
             started=now,
             ended=now,
         )
-        made = await self._transactions.one(turn.returning(_TURNS.id))
+        turn_id = await self._transactions.one(turn.returning(_TURNS.id))
         part = {"step": 0, "kind": records.PartKind.NOTICE, "text": notice, "created": now}
-        await self._transactions.change(sa.insert(_PARTS).values(turn_id=made, detail={}, **part))
+        await self._transactions.change(
+            sa.insert(_PARTS).values(turn_id=turn_id, detail={}, **part)
+        )
 
     async def alternatives(self, session: records.Session) -> tuple[records.Alternatives, ...]:
         """Return what there is in place of turns of a session, in the branches of its tree.
@@ -115,7 +117,9 @@ class SessionCopies(transactions.Aggregate):
         place = sa.func.coalesce(_TURNS.instead_of, _ORIGINAL)
         names = (sessions.platform, sessions.workspace, sessions.channel, sessions.thread)
         query = (
-            sa.select(_TURNS.id, _TURNS.session_id, _ORIGINAL.label("one"), place.label("at"))
+            sa.select(
+                _TURNS.id, _TURNS.session_id, _ORIGINAL.label("original_id"), place.label("at")
+            )
             .add_columns(*names)
             .join(sessions)
             .where(is_near, place.in_(replaced))
@@ -126,22 +130,22 @@ class SessionCopies(transactions.Aggregate):
         places: dict[int, dict[int, values.SessionKey]] = collections.defaultdict(dict)
         for row in rows:
             key = values.SessionKey(row.platform, row.workspace, row.channel, row.thread)
-            places[row.at].setdefault(row.one, key)
+            places[row.at].setdefault(row.original_id, key)
         return tuple(
-            records.Alternatives(row.id, sorted(there).index(row.one), _in_order(there))
+            records.Alternatives(row.id, sorted(keys).index(row.original_id), _in_order(keys))
             for row in rows
-            if row.session_id == session.id and len(there := places[row.at]) > 1
+            if row.session_id == session.id and len(keys := places[row.at]) > 1
         )
 
     async def _copy_turn(self, old: int, own: Mapping[str, object]) -> None:
         turn = _copied(_TURNS, _TURNS.id == old, **own)
         new = await self._transactions.one(turn.returning(_TURNS.id))
         numbers = {}
-        whose = sa.select(_EXECUTIONS.id).where(_EXECUTIONS.turn_id == old)
-        for one in await self._transactions.all(whose.order_by(_EXECUTIONS.id)):
+        executions = sa.select(_EXECUTIONS.id).where(_EXECUTIONS.turn_id == old)
+        for former in await self._transactions.all(executions.order_by(_EXECUTIONS.id)):
             # Its host knows it as the original's.
-            copy = _copied(_EXECUTIONS, _EXECUTIONS.id == one, turn_id=new, hosted_id="")
-            numbers[one] = await self._transactions.one(copy.returning(_EXECUTIONS.id))
+            copy = _copied(_EXECUTIONS, _EXECUTIONS.id == former, turn_id=new, hosted_id="")
+            numbers[former] = await self._transactions.one(copy.returning(_EXECUTIONS.id))
         execution = sa.case(numbers, value=_PARTS.execution_id) if numbers else sa.null()
         parts = _copied(_PARTS, _PARTS.turn_id == old, turn_id=new, execution_id=execution)
         await self._transactions.change(parts)
@@ -149,8 +153,8 @@ class SessionCopies(transactions.Aggregate):
         await self._transactions.change(_copied(artifacts, artifacts.turn_id == old, turn_id=new))
 
 
-def _in_order(there: Mapping[int, values.SessionKey]) -> tuple[values.SessionKey, ...]:
-    return tuple(there[one] for one in sorted(there))
+def _in_order(keys: Mapping[int, values.SessionKey]) -> tuple[values.SessionKey, ...]:
+    return tuple(keys[turn_id] for turn_id in sorted(keys))
 
 
 def _copied(

@@ -56,8 +56,10 @@ class Sessions(transactions.Aggregate):
         if workspace is not None:
             query = query.where(_T.workspace == workspace)
         if person:
-            asked = sa.select(records.Turn.session_id).where(records.Turn.person == person)
-            query = query.where(_T.id.in_(asked))
+            sessions_of_person = sa.select(records.Turn.session_id).where(
+                records.Turn.person == person
+            )
+            query = query.where(_T.id.in_(sessions_of_person))
         if channel is not None:
             query = query.where(_T.channel == channel)
         if mark is not None:
@@ -87,10 +89,10 @@ class Sessions(transactions.Aggregate):
             .group_by(turns.session_id)
             .subquery()
         )
-        said = sa.func.coalesce(_said(turns), "").label("said")
+        words_of_turn = sa.func.coalesce(_words_of(turns), "").label("words")
         is_titled = sa.and_(*(_T.title.icontains(word, autoescape=True) for word in words))
         query = (
-            sa.select(_T, said)
+            sa.select(_T, words_of_turn)
             .outerjoin(hit, hit.c.session_id == _T.id)
             .outerjoin(turns, turns.id == hit.c.turn_id)
             .where(_T.platform == platform, _T.workspace == workspace)
@@ -104,13 +106,13 @@ class Sessions(transactions.Aggregate):
         """Build the condition that a turn has all words, by the index of this database."""
         if self._transactions.is_sqlite:
             index = sa.table("turn_words", sa.column("rowid"), sa.column("turn_words"))
-            wanted = " ".join(f'"{word}"*' for word in words)
-            rows = sa.select(index.c.rowid).where(index.c.turn_words.match(wanted))
+            pattern = " ".join(f'"{word}"*' for word in words)
+            rows = sa.select(index.c.rowid).where(index.c.turn_words.match(pattern))
             return records.Turn.id.in_(rows)
-        wanted = " & ".join(f"{word}:*" for word in words)
+        pattern = " & ".join(f"{word}:*" for word in words)
         simple: sa.ColumnElement[str] = sa.literal_column("'simple'::regconfig")
-        indexed = sa.func.to_tsvector(simple, _said(records.Turn))
-        return indexed.bool_op("@@")(sa.func.to_tsquery(simple, wanted))
+        indexed = sa.func.to_tsvector(simple, _words_of(records.Turn))
+        return indexed.bool_op("@@")(sa.func.to_tsquery(simple, pattern))
 
     async def choose_model(self, session_id: int, model: str | None) -> None:
         """Set the model; None goes back to the default."""
@@ -207,7 +209,7 @@ def _is(key: values.SessionKey) -> tuple[sa.ColumnElement[bool], ...]:
     return tuple(getattr(_T, name) == value for name, value in dataclasses.asdict(key).items())
 
 
-def _said(turns: type[records.Turn]) -> sa.ColumnElement[str]:
+def _words_of(turns: type[records.Turn]) -> sa.ColumnElement[str]:
     """Build what both said in a turn, exactly as the index of PostgreSQL has it."""
     limit: sa.ColumnElement[int] = sa.literal_column(str(SEARCHED_CHARACTERS))
     parts = (turns.request, turns.answer)

@@ -64,17 +64,17 @@ class LibraryTables:
             SettingsError: a key is missing.
             StoreError: the database cannot be used.
         """
-        found = {
+        secret_columns = {
             table: [column for column in table.columns if column.name in secrets]
             for table in metadata.tables.values()
         }
-        for column in (column for columns in found.values() for column in columns):
+        for column in (column for columns in secret_columns.values() for column in columns):
             column.type = EncryptedText(self._keys)
         former = self.encrypted
         with transactions.translated():
             async with self._writers.begin() as connection:
                 await connection.run_sync(metadata.create_all)
-                for table, columns in found.items():
+                for table, columns in secret_columns.items():
                     if columns:
                         await connection.run_sync(_widen, table, secrets)
                         await self._encrypt(connection, table, columns)

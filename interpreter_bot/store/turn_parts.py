@@ -94,8 +94,8 @@ class TurnParts(transactions.Aggregate):
 
     async def remove_text(self, turn_id: int, *, since_step: int) -> None:
         """Remove what the model said in a step and later."""
-        said = (_T.kind == records.PartKind.TEXT, _T.step >= since_step)
-        await self._transactions.change(sa.delete(_T).where(_T.turn_id == turn_id, *said))
+        is_text = (_T.kind == records.PartKind.TEXT, _T.step >= since_step)
+        await self._transactions.change(sa.delete(_T).where(_T.turn_id == turn_id, *is_text))
 
     async def of_turn(self, turn_id: int) -> tuple[records.Part, ...]:
         """Return the parts of a turn, in order."""
@@ -129,16 +129,16 @@ class TurnParts(transactions.Aggregate):
         turns = records.Turn
         query = sa.select(turns.session_id, _T.sha256).join_from(_T, turns)
         query = query.where(_T.sha256.is_not(None)).distinct()
-        found: dict[int, int] = {}
+        sums: dict[int, int] = {}
         for session_id, sha256 in await self._transactions.rows(query):
-            found[session_id] = found.get(session_id, 0) + sizes.get(sha256, 0)
-        return found
+            sums[session_id] = sums.get(session_id, 0) + sizes.get(sha256, 0)
+        return sums
 
     async def release_files(self, session_id: int) -> None:
         """Refer to no blob of a session any more; what it showed says that it is gone."""
         turns = records.Turn
-        whose = sa.select(turns.id).where(turns.session_id == session_id)
-        update = sa.update(_T).where(_T.turn_id.in_(whose)).values(sha256=None)
+        turns_of_session = sa.select(turns.id).where(turns.session_id == session_id)
+        update = sa.update(_T).where(_T.turn_id.in_(turns_of_session)).values(sha256=None)
         await self._transactions.change(update)
 
     async def discard_unused_files(self) -> int:

@@ -52,9 +52,9 @@ def _is_its_place(row: sa.Row[Any]) -> bool:
 
     What is said in a channel may be answered in a new thread, and the reverse.
     """
-    said = values.key(row.address)
-    place = tuple(map(columns.identity, (said.platform, said.workspace, said.channel)))
-    threads = {columns.identity(said.thread), row.thread}
+    address = values.key(row.address)
+    place = tuple(map(columns.identity, (address.platform, address.workspace, address.channel)))
+    threads = {columns.identity(address.thread), row.thread}
     return place == (row.platform, row.workspace, row.channel) and (
         len(threads) == 1 or "" in threads
     )

