@@ -67,17 +67,17 @@ class _BranchStart:
     def cells(self, limit: int) -> tuple[str, ...]:
         """Return what can run again of the last so many pieces of code."""
         last = self.ran[-limit:] if limit else ()
-        return tuple(one.code for one in last if one.ending is values.Ending.OK)
+        return tuple(execution.code for execution in last if execution.ending is values.Ending.OK)
 
 
 class SessionBranches:
     """Copies of sessions, and ways back. What a turn does at the same time is never disturbed."""
 
     def __init__(
-        self, services: session_dependencies.SessionDependencies, held: lanes.Lanes
+        self, services: session_dependencies.SessionDependencies, all_lanes: lanes.Lanes
     ) -> None:
         self._services = services
-        self._lanes = held
+        self._lanes = all_lanes
 
     async def fork(self, key: values.SessionKey, new_key: values.SessionKey, person: str) -> None:
         """Begin a session as a copy of another one. They share nothing from then on.
@@ -141,21 +141,21 @@ class SessionBranches:
                 row, state, is_kept = await self._restored(source, new_key, start.checkpoint)
                 if not is_kept:
                     cells = start.cells(_MAX_CELLS)
-                    told = (
+                    notice = (
                         session_words.BRANCH_RUNS_AGAIN
                         if cells
                         else session_words.BRANCH_WITHOUT_VARIABLES
                     )
-                    told = f"{told} {state.files_flaw}".rstrip()
+                    notice = f"{notice} {state.files_flaw}".rstrip()
                 else:
                     cells = start.cells(state.missed_runs)
-                    told = session_words.branch(state.missed_runs, state.files_flaw)
+                    notice = session_words.branch(state.missed_runs, state.files_flaw)
                 cells, left_out = self._short(cells)
                 await database.session_copies.add(
                     source,
                     new_key,
                     person=person,
-                    notice=session_words.BRANCH + told + left_out,
+                    notice=session_words.BRANCH + notice + left_out,
                     title=source.title,
                     kernel=row,
                     before=start.turn.id,
@@ -180,17 +180,19 @@ class SessionBranches:
         """Find out where a branch begins."""
         database = self._services.database
         turns = await database.turns.of_session(source.id, limit=_MAX_TURNS)
-        at = next((n for n, one in enumerate(turns) if one.id == turn_id), None)
+        at = next((n for n, execution in enumerate(turns) if execution.id == turn_id), None)
         if at is None or not (turns[at].request or turns[at].attachments):
             raise errors.BotError(session_words.QUESTION_GONE)
         turn = turns[at]
         if at and turns[at - 1].instead_of is not None:
             # The notice with which a branch began: this is one more alternative to the same turn.
             turn = turns[at - 1]
-        executions = await database.executions.of_turns([one.id for one in turns])
-        ran = [one for one in executions if one.ending is not values.Ending.REFUSED]
-        since = [one.turn_id for one in ran if one.turn_id >= turn.id]
-        before = tuple(one for one in ran if one.turn_id < turn.id)
+        executions = await database.executions.of_turns([execution.id for execution in turns])
+        ran = [
+            execution for execution in executions if execution.ending is not values.Ending.REFUSED
+        ]
+        since = [execution.turn_id for execution in ran if execution.turn_id >= turn.id]
+        before = tuple(execution for execution in ran if execution.turn_id < turn.id)
         return _BranchStart(turn, min(since, default=0), before)
 
     async def _restored(
@@ -228,8 +230,8 @@ class SessionBranches:
         session = await self._services.database.sessions.find(key)
         if session is None:
             return (key,)
-        found = await self._services.database.sessions.tree(session)
-        return (*(one.key for one in found if one.id != session.id), key)
+        branches = await self._services.database.sessions.tree(session)
+        return (*(branch.key for branch in branches if branch.id != session.id), key)
 
     async def alternatives(self, key: values.SessionKey) -> tuple[records.Alternatives, ...]:
         """Return what there is in other branches in place of turns of a session."""
@@ -289,7 +291,7 @@ class SessionBranches:
         """Go back to before a turn; returns what the session begins with then."""
         database = self._services.database
         executions = await database.executions.of_turn(turn.id)
-        if all(one.ending is values.Ending.REFUSED for one in executions):
+        if all(execution.ending is values.Ending.REFUSED for execution in executions):
             await database.turns.delete(turn.id)
             return session_variables.RestoredState()
         state = await self._services.hosts.go_back(

@@ -74,12 +74,16 @@ class Retention:
         """Warn of what gets old, delete what is old or too much; return how many sessions lost
         their files.
         """
-        held, stored = await self._holdings()
+        holdings, stored = await self._holdings()
         now = columns.now()
-        kept = [one for one in held if not await self._finish_or_delete_old(one, now)]
-        gone = await self._fit(kept, stored.disk_bytes)
-        await self._warn_some([one for one in kept if one.session.id not in gone], now)
-        count = len(held) - len(kept) + len(gone)
+        remaining = [
+            holding for holding in holdings if not await self._finish_or_delete_old(holding, now)
+        ]
+        deleted_ids = await self._fit(remaining, stored.disk_bytes)
+        await self._warn_some(
+            [holding for holding in remaining if holding.session.id not in deleted_ids], now
+        )
+        count = len(holdings) - len(remaining) + len(deleted_ids)
         if count:
             await self._services.database.parts.discard_unused_files()
         return count
@@ -90,16 +94,19 @@ class Retention:
         free = shutil.disk_usage(config.paths.data).free
         is_full = free < config.limits.disk_reserve_bytes
         if is_full and not self._was_full:
-            held, stored = await self._holdings()
-            largest = sorted(held, key=lambda one: one.bytes, reverse=True)[:_SHOWN]
+            holdings, stored = await self._holdings()
+            largest = sorted(holdings, key=lambda holding: holding.bytes, reverse=True)[:_SHOWN]
             _log.error(
                 "the disk of %s is nearly full, %s free: %s in files of %d conversations (%s), %s "
                 "in those of none",
                 config.paths.data,
                 quantities.size(free),
-                quantities.size(sum(one.bytes for one in held)),
-                len(held),
-                ", ".join(f"{one.session.key}: {quantities.size(one.bytes)}" for one in largest),
+                quantities.size(sum(holding.bytes for holding in holdings)),
+                len(holdings),
+                ", ".join(
+                    f"{holding.session.key}: {quantities.size(holding.bytes)}"
+                    for holding in largest
+                ),
                 quantities.size(stored.others),
             )
         self._was_full = is_full
@@ -114,14 +121,14 @@ class Retention:
         owned = await database.sessions.owned()
         keys = {values.text(session.key) for session, _ in owned}
         stored = await self._services.hosts.stored_bytes(keys)
-        shown = await database.parts.blob_bytes()
-        held = []
+        blob_bytes = await database.parts.blob_bytes()
+        holdings = []
         for session, person in owned:
-            count = stored.by_key.get(values.text(session.key), 0) + shown.get(session.id, 0)
+            count = stored.by_key.get(values.text(session.key), 0) + blob_bytes.get(session.id, 0)
             if count:
                 whose = (session.key.platform, session.key.workspace, person)
-                held.append(_Holding(session, whose, count))
-        return held, stored
+                holdings.append(_Holding(session, whose, count))
+        return holdings, stored
 
     def _was_warned(self, session: records.Session, now: datetime.datetime) -> bool | None:
         """Return whether people were told long enough ago; None if they were not, or came since."""
@@ -129,40 +136,44 @@ class Retention:
             return None
         return now - datetime.datetime.fromisoformat(session.files["at"]) >= self._warning
 
-    def _time_left(self, one: _Holding, now: datetime.datetime) -> datetime.timedelta:
-        return one.session.used + datetime.timedelta(days=self._limits.days) - now
+    def _time_left(self, holding: _Holding, now: datetime.datetime) -> datetime.timedelta:
+        return holding.session.used + datetime.timedelta(days=self._limits.days) - now
 
-    async def _finish_or_delete_old(self, one: _Holding, now: datetime.datetime) -> bool:
+    async def _finish_or_delete_old(self, holding: _Holding, now: datetime.datetime) -> bool:
         """Delete what is old, or what is said to be gone; say whether it was done."""
-        was_warned = self._was_warned(one.session, now)
-        if was_warned is not None and (sentence := one.session.files.get("gone")):
-            return await self._delete(one, sentence)
-        if self._limits.days and was_warned and self._time_left(one, now) <= datetime.timedelta(0):
-            reason = session_words.unused(_days(now - one.session.used))
-            return await self._delete(one, self._deleted(one, reason))
+        was_warned = self._was_warned(holding.session, now)
+        if was_warned is not None and (sentence := holding.session.files.get("gone")):
+            return await self._delete(holding, sentence)
+        if (
+            self._limits.days
+            and was_warned
+            and self._time_left(holding, now) <= datetime.timedelta(0)
+        ):
+            reason = session_words.unused(_days(now - holding.session.used))
+            return await self._delete(holding, self._deleted(holding, reason))
         return False
 
-    async def _warn_some(self, held: Sequence[_Holding], now: datetime.datetime) -> None:
+    async def _warn_some(self, holdings: Sequence[_Holding], now: datetime.datetime) -> None:
         """Warn the people of some sessions that are about to get too old."""
         if not self._limits.days:
             return
-        due = [
-            one
-            for one in held
-            if self._time_left(one, now).days < settings.WARNING_DAYS
-            and self._was_warned(one.session, now) is None
-            and self._service.can_notify(one.session.key)
+        expiring = [
+            holding
+            for holding in holdings
+            if self._time_left(holding, now).days < settings.WARNING_DAYS
+            and self._was_warned(holding.session, now) is None
+            and self._service.can_notify(holding.session.key)
         ]
-        due.sort(key=lambda one: one.session.id in self._unheard)
-        for one in due[:_MAX_WARNED]:
-            await self._warn(one, now)
+        expiring.sort(key=lambda holding: holding.session.id in self._unheard)
+        for holding in expiring[:_MAX_WARNED]:
+            await self._warn(holding, now)
 
-    async def _warn(self, one: _Holding, now: datetime.datetime) -> None:
-        session, sessions = one.session, self._services.database.sessions
+    async def _warn(self, holding: _Holding, now: datetime.datetime) -> None:
+        session, sessions = holding.session, self._services.database.sessions
         sentence = session_words.retention_warning(
             _days(now - session.used),
-            _days(max(self._time_left(one, now), self._warning)),
-            one.bytes,
+            _days(max(self._time_left(holding, now), self._warning)),
+            holding.bytes,
         )
         row = {"warned": sentence, "at": columns.now().isoformat()}
         # Before people are told, as another bot may be about to tell them.
@@ -178,7 +189,7 @@ class Retention:
                 self._unheard.add(session.id)
                 await sessions.note_files(session.id, session.files, instead_of=row)
 
-    async def _fit(self, held: Sequence[_Holding], disk_bytes: int) -> set[int]:
+    async def _fit(self, holdings: Sequence[_Holding], disk_bytes: int) -> set[int]:
         """Delete files until each person, then all of them together, are within the limits; return
         whose, by session id.
         """
@@ -186,39 +197,39 @@ class Retention:
         if not total:
             total = disk_bytes // 2
         limit = self._limits.person_bytes
-        gone: set[int] = set()
+        deleted_ids: set[int] = set()
         if limit:
             reason = session_words.person_over_limit(limit)
             # Who is unknown shares with nobody.
             by_person = collections.defaultdict(list)
-            for one in held:
-                by_person[one.person].append(one)
+            for holding in holdings:
+                by_person[holding.person].append(holding)
             for whose, theirs in by_person.items():
                 if whose[-1]:
-                    gone |= await self._shrink(theirs, limit, reason)
-        rest = [one for one in held if one.session.id not in gone]
+                    deleted_ids |= await self._shrink(theirs, limit, reason)
+        remaining = [holding for holding in holdings if holding.session.id not in deleted_ids]
         reason = session_words.all_over_limit(total)
-        return gone | await self._shrink(rest, total, reason)
+        return deleted_ids | await self._shrink(remaining, total, reason)
 
-    async def _shrink(self, held: Sequence[_Holding], max_bytes: int, reason: str) -> set[int]:
-        """Delete files, the least recently used first, until `held` is not above a limit."""
-        gone: set[int] = set()
-        excess = sum(one.bytes for one in held) - max_bytes
-        for one in held:
+    async def _shrink(self, holdings: Sequence[_Holding], max_bytes: int, reason: str) -> set[int]:
+        """Delete files, the least recently used first, until `holdings` is not above a limit."""
+        deleted_ids: set[int] = set()
+        excess = sum(holding.bytes for holding in holdings) - max_bytes
+        for holding in holdings:
             if excess <= 0:
                 break
-            if await self._delete(one, self._deleted(one, reason)):
-                gone.add(one.session.id)
-                excess -= one.bytes
-        return gone
+            if await self._delete(holding, self._deleted(holding, reason)):
+                deleted_ids.add(holding.session.id)
+                excess -= holding.bytes
+        return deleted_ids
 
-    def _deleted(self, one: _Holding, reason: str) -> str:
-        return session_words.deleted(one.bytes, reason)
+    def _deleted(self, holding: _Holding, reason: str) -> str:
+        return session_words.deleted(holding.bytes, reason)
 
-    async def _delete(self, one: _Holding, sentence: str) -> bool:
+    async def _delete(self, holding: _Holding, sentence: str) -> bool:
         """Delete the files of a session that is not in use; say whether it was done."""
         try:
-            return await self._service.delete_files(one.session, sentence)
+            return await self._service.delete_files(holding.session, sentence)
         except lanes.LaneError:
             # The bot is being shut down.
             return False
