@@ -52,18 +52,17 @@ class ArtifactCollector:
         for name, reason in changes.skipped:
             self._emit(events.NoticeShown(file_words.left_out(name, reason), cell))
         files = [info for info in changes.files if not _is_by_product(info.name)]
-        tried = [await self._give(cell, info) for info in files[:_MAX_ARTIFACTS]]
+        artifacts = [await self._give(cell, info) for info in files[:_MAX_ARTIFACTS]]
         if len(files) > _MAX_ARTIFACTS:
-            told = file_words.too_many(len(files), _MAX_ARTIFACTS)
-            self._emit(events.NoticeShown(told, cell))
+            too_many = file_words.too_many(len(files), _MAX_ARTIFACTS)
+            self._emit(events.NoticeShown(too_many, cell))
         if changes.is_truncated:
-            told = file_words.UNSEEN_FILES
-            self._emit(events.NoticeShown(told, cell))
-        return [artifact for artifact in tried if artifact is not None]
+            self._emit(events.NoticeShown(file_words.UNSEEN_FILES, cell))
+        return [artifact for artifact in artifacts if artifact is not None]
 
     async def _give(self, cell: int, info: values.FileInfo) -> values.Artifact | None:
         try:
-            made = await self._copy(cell, info)
+            event = await self._copy(cell, info)
         except errors.BotError as error:
             self._emit(events.NoticeShown(file_words.left_out(info.name, error), cell))
             return None
@@ -72,8 +71,8 @@ class ArtifactCollector:
             sentence = file_words.left_out(info.name, file_words.not_saved(error.strerror))
             self._emit(events.NoticeShown(sentence, cell, is_copy_missing=True))
             return None
-        self._emit(made)
-        return made.artifact
+        self._emit(event)
+        return event.artifact
 
     async def _copy(self, cell: int, info: values.FileInfo) -> events.FileMade:
         if info.size_bytes > self._bytes_left:

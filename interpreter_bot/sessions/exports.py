@@ -38,12 +38,12 @@ async def save_table(
         BotError: it cannot be had; the sentence says why.
     """
     name = f"table-{handle}.{suffix}"
-    shown: list[values.Output] = []
+    outputs: list[values.Output] = []
     code = kernel_calls.save_table(handle, name)
     finished = await cancellable_executions.run(
-        hosts, kernel, code, show=shown.append, seconds=_SECONDS
+        hosts, kernel, code, show=outputs.append, seconds=_SECONDS
     )
-    last = shown[-1] if shown else None
+    last = outputs[-1] if outputs else None
     is_saved = isinstance(last, values.Json) and last.json == '"true"'
     if finished.ending is values.Ending.OK and is_saved:
         return name
@@ -76,15 +76,15 @@ def write(turns: Iterable[past_turns.PastTurn], contents: Mapping[str, bytes]) -
 
 def script(turns: Iterable[past_turns.PastTurn]) -> bytes:
     """Write a script whose cells are divided by `# %%`; words are comments."""
-    written = []
+    cells = []
     for cell in (cell for turn in turns for cell in _cells(turn, {})):
         source = cell["source"].rstrip()
         if cell["cell_type"] == "code":
-            written.append(f"# %%\n{source}\n")
+            cells.append(f"# %%\n{source}\n")
         else:
             lines = "\n".join(f"# {line}".rstrip() for line in source.splitlines())
-            written.append(f"# %% [markdown]\n{lines}\n")
-    return "\n".join(written).encode("utf-8", "replace")
+            cells.append(f"# %% [markdown]\n{lines}\n")
+    return "\n".join(cells).encode("utf-8", "replace")
 
 
 def final_events(turn: past_turns.PastTurn) -> Iterable[events.RecordedEvent]:
@@ -141,52 +141,52 @@ def _plain(text: str) -> str:
 
 
 def _outputs(
-    shown: values.Output | values.StoredDisplay, contents: Mapping[str, bytes]
+    output: values.Output | values.StoredDisplay, contents: Mapping[str, bytes]
 ) -> Iterable[dict[str, Any]]:
     from nbformat import v4
 
-    match shown:
+    match output:
         case values.Text():
-            yield v4.new_output("stream", name=shown.stream, text=shown.text)
+            yield v4.new_output("stream", name=output.stream, text=output.text)
         case values.Notice():
-            yield v4.new_output("stream", name="stderr", text=shown.text + "\n")
+            yield v4.new_output("stream", name="stderr", text=output.text + "\n")
         case values.Error():
-            lines = shown.traceback.splitlines()
-            yield v4.new_output("error", ename=shown.name, evalue=shown.message, traceback=lines)
+            lines = output.traceback.splitlines()
+            yield v4.new_output("error", ename=output.name, evalue=output.message, traceback=lines)
         case values.Clear():
             return
         case _:
-            yield v4.new_output("display_data", _bundle(shown, contents))
+            yield v4.new_output("display_data", _bundle(output, contents))
 
 
 def _bundle(
-    shown: values.Shown | values.StoredDisplay,
+    output: values.Shown | values.StoredDisplay,
     contents: Mapping[str, bytes],
 ) -> dict[str, Any]:
-    bundle: dict[str, Any] = {"text/plain": shown.plain}
-    match shown:
-        case values.StoredDisplay() if shown.sha256 in contents:
-            data = contents[shown.sha256]
-            is_text = shown.mime in _TEXTUAL
-            bundle[shown.mime] = (
+    bundle: dict[str, Any] = {"text/plain": output.plain}
+    match output:
+        case values.StoredDisplay() if output.sha256 in contents:
+            data = contents[output.sha256]
+            is_text = output.mime in _TEXTUAL
+            bundle[output.mime] = (
                 data.decode("utf-8", "replace") if is_text else base64.b64encode(data).decode()
             )
         case values.Table():
-            bundle["text/html"] = table(shown)
+            bundle["text/html"] = table(output)
         case values.Latex():
-            bundle["text/latex"] = shown.latex
+            bundle["text/latex"] = output.latex
         case values.Json():
-            bundle["text/plain"] = shown.json
-        case values.Result() if shown.is_markdown:
-            bundle["text/markdown"] = shown.plain
+            bundle["text/plain"] = output.json
+        case values.Result() if output.is_markdown:
+            bundle["text/markdown"] = output.plain
     return bundle
 
 
-def table(shown: values.Table) -> str:
+def table(head_of_table: values.Table) -> str:
     """Return what was shown of a table as HTML, in which nothing of its own is HTML."""
-    head = "".join(f"<th>{html.escape(name)}</th>" for name in shown.columns)
+    head = "".join(f"<th>{html.escape(name)}</th>" for name in head_of_table.columns)
     rows = (
         "<tr>" + "".join(f"<td>{html.escape(cell)}</td>" for cell in row) + "</tr>"
-        for row in shown.rows
+        for row in head_of_table.rows
     )
     return f"<table><thead><tr>{head}</tr></thead><tbody>{''.join(rows)}</tbody></table>"

@@ -58,7 +58,7 @@ def write(
     title: str,
     turns: Iterable[past_turns.PastTurn],
     contents: Mapping[str, bytes],
-    drawn: Mapping[str, str],
+    pages: Mapping[str, str],
 ) -> bytes:
     """Write a page.
 
@@ -69,7 +69,7 @@ def write(
         drawn: HTML of all `markdown_texts`.
     """
     name = html.escape(title)
-    body = "\n".join(_section(turn, contents, drawn) for turn in turns)
+    body = "\n".join(_section(turn, contents, pages) for turn in turns)
     return (
         '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
         f'<meta http-equiv="Content-Security-Policy" content="{_POLICY}">'
@@ -80,47 +80,47 @@ def write(
 
 
 def _section(
-    turn: past_turns.PastTurn, contents: Mapping[str, bytes], drawn: Mapping[str, str]
+    turn: past_turns.PastTurn, contents: Mapping[str, bytes], pages: Mapping[str, str]
 ) -> str:
-    made = [f'<p class="note">{turn.started:%Y-%m-%d %H:%M} UTC</p>']
+    lines = [f'<p class="note">{turn.started:%Y-%m-%d %H:%M} UTC</p>']
     if turn.request and not turn.is_code:
-        made.append(f'<h2 class="note">Asked</h2><p class="asked">{html.escape(turn.request)}</p>')
+        lines.append(f'<h2 class="note">Asked</h2><p class="asked">{html.escape(turn.request)}</p>')
     if turn.attachments:
-        made.append(f'<p class="note">Files: {html.escape(", ".join(turn.attachments))}</p>')
+        lines.append(f'<p class="note">Files: {html.escape(", ".join(turn.attachments))}</p>')
     for event in exports.final_events(turn):
         match event:
             case events.TextAdded(text=text):
-                made.append(drawn[text])
+                lines.append(pages[text])
             case events.CodeStarted(code=code):
-                made.append(f'<pre class="code"><code>{html.escape(code)}</code></pre>')
+                lines.append(f'<pre class="code"><code>{html.escape(code)}</code></pre>')
             case events.OutputShown(output=output) | events.StoredDisplayShown(output=output):
-                made.append(_output(output, contents, drawn))
+                lines.append(_output(output, contents, pages))
             case events.NoticeShown(text=text):
-                made.append(f'<p class="note">{html.escape(text)}</p>')
-    return f"<section>{''.join(made)}</section>"
+                lines.append(f'<p class="note">{html.escape(text)}</p>')
+    return f"<section>{''.join(lines)}</section>"
 
 
 def _output(
-    shown: values.Output | values.StoredDisplay,
+    output: values.Output | values.StoredDisplay,
     contents: Mapping[str, bytes],
-    drawn: Mapping[str, str],
+    pages: Mapping[str, str],
 ) -> str:
-    match shown:
+    match output:
         case values.Clear():
             return ""
         case values.Notice():
-            return f'<p class="note">{html.escape(shown.text)}</p>'
+            return f'<p class="note">{html.escape(output.text)}</p>'
         case values.Text():
-            return f"<pre>{html.escape(safe_text.clean(shown.text))}</pre>"
+            return f"<pre>{html.escape(safe_text.clean(output.text))}</pre>"
         case values.Error():
-            return f'<pre class="error">{html.escape(shown.traceback)}</pre>'
+            return f'<pre class="error">{html.escape(output.traceback)}</pre>'
         case values.Table():
-            return exports.table(shown) + _extent(shown)
-        case values.Result() if shown.is_markdown:
-            return drawn[shown.plain]
+            return exports.table(output) + _extent(output)
+        case values.Result() if output.is_markdown:
+            return pages[output.plain]
         case values.StoredDisplay():
-            return _display(shown, contents.get(shown.sha256))
-    return f"<pre>{html.escape(shown.plain)}</pre>"
+            return _display(output, contents.get(output.sha256))
+    return f"<pre>{html.escape(output.plain)}</pre>"
 
 
 def _extent(table: values.Table) -> str:
@@ -129,12 +129,12 @@ def _extent(table: values.Table) -> str:
     return f'<p class="note">The first {len(table.rows):,} of {table.row_count:,} rows.</p>'
 
 
-def _display(shown: values.StoredDisplay, data: bytes | None) -> str:
-    about = html.escape(shown.plain)
+def _display(display: values.StoredDisplay, data: bytes | None) -> str:
+    about = html.escape(display.plain)
     if data is None:
         return f'<p class="note">{page_words.PICTURE_LEFT_OUT}</p>'
-    if shown.mime != "text/html":
-        source = f"data:{html.escape(shown.mime)};base64,{base64.b64encode(data).decode()}"
+    if display.mime != "text/html":
+        source = f"data:{html.escape(display.mime)};base64,{base64.b64encode(data).decode()}"
         return f'<p><img alt="{about or "Picture"}" src="{source}"></p>'
     if b"<script" in data.lower():
         return f'<pre>{about}</pre><p class="note">{page_words.INTERACTIVE}</p>'

@@ -34,7 +34,7 @@ class _Ticket:
     granted: asyncio.Future[None]
     number: int
     is_first: bool
-    told: int = 0
+    last_count: int = 0
 
 
 class Lanes:
@@ -188,8 +188,8 @@ class Lanes:
             # The first of a lane waits for the turn that runs there, or for the whole bot.
             before = 1 if key in self._running else rank.get(lane[0], 1)
             for place, ticket in enumerate(lane):
-                if ticket.told != before + place and not ticket.granted.done():
-                    ticket.told = before + place
+                if ticket.last_count != before + place and not ticket.granted.done():
+                    ticket.last_count = before + place
                     _tell(ticket)
 
     def _ready(self) -> list[_Ticket]:
@@ -210,7 +210,7 @@ class Lanes:
 def _tell(ticket: _Ticket) -> None:
     """Report a request's position in the queue; a failure of its callback is only logged."""
     try:
-        ticket.tell(ticket.told)
+        ticket.tell(ticket.last_count)
     except Exception as error:
         # Not raised: this runs inside another request's turn.
         ticket.granted.set_exception(error)

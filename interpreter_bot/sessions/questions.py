@@ -43,8 +43,8 @@ def question_id(turn_id: int, cell: int, origin: str, text: str) -> str:
         origin: what tells it from others about the cell.
         text: what people are asked, so that no answer ever counts for another text.
     """
-    whole = "\0".join((str(turn_id), str(cell), origin, text))
-    digest = hashlib.sha256(whole.encode("utf-8", "surrogatepass")).digest()
+    text = "\0".join((str(turn_id), str(cell), origin, text))
+    digest = hashlib.sha256(text.encode("utf-8", "surrogatepass")).digest()
     return str(int.from_bytes(digest) >> (len(digest) * 8 - _ID_BITS))
 
 
@@ -194,12 +194,12 @@ class Questions:
         if entry is None:
             entry = _Entry(turn_id, question)
             await self._replace(turn_id, entry)
-        answer = shown = entry.answer
+        answer = public_answer = entry.answer
         if answer is None:
             entry.waiter, entry.emit = asyncio.get_running_loop().create_future(), emit
             emit(events.QuestionAsked(question))
             try:
-                answer = shown = await entry.waiter
+                answer = public_answer = await entry.waiter
             except asyncio.CancelledError:
                 if not is_suspended():
                     self._withdraw(entry)
@@ -207,8 +207,10 @@ class Questions:
         if entry.is_secret:
             # Kept nowhere: a host that lost the answer on its way asks again.
             self._drop(entry)
-            shown = events.TextAnswer("") if isinstance(answer, events.TextAnswer) else answer
-        emit(events.QuestionClosed(question, shown))
+            public_answer = (
+                events.TextAnswer("") if isinstance(answer, events.TextAnswer) else answer
+            )
+        emit(events.QuestionClosed(question, public_answer))
         return answer
 
     def withdraw(self, turn_id: int) -> None:

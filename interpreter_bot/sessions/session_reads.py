@@ -124,8 +124,8 @@ class SessionReads:
         async with self._exporting(key):
             past, contents = await self._whole(key)
             texts = await asyncio.to_thread(list, html_exports.markdown_texts(past))
-            drawn = await self._markdown.render(texts)
-            return await asyncio.to_thread(html_exports.write, title, past, contents, drawn)
+            pages = await self._markdown.render(texts)
+            return await asyncio.to_thread(html_exports.write, title, past, contents, pages)
 
     @contextlib.asynccontextmanager
     async def _exporting(self, key: values.SessionKey) -> AsyncIterator[None]:

@@ -267,16 +267,16 @@ class SessionService:
     ) -> tuple[past_turns.SessionOverview, ...]:
         """Return the latest used sessions, the latest first: of one person, or mark, if named; of
         all workspaces if that is None."""
-        found = await self._services.database.sessions.recent(
+        sessions = await self._services.database.sessions.recent(
             platform, workspace, channel=channel, person=person, mark=mark, limit=limit
         )
-        addresses = {values.text(session.key) for session in found}
+        addresses = {values.text(session.key) for session in sessions}
         statuses = await self._services.hosts.statuses(addresses)
         return tuple(
             past_turns.SessionOverview.of(
-                one, statuses.get(values.text(one.key)), is_busy=self.is_busy(one.key)
+                session, statuses.get(values.text(session.key)), is_busy=self.is_busy(session.key)
             )
-            for one in found
+            for session in sessions
         )
 
     async def begin(self, key: values.SessionKey) -> None:

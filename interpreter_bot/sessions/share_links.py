@@ -115,10 +115,10 @@ class ShareLinks:
         except errors.SettingsError:
             return None
         # The ring encrypts other things as well; none of them is a list that begins so.
-        found = json.loads(content) if content.startswith(f'["{purpose}", ') else None
-        if not isinstance(found, list) or found[3] < time.time():
+        document = json.loads(content) if content.startswith(f'["{purpose}", ') else None
+        if not isinstance(document, list) or document[3] < time.time():
             return None
-        return Visit(found[1], values.key(found[2]), found[3])
+        return Visit(document[1], values.key(document[2]), document[3])
 
 
 def host_of(public_url: str) -> str:

@@ -64,8 +64,8 @@ class UnrecordedCodeRun:
         for name, chunks in attachments:
             info = await workspace.put(name, chunks)
             if info.name != name:
-                told = file_words.renamed(info.name)
-                self._reply.emit(events.NoticeShown(told, 0))
+                notice = file_words.renamed(info.name)
+                self._reply.emit(events.NoticeShown(notice, 0))
 
     async def run(self, cells: Sequence[str]) -> bool:
         """Run all cells, also after one that failed; return True if every one ended ok."""

@@ -131,5 +131,5 @@ class Stream:
 
 def bar(share: float) -> str:
     """Draw how much of something is done, from 0 to 1."""
-    done = round(share * _BAR_CHARACTERS)
-    return f"[{'#' * done:.<{_BAR_CHARACTERS}}] {share:.0%}"
+    filled = round(share * _BAR_CHARACTERS)
+    return f"[{'#' * filled:.<{_BAR_CHARACTERS}}] {share:.0%}"

@@ -124,10 +124,10 @@ class _Queue(io.RawIOBase):
 
 
 def _write(descriptor: int, data: bytes) -> None:
-    rest = memoryview(data)
-    while rest:
+    view = memoryview(data)
+    while view:
         try:
-            rest = rest[os.write(descriptor, rest) :]
+            view = view[os.write(descriptor, view) :]
         except BlockingIOError:
             # The parent process set it so, and may change it back.
             select.select([], [descriptor], [])

@@ -88,4 +88,4 @@ def _load(file: pathlib.Path) -> dict[str, str]:
 
 
 def _save(file: pathlib.Path, clients: dict[str, str]) -> None:
-    private_files.replace(file, "\n".join(f"{name} {one}" for name, one in clients.items()))
+    private_files.replace(file, "\n".join(f"{name} {digest}" for name, digest in clients.items()))

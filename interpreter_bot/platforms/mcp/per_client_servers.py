@@ -42,9 +42,9 @@ class ClientApps:
     async def __call__(self, scope: types.Scope, receive: types.Receive, send: types.Send) -> None:
         """Let a client's own application answer."""
         # The first, as the application takes it: of two, another may be somebody else's.
-        given = (value for name, value in scope["headers"] if name == b"authorization")
-        said = next(given, b"").decode("latin-1")
-        token = said[len(_SCHEME) :] if said.lower().startswith(_SCHEME) else ""
+        headers = (value for name, value in scope["headers"] if name == b"authorization")
+        header = next(headers, b"").decode("latin-1")
+        token = header[len(_SCHEME) :] if header.lower().startswith(_SCHEME) else ""
         client = self._client_of(token) or _NOBODY
         if client not in self._apps:
             self._apps[client] = _RunningApp(self._make())
@@ -52,9 +52,11 @@ class ClientApps:
 
     async def close(self) -> None:
         """End all of them, with their sessions."""
-        for one in self._apps.values():
-            one.running.cancel()
-        await asyncio.gather(*(one.running for one in self._apps.values()), return_exceptions=True)
+        for server in self._apps.values():
+            server.running.cancel()
+        await asyncio.gather(
+            *(server.running for server in self._apps.values()), return_exceptions=True
+        )
 
 
 class _RunningApp:

@@ -218,11 +218,11 @@ def _server(
         )
 
     async def call_tool(
-        call: _Context, wanted: mcp_types.CallToolRequestParams
+        call: _Context, parameters: mcp_types.CallToolRequestParams
     ) -> mcp_types.CallToolResult:
         client = client_of(call)
         report = call.session.report_progress
-        return await calls.call(client, wanted.name, wanted.arguments, report=report)
+        return await calls.call(client, parameters.name, parameters.arguments, report=report)
 
     return lowlevel.Server(
         first_answers.NAME,

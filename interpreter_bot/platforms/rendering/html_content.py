@@ -51,8 +51,8 @@ def says_something(plain: str) -> bool:
 
 def title(source: bytes) -> str:
     """Return the title of a page; empty if it has none."""
-    found = _TITLE.search(source[:_HEAD_BYTES].decode("utf-8", "replace"))
-    return html.unescape(found[1]).strip() if found else ""
+    match = _TITLE.search(source[:_HEAD_BYTES].decode("utf-8", "replace"))
+    return html.unescape(match[1]).strip() if match else ""
 
 
 def media(source: bytes) -> tuple[str, str, bytes] | None:
@@ -61,14 +61,14 @@ def media(source: bytes) -> tuple[str, str, bytes] | None:
     Returns:
         Its MIME type, suffix and bytes; None for anything else.
     """
-    found = _MEDIA.search(source, 0, _HEAD_BYTES)
-    mime = found[2].decode().lower() if found else ""
-    if found is None or mime not in _SUFFIXES:
+    match = _MEDIA.search(source, 0, _HEAD_BYTES)
+    mime = match[2].decode().lower() if match else ""
+    if match is None or mime not in _SUFFIXES:
         return None
-    end = source.find(found[1], found.end())
+    end = source.find(match[1], match.end())
     if end < 0:
         return None
-    data = source[found.end() : end]
+    data = source[match.end() : end]
     try:
         data = base64.b64decode(data.translate(None, b" \t\r\n"), validate=True)
         return mime, _SUFFIXES[mime], data

@@ -55,7 +55,7 @@ def grapheme_floor(text: str, place: int) -> int:
     if place >= len(text):
         return place
     reach = max(place - _MAX_LOOKED_BACK, 0)
-    *_, last = (found.start() for found in _LETTER.finditer(text[reach : place + 1]))
+    *_, last = (match.start() for match in _LETTER.finditer(text[reach : place + 1]))
     return reach + last if last else place
 
 
@@ -67,7 +67,7 @@ def break_before(line: str, limit: int, *, is_code: bool) -> int:
         limit: how many fit, one at least.
         is_code: nothing in it is Markdown.
     """
-    spans = [] if is_code else [found.span() for found in _WHOLE.finditer(line)]
+    spans = [] if is_code else [match.span() for match in _WHOLE.finditer(line)]
     for place in _places(line, limit):
         is_whole = not any(start < place < end for start, end in spans)
         if is_whole and not fences.begins(line[place : place + _FENCE_CHARACTERS]):
@@ -78,7 +78,7 @@ def break_before(line: str, limit: int, *, is_code: bool) -> int:
 def _places(line: str, limit: int) -> Iterator[int]:
     """Iterate over places, the best first: between words, then between letters."""
     least = int(limit * _LINE_FULL_ENOUGH)
-    ends = [found.end() for found in _SPACES.finditer(line[:limit]) if found.end() > least]
+    ends = [match.end() for match in _SPACES.finditer(line[:limit]) if match.end() > least]
     if line[limit : limit + 1].isspace():
         ends.append(limit)
     yield from reversed(ends[-_WORDS_TRIED:])
@@ -118,8 +118,8 @@ def split(text: str, max_characters: int) -> tuple[str, ...]:
     Raises:
         ValueError: `max_characters` is below `LEAST_CHARACTERS`.
     """
-    found = pieces(text, max_characters)
-    return tuple(piece.text.strip("\n") for piece in found if piece.body.strip())
+    all_pieces = pieces(text, max_characters)
+    return tuple(piece.text.strip("\n") for piece in all_pieces if piece.body.strip())
 
 
 def pieces(text: str, max_characters: int) -> tuple[Piece, ...]:
@@ -186,14 +186,14 @@ class _Cutter:
 
     def _next(self, start: int, number: int, room: int) -> _Cut:
         """Choose the end of the piece that begins at `start`, in line `number`."""
-        found: dict[int, tuple[_Cut, int]] = {}
+        cuts: dict[int, tuple[_Cut, int]] = {}
         place, used, last = start, 0, None
         for index in range(number, len(self._lines)):
             line = self._lines[index]
             size = self._units(place, line, room - used)
             if used + size > room:
                 return (
-                    _preferred(found, room)
+                    _preferred(cuts, room)
                     or (last if last and (line.is_fence or self._fits_alone(index)) else None)
                     or self._within(start, place, line, room - used)
                     or last
@@ -203,7 +203,7 @@ class _Cutter:
             place = line.end
             last = _Cut(place, line.after)
             if (kind := self._kind(index)) is not None:
-                found[kind] = (last, used)
+                cuts[kind] = (last, used)
         return _Cut(place, self._lines[-1].after)
 
     def _units(self, place: int, line: _Line, limit: int) -> int:
@@ -242,13 +242,13 @@ class _Cutter:
         fence = line.after if line.is_fence else line.before
         # The line ends where it is broken, and code is closed on a line of its own.
         closing = len("\n" + fence.closing) if fence else 0
-        rest = self._text[place : min(line.end, place + room + AHEAD)]
-        limit = min(len(rest), max(room - closing, 0))
+        line_end = self._text[place : min(line.end, place + room + AHEAD)]
+        limit = min(len(line_end), max(room - closing, 0))
         if limit < 1 or (line.is_fence and limit <= LONGEST_MARKS):
             return None
         if line.is_fence:
             return _Cut(place + limit, fence)
-        return _Cut(place + break_before(rest, limit, is_code=fence is not None), fence)
+        return _Cut(place + break_before(line_end, limit, is_code=fence is not None), fence)
 
 
 def _lines(text: str) -> Iterator[_Line]:
@@ -258,10 +258,10 @@ def _lines(text: str) -> Iterator[_Line]:
         yield _Line(end, before, after, not line.strip())
 
 
-def _preferred(found: dict[int, tuple[_Cut, int]], room: int) -> _Cut | None:
+def _preferred(cuts: dict[int, tuple[_Cut, int]], room: int) -> _Cut | None:
     for kind, least in enumerate(_FULL_ENOUGH):
-        if kind in found and found[kind][1] >= least * room:
-            return found[kind][0]
+        if kind in cuts and cuts[kind][1] >= least * room:
+            return cuts[kind][0]
     return None
 
 

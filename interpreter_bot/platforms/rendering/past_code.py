@@ -67,7 +67,7 @@ def runs(turn: past_turns.PastTurn) -> Sequence[RunCode]:
         BotError: it ran none.
     """
     words = ""
-    made: list[RunCode] = []
+    code_runs: list[RunCode] = []
     log = turn_log.TurnLog()
     for event in turn.events:
         log.apply(event)
@@ -76,11 +76,11 @@ def runs(turn: past_turns.PastTurn) -> Sequence[RunCode]:
             case turn_log.Words(text=text):
                 words = text.strip() if is_narration(text) else ""
             case turn_log.Cell():
-                made.append(RunCode(words, part.code, _text(part)))
+                code_runs.append(RunCode(words, part.code, _text(part)))
                 words = ""
-    if not made:
+    if not code_runs:
         raise errors.BotError(command_words.ANSWER_TOO_OLD)
-    return made
+    return code_runs
 
 
 def _text(cell: turn_log.Cell) -> str:
@@ -93,11 +93,11 @@ def _text(cell: turn_log.Cell) -> str:
     return "\n".join(texts)
 
 
-def files(shown: Sequence[RunCode]) -> dict[str, bytes]:
+def files(code_runs: Sequence[RunCode]) -> dict[str, bytes]:
     """Return what was run as files by name: the code, of a single run as it ran; and its output."""
-    outputs = [run.output for run in shown if run.output]
-    made = {FILE_NAME: _joined([run.code for run in shown])}
-    return made | ({OUTPUT_FILE_NAME: _joined(outputs)} if outputs else {})
+    outputs = [run.output for run in code_runs if run.output]
+    contents = {FILE_NAME: _joined([run.code for run in code_runs])}
+    return contents | ({OUTPUT_FILE_NAME: _joined(outputs)} if outputs else {})
 
 
 def _joined(texts: Sequence[str]) -> bytes:

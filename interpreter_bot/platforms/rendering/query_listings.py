@@ -28,14 +28,14 @@ def outcome(query: code_activity.AskedQuery) -> str:
 
 def script(queries: Sequence[code_activity.AskedQuery]) -> str:
     """Write queries as SQL, each below a comment that says where it went and what came of it."""
-    shown: list[str] = []
-    left = _MAX_CHARACTERS
+    texts: list[str] = []
+    characters_left = _MAX_CHARACTERS
     for number, query in enumerate(queries):
         head = " ".join(f"{query.connection}: {outcome(query)}".split())
         text = f"-- {head}\n{query.statement}" if query.connection else f"-- {query.statement}"
-        left -= len(text) + 2
-        if left < 0:
-            shown.append(_LEFT_OUT.format(count=len(queries) - number))
+        characters_left -= len(text) + 2
+        if characters_left < 0:
+            texts.append(_LEFT_OUT.format(count=len(queries) - number))
             break
-        shown.append(text)
-    return "\n\n".join(shown)
+        texts.append(text)
+    return "\n\n".join(texts)

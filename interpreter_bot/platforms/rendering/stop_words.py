@@ -23,5 +23,5 @@ def is_stop(text: str) -> bool:
         return False
     words = _WORD.findall(text.lower())
     verbs = [word for word in words if word in _VERBS]
-    others = [word for word in words if word not in _VERBS]
-    return bool(verbs) and len(words) <= _MAX_WORDS and _FILLERS.issuperset(others)
+    fillers = [word for word in words if word not in _VERBS]
+    return bool(verbs) and len(words) <= _MAX_WORDS and _FILLERS.issuperset(fillers)

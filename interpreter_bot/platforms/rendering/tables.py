@@ -35,10 +35,10 @@ def draw(table: values.Table, max_width: int | None = None, *, max_rows: int | N
         _column([heading, *(row[number] for row in rows)])
         for number, heading in enumerate(table.columns)
     ]
-    shown = _fitting(columns, max_width)
-    lines = [_GAP.join(line).rstrip() for line in zip(*shown, strict=True)]
+    fitting = _fitting(columns, max_width)
+    lines = [_GAP.join(line).rstrip() for line in zip(*fitting, strict=True)]
     if lines:
-        lines.insert(1, _GAP.join("-" * cells.cell_len(column[0]) for column in shown))
+        lines.insert(1, _GAP.join("-" * cells.cell_len(column[0]) for column in fitting))
     return "\n".join([*lines, f"[{size(table, len(rows))}]"])
 
 

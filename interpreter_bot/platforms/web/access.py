@@ -165,8 +165,8 @@ class Access:
     ) -> None:
         """Give a browser the pass of a visit; of many, it loses the oldest."""
         # It sends them with each request, and servers take so much of a header.
-        held = [name for name in request.cookies if name.startswith(_visit_cookie(request, ""))]
-        for name in held[: -_MAX_VISITS + 1]:
+        names = [name for name in request.cookies if name.startswith(_visit_cookie(request, ""))]
+        for name in names[: -_MAX_VISITS + 1]:
             response.del_cookie(name)
         response.set_cookie(
             _visit_cookie(request, visit.id),
@@ -260,8 +260,8 @@ async def headers(_: web.Request, response: web.StreamResponse) -> None:
     response.headers["Server"] = "interpreter-bot"
 
 
-def _are_equal(given: str, wanted: str) -> bool:
-    return hmac.compare_digest(given.encode("utf-8", "replace"), wanted.encode())
+def _are_equal(secret: str, expected: str) -> bool:
+    return hmac.compare_digest(secret.encode("utf-8", "replace"), expected.encode())
 
 
 def _key(request: web.Request) -> str:

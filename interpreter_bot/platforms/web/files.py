@@ -58,11 +58,11 @@ class Files:
 
     async def download(self, request: web.Request) -> web.StreamResponse:
         """Serve a file of a workspace as a download, never inline."""
-        with self._slots.held(where(request)[0], visit=visit_id(request)):
+        with self._slots.hold(where(request)[0], visit=visit_id(request)):
             return await self._download(request)
 
     async def _download(self, request: web.Request) -> web.StreamResponse:
-        async with opened(self._service, request) as (info, pieces):
+        async with open_file(self._service, request) as (info, pieces):
             headers = {
                 "Content-Type": "application/octet-stream",
                 "Content-Disposition": disposition(info.name),
@@ -84,7 +84,7 @@ class Files:
             "Content-Security-Policy": _MEDIA_POLICY,
             "Accept-Ranges": "bytes",
         }
-        with self._slots.held(where(request)[0], visit=visit_id(request)):
+        with self._slots.hold(where(request)[0], visit=visit_id(request)):
             return await self._media(request, part, headers)
 
     async def _media(
@@ -92,23 +92,23 @@ class Files:
     ) -> web.StreamResponse:
         # Of its last bytes nobody asks who does not know how many there are.
         start = max(part.start or 0, 0)
-        async with opened(self._service, request, start=start) as (info, pieces):
+        async with open_file(self._service, request, start=start) as (info, pieces):
             stop = min(part.stop or info.size_bytes, info.size_bytes)
             if part.start is None or part.start < 0:
                 return await stream(request, info, pieces, headers=headers)
             if start >= stop:
                 raise web.HTTPRequestRangeNotSatisfiable
             headers["Content-Range"] = f"bytes {start}-{stop - 1}/{info.size_bytes}"
-            rest = values.FileInfo(info.name, stop - start, info.modified_ns)
-            return await stream(request, rest, pieces, headers=headers, status=206)
+            part_info = values.FileInfo(info.name, stop - start, info.modified_ns)
+            return await stream(request, part_info, pieces, headers=headers, status=206)
 
     async def rename(self, request: web.Request) -> web.Response:
         """Give a file another name; the response is the one it got."""
         key, name = where(request)
-        wanted = validation.text(
+        new_name = validation.text(
             dict(request.query), "to", max_characters=validation.MAX_NAME_CHARACTERS
         )
-        return web.json_response({"name": await self._service.files.rename(key, name, wanted)})
+        return web.json_response({"name": await self._service.files.rename(key, name, new_name)})
 
     async def delete(self, request: web.Request) -> web.Response:
         """Delete a file."""
@@ -117,17 +117,17 @@ class Files:
 
     async def versions(self, request: web.Request) -> web.Response:
         """Serve in which turns a file was sent or made, and by which checkpoints it can be had."""
-        found = [
+        versions = [
             {
-                "request": " ".join(one.request[:400].split())[:200],
-                "at": one.at.timestamp(),
-                "size_bytes": one.size_bytes,
-                "was_sent": one.was_sent,
-                "checkpoint": one.checkpoint,
+                "request": " ".join(version.request[:400].split())[:200],
+                "at": version.at.timestamp(),
+                "size_bytes": version.size_bytes,
+                "was_sent": version.was_sent,
+                "checkpoint": version.checkpoint,
             }
-            for one in await self._service.files.versions(*where(request))
+            for version in await self._service.files.versions(*where(request))
         ]
-        return web.json_response({"versions": found})
+        return web.json_response({"versions": versions})
 
     async def bring_back(self, request: web.Request) -> web.Response:
         """Put an earlier version of a file beside it; the response is the name it got."""
@@ -141,10 +141,12 @@ class Files:
         )
         key, name = where(request)
         try:
-            opened = await self._service.files.open_table(key, name, validation.PERSON, sheet=sheet)
+            open_file = await self._service.files.open_table(
+                key, name, validation.PERSON, sheet=sheet
+            )
         except live_data_views.PythonBusyError as error:
             return web.json_response(tab_contents.problem(error))
-        return web.json_response(opened.model_dump(mode="json"))
+        return web.json_response(open_file.model_dump(mode="json"))
 
     async def table(self, request: web.Request) -> web.StreamResponse:
         """Serve the whole of a table that Python has; no file of it stays."""
@@ -192,15 +194,15 @@ async def stream(
 ) -> web.StreamResponse:
     """Stream a file as fast as the client reads."""
     response = web.StreamResponse(status=status, headers=headers)
-    response.content_length = left = info.size_bytes
+    response.content_length = bytes_left = info.size_bytes
     await response.prepare(request)
     async for piece in pieces:
         # It may have grown; more than what was announced is no longer the file.
-        await write(request, response, piece[:left])
-        left -= len(piece)
-        if left <= 0:
+        await write(request, response, piece[:bytes_left])
+        bytes_left -= len(piece)
+        if bytes_left <= 0:
             break
-    if left > 0:
+    if bytes_left > 0:
         # It shrank. Only a broken connection tells the browser that something is missing.
         response.force_close()
     return response
@@ -245,7 +247,7 @@ def where(request: web.Request) -> tuple[values.SessionKey, str]:
 
 
 @contextlib.asynccontextmanager
-async def opened(
+async def open_file(
     service: session_service.SessionService, request: web.Request, *, start: int = 0
 ) -> AsyncIterator[tuple[values.FileInfo, AsyncIterator[bytes]]]:
     """Open the file that a request names, as it is now or was at a checkpoint.
@@ -255,8 +257,8 @@ async def opened(
     """
     key, name = where(request)
     reading = service.queries.reading(key, name, start=start, checkpoint=_checkpoint(request))
-    async with reading as found:
-        yield found
+    async with reading as content:
+        yield content
 
 
 def _checkpoint(request: web.Request) -> str:

@@ -70,7 +70,7 @@ class NotebookRuns:
     async def _prepared(
         self, request: web.Request, key: values.SessionKey
     ) -> tuple[list[str], notebook_progress.NotebookProgress]:
-        progress = await self._asked(request, key)
+        progress = await self._requested_progress(request, key)
         if is_rest := bool(progress.sha256):
             data = await self._unchanged(key, progress)
         else:
@@ -85,7 +85,7 @@ class NotebookRuns:
         sha256 = hashlib.sha256(data).hexdigest()
         return cells, dataclasses.replace(progress, sha256=sha256, count=len(cells))
 
-    async def _asked(
+    async def _requested_progress(
         self, request: web.Request, key: values.SessionKey
     ) -> notebook_progress.NotebookProgress:
         """Return what is to be run: all of a file, or the rest of what a restart cut short."""
@@ -125,8 +125,8 @@ class NotebookRuns:
     ) -> None:
         try:
             for number, code in enumerate(cells[progress.begun :], progress.begun + 1):
-                begun = dataclasses.replace(progress, begun=number)
-                await notebook_progress.save(self._service, key, begun)
+                current = dataclasses.replace(progress, begun=number)
+                await notebook_progress.save(self._service, key, current)
                 request = requests.Request(
                     key=key,
                     person=validation.PERSON,
@@ -137,13 +137,13 @@ class NotebookRuns:
                 await self._tabs.go_on(request)
                 turn = await self._turn(key, request.id)
                 if turn is None:
-                    await self._offer(key, dataclasses.replace(begun, begun=number - 1))
+                    await self._offer(key, dataclasses.replace(current, begun=number - 1))
                     return
                 if turn.status in (values.TurnStatus.INTERRUPTED, values.TurnStatus.RUNNING):
                     # The next bot goes on with it, or says that it was cut short.
                     return
                 if not _is_well(turn):
-                    await self._end(key, left=len(cells) - number, count=len(cells))
+                    await self._end(key, cells_left=len(cells) - number, count=len(cells))
                     return
             await notebook_progress.save(self._service, key, None)
         finally:
@@ -160,10 +160,10 @@ class NotebookRuns:
         # Whoever looks at the session is shown it anew, and with it the offer.
         self._hub.tell("reset", {}, thread=key.thread)
 
-    async def _end(self, key: values.SessionKey, *, left: int, count: int) -> None:
+    async def _end(self, key: values.SessionKey, *, cells_left: int, count: int) -> None:
         await notebook_progress.save(self._service, key, None)
-        if left:
-            sentence = page_words.notebook_stopped(left, count)
+        if cells_left:
+            sentence = page_words.notebook_stopped(cells_left, count)
             await self._service.notify(key, sentence)
 
     async def _turn(self, key: values.SessionKey, request_id: str) -> past_turns.PastTurn | None:

@@ -151,7 +151,7 @@ class Displays:
         """
         sha256 = request.query.get("sha256")
         if sha256 is None:
-            async with files.opened(self._service, request) as found:
+            async with files.open_file(self._service, request) as found:
                 yield found
             return
         data, visit = None, request.get(access.VISIT)

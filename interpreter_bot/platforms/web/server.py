@@ -150,15 +150,15 @@ class _Front:
 
 def _pages() -> dict[str, access.Handler]:
     """Read the static files of the page."""
-    found: dict[str, access.Handler] = {}
+    handlers: dict[str, access.Handler] = {}
     for file in importlib.resources.files(__package__).joinpath("pages").iterdir():
         content_type = _TYPES.get(pathlib.PurePath(file.name).suffix)
         if content_type is not None:
-            found[f"/{file.name}"] = _file_handler(file.read_bytes(), content_type)
-    found["/"] = found.pop("/index.html")
-    found["/view"] = found.pop("/display_page.html")
-    found["/visit"] = found.pop("/visit.html")
-    return found
+            handlers[f"/{file.name}"] = _file_handler(file.read_bytes(), content_type)
+    handlers["/"] = handlers.pop("/index.html")
+    handlers["/view"] = handlers.pop("/display_page.html")
+    handlers["/visit"] = handlers.pop("/visit.html")
+    return handlers
 
 
 def _file_handler(body: bytes, content_type: str) -> access.Handler:
@@ -189,8 +189,8 @@ async def _bound(config: settings.Web) -> socket.socket:
     door: socket.socket | None = None
     try:
         loop = asyncio.get_running_loop()
-        found = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
-        family, kind, protocol, _, address = found[0]
+        addresses = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+        family, kind, protocol, _, address = addresses[0]
         door = socket.socket(family, kind, protocol)
         door.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         door.bind(address)

@@ -15,10 +15,10 @@ class SessionSlots:
 
     def __init__(self, limit: int) -> None:
         self._most = limit
-        self._held: collections.Counter[tuple[values.SessionKey, str]] = collections.Counter()
+        self._holders: collections.Counter[tuple[values.SessionKey, str]] = collections.Counter()
 
     @contextlib.contextmanager
-    def held(self, key: values.SessionKey, *, visit: str) -> Iterator[None]:
+    def hold(self, key: values.SessionKey, *, visit: str) -> Iterator[None]:
         """Count one more in the context.
 
         Args:
@@ -29,12 +29,12 @@ class SessionSlots:
             BotError: there are too many.
         """
         reader = key, visit
-        if self._held[reader] >= self._most:
+        if self._holders[reader] >= self._most:
             raise errors.BotError(page_words.TOO_MANY_DOWNLOADS)
-        self._held[reader] += 1
+        self._holders[reader] += 1
         try:
             yield
         finally:
-            self._held[reader] -= 1
-            if not self._held[reader]:
-                del self._held[reader]
+            self._holders[reader] -= 1
+            if not self._holders[reader]:
+                del self._holders[reader]

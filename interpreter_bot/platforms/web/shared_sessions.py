@@ -50,21 +50,21 @@ class SharedSessions:
         visit = request.get(access.VISIT)
         if visit is None or not await self._service.queries.exists(visit.key):
             raise errors.FileMissingError(page_words.LINK_EXPIRED)
-        wanted = request.query.get("most", "")
-        limit = int(wanted) if _NUMBER.fullmatch(wanted) else _FIRST_TURNS
+        limit_text = request.query.get("most", "")
+        limit = int(limit_text) if _NUMBER.fullmatch(limit_text) else _FIRST_TURNS
         limit = min(limit, _MAX_TURNS)
         past = await self._service.queries.history(visit.key, limit=limit + 1)
-        shown = past[-limit:] if limit else ()
-        told = {
+        turns = past[-limit:] if limit else ()
+        document = {
             "platform": visit.key.platform.capitalize(),
             "title": _title(past),
-            "past": [_still(tab_contents.events_of(turn)) for turn in shown],
+            "past": [_still(tab_contents.events_of(turn)) for turn in turns],
             "is_more": len(past) > limit,
             "files": await command_panels.files(self._service, visit.key),
             "until": visit.until,
             "may_go_on": self._gate.has_token(request),
         }
-        return web.json_response(told)
+        return web.json_response(document)
 
     async def go_on(self, request: web.Request) -> web.Response:
         """Copy a conversation that is visited to the page, for who has its token."""
@@ -80,7 +80,7 @@ class SharedSessions:
 
 
 def _title(past: tuple[past_turns.PastTurn, ...]) -> str:
-    return next((tab_contents.title(one.request) for one in past if one.request), "Conversation")
+    return next((tab_contents.title(turn.request) for turn in past if turn.request), "Conversation")
 
 
 def _still(turn: dict[str, Any]) -> dict[str, Any]:

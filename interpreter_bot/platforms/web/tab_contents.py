@@ -144,11 +144,11 @@ async def show(
     of_files = await service.queries.notice(key)
     notebook = await notebook_progress.load(service, key)
     while True:
-        end_count = hub.ended(key.thread)
+        end_count = hub.count_ends(key.thread)
         past = await service.queries.history(key, limit=limit + 1)
         alternatives = await service.branches.alternatives(key)
         # A turn that ended while the store was read is in neither; what is read now has it.
-        if hub.ended(key.thread) == end_count:
+        if hub.count_ends(key.thread) == end_count:
             break
     live = hub.of(key.thread)
     # The hub's state of a turn that runs, or whose end is being recorded, is newer than its record.

@@ -69,7 +69,7 @@ class Hub:
         self._tabs: set[Tab] = set()
         self._turns: dict[str, list[live_turns.LiveTurn]] = {}
         # Numbers never repeat, so a reader of the store sees at most one change too many.
-        self._ended = cachetools.LRUCache[str, int](_MAX_COUNTED)
+        self._end_counts = cachetools.LRUCache[str, int](_MAX_COUNTED)
         self._count = 0
         self._notices = cachetools.LRUCache[str, list[str]](_MAX_NOTED)
         self.is_changed = asyncio.Event()
@@ -121,21 +121,21 @@ class Hub:
     def end(self, thread: str, turn: live_turns.LiveTurn) -> None:
         """Remove a turn that is over; one that the store does not know is kept for a while."""
         self._count += 1
-        self._ended[thread] = self._count
+        self._end_counts[thread] = self._count
         # It may have been forgotten by now.
-        mine = self.of(thread)
+        turns = self.of(thread)
         if turn.log.end is not None and not turn.log.end.turn_id:
-            ended = [other for other in mine if other.log.end is not None]
-            unwanted = ended[:-_MAX_ENDED]
+            finished = [other for other in turns if other.log.end is not None]
+            unwanted = finished[:-_MAX_ENDED]
         else:
             unwanted = [turn]
-        self._keep_turns(thread, [one for one in mine if one not in unwanted])
+        self._keep_turns(thread, [candidate for candidate in turns if candidate not in unwanted])
         # Only now it is no longer busy.
         self.is_changed.set()
 
-    def ended(self, thread: str) -> int:
+    def count_ends(self, thread: str) -> int:
         """Return a number that changes when a turn of a session ends, for readers of the store."""
-        return self._ended.get(thread, 0)
+        return self._end_counts.get(thread, 0)
 
     def notify(self, thread: str, text: str) -> None:
         """Show a sentence about a session; it stands until the next request there."""
@@ -151,9 +151,9 @@ class Hub:
         self._notices.pop(thread, None)
         self._keep_turns(thread, [turn for turn in self.of(thread) if turn.log.end is None])
 
-    def _keep_turns(self, thread: str, kept: list[live_turns.LiveTurn]) -> None:
-        if kept:
-            self._turns[thread] = kept
+    def _keep_turns(self, thread: str, turns: list[live_turns.LiveTurn]) -> None:
+        if turns:
+            self._turns[thread] = turns
         else:
             self._turns.pop(thread, None)
 
@@ -163,7 +163,7 @@ class Hub:
 
     def turn(self, thread: str, turn_id: str) -> live_turns.LiveTurn | None:
         """Return a turn by its id."""
-        return next((one for one in self.of(thread) if one.id == turn_id), None)
+        return next((turn for turn in self.of(thread) if turn.id == turn_id), None)
 
     def keep(self, sha256: str, data: bytes) -> None:
         """Keep the bytes of a picture or a page until the store has them."""

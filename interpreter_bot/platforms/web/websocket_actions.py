@@ -97,8 +97,8 @@ class TabConnection:
         message = tab_messages.json_of(data)
         await self._guarded(tab, message, self._act(tab, message))
 
-    async def _act(self, tab: tab_hub.Tab, sent: object) -> None:
-        match tab_messages.parsed(sent):
+    async def _act(self, tab: tab_hub.Tab, document: object) -> None:
+        match tab_messages.parsed(document):
             case tab_messages.Watch() as message:
                 await tab_contents.show(
                     self._service, self._hub, tab, key=message.key, limit=message.max_turns

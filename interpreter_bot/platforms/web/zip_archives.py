@@ -40,7 +40,7 @@ class ZipArchives:
     async def archive(self, request: web.Request) -> web.StreamResponse:
         """Serve all files of a session in one zip file, which is made as it is read."""
         key, title = files.where(request)
-        with self._slots.held(key, visit=files.visit_id(request)):
+        with self._slots.hold(key, visit=files.visit_id(request)):
             return await self._archive(request, key, title)
 
     async def _archive(
@@ -71,7 +71,7 @@ class ZipArchives:
                     refused.append(f"{info.name}: {problem}\n")
             if refused:
                 archive.writestr(paths.path(_LEFT_OUT), "".join(refused))
-        await write(packed.taken())
+        await write(packed.take())
         return response
 
     async def _pack(
@@ -92,25 +92,25 @@ class ZipArchives:
             # Holes take no room in a workspace, but in an archive they do.
             reading = self._service.queries.reading(key, info.name, may_be_sparse=False)
             try:
-                found, pieces = await stack.enter_async_context(reading)
+                current, pieces = await stack.enter_async_context(reading)
             except errors.FileMissingError:
                 # Code deleted it meanwhile.
                 return ""
             except errors.WorkspaceError as error:
                 return str(error)
-            left = found.size_bytes
-            is_large = left >= _LARGE_BYTES
-            with archive.open(entry, "w", force_zip64=is_large) as opened:
-                while left > 0:
+            bytes_left = current.size_bytes
+            is_large = bytes_left >= _LARGE_BYTES
+            with archive.open(entry, "w", force_zip64=is_large) as member:
+                while bytes_left > 0:
                     async with self._working:
                         piece = await anext(pieces, b"")
                         # What it has grown by might be more than its header can tell.
-                        await cancellation.in_thread(opened.write, piece[:left])
-                    await write(packed.taken())
-                    left -= len(piece)
+                        await cancellation.in_thread(member.write, piece[:bytes_left])
+                    await write(packed.take())
+                    bytes_left -= len(piece)
                     if not piece:
                         break
-        return page_words.SHRANK if left > 0 else ""
+        return page_words.SHRANK if bytes_left > 0 else ""
 
 
 class _Packed(io.RawIOBase):
@@ -118,7 +118,7 @@ class _Packed(io.RawIOBase):
 
     def __init__(self) -> None:
         super().__init__()
-        self._made = bytearray()
+        self._unread = bytearray()
 
     def writable(self) -> bool:
         """Say that it takes bytes; it cannot go back among them."""
@@ -126,10 +126,10 @@ class _Packed(io.RawIOBase):
 
     def write(self, data: Any) -> int:  # noqa: ANN401
         """Take bytes."""
-        self._made += data
+        self._unread += data
         return len(data)
 
-    def taken(self) -> bytes:
+    def take(self) -> bytes:
         """Return what was made since the last time."""
-        made, self._made = bytes(self._made), bytearray()
-        return made
+        data, self._unread = bytes(self._unread), bytearray()
+        return data
