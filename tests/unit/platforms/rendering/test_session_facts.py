@@ -7,7 +7,8 @@ from interpreter_bot.sessions import past_turns
 
 def test_every_limit_has_words():
     limits = settings.Limits()
-    described = [session_facts.limit(name, value) for name, value in limits.model_dump().items()]
+    names = (*settings.Limits.model_fields, "file_bytes")
+    described = [session_facts.limit(name, getattr(limits, name)) for name in names]
     assert all(fact.label and fact.value and fact.note.endswith(".") for fact in described)
     assert set(session_facts.limits(limits, settings.Kernels(per_person=0))) < set(described)
     assert session_facts.limits(limits, settings.Kernels(per_person=7))[-1].value == "7"

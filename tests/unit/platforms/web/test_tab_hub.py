@@ -51,7 +51,7 @@ def test_a_turn_that_the_store_knows_is_forgotten_and_others_are_kept_for_a_whil
         refused.emit(_ended(0))
         hub.end(THREAD, refused)
     assert [turn.id for turn in hub.of(THREAD)] == [f"{number:016}" for number in range(10, 30)]
-    assert hub.ended(THREAD) == 31
+    assert hub.count_ends(THREAD) == 31
 
 
 def test_pictures_are_kept_within_a_budget():
@@ -83,9 +83,9 @@ def test_conversations_that_are_over_take_no_room():
         turn.emit(_ended(number + 1))
         hub.end(thread, turn)
         hub.notify(thread, "Hear again!")
-    assert (hub.of("0" * 16), hub.notices("0" * 16), hub.ended("0" * 16)) == ((), [], 0)
+    assert (hub.of("0" * 16), hub.notices("0" * 16), hub.count_ends("0" * 16)) == ((), [], 0)
     assert hub.notices(f"{4999:016}") == ["Hear again!"]
-    assert hub.ended(f"{4999:016}") != hub.ended(f"{4998:016}")
+    assert hub.count_ends(f"{4999:016}") != hub.count_ends(f"{4998:016}")
 
 
 def test_a_turn_may_end_after_it_was_forgotten():
