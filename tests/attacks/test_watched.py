@@ -114,6 +114,7 @@ HARMLESS = {
 }
 
 
+@pytest.mark.slow
 async def test_many_ways_to_share_are_no_attack(run):
     async def harmless(what):
         ran = await run(boxes.code(HARMLESS[what]), key=what, seconds=40)

@@ -473,7 +473,7 @@ async def opened(
         **{"sessions": settings.Sessions(closing_seconds=0.5, model_titles=False), **groups},
     )
     catalogue = catalogues.Catalogue(config.models, keys={}, patience=config.patience)
-    url = await _database(data)
+    url = await prepare_database(data)
     async with databases.Database.open(url, files=data / "kept") as database:
         pool = _Pool(directory / "workspaces", config.limits, sandbox_level)
         service = Conversations(
@@ -493,7 +493,8 @@ async def opened(
                 await service.drain()
 
 
-async def _database(data):
+async def prepare_database(data):
+    """Give a bot's directory a database that has its tables; return the address."""
     data.mkdir(parents=True, exist_ok=True)
     url = engines.default(data)
     file = engines.file(engines.parse(url))

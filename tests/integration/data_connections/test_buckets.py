@@ -61,6 +61,7 @@ async def asked(kind, given, **request):
         await workers.close()
 
 
+@pytest.mark.first_case
 @pytest.mark.parametrize("kind", ["s3", "az", "gs"])
 async def test_files_of_a_bucket_are_listed_by_pages_and_read(kind):
     with buckets.serving(kind, FILES) as server:

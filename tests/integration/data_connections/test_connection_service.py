@@ -214,6 +214,7 @@ async def test_stop_cancels_on_the_server(place, postgresql):
     assert await place.run("print(len(connections['secret'].query('select 1')))") == "1"
 
 
+@pytest.mark.slow
 async def test_a_flood_of_one_session_leaves_room_for_others(place):
     flood = (
         "import concurrent.futures\n"

@@ -10,7 +10,7 @@ from interpreter_bot import settings, values
 from interpreter_bot.app import bot_startup
 from interpreter_bot.sessions import requests
 from interpreter_bot.store import engines
-from tests.fakes import openai_server, replies
+from tests.fakes import conversations, openai_server, replies
 
 KEY = values.SessionKey("web", thread="t")
 ANNA = requests.Person("u1")
@@ -61,6 +61,7 @@ def opened(tmp_path, short_path):
 
     @contextlib.asynccontextmanager
     async def open_house(*script, model=None, no_model=False, serving=None, keys=None, **groups):
+        await conversations.prepare_database(tmp_path / "data")
         async with openai_server.Server(script, **(serving or {})) as server:
             listed = settings.Model(
                 **{"name": "scripted", "base_url": server.base_url, **(model or {})}

@@ -181,6 +181,7 @@ display(large[0])
         assert set(held.saved.names) == {"pandas", "frame", "large"}
 
 
+@pytest.mark.slow
 async def test_who_looks_into_old_tables_has_no_more_kernels_than_others(
     opened, looked, monkeypatch
 ):

@@ -61,6 +61,7 @@ async def _page(house, opened):
     return await house.service.queries.table(KEY, opened.handle, wanted, ANNA)
 
 
+@pytest.mark.slow
 async def test_a_hostile_file_takes_neither_the_kernel_nor_its_memory(opened):
     async with opened() as house:
         ended = await house.run(GIVEN)

@@ -117,6 +117,7 @@ async def test_a_server_that_restarts_is_used_again(opening, postgresql, url):
         assert servers.connections_in_use(database) == 0
 
 
+@pytest.mark.first_case
 async def test_cancelling_at_any_moment_leaves_all_or_nothing_and_no_connection(database, session):
     for step in range(60):
         parts = [records.NewPart(kind=records.PartKind.TEXT, text=str(n)) for n in range(20)]
@@ -174,6 +175,7 @@ async def _bury_owner(database, turn_id):
         await connection.execute(burying)
 
 
+@pytest.mark.first_case
 async def test_a_database_that_is_opened_twice_is_still_locked_for_others(opening, url, tmp_path):
     async def beside(key):
         process = await asyncio.create_subprocess_exec(

@@ -82,6 +82,7 @@ async def test_replicas_that_start_together_upgrade_once(opening):
     assert len({session.id for session in found}) == 1
 
 
+@pytest.mark.first_case
 async def test_processes_that_start_together_upgrade_once(url, opening, tmp_path):
     program = (
         "import asyncio, pathlib, sys\n"
@@ -107,6 +108,7 @@ async def test_a_database_of_another_version_is_refused_in_a_sentence(url, openi
             pass
 
 
+@pytest.mark.first_case
 def test_the_alembic_command_works_by_itself(url):
     for words in (
         ["upgrade", "head"],

@@ -2,6 +2,8 @@
 
 import asyncio
 
+import pytest
+
 from interpreter_bot import values
 from interpreter_bot.sessions import live_completions, live_data_views
 from tests.integration.web import visits
@@ -234,6 +236,7 @@ async def test_a_picture_is_pasted_wherever_the_focus_is(serving_fake, browsing)
         assert await page.text("#uploads .file-title") == "shot.png"
 
 
+@pytest.mark.slow
 async def test_sixty_files_leave_the_page_as_large_as_the_window(serving_fake, browsing, tmp_path):
     files = [tmp_path / f"measurements of station {number}.csv" for number in range(60)]
     for file in files:

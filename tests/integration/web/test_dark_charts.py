@@ -22,6 +22,7 @@ DARK, NONE = "rgb(32, 36, 41)", "rgba(0, 0, 0, 0)"
 SOURCES = "[...document.querySelectorAll('#turns iframe')].map(e => e.getAttribute('src'))"
 
 
+@pytest.mark.slow
 @pytest.mark.kernel
 async def test_charts_are_dark_on_a_dark_page_unless_they_have_colours_of_their_own(
     serving_kernels, browsing, tmp_path

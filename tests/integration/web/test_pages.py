@@ -662,6 +662,7 @@ async def test_a_frame_is_as_tall_as_what_is_in_it_and_its_margins(
         assert await page.value("said.over") == 0
 
 
+@pytest.mark.first_case
 @pytest.mark.parametrize("is_walled", [True, False], ids=["walled", "without the header"])
 async def test_a_page_of_code_cannot_send_through_its_browser(
     serving_fake, browsing_as_people, monkeypatch, is_walled

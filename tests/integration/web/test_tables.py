@@ -22,6 +22,7 @@ FIRST = "document.querySelector('[data-column=\"0\"]:not(.unknown)')?.innerText"
 SELECTED = "[...document.querySelectorAll('[aria-selected]')].map(e => e.innerText).join()"
 
 
+@pytest.mark.slow
 async def test_a_million_rows_are_sorted_filtered_searched_and_paged(serving_kernels, browsing):
     async with serving_kernels() as (service, address), browsing() as browser:
         page = await browser.page()
@@ -91,6 +92,7 @@ async def _explored(browser, address, code):
     return page
 
 
+@pytest.mark.slow
 async def test_names_of_rows_stay_in_sight_and_a_table_takes_all_room(serving_kernels, browsing):
     async with serving_kernels() as (_, address), browsing() as browser:
         page = await _explored(browser, address, WIDE)
@@ -127,6 +129,7 @@ async def test_a_table_that_python_has_no_more_takes_all_room_as_it_stands(servi
         assert "Full screen" in await page.value("document.activeElement.innerText")
 
 
+@pytest.mark.slow
 async def test_a_table_is_explored_in_all_of_the_window(serving_kernels, browsing):
     async with serving_kernels() as (_, address), browsing() as browser:
         page = await browser.page(width=1280)
