@@ -199,7 +199,7 @@ class _Turn:
             while True:
                 reply = await self._ask()
                 if self._is_answer(reply):
-                    if await self._is_grounded(reply):
+                    if await self._is_grounded():
                         return self.outcome(OutcomeKind.ANSWERED)
                     continue
                 await self._run_calls(reply.calls)
@@ -261,7 +261,7 @@ class _Turn:
         self._transcript.add_note(_SAY_SOMETHING)
         return False
 
-    async def _is_grounded(self, reply: chat_messages.ModelReply) -> bool:
+    async def _is_grounded(self) -> bool:
         """Return whether an answer may be the last; files that do not exist are objected to."""
         text = "".join(self._texts)
         self._missing_files = await self._find_missing_files(text)
