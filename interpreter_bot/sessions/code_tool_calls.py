@@ -142,12 +142,12 @@ class ToolRequests:
         """Return what may be used here."""
         return {
             "servers": {
-                one.server.name: {
-                    "instructions": one.instructions,
-                    "tools": [dataclasses.asdict(tool) for tool in one.tools],
+                server_tools.server.name: {
+                    "instructions": server_tools.instructions,
+                    "tools": [dataclasses.asdict(tool) for tool in server_tools.tools],
                 }
-                for one in self._broker.offered(self._key)
-                if one.tools
+                for server_tools in self._broker.offered(self._key)
+                if server_tools.tools
             }
         }
 
@@ -283,7 +283,7 @@ def of_turn(
     services: session_dependencies.SessionDependencies,
     request: requests.Request,
     stream: turn_streams.TurnStream,
-    held: variable_losses.KernelVariables,
+    variables: variable_losses.KernelVariables,
     approved_by: approvals.Approvals,
 ) -> ToolRequests | None:
     """Return what answers the code of a turn; None where there are no tools."""
@@ -295,7 +295,7 @@ def of_turn(
         # Those with a turn count, too: a file that their code wrote may be imported.
         session = await database.sessions.find(request.key)
         people = frozenset() if session is None else await database.turns.people(session.id)
-        return (people | held.people) - {request.person.id, ""}
+        return (people | variables.people) - {request.person.id, ""}
 
     return ToolRequests(
         services.tools,
@@ -307,14 +307,14 @@ def of_turn(
     )
 
 
-def _digest(server: settings.McpServer, definition: str, others: Iterable[str]) -> str:
+def _digest(server: settings.McpServer, definition: str, other_people: Iterable[str]) -> str:
     """Return the digest of a tool as it is granted: another definition was not.
 
     Nor was another server under the same name, or a call with another account: settings may change
     while the kernel lives. Nor was it while somebody else's code might have made such a call, too.
     """
     address = [server.authorization, server.url, *server.command]
-    granted = json.dumps([definition, address, *sorted(others)])
+    granted = json.dumps([definition, address, *sorted(other_people)])
     return hashlib.sha256(granted.encode()).hexdigest()
 
 

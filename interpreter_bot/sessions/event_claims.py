@@ -83,7 +83,7 @@ class EventClaims:
         taken none.
         """
         self._platforms[platform] = handle_again
-        task = asyncio.create_task(self._look(), name=f"lost events of {platform}")
+        task = asyncio.create_task(self._look_periodically(), name=f"lost events of {platform}")
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
@@ -118,7 +118,7 @@ class EventClaims:
         if content is not None and len(json.dumps(content)) > _MAX_CHARACTERS:
             content = None
         if content is not None and is_secret:
-            content = await self._encrypted(content)
+            content = await self._encrypt(content)
         return await self._events.claim(
             platform, event_id, address=address, request_id=request_id, content=content
         )
@@ -154,23 +154,23 @@ class EventClaims:
         Raises:
             StoreError: they cannot be looked for.
         """
-        told: dict[values.SessionKey, None] = {}
-        for one in await self._events.take_orphans(self._platforms):
-            key, content = values.key(one.address), await self._decrypted(one.content)
+        session_keys: dict[values.SessionKey, None] = {}
+        for claim in await self._events.take_orphans(self._platforms):
+            key, content = values.key(claim.address), await self._decrypt(claim.content)
             if content is None:
-                told[key] = None
+                session_keys[key] = None
                 continue
             try:
-                self._platforms[one.platform](LostEvent(key, one.event_id, content))
+                self._platforms[claim.platform](LostEvent(key, claim.event_id, content))
             except (LookupError, TypeError):
                 # Another release wrote it. Those after it are ours as well by now.
                 _log.warning("a message cannot be taken again", exc_info=True)
-                told[key] = None
-        for key in told:
+                session_keys[key] = None
+        for key in session_keys:
             await self._notify(key, session_words.MESSAGE_LOST)
-        return tuple(told)
+        return tuple(session_keys)
 
-    async def _look(self) -> None:
+    async def _look_periodically(self) -> None:
         while True:
             try:
                 # One after the other, so that no two platforms find the same events.
@@ -182,7 +182,7 @@ class EventClaims:
             else:
                 return
 
-    async def _encrypted(self, content: Mapping[str, Any]) -> Mapping[str, Any] | None:
+    async def _encrypt(self, content: Mapping[str, Any]) -> Mapping[str, Any] | None:
         """Return what is stored of a content; None without a key, and it is not taken again."""
         try:
             ring = encryption.KeyRing.of(self._config)
@@ -192,7 +192,7 @@ class EventClaims:
             return None
         return {_ENCRYPTED: text}
 
-    async def _decrypted(self, content: Mapping[str, Any] | None) -> Mapping[str, Any] | None:
+    async def _decrypt(self, content: Mapping[str, Any] | None) -> Mapping[str, Any] | None:
         """Return the content of what is stored; None if there is none, or its key is gone."""
         if content is None or _ENCRYPTED not in content:
             return content

@@ -93,7 +93,7 @@ class SessionBranches:
             BotError: it cannot be done; the sentence says why, and nothing is left of it.
         """
         hosts, database = self._services.hosts, self._services.database
-        async with self._to_ourselves(key) as source:
+        async with self._hold_lane(key) as source:
             address = values.text(new_key)
             row = dict(source.kernel)
             title = f"{source.title[:_TITLE_CHARACTERS]} (copy)" if source.title else ""
@@ -135,10 +135,10 @@ class SessionBranches:
             BotError: it cannot be done; the sentence says why, and nothing is left of it.
         """
         database = self._services.database
-        async with self._to_ourselves(key) as source:
-            start = await self._start(source, turn_id)
+        async with self._hold_lane(key) as source:
+            start = await self._find_start(source, turn_id)
             try:
-                row, state, is_kept = await self._restored(source, new_key, start.checkpoint)
+                row, state, is_kept = await self._restore(source, new_key, start.checkpoint)
                 if not is_kept:
                     cells = start.cells(_MAX_CELLS)
                     notice = (
@@ -150,7 +150,7 @@ class SessionBranches:
                 else:
                     cells = start.cells(state.missed_runs)
                     notice = session_words.branch(state.missed_runs, state.files_flaw)
-                cells, left_out = self._short(cells)
+                cells, left_out = self._drop_long_cells(cells)
                 await database.session_copies.add(
                     source,
                     new_key,
@@ -168,7 +168,7 @@ class SessionBranches:
                 raise
         return cells
 
-    def _short(self, cells: tuple[str, ...]) -> tuple[tuple[str, ...], str]:
+    def _drop_long_cells(self, cells: tuple[str, ...]) -> tuple[tuple[str, ...], str]:
         """Leave out what is too long to be asked for, and say so."""
         short = tuple(cell for cell in cells if len(cell) <= requests.MAX_CHARACTERS)
         if len(short) == len(cells):
@@ -176,7 +176,7 @@ class SessionBranches:
         count = len(cells) - len(short)
         return short, session_words.branch_left_out(count, requests.MAX_CHARACTERS)
 
-    async def _start(self, source: records.Session, turn_id: int) -> _BranchStart:
+    async def _find_start(self, source: records.Session, turn_id: int) -> _BranchStart:
         """Find out where a branch begins."""
         database = self._services.database
         turns = await database.turns.of_session(source.id, limit=_MAX_TURNS)
@@ -195,7 +195,7 @@ class SessionBranches:
         before = tuple(execution for execution in ran if execution.turn_id < turn.id)
         return _BranchStart(turn, min(since, default=0), before)
 
-    async def _restored(
+    async def _restore(
         self, source: records.Session, new_key: values.SessionKey, checkpoint: int
     ) -> tuple[Mapping[str, Any], session_variables.RestoredState, bool]:
         """Let the host copy a session as it was; where that is not kept, its files as they are.
@@ -250,7 +250,7 @@ class SessionBranches:
         Raises:
             BotError: it cannot be done; the sentence says why, and nothing is changed.
         """
-        async with self._to_ourselves(key) as session:
+        async with self._hold_lane(key) as session:
             turn = await self._last(session)
             if turn is None:
                 raise errors.BotError(session_words.NOTHING_TO_UNDO)
@@ -339,19 +339,23 @@ class SessionBranches:
         session = await self._services.database.sessions.find(key)
         if session is None:
             raise errors.BotError(session_words.EMPTY)
-        held = await self._services.hosts.variables(values.text(key))
-        lost = dict(held.saved.lost).keys() - held.names if held.saved is not None else ()
+        variables = await self._services.hosts.variables(values.text(key))
+        lost = (
+            dict(variables.saved.lost).keys() - variables.names
+            if variables.saved is not None
+            else ()
+        )
         executions = await self._services.database.executions.of_session(
             session.id, limit=_MAX_CELLS
         )
-        codes = [one.code for one in executions if one.ending is values.Ending.OK]
+        codes = [execution.code for execution in executions if execution.ending is values.Ending.OK]
         cells = await asyncio.to_thread(variable_uses.latest_assignments, codes, lost)
         if not cells:
             raise errors.BotError(session_words.NOTHING_TO_REBUILD)
         return cells
 
     @contextlib.asynccontextmanager
-    async def _to_ourselves(self, key: values.SessionKey) -> AsyncIterator[records.Session]:
+    async def _hold_lane(self, key: values.SessionKey) -> AsyncIterator[records.Session]:
         """Hold the lane of a session in which nothing runs, or what runs is just over."""
         async with contextlib.AsyncExitStack() as stack:
             turn = self._lanes.turn(key, person="", waiting=lambda _: None, is_first=True)

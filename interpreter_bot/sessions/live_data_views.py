@@ -298,12 +298,12 @@ def read_answer(kind: pydantic.TypeAdapter[T], text: str) -> T:
         BotError: it is of another kind.
     """
     try:
-        return kind.validate_json(_unquoted(text))
+        return kind.validate_json(_unquote(text))
     except (pydantic.ValidationError, ValueError, RecursionError) as error:
         raise errors.BotError(variable_words.UNREADABLE_ANSWER) from error
 
 
-def _unquoted(message: str) -> str:
+def _unquote(message: str) -> str:
     """Take the JSON out of the text in which it comes: so the way of displays leaves it alone."""
     text: Any = json.loads(message)
     if not isinstance(text, str):

@@ -46,7 +46,7 @@ class MarkdownRenderer:
         drawn = {text: self._kept[text] for text in unique if text in self._kept}
         simple = [text for text in missing if _is_simple(text)]
         if simple:
-            async for text, written in _drawn(simple):
+            async for text, written in _draw(simple):
                 drawn[text] = written
         self._keep(drawn)
         return {text: drawn.get(text) or f"<pre>{html.escape(text)}</pre>" for text in unique}
@@ -65,7 +65,7 @@ def _is_simple(text: str) -> bool:
     return len(text) <= _MAX_CHARACTERS and not markdown_cost.is_excessive(text)
 
 
-async def _drawn(texts: list[str]) -> AsyncIterator[tuple[str, str]]:
+async def _draw(texts: list[str]) -> AsyncIterator[tuple[str, str]]:
     """Let a process draw texts; what it has not drawn in time is missing."""
     process = await asyncio.create_subprocess_exec(
         *(sys.executable, *_COMMAND),

@@ -256,8 +256,8 @@ def _of_ending(cell: int, execution: records.Execution) -> Iterator[events.Recor
 def _of_files(artifacts: Iterable[records.Artifact]) -> Iterator[events.RecordedEvent]:
     """Return what was made; of which cell is not stored."""
     for artifact in artifacts:
-        made = values.Artifact(artifact.name, artifact.size_bytes, artifact.sha256)
-        yield events.FileMade(0, made)
+        artifact_made = values.Artifact(artifact.name, artifact.size_bytes, artifact.sha256)
+        yield events.FileMade(0, artifact_made)
 
 
 def _of_usage(
@@ -273,8 +273,8 @@ def _of_end(turn: records.Turn, parts: Sequence[records.Part]) -> Iterator[event
     if turn.status is values.TurnStatus.RUNNING:
         return
     hidden = (records.PartKind.QUERIES, records.PartKind.QUESTION)
-    shown = [part for part in parts if part.kind not in hidden]
-    is_last_words = bool(shown) and shown[-1].kind is records.PartKind.TEXT
+    visible = [part for part in parts if part.kind not in hidden]
+    is_last_words = bool(visible) and visible[-1].kind is records.PartKind.TEXT
     is_stopped = turn.status is values.TurnStatus.STOPPED
     is_answer = turn.status is values.TurnStatus.DONE or (is_stopped and is_last_words)
     sentence = "" if is_answer else turn.answer
@@ -289,9 +289,9 @@ def _of_end(turn: records.Turn, parts: Sequence[records.Part]) -> Iterator[event
         seconds=(turn.ended - turn.started).total_seconds() if turn.ended is not None else 0.0,
         turn_id=turn.id,
         queries=tuple(
-            code_activity.AskedQuery(**asked)
+            code_activity.AskedQuery(**query)
             for part in parts
             if part.kind is records.PartKind.QUERIES
-            for asked in part.detail["queries"]
+            for query in part.detail["queries"]
         ),
     )

@@ -38,10 +38,10 @@ def effective(
 
 
 def limits_of(
-    limits: settings.DailyAllowance, chosen: preferences.Choices
+    limits: settings.DailyAllowance, choices: preferences.Choices
 ) -> settings.DailyAllowance:
     """Return a person's limits, as their workspace or they themselves chose."""
-    return effective(limits, chosen.outside_channels.effective)
+    return effective(limits, choices.outside_channels.effective)
 
 
 class DailyUsage:

@@ -79,7 +79,7 @@ class Retention:
         remaining = [
             holding for holding in holdings if not await self._finish_or_delete_old(holding, now)
         ]
-        deleted_ids = await self._fit(remaining, stored.disk_bytes)
+        deleted_ids = await self._fit_limits(remaining, stored.disk_bytes)
         await self._warn_some(
             [holding for holding in remaining if holding.session.id not in deleted_ids], now
         )
@@ -112,7 +112,7 @@ class Retention:
         self._was_full = is_full
 
     @property
-    def _warning(self) -> datetime.timedelta:
+    def _warning_time(self) -> datetime.timedelta:
         return datetime.timedelta(days=settings.WARNING_DAYS)
 
     async def _holdings(self) -> tuple[list[_Holding], ports.StoredBytes]:
@@ -134,7 +134,7 @@ class Retention:
         """Return whether people were told long enough ago; None if they were not, or came since."""
         if "at" not in session.files or session.used_after_file_notice:
             return None
-        return now - datetime.datetime.fromisoformat(session.files["at"]) >= self._warning
+        return now - datetime.datetime.fromisoformat(session.files["at"]) >= self._warning_time
 
     def _time_left(self, holding: _Holding, now: datetime.datetime) -> datetime.timedelta:
         return holding.session.used + datetime.timedelta(days=self._limits.days) - now
@@ -150,7 +150,7 @@ class Retention:
             and self._time_left(holding, now) <= datetime.timedelta(0)
         ):
             reason = session_words.unused(_days(now - holding.session.used))
-            return await self._delete(holding, self._deleted(holding, reason))
+            return await self._delete(holding, self._deletion_sentence(holding, reason))
         return False
 
     async def _warn_some(self, holdings: Sequence[_Holding], now: datetime.datetime) -> None:
@@ -172,7 +172,7 @@ class Retention:
         session, sessions = holding.session, self._services.database.sessions
         sentence = session_words.retention_warning(
             _days(now - session.used),
-            _days(max(self._time_left(holding, now), self._warning)),
+            _days(max(self._time_left(holding, now), self._warning_time)),
             holding.bytes,
         )
         row = {"warned": sentence, "at": columns.now().isoformat()}
@@ -189,7 +189,7 @@ class Retention:
                 self._unheard.add(session.id)
                 await sessions.note_files(session.id, session.files, instead_of=row)
 
-    async def _fit(self, holdings: Sequence[_Holding], disk_bytes: int) -> set[int]:
+    async def _fit_limits(self, holdings: Sequence[_Holding], disk_bytes: int) -> set[int]:
         """Delete files until each person, then all of them together, are within the limits; return
         whose, by session id.
         """
@@ -218,12 +218,12 @@ class Retention:
         for holding in holdings:
             if excess <= 0:
                 break
-            if await self._delete(holding, self._deleted(holding, reason)):
+            if await self._delete(holding, self._deletion_sentence(holding, reason)):
                 deleted_ids.add(holding.session.id)
                 excess -= holding.bytes
         return deleted_ids
 
-    def _deleted(self, holding: _Holding, reason: str) -> str:
+    def _deletion_sentence(self, holding: _Holding, reason: str) -> str:
         return session_words.deleted(holding.bytes, reason)
 
     async def _delete(self, holding: _Holding, sentence: str) -> bool:

@@ -110,31 +110,31 @@ class SessionReads:
 
     async def script(self, key: values.SessionKey) -> bytes:
         """Export a session as a script of Python."""
-        async with self._exporting(key):
+        async with self._export_slot(key):
             past = await self.history(key, limit=_NOTEBOOK_TURNS)
             return await asyncio.to_thread(exports.script, past)
 
     async def notebook(self, key: values.SessionKey) -> bytes:
         """Export a session as a Jupyter notebook (nbformat 4, UTF-8)."""
-        async with self._exporting(key):
-            return await asyncio.to_thread(exports.write, *await self._whole(key))
+        async with self._export_slot(key):
+            return await asyncio.to_thread(exports.write, *await self._load_all(key))
 
     async def document(self, key: values.SessionKey, title: str) -> bytes:
         """Export a session as a page of HTML that is read without a script."""
-        async with self._exporting(key):
-            past, contents = await self._whole(key)
+        async with self._export_slot(key):
+            past, contents = await self._load_all(key)
             texts = await asyncio.to_thread(list, html_exports.markdown_texts(past))
             pages = await self._markdown.render(texts)
             return await asyncio.to_thread(html_exports.write, title, past, contents, pages)
 
     @contextlib.asynccontextmanager
-    async def _exporting(self, key: values.SessionKey) -> AsyncIterator[None]:
+    async def _export_slot(self, key: values.SessionKey) -> AsyncIterator[None]:
         """Allow one export of a session at a time, and few in all."""
         lock = self._export_locks.setdefault(key, asyncio.Lock())
         async with lock, self._exports:
             yield
 
-    async def _whole(
+    async def _load_all(
         self, key: values.SessionKey
     ) -> tuple[tuple[past_turns.PastTurn, ...], dict[str, bytes]]:
         """Return the turns of a session, and the pictures and pages that are still kept of it."""

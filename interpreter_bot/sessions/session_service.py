@@ -91,7 +91,7 @@ class SessionService:
         self._uploads: collections.Counter[values.SessionKey] = collections.Counter()
         self._notify: dict[str, Notify] = {}
         self.resumptions = suspended_turns.Resumptions(self._lanes, self.handle, self.notify)
-        self._unsaid = collections.deque[tuple[values.SessionKey, str]](maxlen=_MAX_UNSAID)
+        self._unsent = collections.deque[tuple[values.SessionKey, str]](maxlen=_MAX_UNSAID)
         self._model_notice = model_notice
 
     @property
@@ -183,7 +183,7 @@ class SessionService:
             key: the session, whose turn is stopped first.
             files: delete its files as well.
         """
-        async with self._to_ourselves(key):
+        async with self._hold_lane(key):
             await self._release_kernel(key, files=files)
             notice = records.NewPart(kind=records.PartKind.NOTICE, text=session_words.RESET)
             memory = records.NewPart(kind=records.PartKind.MEMORY, detail=stored_transcripts.RESET)
@@ -218,14 +218,14 @@ class SessionService:
             # Another kernel would know nothing of it, and count for nobody.
             raise errors.BotError(session_words.TABLE_GONE)
         looking = live_data_views.leased_kernel(hosts, key, person)
-        async with self._to_ourselves(key), looking as kernel:
+        async with self._hold_lane(key), looking as kernel:
             return await exports.save_table(hosts, kernel, handle, suffix)
 
     async def delete(self, key: values.SessionKey) -> None:
         """Delete a session: records, variables, files. Its usage stays counted."""
         # Before anything else: a waiting request would create it anew.
         self._lanes.empty(key)
-        async with self._to_ourselves(key):
+        async with self._hold_lane(key):
             await self._release_kernel(key, files=True)
             session = await self._services.database.sessions.find(key)
             if session is not None:
@@ -343,8 +343,8 @@ class SessionService:
 
     async def notify_late(self) -> None:
         """Send notifications that had to wait until their platform was registered."""
-        for _ in range(len(self._unsaid)):
-            await self.notify(*self._unsaid.popleft())
+        for _ in range(len(self._unsent)):
+            await self.notify(*self._unsent.popleft())
 
     def can_notify(self, key: values.SessionKey) -> bool:
         """Whether the platform of a session is registered."""
@@ -358,7 +358,7 @@ class SessionService:
         """
         notify = self._notify.get(key.platform)
         if notify is None:
-            self._unsaid.append((key, sentence))
+            self._unsent.append((key, sentence))
             return False
         try:
             await notify(key, sentence)
@@ -438,7 +438,7 @@ class SessionService:
                     self._tasks -= {task}
 
     @contextlib.asynccontextmanager
-    async def _to_ourselves(self, key: values.SessionKey) -> AsyncIterator[None]:
+    async def _hold_lane(self, key: values.SessionKey) -> AsyncIterator[None]:
         """Stop the session's turn, and hold its lane before all that wait."""
         await self.stop(key)
         async with self._lanes.turn(key, person="", waiting=lambda _: None, is_first=True):

@@ -70,7 +70,7 @@ class ShareLinks:
             raise errors.BotError(session_words.EMPTY)
         visit = Visit(secrets.token_hex(16), key, time.time() + LINK_SECONDS)
         # What follows the # is sent to no server: no log and no preview gets hold of it.
-        return f"{self._address}/visit#{await self._sealed('link', visit)}"
+        return f"{self._address}/visit#{await self._seal('link', visit)}"
 
     async def enter(self, link: str) -> tuple[Visit, str]:
         """Use the secret part of a link; return the visit, and the pass that proves it.
@@ -78,17 +78,17 @@ class ShareLinks:
         Raises:
             BotError: it is none, was used, or is too old.
         """
-        visit = await self._opened("link", link)
+        visit = await self._open("link", link)
         if visit is None or not await self._services.database.events.claim(
             "web", f"visit {visit.id}"
         ):
             raise errors.BotError(session_words.PAGE_LINK_USED)
         entered = dataclasses.replace(visit, until=time.time() + PASS_SECONDS)
-        return entered, await self._sealed("pass", entered)
+        return entered, await self._seal("pass", entered)
 
     async def find(self, visit_id: str, proof: str) -> Visit | None:
         """Return the visit of which a pass is the proof, if it still may read."""
-        visit = await self._opened("pass", proof)
+        visit = await self._open("pass", proof)
         return visit if visit is not None and visit.id == visit_id else None
 
     async def shows(self, key: values.SessionKey, sha256: str) -> bool:
@@ -97,14 +97,14 @@ class ShareLinks:
         database = self._services.database
         return session is not None and await database.parts.refers(session.id, sha256)
 
-    async def _sealed(self, purpose: str, visit: Visit) -> str:
+    async def _seal(self, purpose: str, visit: Visit) -> str:
         address = values.text(visit.key)
         content = json.dumps([purpose, visit.id, address, visit.until])
         ring = encryption.KeyRing.of(self._services.config)
         sealed = await asyncio.to_thread(ring.encrypt, content)
         return sealed.removeprefix(encryption.MARK)
 
-    async def _opened(self, purpose: str, sealed: str) -> Visit | None:
+    async def _open(self, purpose: str, sealed: str) -> Visit | None:
         """Read what was sealed for a purpose; None if it was not, or its time is over."""
         if not self.is_on or _SEALED.fullmatch(sealed) is None:
             return None

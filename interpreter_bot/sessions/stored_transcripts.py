@@ -71,7 +71,7 @@ async def load(
                 continue
             if detail.get("is_whole"):
                 entries = []
-            entries += _decoded(detail)
+            entries += _decode(detail)
     return await _with_pictures(entries, database)
 
 
@@ -150,7 +150,7 @@ async def restored_memory(
     beginning = TurnMemory(transcripts.Transcript(), ())
     if not is_whole:
         beginning = await new_memory(database, session_id, before=before)
-    own = await _with_pictures(_decoded(detail), database)
+    own = await _with_pictures(_decode(detail), database)
     transcript = transcripts.Transcript([*beginning.earlier, *own], goes_on=True)
     return TurnMemory(transcript, beginning.earlier, was_whole=is_whole)
 
@@ -173,7 +173,7 @@ def of_code(
     ]
 
 
-def _decoded(detail: Mapping[str, Any]) -> list[chat_messages.Message]:
+def _decode(detail: Mapping[str, Any]) -> list[chat_messages.Message]:
     try:
         return [chat_messages.from_dict(message) for message in detail["messages"]]
     except (ValueError, KeyError, TypeError):

@@ -158,7 +158,7 @@ async def show_again(
             case events.CodeFinished(cell=cell) if cell == resumed:
                 pass
             case events.StoredDisplayShown(cell=cell, output=display):
-                if (output := await _loaded(database, display)) is not None:
+                if (output := await _load_display(database, display)) is not None:
                     reply.emit(events.OutputShown(cell, output))
             case events.Started():
                 pass
@@ -171,7 +171,7 @@ async def show_again(
     return is_shown
 
 
-async def _loaded(
+async def _load_display(
     database: databases.Database, display: values.StoredDisplay
 ) -> values.Output | None:
     """Return a display with its content; None if that is gone."""
@@ -244,13 +244,13 @@ class Resumptions:
         self._handle = handle
         self._notify = notify
         self._platforms: dict[str, GoOn] = {}
-        self._waiting: list[requests.Request] = []
+        self._pending: list[requests.Request] = []
         self._tasks: set[asyncio.Task[None]] = set()
 
     def open_platform(self, platform: str, go_on: GoOn | None) -> None:
         """Let turns of a platform go on from now on; by None, people are notified at their end."""
         self._platforms[platform] = go_on or self._go_on_unseen
-        waiting, self._waiting = self._waiting, []
+        waiting, self._pending = self._pending, []
         for request in waiting:
             self.add(request)
 
@@ -259,9 +259,9 @@ class Resumptions:
         self._lanes.expect(request.key, request.id)
         go_on = self._platforms.get(request.key.platform)
         if go_on is None:
-            self._waiting.append(request)
+            self._pending.append(request)
             return
-        going_on = self._logged(go_on, request)
+        going_on = self._log_failures(go_on, request)
         task = asyncio.create_task(going_on, name=f"go on with turn {request.goes_on_with}")
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
@@ -276,7 +276,7 @@ class Resumptions:
         await self._handle(dataclasses.replace(request, is_attended=False), reply)
         await self._notify(request.key, reply.text())
 
-    async def _logged(self, go_on: GoOn, request: requests.Request) -> None:
+    async def _log_failures(self, go_on: GoOn, request: requests.Request) -> None:
         try:
             try:
                 await go_on(request)

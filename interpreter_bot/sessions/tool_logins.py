@@ -36,8 +36,8 @@ async def link(
     """
     if broker.logins is None or broker.server(key, server).authorization != "person":
         raise errors.BotError(tool_words.no_logins(server))
-    made = await broker.logins.link(account(key, person.id, server), person.name)
-    return tool_words.login_link(server, made)
+    address = await broker.logins.link(account(key, person.id, server), person.name)
+    return tool_words.login_link(server, address)
 
 
 class ToolLogins:

@@ -84,7 +84,7 @@ class SessionEnvironment:
         workspace: host_ports.Workspace,
         stream: turn_streams.TurnStream,
         *,
-        held: variable_losses.KernelVariables,
+        variables: variable_losses.KernelVariables,
         skills: accepted_skills.AcceptedSkills,
         approval: requests.Approval,
         approved_by: approvals.Approvals,
@@ -106,7 +106,7 @@ class SessionEnvironment:
         self._hosts = hosts
         self._lease = lease
         self._stream = stream
-        self._held = held
+        self._variables = variables
         self.approval = approval
         self._approvals = approved_by
         self._was_asked_for_plan = False
@@ -158,9 +158,9 @@ class SessionEnvironment:
         """
         if self.resumed is not None:
             execution, self.resumed = self.resumed, None
-            return await self._followed(execution, show)
+            return await self._follow(execution, show)
         kernel = await self.kernel()
-        loss = self._held.take_notice(kernel.id, saved=kernel.restored)
+        loss = self._variables.take_notice(kernel.id, saved=kernel.restored)
         if self._hosts.sandbox_level is values.SandboxLevel.NONE:
             self._stream.emit(events.NoticeShown(run_words.UNSANDBOXED))
         if self.mark is None:
@@ -171,16 +171,18 @@ class SessionEnvironment:
         hosted_id = cancellable_executions.new_id()
         # No await from here until the code runs: an execution shown as begun must end.
         await self._stream.start_code(code, hosted_id)
-        restore_notice = "" if self._held.have_run_in(kernel.id) else kernel.restore_notice
+        restore_notice = "" if self._variables.have_run_in(kernel.id) else kernel.restore_notice
         for sentence in (loss.sentence if loss else "", restore_notice):
             if sentence:
                 self._show(values.Notice(sentence), 0, show)
-        self._held.note_start(kernel.id, runs=kernel.runs + 1)
-        hearing = self._hearing(show)
-        executing = kernel.execute(code, execution_id=hosted_id, show=hearing, ask=self._asked)
-        return await self._ended(executing, hosted_id)
+        self._variables.note_start(kernel.id, runs=kernel.runs + 1)
+        hearing = self._listener(show)
+        executing = kernel.execute(
+            code, execution_id=hosted_id, show=hearing, ask=self._answer_code
+        )
+        return await self._wait_for_end(executing, hosted_id)
 
-    async def _asked(self, request: values.InputRequested) -> str:
+    async def _answer_code(self, request: values.InputRequested) -> str:
         """Ask the person, but for packages only where they are asked for code.
 
         What code wants of tools is no question to a person.
@@ -219,8 +221,8 @@ class SessionEnvironment:
     async def read_file(self, name: str, *, start: int, max_bytes: int) -> bytes:
         """Return part of a file, which may be one of a skill."""
         if name.startswith(_SKILLS):
-            read, path = self.skills.content, name.removeprefix(_SKILLS)
-            return await asyncio.to_thread(read, path, start=start, max_bytes=max_bytes)
+            read_content, path = self.skills.content, name.removeprefix(_SKILLS)
+            return await asyncio.to_thread(read_content, path, start=start, max_bytes=max_bytes)
         part = b""
         async with self.workspace.read(name, start=start) as content:
             async for chunk in content:
@@ -301,16 +303,16 @@ class SessionEnvironment:
             _log.info("pictures could not be scaled: %s", finished)
         return [pictures.get(number) for number in range(count)]
 
-    async def _followed(
+    async def _follow(
         self, execution: records.Execution, show: Callable[[values.Output], None]
     ) -> values.Finished:
         """Follow code that another bot began; what it showed until then is shown again."""
         self._stream.follow_code(execution)
         hosted_id = execution.hosted_id
-        following = self._hosts.follow(hosted_id, show=self._hearing(show), ask=self._asked)
-        return await self._ended(following, hosted_id)
+        following = self._hosts.follow(hosted_id, show=self._listener(show), ask=self._answer_code)
+        return await self._wait_for_end(following, hosted_id)
 
-    def _hearing(self, show: Callable[[values.Output], None]) -> host_ports.OnEvent:
+    def _listener(self, show: Callable[[values.Output], None]) -> host_ports.OnEvent:
         def hear(event: host_ports.Event, number: int) -> None:
             if isinstance(event, code_activity.InstalledLayer):
                 # At once: neither kernel nor bot may be there at the end.
@@ -326,7 +328,7 @@ class SessionEnvironment:
         self._stream.emit(events.OutputShown(self._stream.cell, output, number))
         show(output)
 
-    async def _ended(
+    async def _wait_for_end(
         self, executing: Coroutine[Any, Any, host_ports.ExecutionEnd], hosted_id: str
     ) -> values.Finished:
         """Wait for the end of code; when cancelled, stop it first, and show and record that.
@@ -360,7 +362,7 @@ class SessionEnvironment:
             sentence = session_words.CODE_UNKNOWN if is_missing else str(error)
             end = host_ports.ExecutionEnd(values.Finished(values.Ending.REFUSED, 0.0, sentence))
         else:
-            self._held.note_end(self.kernel_id, end)
+            self._variables.note_end(self.kernel_id, end)
         self._stream.emit(events.CodeFinished(self._stream.cell, end.finished))
         for layer in end.installed:
             self._on_installation(self.kernel_id, layer)

@@ -89,7 +89,7 @@ async def system_prompt(
     """
     key = request.key
     can_install = bool(config.package_index.url)
-    added = [one for one in config.packages if can_install and key.is_in(one.places)]
+    added = [package for package in config.packages if can_install and key.is_in(package.places)]
     return prompt_texts.system(
         config.limits,
         today=datetime.datetime.now(datetime.UTC).date(),
@@ -97,7 +97,7 @@ async def system_prompt(
         reach=reach,
         sandbox_level=sandbox_level,
         can_install=can_install,
-        added=[name for one in added for name in one.names],
+        added=[name for package in added for name in package.names],
         skills=await asyncio.to_thread(environment.skills.catalogue, _MAX_SKILL_CHARACTERS),
         tools="" if environment.tools is None else environment.tools.prompt(),
         note=config.agent.note,
@@ -144,7 +144,7 @@ async def describe(
     infos: Sequence[values.FileInfo], environment: turn_environments.SessionEnvironment
 ) -> str:
     """Describe files for a model: names, sizes, types; of tables columns, types, first rows."""
-    details = await _looked_into(infos[:_MAX_DESCRIBED], environment)
+    details = await _describe_in_kernel(infos[:_MAX_DESCRIBED], environment)
     return "\n".join(
         observations.file(
             info.name,
@@ -156,7 +156,7 @@ async def describe(
     )
 
 
-async def _looked_into(
+async def _describe_in_kernel(
     infos: Sequence[values.FileInfo], environment: turn_environments.SessionEnvironment
 ) -> dict[int, str]:
     """Let the kernel describe files, by number; its description is not trusted."""

@@ -85,7 +85,7 @@ class Cell:
     def events(self) -> Iterator[events.RecordedEvent]:
         """Return the events of the cell until now."""
         yield events.CodeStarted(self.number, self.code)
-        yield from _merged(self.number, self.outputs)
+        yield from _merge(self.number, self.outputs)
         if self.finished is not None:
             yield events.CodeFinished(self.number, self.finished)
 
@@ -315,7 +315,7 @@ def _size(output: values.Output | values.StoredDisplay) -> int:
     return len(output.text if isinstance(output, values.Text) else repr(output))
 
 
-def _merged(
+def _merge(
     cell: int, outputs: list[values.Output | values.StoredDisplay]
 ) -> Iterator[events.RecordedEvent]:
     """Return outputs as events, what was printed to one stream without a break as one."""

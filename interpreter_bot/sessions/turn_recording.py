@@ -45,7 +45,7 @@ class _Due:
     covers: int
 
 
-async def _nothing() -> None:
+async def _write_nothing() -> None:
     """Nothing else is to be written."""
 
 
@@ -81,14 +81,14 @@ class Recorder:
         self._progress: Mapping[str, Any] | None = None
         self._progress_covers = 0
         self._hosted_id = ""
-        self._heard: dict[int, int] = {}
+        self._output_numbers: dict[int, int] = {}
         self._unacknowledged: list[str] = []
         self._pending: list[records.NewPart] = []
         self._writing = asyncio.Lock()
         self.step_number = 0
         self._steps_before = 0
         self._execution_id: int | None = None
-        self._ended: list[tuple[int, values.Finished]] = []
+        self._ended_executions: list[tuple[int, values.Finished]] = []
         self._artifacts: list[values.Artifact] = []
         self._used = self._counted = values.Usage()
         self._session: records.Session | None = None
@@ -271,12 +271,12 @@ class Recorder:
     def follow(self, execution: records.Execution) -> None:
         """Code that another bot ran is followed."""
         self._execution_id, self._hosted_id = execution.id, execution.hosted_id
-        self._heard[execution.id] = execution.heard
+        self._output_numbers[execution.id] = execution.heard
 
     def _is_new(self, number: int) -> bool:
-        if self._execution_id is None or number <= self._heard.get(self._execution_id, 0):
+        if self._execution_id is None or number <= self._output_numbers.get(self._execution_id, 0):
             return False
-        self._heard[self._execution_id] = number
+        self._output_numbers[self._execution_id] = number
         return True
 
     def _finish_code(self, finished: values.Finished) -> None:
@@ -286,7 +286,7 @@ class Recorder:
         if self.progress is None:
             self._acknowledge_all(len(self._unacknowledged))
         if self._execution_id is not None:
-            self._ended.append((self._execution_id, finished))
+            self._ended_executions.append((self._execution_id, finished))
         self._execution_id = None
         self._is_urgent.set()
 
@@ -303,13 +303,18 @@ class Recorder:
         """Write what is not written yet; `is_behind` says whether something is left."""
         if self._is_due:
             try:
-                await self._write_with(_nothing)
+                await self._write_with(_write_nothing)
             except errors.StoreError:
                 _log.exception("part of turn %d could not be recorded", self.turn_id)
 
     @property
     def _is_due(self) -> bool:
-        is_more = self._pending or self._ended or self._artifacts or self._used != self._counted
+        is_more = (
+            self._pending
+            or self._ended_executions
+            or self._artifacts
+            or self._used != self._counted
+        )
         return bool(is_more) or self._kernel is not None or self._progress is not None
 
     async def _write_with(self, work: Callable[[], Awaitable[_T]]) -> _T:
@@ -327,7 +332,7 @@ class Recorder:
                     result = await work()
             except errors.StoreError:
                 self._pending = batch.parts + self._pending
-                self._ended = batch.ended + self._ended
+                self._ended_executions = batch.ended + self._ended_executions
                 self._artifacts = batch.artifacts + self._artifacts
                 self.is_behind = is_due
                 raise
@@ -337,15 +342,15 @@ class Recorder:
     def _take(self) -> _Due:
         batch = _Due(
             parts=self._pending,
-            ended=self._ended,
+            ended=self._ended_executions,
             artifacts=self._artifacts,
-            heard=dict(self._heard),
+            heard=dict(self._output_numbers),
             used=self._used,
             kernel=self._kernel,
             progress=self._progress,
             covers=self._progress_covers,
         )
-        self._pending, self._ended, self._artifacts = [], [], []
+        self._pending, self._ended_executions, self._artifacts = [], [], []
         return batch
 
     async def _write(self, batch: _Due, rows: Sequence[Mapping[str, Any]]) -> None:
@@ -367,7 +372,7 @@ class Recorder:
         self._counted = batch.used
         # Of code that ended meanwhile, what it showed last may still be to be written.
         written_counts = {pair for pair in batch.heard.items() if pair[0] != self._execution_id}
-        self._heard = dict(self._heard.items() - written_counts)
+        self._output_numbers = dict(self._output_numbers.items() - written_counts)
         if self._kernel is batch.kernel:
             self._kernel = None
         if batch.progress is not None:

@@ -68,18 +68,18 @@ class TurnStops:
     def __init__(self, all_lanes: lanes.Lanes) -> None:
         self._lanes = all_lanes
         self._running: dict[values.SessionKey, StopSignal] = {}
-        self._asked: dict[tuple[values.SessionKey, str], StopSignal] = {}
+        self._expected: dict[tuple[values.SessionKey, str], StopSignal] = {}
 
     @contextlib.contextmanager
     def asked(self, key: values.SessionKey, request_id: str) -> Iterator[StopSignal]:
         """Hold the signal of a request, which waits or runs."""
-        stop = self._asked[key, request_id] = StopSignal()
+        stop = self._expected[key, request_id] = StopSignal()
         try:
             yield stop
         finally:
             # Requests without an id of their own share one.
-            if self._asked.get((key, request_id)) is stop:
-                del self._asked[key, request_id]
+            if self._expected.get((key, request_id)) is stop:
+                del self._expected[key, request_id]
 
     @contextlib.contextmanager
     def running(self, key: values.SessionKey, stop: StopSignal) -> Iterator[None]:
@@ -96,21 +96,23 @@ class TurnStops:
 
     def stop(self, key: values.SessionKey) -> bool:
         """Stop the turn that runs in a session; return whether there was one."""
-        return _stopped(self._running.get(key))
+        return _stop_sentence(self._running.get(key))
 
     def cancel(self, key: values.SessionKey, request_id: str) -> bool:
         """Withdraw a request that waits, or stop its turn; says whether it was there to end.
 
         It is never another one of the same session that is stopped.
         """
-        return self.withdraw(key, request_id) or _stopped(self._asked.get((key, request_id)))
+        return self.withdraw(key, request_id) or _stop_sentence(
+            self._expected.get((key, request_id))
+        )
 
     def withdraw(self, key: values.SessionKey, request_id: str) -> bool:
         """Withdraw a request that still waits; return whether it did."""
         return self._lanes.withdraw(key, request_id)
 
 
-def _stopped(stop: StopSignal | None) -> bool:
+def _stop_sentence(stop: StopSignal | None) -> bool:
     """Let a person end a turn; says whether it was still on."""
     if stop is None or stop.is_set():
         return False

@@ -157,7 +157,7 @@ class _Work:
         """To the model, on what the session has lost."""
         self._until = time.monotonic() + services.config.turn.seconds
         self._former: suspended_turns.Progress | None = None
-        self._chosen = preferences.Choices()
+        self._choices = preferences.Choices()
 
     async def run(self, stop: turn_stops.StopSignal) -> events.TurnEnded:
         """Run the turn.
@@ -187,17 +187,17 @@ class _Work:
             services.connections.note_person(key, person, beside=variables.people)
         async with services.hosts.lease(key, person=self._person) as lease:
             if not self._request.is_code:
-                self._chosen = await services.database.choices.around(self._request.scope)
+                self._choices = await services.database.choices.around(self._request.scope)
             approver = approvals.Approvals(self.stream, services.database.grants, session.id)
             environment = turn_environments.SessionEnvironment(
                 services.hosts,
                 lease,
                 await services.hosts.workspace(key),
                 self.stream,
-                held=variables,
+                variables=variables,
                 skills=services.skills,
                 approval=approval_policy.of_request(
-                    self._request, self._chosen, services.config.sessions.approval
+                    self._request, self._choices, services.config.sessions.approval
                 ),
                 approved_by=approver,
                 stop=stop,
@@ -235,7 +235,7 @@ class _Work:
                 if isinstance(collected, events.TurnEnded):
                     # A failure with the files must not cost the answer.
                     self.stream.emit(events.NoticeShown(collected.sentence))
-            return await self._mended(end, environment)
+            return await self._link_files(end, environment)
 
     async def _begin(self) -> records.Session:
         """Record the beginning of the turn, or that another bot's goes on here."""
@@ -274,10 +274,10 @@ class _Work:
             model = self._services.catalogue.model(self._former.model)
             return await self._ask(environment, model, self._memory, stop)
         question = await cancellation.run_until_stopped(
-            self._prepared(environment), stop=stop, seconds=self._seconds_left
+            self._prepare_question(environment), stop=stop, seconds=self._seconds_left
         )
         if isinstance(question, cancellation.EarlyEnd):
-            return self._interrupted(question)
+            return self._early_end(question)
         if question is None:
             return await self._run_code(environment, stop)
         # In the same message: it must not be dropped when older messages become too long.
@@ -285,7 +285,7 @@ class _Work:
         question.memory.transcript.add_user_message(text, question.seen)
         return await self._ask(environment, question.model, question.memory, stop)
 
-    async def _prepared(
+    async def _prepare_question(
         self, environment: turn_environments.SessionEnvironment
     ) -> turn_inputs.TurnQuestion | None:
         """Store the attachments; return the question to the model, or None for code to be run."""
@@ -296,7 +296,7 @@ class _Work:
         if request.is_code:
             return None
         titles = services.catalogue.titles
-        title = request.model or turn_inputs.session_model(self._session, self._chosen, titles)
+        title = request.model or turn_inputs.session_model(self._session, self._choices, titles)
         model = services.catalogue.model(title)
         infos = await turn_inputs.request_files(request, stored, environment)
         return turn_inputs.TurnQuestion(
@@ -305,7 +305,7 @@ class _Work:
                 services.database, self._session.id, before=self._recorder.turn_id
             ),
             told=await turn_inputs.question_text(
-                await self._without_known(request), stored, infos, environment
+                await self._drop_known_messages(request), stored, infos, environment
             ),
             seen=await environment.look(
                 [info.name for info in infos], picture_selection.MAX_OF_EXECUTION
@@ -314,7 +314,7 @@ class _Work:
             else (),
         )
 
-    async def _without_known(self, request: requests.Request) -> requests.Request:
+    async def _drop_known_messages(self, request: requests.Request) -> requests.Request:
         """Leave out recent messages that the model has had as requests, such as queued ones."""
         ids = {message.id for message in request.recent if message.id}
         if not ids:
@@ -336,7 +336,7 @@ class _Work:
         )
         end = events.TurnEnded(status=values.TurnStatus.DONE)
         if isinstance(finished, cancellation.EarlyEnd):
-            end = self._interrupted(finished)
+            end = self._early_end(finished)
             if stop.is_suspended:
                 return end
             finished = self.stream.last or values.Finished(values.Ending.STOPPED, 0.0, end.sentence)
@@ -360,7 +360,7 @@ class _Work:
         suspended_turns.record_progress(services.hosts, self._recorder, environment, memory)
         allowed = services.config.allowance_on(self._request.key.platform)
         reservation = services.daily_usage.open(
-            self._recorder.turn_id, self._request, limits=quotas.limits_of(allowed, self._chosen)
+            self._recorder.turn_id, self._request, limits=quotas.limits_of(allowed, self._choices)
         )
         allowance = reservation.allowance(services.database)
         reservation.budget = budgets.Budget(services.config.turn, model, allowance=allowance)
@@ -395,7 +395,7 @@ class _Work:
         status = _STATUSES.get(outcome.ending, values.TurnStatus.FAILED)
         return events.TurnEnded(status=status, text=outcome.text, sentence=outcome.sentence)
 
-    async def _mended(
+    async def _link_files(
         self, end: events.TurnEnded, environment: turn_environments.SessionEnvironment
     ) -> events.TurnEnded:
         """Write the names of files for links to them, and tell of files that do not exist."""
@@ -416,7 +416,7 @@ class _Work:
     def _seconds_left(self) -> float:
         return self._until - time.monotonic()
 
-    def _interrupted(self, interruption: cancellation.EarlyEnd) -> events.TurnEnded:
+    def _early_end(self, interruption: cancellation.EarlyEnd) -> events.TurnEnded:
         if interruption is cancellation.EarlyEnd.STOPPED:
             return events.TurnEnded(status=values.TurnStatus.STOPPED)
         sentence = model_words.out_of_time(self._services.config.turn.seconds)

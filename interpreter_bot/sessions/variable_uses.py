@@ -121,7 +121,9 @@ class _Comprehensions(ast.NodeTransformer):
     def __init__(self) -> None:
         self.has_any = False
 
-    def _turned(self, node: ast.ListComp | ast.SetComp | ast.DictComp) -> ast.GeneratorExp:
+    def _turn_into_generator(
+        self, node: ast.ListComp | ast.SetComp | ast.DictComp
+    ) -> ast.GeneratorExp:
         self.has_any = True
         self.generic_visit(node)
         if isinstance(node, ast.DictComp):
@@ -130,7 +132,7 @@ class _Comprehensions(ast.NodeTransformer):
             element = node.elt
         return ast.GeneratorExp(element, node.generators)
 
-    visit_ListComp = visit_SetComp = visit_DictComp = _turned  # noqa: N815 - names of ast
+    visit_ListComp = visit_SetComp = visit_DictComp = _turn_into_generator  # noqa: N815 - names of ast
 
 
 def _with_scopes(code: str) -> str:

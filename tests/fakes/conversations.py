@@ -196,7 +196,7 @@ class _ScriptedWork(turns._Work):
             )
         self._recorder.queries(turn.queries)
         if isinstance(end, cancellation.EarlyEnd):
-            return dataclasses.replace(self._interrupted(end), text=reply.said)
+            return dataclasses.replace(self._early_end(end), text=reply.said)
         return end
 
     async def _played(self, turn, environment):

@@ -34,7 +34,7 @@ def read(source: str) -> list[str]:
         InputFileError: it cannot be read, or is not what its name says.
     """
     if source == "-":
-        return _divided(_text(_bytes_of_stdin(), terminal_words.STDIN))
+        return _divide(_text(_bytes_of_stdin(), terminal_words.STDIN))
     path = pathlib.Path(source)
     try:
         if path.stat().st_size > _MAX_BYTES:
@@ -44,7 +44,7 @@ def read(source: str) -> list[str]:
         reason = error.strerror if isinstance(error, OSError) else None
         raise InputFileError(terminal_words.unreadable(path, reason or error)) from error
     if path.suffix != ".ipynb":
-        return _divided(_text(data, str(path)))
+        return _divide(_text(data, str(path)))
     try:
         return notebook_cells.read(data, str(path))
     except notebook_cells.NotebookError as error:
@@ -80,7 +80,7 @@ def _text(data: bytes, name: str) -> str:
     return text.replace("\r\n", "\n").replace("\r", "\n")
 
 
-def _divided(script: str) -> list[str]:
+def _divide(script: str) -> list[str]:
     first, *rest = _MARKER.split(script)
     cells = [
         first,

@@ -21,11 +21,11 @@ _BEGINNING: Final = re.compile(
 
 def replace(text: str) -> tuple[str, str]:
     """Replace links by names; return the text, and an end of it that may begin another link."""
-    replaced = _LINK.sub(_shown, text)
+    replaced = _LINK.sub(_draw, text)
     start = next(_BEGINNING.finditer(replaced)).start()
     return replaced[:start], replaced[start:]
 
 
-def _shown(link: re.Match[str]) -> str:
+def _draw(link: re.Match[str]) -> str:
     label, name = link["label"].strip("`* "), urllib.parse.unquote(link["name"])
     return name if label in ("", name, name.rpartition("/")[2]) else f"{label} ({name})"

@@ -102,7 +102,7 @@ class JsonLines(ports.Reply):
                 self._keeper.has_failed = True
             case events.FileMade(copy=pathlib.Path() as copy) if self._keeper is not None:
                 take = functools.partial(self._keeper.take, event.artifact.name, copy)
-                fields |= self._saved(event.cell, take)
+                fields |= self._save(event.cell, take)
             case events.QuestionAsked(question=question):
                 number = self._number = fields["id"] = self._answers.new_id()
                 self._questions.begin(question, lambda: self._read(question, number))
@@ -117,10 +117,10 @@ class JsonLines(ports.Reply):
         if isinstance(output, values.Html):
             content["html"] = output.html.decode("utf-8", "replace")
         if self._keeper is not None:
-            content |= self._saved(cell, functools.partial(self._keeper.keep, cell, output))
+            content |= self._save(cell, functools.partial(self._keeper.keep, cell, output))
         return content
 
-    def _saved(self, cell: int, save: Callable[[], pathlib.Path]) -> event_json.EventJson:
+    def _save(self, cell: int, save: Callable[[], pathlib.Path]) -> event_json.EventJson:
         """Save something; return its path for the line about it."""
         try:
             return {"path": str(save())}

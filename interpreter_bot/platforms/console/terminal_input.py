@@ -93,7 +93,7 @@ class StdinAnswers:
         if descriptor is None:
             self._is_over = True
             return
-        with _echoing(descriptor, is_on=not is_password):
+        with _echo(descriptor, is_on=not is_password):
             while not self._is_over and b"\n" not in self._read:
                 await _readable(descriptor)
                 chunk = os.read(descriptor, _ANSWER_BYTES)
@@ -128,7 +128,7 @@ async def _readable(descriptor: int) -> None:
 
 
 @contextlib.contextmanager
-def _echoing(descriptor: int, *, is_on: bool) -> Iterator[None]:
+def _echo(descriptor: int, *, is_on: bool) -> Iterator[None]:
     """Let a terminal show what is typed, or not."""
     if not os.isatty(descriptor):
         yield

@@ -37,7 +37,7 @@ def draw_table(table: values.Table, max_width: int | None = None) -> str:
     return tables.draw(table, max_width, max_rows=_MAX_ROWS)
 
 
-def _saved(save: Callable[[], pathlib.Path]) -> str:
+def _save(save: Callable[[], pathlib.Path]) -> str:
     """Save something; say where it is, or why it is not."""
     try:
         return f"saved as {save()}"
@@ -175,7 +175,7 @@ class ExecutionPrinter(ports.Reply):
             self._say(f"[{words}]", style=_DIM)
             self._tell_keep()
             return
-        where = _saved(functools.partial(self._keeper.keep, cell, output))
+        where = _save(functools.partial(self._keeper.keep, cell, output))
         self._say(f"[{words}: {where}]", style=_DIM)
 
     def _tell_keep(self) -> None:
@@ -215,7 +215,7 @@ class ExecutionPrinter(ports.Reply):
     def _print_file(self, artifact: values.Artifact, copy: pathlib.Path | None) -> None:
         facts = [f"file {artifact.name}", quantities.size(artifact.size_bytes)]
         if self._keeper is not None and copy is not None:
-            facts.append(_saved(functools.partial(self._keeper.take, artifact.name, copy)))
+            facts.append(_save(functools.partial(self._keeper.take, artifact.name, copy)))
         self._say(f"[{', '.join(facts)}]", style=_DIM)
         if self._keeper is None:
             self._tell_keep()

@@ -77,9 +77,9 @@ class StdoutWriter:
             OSError: something could not be written.
         """
         self._check()
-        loop, done = asyncio.get_running_loop(), asyncio.Event()
-        self._waiting.put(lambda: loop.call_soon_threadsafe(done.set))
-        await done.wait()
+        loop, written = asyncio.get_running_loop(), asyncio.Event()
+        self._waiting.put(lambda: loop.call_soon_threadsafe(written.set))
+        await written.wait()
         self._check()
 
     def _check(self) -> None:
@@ -118,9 +118,9 @@ class _Queue(io.RawIOBase):
         return os.isatty(self._descriptor)
 
     def write(self, data: ReadableBuffer, /) -> int:
-        taken = bytes(data)
-        self._writer.put(self._descriptor, taken)
-        return len(taken)
+        copy = bytes(data)
+        self._writer.put(self._descriptor, copy)
+        return len(copy)
 
 
 def _write(descriptor: int, data: bytes) -> None:

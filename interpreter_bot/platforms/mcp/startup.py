@@ -90,7 +90,7 @@ async def serve(
         tokens = client_tokens.ClientTokens(file)
 
         def app_of_client() -> Starlette:
-            return _server(service, _authenticated).streamable_http_app(
+            return _server(service, _authenticate).streamable_http_app(
                 streamable_http_path=_PATH,
                 max_request_body_size=first_answers.MESSAGE_BYTES,
                 max_sessions=_CLIENT_SESSIONS,
@@ -115,7 +115,7 @@ async def serve(
                 timeout_graceful_shutdown=_CLOSING_SECONDS,
             )
         )
-        serving = asyncio.create_task(_served(server, door, apps), name="mcp: HTTP")
+        serving = asyncio.create_task(_serve(server, door, apps), name="mcp: HTTP")
         try:
             await server.ready.wait()
             yield address + told
@@ -124,7 +124,7 @@ async def serve(
             await serving
 
 
-async def _served(
+async def _serve(
     server: uvicorn.Server, door: socket.socket, apps: per_client_servers.ClientApps
 ) -> None:
     """Serve until the server is to end, and end what clients have with it."""
@@ -235,7 +235,7 @@ def _server(
     )
 
 
-def _authenticated(call: _Context) -> str:
+def _authenticate(call: _Context) -> str:
     """Return the client whose token came with the HTTP request of a call."""
     user = call.request.scope["user"] if call.request is not None else None
     # Nothing gets here without one; should the SDK ever change, nothing shall.

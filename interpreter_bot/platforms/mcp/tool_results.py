@@ -55,7 +55,7 @@ def of_run(log: turn_log.TurnLog, handle: str) -> mcp_types.CallToolResult:
     for item in items:
         if isinstance(item, display_items.PictureItem) and len(item.data) <= left_bytes:
             left_bytes -= len(item.data)
-            content += [*_joined(lines), _image(item.data, item.mime)]
+            content += [*_join(lines), _image(item.data, item.mime)]
             lines = []
         else:
             lines.append(_in_words(item))
@@ -69,7 +69,7 @@ def of_run(log: turn_log.TurnLog, handle: str) -> mcp_types.CallToolResult:
     if not content and not lines:
         lines.append(_note(mcp_words.NO_OUTPUT))
     lines.append(_note(mcp_words.session(handle)))
-    return mcp_types.CallToolResult(content=[*content, *_joined(lines)], is_error=not is_ok)
+    return mcp_types.CallToolResult(content=[*content, *_join(lines)], is_error=not is_ok)
 
 
 def of_files(infos: Sequence[values.FileInfo]) -> mcp_types.CallToolResult:
@@ -93,17 +93,17 @@ def of_file(info: values.FileInfo, data: bytes, start: int) -> mcp_types.CallToo
     if mime and is_whole:
         return mcp_types.CallToolResult(content=[_image(data, mime)])
     content: mcp_types.ContentBlock
-    text, count = _decoded(data[:_TEXT_BYTES], is_last=len(data) <= _TEXT_BYTES)
+    text, count = _decode(data[:_TEXT_BYTES], is_last=len(data) <= _TEXT_BYTES)
     if text is not None:
         content, end = _text(text), start + count
     else:
         content, end = _bytes(info.name, data), start + len(data)
     hint = _note(mcp_words.how_to_continue(info.size_bytes, end))
-    rest = [] if end >= info.size_bytes else [_text(hint)]
-    return mcp_types.CallToolResult(content=[content, *rest])
+    continuation = [] if end >= info.size_bytes else [_text(hint)]
+    return mcp_types.CallToolResult(content=[content, *continuation])
 
 
-def _decoded(data: bytes, *, is_last: bool) -> tuple[str | None, int]:
+def _decode(data: bytes, *, is_last: bool) -> tuple[str | None, int]:
     """Decode text, and count its bytes: a character that is cut in two is left for later."""
     if b"\0" in data:
         return None, 0
@@ -112,9 +112,13 @@ def _decoded(data: bytes, *, is_last: bool) -> tuple[str | None, int]:
         text = decoder.decode(data, final=False)
     except UnicodeDecodeError:
         return None, 0
-    rest = len(decoder.getstate()[0])
+    incomplete = len(decoder.getstate()[0])
     # Of bytes that stay incomplete, the file is no text.
-    return (None, 0) if rest and is_last and rest == len(data) else (text, len(data) - rest)
+    return (
+        (None, 0)
+        if incomplete and is_last and incomplete == len(data)
+        else (text, len(data) - incomplete)
+    )
 
 
 def _endings(finished: values.Finished | None, end: events.TurnEnded | None) -> Iterable[str]:
@@ -154,7 +158,7 @@ def _file(name: str, size_bytes: int) -> str:
     return f"{name} ({quantities.size(size_bytes)})"
 
 
-def _joined(lines: Sequence[str]) -> list[mcp_types.ContentBlock]:
+def _join(lines: Sequence[str]) -> list[mcp_types.ContentBlock]:
     return [_text("\n".join(lines))] if lines else []
 
 

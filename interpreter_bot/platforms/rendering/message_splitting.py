@@ -193,7 +193,7 @@ class _Cutter:
             size = self._units(place, line, room - used)
             if used + size > room:
                 return (
-                    _preferred(cuts, room)
+                    _prefer(cuts, room)
                     or (last if last and (line.is_fence or self._fits_alone(index)) else None)
                     or self._within(start, place, line, room - used)
                     or last
@@ -258,7 +258,7 @@ def _lines(text: str) -> Iterator[_Line]:
         yield _Line(end, before, after, not line.strip())
 
 
-def _preferred(cuts: dict[int, tuple[_Cut, int]], room: int) -> _Cut | None:
+def _prefer(cuts: dict[int, tuple[_Cut, int]], room: int) -> _Cut | None:
     for kind, least in enumerate(_FULL_ENOUGH):
         if kind in cuts and cuts[kind][1] >= least * room:
             return cuts[kind][0]

@@ -119,14 +119,16 @@ class _Execution:
         excerpts = iter(texts)
         for item in standing:
             if not isinstance(item.output, values.Text):
-                yield from self._other(item.number, item.output)
+                yield from self._items_of(item.number, item.output)
             elif (excerpt := next(excerpts).rstrip("\n")).strip():
                 yield display_items.TextItem(excerpt)
         text = "".join(piece.text for piece in printed)
         if "".join(texts) != text:
             yield self._file(_PRINTED, "output", ".txt", text, "all that was printed")
 
-    def _other(self, number: int, output: output_screens.Standing) -> Iterator[display_items.Item]:
+    def _items_of(
+        self, number: int, output: output_screens.Standing
+    ) -> Iterator[display_items.Item]:
         match output:
             case values.Error():
                 yield from self._traceback(number, output)

@@ -96,11 +96,11 @@ def _text(cell: turn_log.Cell) -> str:
 def files(code_runs: Sequence[RunCode]) -> dict[str, bytes]:
     """Return what was run as files by name: the code, of a single run as it ran; and its output."""
     outputs = [run.output for run in code_runs if run.output]
-    contents = {FILE_NAME: _joined([run.code for run in code_runs])}
-    return contents | ({OUTPUT_FILE_NAME: _joined(outputs)} if outputs else {})
+    contents = {FILE_NAME: _join([run.code for run in code_runs])}
+    return contents | ({OUTPUT_FILE_NAME: _join(outputs)} if outputs else {})
 
 
-def _joined(texts: Sequence[str]) -> bytes:
+def _join(texts: Sequence[str]) -> bytes:
     """Join texts to the content of one file; a single one is all of it."""
     text = texts[0] if len(texts) == 1 else "\n\n".join(f"# %%\n{text}" for text in texts)
     return text.encode("utf-8", "replace")

@@ -35,7 +35,7 @@ def draw(table: values.Table, max_width: int | None = None, *, max_rows: int | N
         _column([heading, *(row[number] for row in rows)])
         for number, heading in enumerate(table.columns)
     ]
-    fitting = _fitting(columns, max_width)
+    fitting = _fit(columns, max_width)
     lines = [_GAP.join(line).rstrip() for line in zip(*fitting, strict=True)]
     if lines:
         lines.insert(1, _GAP.join("-" * cells.cell_len(column[0]) for column in fitting))
@@ -122,7 +122,7 @@ def _cell(text: str) -> str:
     return cells.set_cell_size(text, _MAX_CELL_WIDTH - 1) + "…"
 
 
-def _fitting(columns: list[list[str]], max_width: int | None) -> list[list[str]]:
+def _fit(columns: list[list[str]], max_width: int | None) -> list[list[str]]:
     """Keep the leading columns that fit beside each other, one at least, and mark if some are
     left out."""
     if max_width is None:

@@ -126,13 +126,13 @@ class Access:
         if not self._is_asked_by_us(request):
             raise web.HTTPForbidden(text=page_words.OTHER_ORIGIN)
         if request.path == "/" and request.method == "GET" and "token" in request.query:
-            return self._entered(request)
+            return self._enter(request)
         if self.visits is not None and await self._is_visit(request):
             return await handler(request)
         if not self.has_token(request):
-            return _refused(request)
+            return _refuse(request)
         if request.path == "/" and "locked" in request.query:
-            return _refused(request)
+            return _refuse(request)
         if not _is_read_only(request) and not _are_equal(_key(request), self._page_key(request)):
             raise web.HTTPForbidden(text=page_words.NO_TOKEN)
         return await handler(request)
@@ -225,20 +225,20 @@ class Access:
         Cookies know no ports, so other servers on this host are sent it, too. It suffices to read
         what one knows by an unguessable name; to list and to do anything takes the key as well.
         """
-        return self._derived(request, "")
+        return self._derive(request, "")
 
     def _page_key(self, request: web.Request) -> str:
         """Compute the key that the page keeps where only its own origin, port and all, sees it."""
-        return self._derived(request, "key of ")
+        return self._derive(request, "key of ")
 
-    def _derived(self, request: web.Request, purpose: str) -> str:
+    def _derive(self, request: web.Request, purpose: str) -> str:
         host = request.headers.get("Host", "").lower()
         return hmac.new(self._token.encode(), f"{purpose}{host}".encode(), "sha256").hexdigest()
 
-    def _entered(self, request: web.Request) -> web.StreamResponse:
+    def _enter(self, request: web.Request) -> web.StreamResponse:
         """Turn the token of an address into a cookie, and redirect to the address without it."""
         if not _are_equal(request.query.get("token", ""), self._token):
-            return _refused(request)
+            return _refuse(request)
         # What follows the # stays in the browser, and the page removes it at once.
         location = f"/#key={self._page_key(request)}"
         response = web.Response(status=303, headers={"Location": location})
@@ -296,7 +296,7 @@ def _is_loopback(name: str) -> bool:
         return False
 
 
-def _refused(request: web.Request) -> web.Response:
+def _refuse(request: web.Request) -> web.Response:
     is_click = request.headers.get("Sec-Fetch-Site") in {"cross-site", "same-site"}
     is_worth_a_try = is_click and request.path == "/" and not request.query
     return web.Response(

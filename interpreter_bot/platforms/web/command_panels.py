@@ -58,11 +58,11 @@ async def panel(place: command_table.Place, name: str, argument: str = "") -> di
         content["sandbox_level"] = service.queries.sandbox_level
     elif name == "variables":
         content["lost_cells"] = await _lost_cells(service, key)
-        content |= await _described(service, key)
+        content |= await _describe(service, key)
     return content
 
 
-async def _described(
+async def _describe(
     service: session_service.SessionService, key: values.SessionKey
 ) -> dict[str, Any]:
     """Describe the variables one by one, or say why that is not possible now."""
@@ -92,7 +92,7 @@ async def files(
     service: session_service.SessionService, key: values.SessionKey
 ) -> list[dict[str, Any]]:
     """List the files of a session, the newest first."""
-    newest = sorted(
+    infos = sorted(
         await service.queries.files(key), key=lambda info: info.modified_ns, reverse=True
     )
     return [
@@ -101,5 +101,5 @@ async def files(
             "size_bytes": info.size_bytes,
             "modified": info.modified_ns / 1e9,
         }
-        for info in newest
+        for info in infos
     ]

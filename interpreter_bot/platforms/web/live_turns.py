@@ -44,19 +44,19 @@ class LiveTurn(ports.Reply):
         self._keep = keep
 
     def _show(self, event: events.TurnEvent) -> None:
-        shown: events.RecordedEvent = event
+        recorded: events.RecordedEvent = event
         if isinstance(event, events.OutputShown):
             output = event.output
             if isinstance(output, values.Image | values.Html):
                 display = event_json.stored_display(output)
                 data = output.data if isinstance(output, values.Image) else output.html
                 self._keep(display.sha256, data)
-                shown = events.StoredDisplayShown(event.cell, display)
-        self.log.apply(shown)
-        self._send(self, shown)
+                recorded = events.StoredDisplayShown(event.cell, display)
+        self.log.apply(recorded)
+        self._send(self, recorded)
 
     def with_events(self) -> dict[str, Any]:
         """Return the turn and all its events so far."""
         cut = [events.NoticeShown(page_words.OUTPUT_LEFT_OUT)] if self.log.is_cut else []
-        shown = [event_json.to_json(event) for event in (*cut, *self.log.events())]
-        return self._head | {"id": self.id, "events": shown}
+        event_documents = [event_json.to_json(event) for event in (*cut, *self.log.events())]
+        return self._head | {"id": self.id, "events": event_documents}

@@ -42,10 +42,10 @@ class ModelForms:
         models = self._service.model_choices
         if models is None or not models.is_open or models.is_chosen:
             raise web.HTTPNotFound
-        found = await model_setup.local_servers()
+        addresses = await model_setup.local_servers()
         return web.json_response(
             [
                 {"name": name, "address": address, "models": models[:5]}
-                for name, (address, models) in found.items()
+                for name, (address, models) in addresses.items()
             ]
         )

@@ -61,18 +61,18 @@ class NotebookRuns:
         self._running.add(key.thread)
         with contextlib.ExitStack() as refused:
             refused.callback(self._running.discard, key.thread)
-            cells, progress = await self._prepared(request, key)
+            cells, progress = await self._prepare(request, key)
             refused.pop_all()
         work = functools.partial(self._run, key, cells, progress)
         self._tabs.start(work, f"web: notebook {key.thread}")
         return web.json_response({"cells": len(cells) - progress.begun})
 
-    async def _prepared(
+    async def _prepare(
         self, request: web.Request, key: values.SessionKey
     ) -> tuple[list[str], notebook_progress.NotebookProgress]:
         progress = await self._requested_progress(request, key)
         if is_rest := bool(progress.sha256):
-            data = await self._unchanged(key, progress)
+            data = await self._read_unchanged(key, progress)
         else:
             data = await self._read(progress)
         cells = await asyncio.to_thread(notebook_cells.read, data, progress.name)
@@ -96,7 +96,7 @@ class NotebookRuns:
             raise errors.BotError(page_words.NO_CELLS_LEFT)
         return progress
 
-    async def _unchanged(
+    async def _read_unchanged(
         self, key: values.SessionKey, progress: notebook_progress.NotebookProgress
     ) -> bytes:
         """Read a notebook whose rest is wanted; that of another one is not offered again."""
@@ -137,7 +137,7 @@ class NotebookRuns:
                 await self._tabs.go_on(request)
                 turn = await self._turn(key, request.id)
                 if turn is None:
-                    await self._offer(key, dataclasses.replace(current, begun=number - 1))
+                    await self._offer_rest(key, dataclasses.replace(current, begun=number - 1))
                     return
                 if turn.status in (values.TurnStatus.INTERRUPTED, values.TurnStatus.RUNNING):
                     # The next bot goes on with it, or says that it was cut short.
@@ -149,7 +149,7 @@ class NotebookRuns:
         finally:
             self._running.discard(key.thread)
 
-    async def _offer(
+    async def _offer_rest(
         self, key: values.SessionKey, progress: notebook_progress.NotebookProgress
     ) -> None:
         """Offer the rest after a cell that never began: the bot ends, or it was withdrawn."""

@@ -62,21 +62,21 @@ class Routes:
         service.events.open_platform("web", tabs.handle_again)
         self._tabs = tabs
         self._lists = tasks.create_task(tab_contents.keep_listed(service, hub), name="web: lists")
-        shown = sandboxed_displays.Displays(service, hub, has_scripts=config.page_scripts)
-        visited = shared_sessions.SharedSessions(service, gate, hub)
+        displays = sandboxed_displays.Displays(service, hub, has_scripts=config.page_scripts)
+        shared = shared_sessions.SharedSessions(service, gate, hub)
         notebooks = notebook_runs.NotebookRuns(service, tabs, hub)
         stored = files.Files(service)
         models = model_forms.ModelForms(service)
         self._handlers: dict[tuple[str, str], access.Handler] = {
-            ("GET", "/picture"): shown.picture,
-            ("GET", "/frame"): shown.frame,
-            ("GET", "/output"): shown.saved,
+            ("GET", "/picture"): displays.picture,
+            ("GET", "/frame"): displays.frame,
+            ("GET", "/output"): displays.saved,
             ("GET", "/download"): stored.download,
             ("GET", "/notebook"): stored.notebook,
             ("GET", "/media"): stored.media,
             ("GET", "/versions"): stored.versions,
             ("GET", "/archive"): zip_archives.ZipArchives(service).archive,
-            ("GET", "/visited"): visited.conversation,
+            ("GET", "/visited"): shared.conversation,
             ("POST", "/model"): models.choose,
             ("POST", "/model-servers"): models.servers,
             ("POST", "/upload"): stored.upload,
@@ -85,8 +85,8 @@ class Routes:
             ("POST", "/bring-back"): stored.bring_back,
             ("POST", "/open"): stored.open_table,
             ("POST", "/table"): stored.table,
-            ("POST", "/visit"): visited.enter,
-            ("POST", "/continue"): visited.go_on,
+            ("POST", "/visit"): shared.enter,
+            ("POST", "/continue"): shared.go_on,
             ("POST", "/run-notebook"): notebooks.begin,
         }
 

@@ -109,19 +109,19 @@ class Displays:
         if mime is None:
             raise errors.FileNameError(page_words.NOT_A_PICTURE)
         headers = {"Content-Type": mime, "Content-Security-Policy": _PICTURE_POLICY}
-        async with self._opened(request) as (info, pieces):
+        async with self._open(request) as (info, pieces):
             return await files.stream(request, info, pieces, headers=headers)
 
     async def frame(self, request: web.Request) -> web.StreamResponse:
         """Serve a page, for a frame of ours."""
         if request.headers.get("Sec-Fetch-Dest", "iframe") != "iframe":
             raise web.HTTPSeeOther(f"/view?{request.query_string}")
-        async with self._opened(request) as (info, pieces):
+        async with self._open(request) as (info, pieces):
             if info.size_bytes > _MAX_PAGE_BYTES:
                 raise errors.FileTooLargeError(page_words.PAGE_TOO_LARGE)
             data = b"".join([piece async for piece in pieces])[:_MAX_PAGE_BYTES]
         first = _FIRST + (_DARK if request.query.get("theme") == "dark" else b"")
-        policy, body = _FRAME_POLICY, _begun(data, first) + _TAIL
+        policy, body = _FRAME_POLICY, _begin(data, first) + _TAIL
         if not self._has_scripts:
             policy, body = _STILL_POLICY, data if _WHOLE.match(data[:4096]) else _HEAD + data
         headers = _FRAME_HEADERS | {"Content-Security-Policy": policy}
@@ -137,11 +137,11 @@ class Displays:
             "Content-Type": "application/octet-stream",
             "Content-Disposition": files.disposition(name),
         }
-        async with self._opened(request) as (info, pieces):
+        async with self._open(request) as (info, pieces):
             return await files.stream(request, info, pieces, headers=headers)
 
     @contextlib.asynccontextmanager
-    async def _opened(
+    async def _open(
         self, request: web.Request
     ) -> AsyncIterator[tuple[values.FileInfo, AsyncIterator[bytes]]]:
         """Open what an address names: by its hash, or as a file of a session.
@@ -164,7 +164,7 @@ class Displays:
         yield values.FileInfo(sha256, len(data), 0), _one(data)
 
 
-def _begun(page: bytes, first: bytes) -> bytes:
+def _begin(page: bytes, first: bytes) -> bytes:
     """Put our scripts first, below a doctype: one that comes after them counts for nothing."""
     whole = _WHOLE.match(page[:4096])
     if whole is None:

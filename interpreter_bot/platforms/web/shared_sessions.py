@@ -58,7 +58,7 @@ class SharedSessions:
         document = {
             "platform": visit.key.platform.capitalize(),
             "title": _title(past),
-            "past": [_still(tab_contents.events_of(turn)) for turn in turns],
+            "past": [_without_handles(tab_contents.events_of(turn)) for turn in turns],
             "is_more": len(past) > limit,
             "files": await command_panels.files(self._service, visit.key),
             "until": visit.until,
@@ -83,6 +83,6 @@ def _title(past: tuple[past_turns.PastTurn, ...]) -> str:
     return next((tab_contents.title(turn.request) for turn in past if turn.request), "Conversation")
 
 
-def _still(turn: dict[str, Any]) -> dict[str, Any]:
+def _without_handles(turn: dict[str, Any]) -> dict[str, Any]:
     """Leave out that by which a live kernel would be asked."""
     return turn | {"events": [event | {"handle": ""} for event in turn["events"]]}

@@ -118,7 +118,7 @@ async def keep_listed(service: session_service.SessionService, hub: tab_hub.Hub)
             _log.exception("the conversations could not be listed")
 
 
-def _rest(
+def _notebook_rest(
     progress: notebook_progress.NotebookProgress | None, *, is_running: bool
 ) -> dict[str, Any] | None:
     """Return what is left of a notebook; None of one whose cells run just now."""
@@ -172,7 +172,7 @@ async def show(
         "live": [turn.with_events() for turn in live],
         "notices": list(dict.fromkeys([*notices, *filter(None, [of_files])])),
         "is_more": len(past) > limit,
-        "notebook": _rest(notebook, is_running=key.thread in hub.notebooks),
+        "notebook": _notebook_rest(notebook, is_running=key.thread in hub.notebooks),
         "alternatives": [
             {
                 "number": notice.turn_id,

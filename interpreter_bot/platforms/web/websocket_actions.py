@@ -68,7 +68,7 @@ class TabConnection:
         sender = asyncio.create_task(_send(socket, tab), name="web: sending to a tab")
         try:
             tab.send(tab_contents.greeting(self._service))
-            await self._guarded(tab, None, self._list(tab))
+            await self._guard(tab, None, self._list(tab))
             async for message in socket:
                 if message.type is aiohttp.WSMsgType.TEXT:
                     await self._receive(tab, message.data)
@@ -95,7 +95,7 @@ class TabConnection:
 
     async def _receive(self, tab: tab_hub.Tab, data: str) -> None:
         message = tab_messages.json_of(data)
-        await self._guarded(tab, message, self._act(tab, message))
+        await self._guard(tab, message, self._act(tab, message))
 
     async def _act(self, tab: tab_hub.Tab, document: object) -> None:
         match tab_messages.parsed(document):
@@ -126,7 +126,7 @@ class TabConnection:
             case message:
                 await self._session_actions.act(tab, message)
 
-    async def _guarded(self, tab: tab_hub.Tab, message: object, work: Awaitable[None]) -> None:
+    async def _guard(self, tab: tab_hub.Tab, message: object, work: Awaitable[None]) -> None:
         """Answer what one message of a tab asks; the last net of its connection.
 
         A message that is neither accepted nor refused would be sent again with each connection.
@@ -180,7 +180,7 @@ class TabConnection:
         )
         thread = new_key.thread
         tab.send(tab_hub.encoded_message("forked", {"to": thread}))
-        for joined in _joined(cells):
+        for joined in _join(cells):
             cell_id = validation.new_key().thread
             cell = tab_messages.Say(thread=thread, id=cell_id, text=joined, is_code=True)
             await self._say(tab, cell)
@@ -237,11 +237,15 @@ class TabConnection:
 
     def handle_again(self, event: event_claims.LostEvent) -> None:
         """Take a request that a bot had claimed which is gone."""
-        said = event.content
+        content = event.content
         if event.event_id in self._seen_ids:
             return
         request = self._request(
-            event.key, event.event_id, said["text"], tuple(said["files"]), is_code=said["is_code"]
+            event.key,
+            event.event_id,
+            content["text"],
+            tuple(content["files"]),
+            is_code=content["is_code"],
         )
         self._seen_ids.append(request.id)
         work = functools.partial(self._settled, request.id, self.go_on(request))
@@ -366,7 +370,7 @@ def _refuse(tab: tab_hub.Tab, message: object, error: Exception) -> None:
     tab.send(tab_hub.encoded_message("refused", {"id": about, "sentence": sentence}))
 
 
-def _joined(cells: Iterable[str]) -> Iterator[str]:
+def _join(cells: Iterable[str]) -> Iterator[str]:
     """Join cells, each time as many as one message may hold."""
     joined = ""
     for cell in cells:
