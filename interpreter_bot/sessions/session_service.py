@@ -425,7 +425,7 @@ class SessionService:
             waiting=lambda ahead: reply.emit(events.Queued(ahead)),
         )
         # Before the turn: it may be cancelled when it has the lane and does not know it yet.
-        with self._stops.asked(request.key, request.id) as stop:
+        with self._stops.hold_signal(request.key, request.id) as stop:
             async with turn:
                 stop.is_restart = self._lanes.is_closed and not stop.is_set()
                 stop.goes_on = not self._services.hosts.ends_with_bot

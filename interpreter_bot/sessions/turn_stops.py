@@ -71,7 +71,7 @@ class TurnStops:
         self._expected: dict[tuple[values.SessionKey, str], StopSignal] = {}
 
     @contextlib.contextmanager
-    def asked(self, key: values.SessionKey, request_id: str) -> Iterator[StopSignal]:
+    def hold_signal(self, key: values.SessionKey, request_id: str) -> Iterator[StopSignal]:
         """Hold the signal of a request, which waits or runs."""
         stop = self._expected[key, request_id] = StopSignal()
         try:
