@@ -61,18 +61,16 @@ class Transactions:
         if joined is not None:
             yield joined
             return
-        engine, sessions = self._readers, self._read
-        if is_writing:
-            engine, sessions = self._writers, self._written
+        sessions = self._written if is_writing else self._read
         async with self._turnstile if is_writing else contextlib.nullcontext():
             with translated():
-                async with sa_asyncio.AsyncSession(engine) as session:
+                # The connection commits: a session whose commit fails gives its connection back
+                # with the transaction open, and so with SQLite's write lock.
+                opening = self._writers.begin() if is_writing else self._readers.connect()
+                async with opening as connection, sa_asyncio.AsyncSession(connection) as session:
                     sessions[task] = session
                     try:
                         yield session
-                        # A commit may be refused.
-                        if is_writing:
-                            await session.commit()
                     finally:
                         del sessions[task]
 

@@ -10,7 +10,7 @@ import time
 import pytest
 
 from interpreter_bot import errors, values
-from interpreter_bot.store import active_bot
+from interpreter_bot.store import active_bot, engines
 
 KEY = values.SessionKey("web", thread="t")
 
@@ -152,3 +152,19 @@ async def test_turns_of_another_bot_are_not_ended(opening, url):
         async with opening(takes_orphans=False) as beside:
             assert not await beside.turns.finish(turn.id, values.TurnStatus.FAILED)
         assert await database.turns.finish(turn.id, values.TurnStatus.DONE)
+
+
+async def test_a_commit_that_is_refused_is_undone_for_good(database):
+    is_active = False
+
+    async def ensure_active():
+        if not is_active:
+            raise errors.StoreError
+
+    engines.check_commits(database.engine, ensure_active)
+    with pytest.raises(errors.StoreError):
+        await database.sessions.open(KEY)
+    is_active = True
+    # By the same connection, which has no transaction any more.
+    await database.sessions.open(values.SessionKey("web", thread="other"))
+    assert await database.sessions.find(KEY) is None
