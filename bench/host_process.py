@@ -165,7 +165,7 @@ async def _held_megabytes(count: int) -> tuple[float, float]:
 def _megabytes_of_host(paths: settings.Paths) -> float:
     """Megabytes of a host and of all processes below it, each page counted once."""
     with socket.socket(socket.AF_UNIX) as client:
-        client.connect(str(host_sockets.newest(paths)))
+        client.connect(str(host_sockets.newest_link(paths)))
         peer = client.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12)
     held, children = 0, [struct.unpack("3i", peer)[0]]
     while children:

@@ -81,7 +81,7 @@ async def saved(service: Held, key: values.SessionKey, runs: int) -> None:
     async with asyncio.timeout(_SPARES_SECONDS):
         while True:
             held = (await service.queries.variables(key)).saved
-            if held is not None and held.runs >= runs:
+            if held is not None and held.run_count >= runs:
                 return
             await asyncio.sleep(0.05)
 

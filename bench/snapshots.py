@@ -141,7 +141,7 @@ async def _wait_for_checkpoint(pool: pools.Pool, key: str) -> float:
     """Milliseconds that the first code of a turn waits until what is saved is noted."""
     await pool.save_variables(key)
     begun = time.perf_counter()
-    await session_forks.SessionForks(pool).note_checkpoint(key, "1")
+    await session_forks.SessionForks(pool).create_checkpoint(key, "1")
     return measured_bots.milliseconds(begun)
 
 

@@ -13,7 +13,7 @@ class SavedVariables:
 
     Attributes:
         kernel: id of the kernel that saved them.
-        runs: how many pieces of code had run there.
+        run_count: how many pieces of code had run there.
         at: when, in seconds since the epoch.
         kept: how many there are.
         names: of the first of them.
@@ -22,7 +22,7 @@ class SavedVariables:
     """
 
     kernel: str
-    runs: int
+    run_count: int
     at: float
     kept: int
     names: tuple[str, ...] = ()
@@ -71,10 +71,10 @@ class HeldVariables:
 
     Attributes:
         names: those that its kernel has, the latest first.
-        more: how many it has besides.
+        unlisted_count: how many it has besides.
         saved: what its next kernel begins with; None if nothing is saved.
     """
 
     names: tuple[str, ...] = ()
-    more: int = 0
+    unlisted_count: int = 0
     saved: SavedVariables | None = None

@@ -245,7 +245,7 @@ def _database_url(config: settings.Settings) -> str:
 @contextlib.asynccontextmanager
 async def _open_ephemeral(config: settings.Settings) -> AsyncIterator[ports.Hosts]:
     """Use a host that is there, whose kernels are at hand, else one in this process."""
-    if host_sockets.target(host_sockets.newest(config.paths)) is not None:
+    if host_sockets.resolve(host_sockets.newest_link(config.paths)) is not None:
         from interpreter_bot.hosts import host_processes
 
         async with host_processes.open_compatible(config) as host:

@@ -59,7 +59,7 @@ def run(config: settings.Settings, options: argparse.Namespace) -> int:
     if options.verb == "certificate":
         return _certify(options)
     if options.verb == "drain":
-        asyncio.run(host_processes.drain(host_sockets.newest(config.paths), is_urgent=False))
+        asyncio.run(host_processes.drain(host_sockets.newest_link(config.paths), is_urgent=False))
         sys.stdout.write(host_words.DRAINED)
         return 0
     try:
@@ -78,7 +78,7 @@ async def _statuses(config: settings.Settings) -> list[dict[str, object]]:
         KernelError: there is none.
     """
     statuses: list[dict[str, object]] = []
-    addresses: list[host_addresses.Address] = [*host_sockets.newest_first(config.paths)]
+    addresses: list[host_addresses.Address] = [*host_sockets.list_newest_first(config.paths)]
     if config.host.fleet:
         addresses = await execution_startup.fleet_addresses(config)
     for path in addresses:
@@ -157,9 +157,9 @@ async def _opened(
             )
             raise errors.SettingsError(sentence) from error
         if config.host.metrics:
-            metrics = host_metrics.listening(opened, config.host.metrics)
+            metrics = host_metrics.serving(opened, config.host.metrics)
             await stack.enter_async_context(metrics)
-        await stack.enter_async_context(host_sockets.announced(path))
+        await stack.enter_async_context(host_sockets.linked_as_newest(path))
         await host_processes.drain_others(path)
         yield opened, host
 

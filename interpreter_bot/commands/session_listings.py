@@ -127,7 +127,7 @@ async def opened_hosts(
     async with contextlib.AsyncExitStack() as stack:
         hosts = []
         paths: Sequence[host_addresses.Address]
-        paths = await asyncio.to_thread(host_sockets.newest_first, config.paths)
+        paths = await asyncio.to_thread(host_sockets.list_newest_first, config.paths)
         if config.host.fleet:
             paths = await execution_startup.fleet_addresses(config)
         for path in paths:
@@ -174,7 +174,7 @@ async def known(
             placed_host = hosts_by_data_id.get(placed.data_id)
             # What a machine still has that it lost is no kernel of the session any more.
             kernel = kernel if kernel is not None and kernel[0] is placed_host else None
-            host = None if placed_host is None else placed_host.at(placed.epoch)
+            host = None if placed_host is None else placed_host.with_epoch(placed.epoch)
         entries.append(
             Entry(
                 key=key,

@@ -59,8 +59,10 @@ def _about_ids(sandbox: settings.Sandbox) -> list[str]:
     if subordinate_ids.within_namespace(sandbox, uid_map) is not sandbox:
         return []  # The sandbox uses another range of ids.
     last = sandbox.first_uid + sandbox.uid_count - 1
-    spans = [(int(first), int(count)) for first, _, count in map(str.split, lines)]
-    if os.geteuid() != 0 or any(f <= sandbox.first_uid and last < f + n for f, n in spans):
+    ranges = [(int(first), int(count)) for first, _, count in map(str.split, lines)]
+    if os.geteuid() != 0 or any(
+        first <= sandbox.first_uid and last < first + count for first, count in ranges
+    ):
         return []
     return [doctor_words.no_ids_in_namespace(sandbox.first_uid, last)]
 

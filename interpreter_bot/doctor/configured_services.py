@@ -77,10 +77,10 @@ async def _probe_connection(
                 title, False, doctor_words.CANNOT_QUERY, doctor_words.FIX_CONNECTION, str(error)
             )
         ]
-    reached = diagnosis.Finding(
+    reachable = diagnosis.Finding(
         title, True, doctor_words.CANNOT_QUERY, doctor_words.FIX_CONNECTION, reachable_detail
     )
-    findings = [reached]
+    findings = [reachable]
     if writable is not None:
         detail = doctor_words.can_write(writable) if writable else doctor_words.READS_ONLY
         name = f"{title}, read only"
@@ -100,10 +100,10 @@ async def _probe_connection(
 def _check_packages(config: settings.Settings) -> list[diagnosis.Finding]:
     """Ask the index for a package, and check the directory of installed layers."""
     environment = python_environments.interrogate(kernel_environment.python(config))
-    with tempfile.TemporaryDirectory() as place:
-        staging = pathlib.Path(place, "staging")
+    with tempfile.TemporaryDirectory() as temporary:
+        staging = pathlib.Path(temporary, "staging")
         staging.mkdir()
-        uv = uv_commands.Uv(config.package_index, environment, pathlib.Path(place))
+        uv = uv_commands.Uv(config.package_index, environment, pathlib.Path(temporary))
         return [asyncio.run(_ask_index(config.package_index, uv, staging)), _check_layers(config)]
 
 

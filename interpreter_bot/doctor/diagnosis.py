@@ -76,8 +76,8 @@ _WALLS_SEEN_FROM_HOST: Final = {
     forkserver_clients.Walls.CONTAINER: set(),
 }
 _WALLS: Final = {
-    walls: {*inside, *_WALLS_SEEN_FROM_HOST[walls]} - _NOT_WALLS
-    for walls, inside in _CHECKS.items()
+    walls: {*kernel_checks, *_WALLS_SEEN_FROM_HOST[walls]} - _NOT_WALLS
+    for walls, kernel_checks in _CHECKS.items()
 }
 
 
@@ -181,10 +181,10 @@ def _evaluate(results: trial_kernels.ProbeResults, config: settings.Settings) ->
 
 
 def _user_namespace(results: trial_kernels.ProbeResults) -> Finding:
-    own = trial_kernels.own_namespaces()["user"]
+    bot_namespace = trial_kernels.own_namespaces()["user"]
     uids = sorted({uid for session in results.host_views for uid in session.uids})
     session_namespaces = [session.namespaces.get("user", "") for session in results.host_views]
-    is_apart = all(namespace not in ("", own) for namespace in session_namespaces)
+    is_apart = all(namespace not in ("", bot_namespace) for namespace in session_namespaces)
     detail = doctor_words.host_users(uids, is_apart=is_apart)
     return _finding("user namespace", is_apart and bool(uids) and 0 not in uids, detail)
 
@@ -192,9 +192,9 @@ def _user_namespace(results: trial_kernels.ProbeResults) -> Finding:
 def _namespaces(results: trial_kernels.ProbeResults) -> Finding:
     shared = []
     first, second = (session.namespaces for session in results.host_views)
-    for kind, own in trial_kernels.own_namespaces().items():
-        different = {own, first.get(kind, ""), second.get(kind, "")} - {""}
-        if len(different) < 3:
+    for kind, bot_namespace in trial_kernels.own_namespaces().items():
+        identities = {bot_namespace, first.get(kind, ""), second.get(kind, "")} - {""}
+        if len(identities) < 3:
             shared.append(kind)
     detail = doctor_words.shared_namespaces(shared) if shared else doctor_words.APART
     return _finding("namespaces", not shared, detail)
@@ -227,8 +227,8 @@ def _uid_per_session(results: trial_kernels.ProbeResults) -> Finding:
 
 def _libraries(config: settings.Settings) -> Finding:
     problem = kernel_environment.problem(config)
-    own = doctor_words.libraries_of_release(kernel_environment.name(config))
-    detail = problem or str(config.kernels.python or own)
+    built_libraries = doctor_words.libraries_of_release(kernel_environment.name(config))
+    detail = problem or str(config.kernels.python or built_libraries)
     return _finding("libraries for code", not problem, detail)
 
 

@@ -131,14 +131,14 @@ def _signal_by_descriptor(pid: int) -> None:
 def network(facts: Facts) -> CheckResult:
     """Try to make sockets of every kind, and to connect to the bot's."""
     breaches = []
-    # With which nothing is reached but doors.
-    of_doors = (socket.AF_INET, socket.SOCK_STREAM) if facts["doors"] else None
+    # Sockets of this kind reach nothing but doors.
+    door_socket = (socket.AF_INET, socket.SOCK_STREAM) if facts["doors"] else None
     kinds = (socket.SOCK_STREAM, socket.SOCK_DGRAM, socket.SOCK_RAW, socket.SOCK_SEQPACKET)
     for family in range(_LAST_FAMILY + 1):
         for kind in kinds:
-            is_own = family == socket.AF_UNIX and kind in (kinds[0], kinds[3])
-            is_own |= (family, kind) == of_doors
-            if not is_own and attempt(lambda: socket.socket(family, kind).close()) == ALLOWED:  # noqa: B023
+            is_allowed = family == socket.AF_UNIX and kind in (kinds[0], kinds[3])
+            is_allowed |= (family, kind) == door_socket
+            if not is_allowed and attempt(lambda: socket.socket(family, kind).close()) == ALLOWED:  # noqa: B023
                 breaches.append(f"there are sockets of family {family} and kind {int(kind)}")
     for name, address in (("abstract", f"\0{facts['abstract']}"), ("named", facts["socket_file"])):
         with socket.socket(socket.AF_UNIX) as unix:
@@ -162,7 +162,7 @@ def _connect(address: str, port: int) -> None:
 
 
 def doors(facts: Facts) -> CheckResult:
-    """Connect to where the bot listens, and try to listen there, or anywhere, instead."""
+    """Connect to the doors, and try to listen on their ports or on any other."""
     if not facts["doors"]:
         return [facts["doors_refusal"]], ""
     breaches = []

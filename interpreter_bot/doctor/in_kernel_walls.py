@@ -125,9 +125,9 @@ def descriptors(facts: Facts) -> CheckResult:
             status, target = os.fstat(number), os.readlink(f"/proc/self/fd/{number}")
         except OSError:
             continue
-        is_theirs = [status.st_dev, status.st_ino] == facts["inode"]
-        is_own = target.startswith((*_EXPECTED_PATHS, *facts["own_places"]))
-        if is_theirs or (target.startswith("/") and not is_own):
+        is_bot_file = [status.st_dev, status.st_ino] == facts["inode"]
+        is_kernel_file = target.startswith((*_EXPECTED_PATHS, *facts["own_places"]))
+        if is_bot_file or (target.startswith("/") and not is_kernel_file):
             breaches.append(f"descriptor {number} is {target}")
     return breaches, f"{len(numbers)} descriptors, all of them the kernel's own"
 
@@ -187,10 +187,10 @@ def core_dumps(_: Facts) -> CheckResult:
 
 def python(facts: Facts) -> CheckResult:
     """Look for the modules that the fork server preloads."""
-    tops = dict.fromkeys(name.partition(".")[0] for name in facts["preload"])
-    missing = [name for name in tops if importlib.util.find_spec(name) is None]
+    packages = dict.fromkeys(name.partition(".")[0] for name in facts["preload"])
+    missing = [name for name in packages if importlib.util.find_spec(name) is None]
     version = platform.python_version()
-    detail = f"Python {version}, {len(tops)} packages to preload are there"
+    detail = f"Python {version}, {len(packages)} packages to preload are there"
     return ([f"Python {version} lacks {' '.join(missing)}"] if missing else []), detail
 
 

@@ -297,7 +297,7 @@ def _listen_at_doors(provisioner: provisioners.ForkProvisioner) -> Iterator[list
     *sockets, process = doors
     for door in sockets:
         if door.family == socket.AF_UNIX:
-            # To the keeper, which is asked for each connection.
+            # This asks the keeper for a connection.
             door.send(b"{}")
         else:
             door.listen()

@@ -224,15 +224,15 @@ class _GuestKernel(ipkernel.IPythonKernel):
             interpreter_state.note_initial_state()
             self.open_files = open_files.OpenFiles(self.home)
         parent = self.get_parent("shell")
-        is_own = silent or not store_history
-        if is_own:
+        is_bot_code = silent or not store_history
+        if is_bot_code:
             _GuestSession.own_thread = threading.get_ident()
             _GuestSession.displays_left = self.max_displays
         else:
             self._restore_streams()
             self.session.begin(parent, self.max_displays)
             self.open_files.begin()
-        muted = self.session.printer.muted() if is_own else contextlib.nullcontext()
+        muted = self.session.printer.muted() if is_bot_code else contextlib.nullcontext()
         try:
             with muted:
                 self.shell.end_saving()
@@ -251,7 +251,7 @@ class _GuestKernel(ipkernel.IPythonKernel):
             if os.getpid() != owner:
                 # A child that the cell forked and that returned here is no kernel.
                 os._exit(0)
-            if is_own:
+            if is_bot_code:
                 _GuestSession.own_thread = 0
             else:
                 self._restore_streams()

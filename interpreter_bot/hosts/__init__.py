@@ -1,5 +1,5 @@
-"""Hosts: where kernels and workspaces live, seen from sessions; this process or another one.
+"""Hosts: where kernels and workspaces live, in this process or another one, as sessions see them.
 
-`ports` is what sessions know; what else is here keeps its promises, as `tests/contracts/test_hosts`
-checks. Never here: what code means, people, models, the store. Kernels themselves are in `kernels`.
+Sessions know only `ports`; the other modules implement it, and `tests/contracts/test_hosts` checks
+them. Never here: what code means, people, models, the store. Kernels themselves are in `kernels`.
 """

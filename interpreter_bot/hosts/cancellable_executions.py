@@ -24,14 +24,14 @@ async def run(
     show: Callable[[values.Output], None],
     ask: ports.Ask | None = None,
     seconds: float | None = None,
-    is_own: bool = False,
+    is_bot_code: bool = False,
     execution_id: str = "",
     on_installation: Callable[[code_activity.InstalledLayer], None] | None = None,
 ) -> values.Finished:
     """Run code; when cancelled, stop it and return only when it no longer runs.
 
-    The host forgets the execution then. Parameters are those of `ports.Kernel.execute`; others may
-    stop the code by `execution_id`, and `on_installation` is called with each installed layer.
+    Afterwards the host forgets the execution. Parameters are those of `ports.Kernel.execute`; with
+    `execution_id`, others can stop the code. `on_installation` receives each installed layer.
     """
     execution_id = execution_id or new_id()
 
@@ -47,7 +47,7 @@ async def run(
         show=pass_on,
         ask=ask,
         seconds=seconds,
-        is_own=is_own,
+        is_bot_code=is_bot_code,
     )
     running = asyncio.create_task(executing, name="execution")
     try:

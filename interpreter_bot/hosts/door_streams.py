@@ -19,11 +19,11 @@ from aiohttp import web
 _log = logging.getLogger(__name__)
 
 HEARTBEAT_SECONDS: Final = 20.0
-"""For the link. Streams have no heartbeat, because it would wait behind their data."""
+"""Heartbeat of the link. Streams have none, because it would wait behind their data."""
 
 _CHUNK_BYTES: Final = 64 * 1024
 _END: Final = "end"
-_AT_ONCE: Final = struct.pack("ii", 1, 0)
+_RESET_ON_CLOSE: Final = struct.pack("ii", 1, 0)
 
 Peer: TypeAlias = web.WebSocketResponse | aiohttp.ClientWebSocketResponse
 
@@ -34,28 +34,30 @@ async def relay(endpoint: socket.socket, peer: Peer, *, max_seconds: float | Non
     `endpoint` is connected and non-blocking. Once the peer has ended, the endpoint's side may go on
     for `max_seconds`.
     """
-    outward = asyncio.create_task(_send(endpoint, peer), name="bytes from a door's connection")
-    inward = asyncio.create_task(_receive(endpoint, peer), name="bytes to a door's connection")
-    is_whole = False
+    sending = asyncio.create_task(_send(endpoint, peer), name="bytes from a door's connection")
+    receiving = asyncio.create_task(_receive(endpoint, peer), name="bytes to a door's connection")
+    is_complete = False
     try:
-        first, rest = await asyncio.wait({outward, inward}, return_when=asyncio.FIRST_COMPLETED)
-        if rest and all(task.exception() is None for task in first):
-            await asyncio.wait(rest, timeout=max_seconds if inward in first else None)
-        is_whole = all(task.done() and task.exception() is None for task in (outward, inward))
+        completed, pending = await asyncio.wait(
+            {sending, receiving}, return_when=asyncio.FIRST_COMPLETED
+        )
+        if pending and all(task.exception() is None for task in completed):
+            await asyncio.wait(pending, timeout=max_seconds if receiving in completed else None)
+        is_complete = all(task.done() and task.exception() is None for task in (sending, receiving))
     finally:
-        for task in (outward, inward):
+        for task in (sending, receiving):
             task.cancel()
         try:
-            # Unlike `asyncio.wait`, it ends when both have, even if it is cancelled meanwhile.
-            await asyncio.gather(outward, inward, return_exceptions=True)
+            # Unlike `asyncio.wait`, this waits for both even if it is cancelled meanwhile.
+            await asyncio.gather(sending, receiving, return_exceptions=True)
         finally:
-            if is_whole:
+            if is_complete:
                 endpoint.close()
             else:
                 reset(endpoint)
-        for task in (outward, inward):
+        for task in (sending, receiving):
             if not task.cancelled() and (error := task.exception()) is not None:
-                _log.debug("a carried connection broke off: %r", error)
+                _log.debug("a relayed connection broke off: %r", error)
         await peer.close()
 
 
@@ -63,23 +65,23 @@ def reset(endpoint: socket.socket) -> None:
     """Reset a connection, unless it is closed: truncated data must not look complete."""
     with contextlib.suppress(OSError):
         if endpoint.family != socket.AF_UNIX:
-            endpoint.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _AT_ONCE)
+            endpoint.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET_ON_CLOSE)
     endpoint.close()
 
 
 async def _send(endpoint: socket.socket, peer: Peer) -> None:
     loop = asyncio.get_running_loop()
     while data := await loop.sock_recv(endpoint, _CHUNK_BYTES):
-        # Waits while the other end takes nothing.
+        # This waits while the other end does not read.
         await peer.send_bytes(data)
     await peer.send_str(_END)
 
 
 async def _receive(endpoint: socket.socket, peer: Peer) -> None:
-    """Pass on what comes, to its end.
+    """Pass on data until the peer says that no more follows.
 
     Raises:
-        OSError: there was none, or the endpoint is gone.
+        OSError: the peer disconnected before, or the endpoint is gone.
     """
     loop = asyncio.get_running_loop()
     async for message in peer:

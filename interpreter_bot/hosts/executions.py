@@ -3,7 +3,7 @@
 Clients begin, follow, stop and acknowledge executions by id. If a host died, its executions' ends
 are added to their journals, with a sentence that says so.
 
-If running code asks something, all its followers may be asked, and the first answer counts.
+A question of running code goes to all followers that can answer; the first answer counts.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _MAX_ENDING_SECONDS: Final = 5.0
 _MAX_KNOWN_IDS: Final = 100_000
 
 SendEvent = Callable[[int, bytes], Awaitable[None]]
-"""Takes the number of an event, and the event as `messages.pack` writes it."""
+"""Sends an event: its number, and its bytes as `messages.pack` writes them."""
 
 
 class Questioner(Protocol):
@@ -53,7 +53,7 @@ class Questions:
         """Wait at most `input_seconds` for an answer, not counting time without a follower."""
         self._input_seconds = input_seconds
         self._questioners: list[Questioner] = []
-        self._listeners_changed = asyncio.Event()
+        self._questioners_changed = asyncio.Event()
         self._number = 0
         self._request: values.InputRequested | None = None
         self._answer: asyncio.Future[str] | None = None
@@ -79,16 +79,18 @@ class Questions:
     async def _await_answer(self, answer: asyncio.Future[str]) -> str:
         remaining = self._input_seconds
         while not answer.done() and remaining > 0:
-            self._listeners_changed.clear()
+            self._questioners_changed.clear()
             # Time runs only while somebody is asked.
             timeout = remaining if self._questioners and remaining < math.inf else None
             began = time.monotonic()
-            change = asyncio.create_task(self._listeners_changed.wait(), name="listeners")
-            either: set[asyncio.Future[Any]] = {answer, change}
+            questioners_change = asyncio.create_task(
+                self._questioners_changed.wait(), name="change of questioners"
+            )
+            futures: set[asyncio.Future[Any]] = {answer, questioners_change}
             try:
-                await asyncio.wait(either, timeout=timeout, return_when=asyncio.FIRST_COMPLETED)
+                await asyncio.wait(futures, timeout=timeout, return_when=asyncio.FIRST_COMPLETED)
             finally:
-                change.cancel()
+                questioners_change.cancel()
             if timeout is not None:
                 remaining -= time.monotonic() - began
         if not answer.done():
@@ -105,10 +107,10 @@ class Questions:
             self._answer.set_exception(answer)
 
     @contextlib.contextmanager
-    def listening(self, questioner: Questioner) -> Iterator[None]:
-        """Ask a follower too, as long as the context is open."""
+    def subscribed(self, questioner: Questioner) -> Iterator[None]:
+        """Ask this follower, too, while the context is open."""
         self._questioners.append(questioner)
-        self._listeners_changed.set()
+        self._questioners_changed.set()
         try:
             if self._request is not None:
                 questioner.ask(self._number, self._request)
@@ -117,7 +119,7 @@ class Questions:
             self._questioners.remove(questioner)
             if self._request is not None:
                 questioner.withdraw(self._number)
-            self._listeners_changed.set()
+            self._questioners_changed.set()
 
 
 class CallbackQuestioner:
@@ -149,29 +151,29 @@ class _OrderedQuestioner:
         self,
         questioner: Questioner,
         journal: execution_journals.Journal,
-        sent: int,
+        last_sent: int,
     ) -> None:
         """Begin after event number `sent`."""
         self._questioner = questioner
         self._journal = journal
-        self._sent = sent
-        self._waiting: tuple[int, int, values.InputRequested] | None = None
+        self._last_sent = last_sent
+        self._delayed_question: tuple[int, int, values.InputRequested] | None = None
 
     def ask(self, number: int, request: values.InputRequested) -> None:
         """Ask once all present events of the journal were sent."""
-        self._waiting = self._journal.last, number, request
-        self.note_sent(self._sent)
+        self._delayed_question = self._journal.last, number, request
+        self.note_sent(self._last_sent)
 
     def note_sent(self, number: int) -> None:
         """Note the number of an event that was sent, and ask a question that waited for it."""
-        self._sent = number
-        if self._waiting is not None and number >= self._waiting[0]:
-            _, question, request = self._waiting
-            self._waiting = None
+        self._last_sent = number
+        if self._delayed_question is not None and number >= self._delayed_question[0]:
+            _, question, request = self._delayed_question
+            self._delayed_question = None
             self._questioner.ask(question, request)
 
     def withdraw(self, number: int) -> None:
-        self._waiting = None
+        self._delayed_question = None
         self._questioner.withdraw(number)
 
 
@@ -203,7 +205,7 @@ class Executions:
         self._journals = journals or execution_journals.Journals()
         self._input_seconds = input_seconds
         self._running: dict[str, _Execution] = {}
-        self._orders: weakref.WeakKeyDictionary[live_kernels.Kernel, asyncio.Lock] = (
+        self._kernel_locks: weakref.WeakKeyDictionary[live_kernels.Kernel, asyncio.Lock] = (
             weakref.WeakKeyDictionary()
         )
         self._orphan_lock = asyncio.Lock()
@@ -256,7 +258,7 @@ class Executions:
         *,
         can_ask: bool,
         seconds: float | None,
-        is_own: bool = False,
+        is_bot_code: bool = False,
     ) -> None:
         """Begin an execution, unless one of this id was begun before.
 
@@ -272,7 +274,9 @@ class Executions:
         questions = Questions(self._input_seconds)
         execution = self._running[execution_id] = _Execution(kernel, questions)
         ask = questions.ask if can_ask else None
-        running = self._run(execution, journal, code, ask=ask, seconds=seconds, is_own=is_own)
+        running = self._run(
+            execution, journal, code, ask=ask, seconds=seconds, is_bot_code=is_bot_code
+        )
         execution.task = asyncio.create_task(running, name=f"execution {execution_id}")
 
     async def _run(
@@ -283,15 +287,15 @@ class Executions:
         *,
         ask: ports.Ask | None,
         seconds: float | None,
-        is_own: bool,
+        is_bot_code: bool,
     ) -> None:
         """Run code once its kernel is free, and append its end to the journal."""
         began, end = time.monotonic(), None
-        order = self._orders.setdefault(execution.kernel, asyncio.Lock())
+        lock = self._kernel_locks.setdefault(execution.kernel, asyncio.Lock())
         try:
-            async with order:
+            async with lock:
                 end = await _run_in_kernel(
-                    execution, journal, code, ask=ask, seconds=seconds, is_own=is_own
+                    execution, journal, code, ask=ask, seconds=seconds, is_bot_code=is_bot_code
                 )
         except Exception:
             # The last net: followers wait for an end.
@@ -352,18 +356,18 @@ class Executions:
             ordered = None
             if questioner is not None and questions is not None:
                 ordered = _OrderedQuestioner(questioner, journal, after)
-                stack.enter_context(questions.listening(ordered))
-            sent = 0
+                stack.enter_context(questions.subscribed(ordered))
+            last_sent = 0
             async for entry in journal.follow(after):
-                if entry.left_out:
-                    notice = values.Notice(host_words.outputs_missing(entry.left_out))
+                if entry.dropped_count:
+                    notice = values.Notice(host_words.outputs_missing(entry.dropped_count))
                     await send(entry.number - 1, messages.pack(notice))
                 # Waits for a slow client; later events stay in the journal.
                 await send(entry.number, entry.record)
-                sent = entry.number
+                last_sent = entry.number
                 if ordered is not None:
-                    ordered.note_sent(sent)
-        if sent < journal.last:
+                    ordered.note_sent(last_sent)
+        if last_sent < journal.last:
             await _send_end(journal, after, send)
 
     async def stop(self, execution_id: str, reason: str = "") -> None:
@@ -400,17 +404,17 @@ async def _run_in_kernel(
     *,
     ask: ports.Ask | None,
     seconds: float | None,
-    is_own: bool,
+    is_bot_code: bool,
 ) -> ports.ExecutionEnd:
     """Run code in an idle kernel, and describe its end."""
     kernel = execution.kernel
-    installed: list[code_activity.InstalledLayer] = []
+    layers: list[code_activity.InstalledLayer] = []
 
     def show(event: ports.Event) -> None:
         journal.append(messages.pack(event))
 
     def on_installation(layer: code_activity.InstalledLayer) -> None:
-        installed.append(layer)
+        layers.append(layer)
         show(layer)
 
     cpu_before = await _cpu_seconds(kernel)
@@ -422,7 +426,7 @@ async def _run_in_kernel(
         kernel.on_installation = on_installation
         try:
             finished = await kernel.execute(
-                code, show=show, ask=ask, seconds=seconds, is_own=is_own
+                code, show=show, ask=ask, seconds=seconds, is_bot_code=is_bot_code
             )
         finally:
             execution.is_running = False
@@ -432,10 +436,10 @@ async def _run_in_kernel(
         finished,
         cpu_seconds,
         kernel.namespace.names,
-        kernel.namespace.more,
+        kernel.namespace.unlisted_count,
         loss_reason="" if kernel.is_alive else kernel.loss_reason,
-        runs=kernel.runs,
-        installed=tuple(installed),
+        run_count=kernel.run_count,
+        installed_layers=tuple(layers),
     )
 
 

@@ -1,10 +1,10 @@
 """Connection to a host process, which reconnects and then repeats all open calls.
 
-A call is a lease, a kernel that starts, or an execution that is followed. It has a number and stays
-in a table until it is over. After each reconnection all calls are sent again, executions with the
-number of the last event that was received; the host does each call once. They go to the same host
-as long as it lives, else to the newest. If no host can be reached for long, or it is another one,
-executions of the former host end as lost.
+A call is a lease, the start of a kernel, or an execution that the bot follows. It has a number and
+stays in a table until it ends. Each reconnection sends all calls again, executions with the number
+of the last event that was received; the host performs each call once. The connection leads to the
+same host as long as that lives, then to the newest. If no host can be reached for long, or only
+another one, executions of the former host end as lost.
 """
 
 from __future__ import annotations
@@ -47,12 +47,12 @@ _MAX_DETECTION_SECONDS: Final = 1.0
 
 T = TypeVar("T")
 
-Revive: TypeAlias = Callable[[], Awaitable[None]]
+RestartHost: TypeAlias = Callable[[], Awaitable[None]]
 """Starts a host, if there is none."""
 
 
 class Call(abc.ABC):
-    """A lease, a kernel that starts, or an execution that is followed."""
+    """A lease, the start of a kernel, or an execution that the bot follows."""
 
     @abc.abstractmethod
     def message(self, *, host_changed: bool) -> messages.ToHost:
@@ -86,13 +86,13 @@ class HostConnection:
     def __init__(
         self,
         address: host_addresses.Address,
-        newest: pathlib.Path | None,
+        newest_link: pathlib.Path | None,
         *,
         patience_seconds: float,
     ) -> None:
         self.address = address
-        self._newest = newest
-        self._revive: Revive | None = None
+        self._newest_link = newest_link
+        self._restart_host: RestartHost | None = None
         self._patience_seconds = patience_seconds
         self._session: http_sessions.HostSession | None = None
         self._socket: aiohttp.ClientWebSocketResponse | None = None
@@ -102,7 +102,7 @@ class HostConnection:
         self._numbers = itertools.count(1)
         self._calls: dict[int, Call] = {}
         self._outgoing: asyncio.Queue[messages.ToHost] = asyncio.Queue()
-        self._reports: set[asyncio.Task[None]] = set()
+        self._report_tasks: set[asyncio.Task[None]] = set()
         # Unreported losses, by the host's numbers.
         self._losses: dict[int, ports.KernelLoss] = {}
         self._on_loss: ports.OnLoss | None = None
@@ -114,26 +114,26 @@ class HostConnection:
         cls,
         address: host_addresses.Address,
         *,
-        newest: pathlib.Path | None = None,
+        newest_link: pathlib.Path | None = None,
         patience_seconds: float = 30.0,
-        revive: Revive | None = None,
+        restart_host: RestartHost | None = None,
     ) -> AsyncIterator[HostConnection]:
         """Connect to a host, and again whenever the connection is lost.
 
         Args:
             address: path of its socket or of a link to it, or a TLS address.
-            newest: link to the host that is used when this one is gone; by default `address`.
+            newest_link: link to the host that is used when this one is gone; by default `address`.
             patience_seconds: how long a host may be away before its executions count as lost.
-            revive: called when no host can be reached.
+            restart_host: called when no host can be reached.
 
         Raises:
             KernelError: it cannot be reached, or is of another release.
         """
         if isinstance(address, pathlib.Path):
-            newest = newest or address
-            address = host_sockets.target(address) or address
-        connection = cls(address, newest, patience_seconds=patience_seconds)
-        connection._revive = revive
+            newest_link = newest_link or address
+            address = host_sockets.resolve(address) or address
+        connection = cls(address, newest_link, patience_seconds=patience_seconds)
+        connection._restart_host = restart_host
         connection._session = http_sessions.HostSession(address)
         try:
             connection.status = await http_sessions.read_status(connection._session, address)
@@ -144,8 +144,8 @@ class HostConnection:
             try:
                 yield connection
             finally:
-                if connection._reports:
-                    await asyncio.wait(connection._reports)
+                if connection._report_tasks:
+                    await asyncio.wait(connection._report_tasks)
                 # The writer sends what is queued before it is cancelled, if the host still reads.
                 running.cancel()
                 await asyncio.wait({running})
@@ -209,8 +209,8 @@ class HostConnection:
             "POST",
             f"/v1/requests/{request.name}",
             is_long=request.is_long,
-            is_once=request.is_once,
-            data=messages.document(arguments),
+            is_unrepeatable=request.is_unrepeatable,
+            data=messages.encode_json(arguments),
             params=params,
         )
 
@@ -222,7 +222,7 @@ class HostConnection:
         """
         async with self.request(method, path, **options) as response:
             with _translate_errors():
-                return messages.read(kind, await response.json())
+                return messages.from_json(kind, await response.json())
 
     @contextlib.asynccontextmanager
     async def request(
@@ -231,7 +231,7 @@ class HostConnection:
         path: str,
         *,
         is_long: bool = False,
-        is_once: bool = False,
+        is_unrepeatable: bool = False,
         **options: Any,
     ) -> AsyncIterator[aiohttp.ClientResponse]:
         """Send an HTTP request; the answer can be read in the context.
@@ -241,7 +241,7 @@ class HostConnection:
 
         Args:
             is_long: the answer has no time limit.
-            is_once: the request is not repeated to another host.
+            is_unrepeatable: the request is not repeated to another host.
             options: of aiohttp.
 
         Raises:
@@ -251,7 +251,7 @@ class HostConnection:
         timeout = aiohttp.ClientTimeout(total=None, sock_read=answer_seconds)
         with _translate_errors():
             response = await self._send_request(
-                method, path, is_once=is_once, timeout=timeout, **options
+                method, path, is_unrepeatable=is_unrepeatable, timeout=timeout, **options
             )
         async with response:
             with _translate_errors():
@@ -259,7 +259,7 @@ class HostConnection:
             yield response
 
     async def _send_request(
-        self, method: str, path: str, *, is_once: bool, **options: Any
+        self, method: str, path: str, *, is_unrepeatable: bool, **options: Any
     ) -> aiohttp.ClientResponse:
         """Repeat a request until a host begins to answer, or none can be reached."""
         deadline = time.monotonic() + self._patience_seconds
@@ -271,7 +271,7 @@ class HostConnection:
             except (aiohttp.ClientConnectionError, OSError) as error:
                 # A slow host still lives, so its request must not be repeated.
                 has_given_up = socket is None or time.monotonic() > deadline
-                if has_given_up or isinstance(error, TimeoutError) or is_once:
+                if has_given_up or isinstance(error, TimeoutError) or is_unrepeatable:
                     raise
                 _log.info("the host went before it answered: %r", error)
                 recheck_deadline = time.monotonic() + _MAX_DETECTION_SECONDS
@@ -301,8 +301,8 @@ class HostConnection:
             elif time.monotonic() - self._last_connected > self._patience_seconds:
                 self._end_calls()
             try:
-                if self._revive is not None:
-                    await self._revive()
+                if self._restart_host is not None:
+                    await self._restart_host()
             except errors.BotError:
                 _log.exception("no host could be started")
             await asyncio.sleep(wait_seconds)
@@ -319,7 +319,7 @@ class HostConnection:
         opening = await session.ws_connect(
             "/v1/events",
             # Only a bot restarts hosts; commands do not count as bots.
-            params={} if self._revive is None else {"bot": "1"},
+            params={} if self._restart_host is None else {"bot": "1"},
             heartbeat=_HEARTBEAT_SECONDS,
             max_msg_size=messages.EVENT_BYTES + _FRAME.size,
         )
@@ -328,13 +328,13 @@ class HostConnection:
             self._outgoing = asyncio.Queue()
             # The host repeats unreported losses, with new numbers.
             self._losses.clear()
-            # Only now: a host that only answered a status request has received no calls.
+            # Not before: a host that only answered a status request has received no calls.
             host_changed = self.status.id != self._subscribed_host_id
             self._subscribed_host_id = self.status.id
             for call in tuple(self._calls.values()):
                 self.send(call.message(host_changed=host_changed))
-            self.send(messages.Listen(self._on_loss is not None))
-            writer = asyncio.create_task(self._write(socket), name="words to a host")
+            self.send(messages.ReportLosses(self._on_loss is not None))
+            writer = asyncio.create_task(self._write(socket), name="messages to a host")
             self._is_connected.set()
             if self.on_connect is not None:
                 self.on_connect()
@@ -359,7 +359,7 @@ class HostConnection:
         except errors.HostUnusableError:
             raise
         except errors.KernelError:
-            path = None if self._newest is None else host_sockets.target(self._newest)
+            path = None if self._newest_link is None else host_sockets.resolve(self._newest_link)
             if path is None or path == self.address:
                 raise
             # Closing the session ends requests that the former host will never answer.
@@ -396,7 +396,7 @@ class HostConnection:
             case messages.KernelLost(number, loss):
                 self._losses[number] = loss
                 task = asyncio.create_task(self._report_loss(number), name="loss of a kernel")
-                self._reports.add(task)
+                self._report_tasks.add(task)
                 task.add_done_callback(self._on_reported)
             case messages.Draining():
                 self.status = dataclasses.replace(self.status, is_draining=True)
@@ -407,7 +407,7 @@ class HostConnection:
     async def subscribe_losses(self, on_loss: ports.OnLoss | None) -> None:
         """Call `on_loss` with lost kernels from now on, and with unreported ones at once."""
         self._on_loss = on_loss
-        self.send(messages.Listen(on_loss is not None))
+        self.send(messages.ReportLosses(on_loss is not None))
         for number in tuple(self._losses):
             await self._report_loss(number)
 
@@ -415,10 +415,10 @@ class HostConnection:
         """Report a lost kernel and acknowledge it to the host, which then stops repeating it."""
         if self._on_loss is not None and (loss := self._losses.pop(number, None)) is not None:
             await self._on_loss(loss)
-            self.send(messages.LossNoted(number))
+            self.send(messages.LossAcknowledged(number))
 
     def _on_reported(self, task: asyncio.Task[None]) -> None:
-        self._reports.discard(task)
+        self._report_tasks.discard(task)
         if not task.cancelled() and (error := task.exception()) is not None:
             _log.error("the loss of a kernel could not be noted", exc_info=error)
 
@@ -431,8 +431,8 @@ async def _raise_refusal(response: aiohttp.ClientResponse) -> None:
         aiohttp.ClientResponseError: it failed.
     """
     if response.status == 422:
-        refusal = messages.read(messages.ErrorFields, await response.json())
-        raise messages.error(refusal)
+        refusal = messages.from_json(messages.ErrorFields, await response.json())
+        raise messages.to_error(refusal)
     response.raise_for_status()
 
 

@@ -22,7 +22,7 @@ _log = logging.getLogger(__name__)
 
 RAY: Final = "ray"
 _DNS: Final = "dns:"
-_NEWEST: Final = "host.sock"
+_NEWEST_LINK: Final = "host.sock"
 
 
 class HostList(Protocol):
@@ -52,14 +52,14 @@ class Fleet:
         Raises:
             SettingsError: an entry is invalid, or a file cannot be used.
         """
-        self._fixed: set[host_addresses.Address] = set()
-        self._names: dict[tuple[str, int], frozenset[host_addresses.Address]] = {}
+        self._fixed_addresses: set[host_addresses.Address] = set()
+        self._addresses_by_name: dict[tuple[str, int], frozenset[host_addresses.Address]] = {}
         self._credentials: host_addresses.Credentials | None = None
         self._host_list = host_list if RAY in entries else None
         self._listed_addresses: frozenset[host_addresses.Address] = frozenset()
         for entry in entries:
             if entry.startswith("/"):
-                self._fixed.add(pathlib.Path(entry, _NEWEST))
+                self._fixed_addresses.add(pathlib.Path(entry, _NEWEST_LINK))
                 continue
             name = ("", 0) if entry == RAY else host_addresses.parse(entry.removeprefix(_DNS))
             if tls is None:
@@ -69,17 +69,19 @@ class Fleet:
             if entry == RAY:
                 continue
             if entry.startswith(_DNS):
-                self._names[name] = frozenset()
+                self._addresses_by_name[name] = frozenset()
             else:
                 address = host_addresses.TlsAddress(*name, credentials=self._credentials)
-                self._fixed.add(address)
+                self._fixed_addresses.add(address)
 
     async def addresses(self) -> frozenset[host_addresses.Address]:
         """Return all addresses; a failed look-up keeps its former result."""
-        await asyncio.gather(*(self._look_up(*name) for name in self._names))
+        await asyncio.gather(*(self._look_up(*name) for name in self._addresses_by_name))
         if self._host_list is not None:
             await self._read_list(self._host_list)
-        return frozenset(self._fixed).union(self._listed_addresses, *self._names.values())
+        return frozenset(self._fixed_addresses).union(
+            self._listed_addresses, *self._addresses_by_name.values()
+        )
 
     async def _read_list(self, host_list: HostList) -> None:
         try:
@@ -99,7 +101,7 @@ class Fleet:
         except (OSError, UnicodeError) as error:
             _log.warning("the hosts of %s cannot be looked up: %s", name, error)
             return
-        self._names[name, port] = frozenset(
+        self._addresses_by_name[name, port] = frozenset(
             host_addresses.TlsAddress(name, port, str(address[0]), self._credentials)
             for *_, address in results
         )

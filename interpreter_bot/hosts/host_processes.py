@@ -68,7 +68,7 @@ async def status(address: host_addresses.Address) -> messages.HostStatus:
 
 
 async def drain(path: pathlib.Path, *, is_urgent: bool) -> None:
-    """Tell the host at a socket to start no more kernels and to end when its last one is gone.
+    """Tell the host at a socket to start no more kernels, and to end after its last one.
 
     With `is_urgent`, it ends as soon as nothing runs.
 
@@ -78,9 +78,9 @@ async def drain(path: pathlib.Path, *, is_urgent: bool) -> None:
     async with http_sessions.HostSession(path) as session:
         try:
             request = requests.REQUESTS[ports.HostProcess.drain.__qualname__]
-            body = messages.document(request.arguments(is_urgent=is_urgent))
-            path_of_drain = f"/v1/requests/{request.name}"
-            async with await session.request("POST", path_of_drain, data=body) as response:
+            body = messages.encode_json(request.arguments(is_urgent=is_urgent))
+            path_of_request = f"/v1/requests/{request.name}"
+            async with await session.request("POST", path_of_request, data=body) as response:
                 response.raise_for_status()
         except (aiohttp.ClientError, OSError) as error:
             raise errors.KernelError(host_words.not_reached(path)) from error
@@ -88,7 +88,7 @@ async def drain(path: pathlib.Path, *, is_urgent: bool) -> None:
 
 async def drain_others(path: pathlib.Path) -> None:
     """Drain all hosts but the one at a socket, which takes over their sessions over time."""
-    for other in await asyncio.to_thread(host_sockets.listening, path.parent):
+    for other in await asyncio.to_thread(host_sockets.list_sockets, path.parent):
         if other != path:
             try:
                 await drain(other, is_urgent=False)
@@ -97,7 +97,7 @@ async def drain_others(path: pathlib.Path) -> None:
 
 
 def fingerprint(config: settings.Settings) -> str:
-    """Return what tells the kernels of a host from others: their settings, and their libraries."""
+    """Identify a host's kind of kernels: by their settings and their libraries."""
     return f"{config.kernel_fingerprint}/{kernel_environment.name(config)}"
 
 
@@ -119,7 +119,7 @@ async def open_compatible(
     """Connect to a compatible host for sessions that end with this process; None without one."""
     async with contextlib.AsyncExitStack() as stack:
         opening = remote_host.RemoteHost.open(
-            host_sockets.newest(config.paths),
+            host_sockets.newest_link(config.paths),
             patience_seconds=_PATIENCE_SECONDS,
             is_ephemeral=True,
         )
@@ -133,11 +133,11 @@ async def open_compatible(
             yield host if _is_compatible(host.connection.status, config) else None
         finally:
             if not host.connection.is_connected:
-                await cancellation.shielded(_forget(host.ephemeral_keys, config))
+                await cancellation.shielded(_delete_files(host.ephemeral_keys, config))
 
 
-async def _forget(keys: Collection[str], config: settings.Settings) -> None:
-    """Delete the files of sessions whose host was killed; a live host does it by itself."""
+async def _delete_files(keys: Collection[str], config: settings.Settings) -> None:
+    """Delete the files of sessions whose host was killed; a live host deletes them itself."""
     # Imported here, as nothing else in this module needs these modules.
     from interpreter_bot.kernels.files import session_locks, workspaces
 
@@ -166,18 +166,18 @@ async def open_host(
     """
     starter = _HostStarter(config)
 
-    async def revive() -> None:
+    async def restart_host() -> None:
         if may_start:
             async with starter.ensure_host(must_be_compatible=False):
                 return
 
     opening = rolling_hosts.RollingHosts.open(
-        host_sockets.newest(config.paths),
-        revive=revive,
+        host_sockets.newest_link(config.paths),
+        restart_host=restart_host,
         doorkeeper=doorkeeper,
         ends_with_bot=may_start and _ends_with_bot(),
     )
-    is_kept = False
+    keeps_hosts = False
     try:
         async with contextlib.AsyncExitStack() as stack:
             async with (
@@ -188,21 +188,21 @@ async def open_host(
                 hosts = await stack.enter_async_context(opening)
                 await hosts.wait_connected()
             yield hosts
-            is_kept = hosts.is_kept
+            keeps_hosts = hosts.keeps_hosts
     finally:
         # Also if the bot failed to start. A bot that is killed, or whose turns continue in the
         # next bot, leaves the host running.
-        if may_start and not is_kept:
+        if may_start and not keeps_hosts:
             await cancellation.shielded(starter.end())
 
 
 def _ends_with_bot() -> bool:
-    """Return whether our child processes are killed when we end: in a container or a unit."""
+    """Return whether our child processes die with us, as in a container or a systemd unit."""
     # The first process of a container has no visible parent.
     if os.getppid() == 0 or "INVOCATION_ID" in os.environ:
         return True
-    first = pathlib.Path("/proc/1/comm").read_text().strip()
-    return os.getppid() == 1 and first in _CONTAINER_INITS
+    init_name = pathlib.Path("/proc/1/comm").read_text().strip()
+    return os.getppid() == 1 and init_name in _CONTAINER_INITS
 
 
 class _HostStarter:
@@ -233,7 +233,7 @@ class _HostStarter:
 
     async def _has_usable_host(self, *, must_be_compatible: bool) -> bool:
         try:
-            current = await status(host_sockets.newest(self._config.paths))
+            current = await status(host_sockets.newest_link(self._config.paths))
         except http_sessions.OtherProtocolError:
             _log.warning("the host of kernels is of another release; one is started beside it")
         except errors.HostUnusableError:
@@ -273,8 +273,8 @@ class _HostStarter:
             env=inherited | config.for_host(),
             start_new_session=True,
         )
-        # poll() reaps hosts that ended; otherwise they would stay zombies.
-        self._started = [started for started in self._started if started.poll() is None] + [process]
+        self._reap_ended()
+        self._started.append(process)
         assert process.stdout is not None  # noqa: S101
         with process.stdout as output:
             first_line = asyncio.create_task(
@@ -288,25 +288,28 @@ class _HostStarter:
                     process.kill()
             line = await first_line
         try:
-            started: messages.ToStarter = messages.decode(messages.ToStarter, line)
+            ready: messages.ToStarter = messages.decode(messages.ToStarter, line)
         except messages.MalformedError as error:
             await asyncio.to_thread(process.wait)
             raise errors.KernelError(host_words.NOT_STARTED) from error
-        if isinstance(started, messages.HostFailed):
+        if isinstance(ready, messages.HostFailed):
             await asyncio.to_thread(process.wait)
-            raise messages.error(started.error)
+            raise messages.to_error(ready.error)
 
     async def end(self) -> None:
         """End the lingering hosts that no other bot uses."""
-        # poll() reaps hosts that ended; otherwise they would stay zombies.
-        self._started = [started for started in self._started if started.poll() is None]
+        self._reap_ended()
         directory = host_sockets.directory(self._config.paths)
-        paths = await asyncio.to_thread(host_sockets.listening, directory)
+        paths = await asyncio.to_thread(host_sockets.list_sockets, directory)
         if paths:
             # With the lock, no other bot connects to a host between the status and the request.
             async with _locked(directory / _LOCK):
                 pids = await asyncio.gather(*map(self._request_end, paths))
             await asyncio.gather(*map(self._wait_for_end, filter(None, pids)))
+
+    def _reap_ended(self) -> None:
+        # Unless polled, a process that has ended stays a zombie.
+        self._started = [process for process in self._started if process.poll() is None]
 
     async def _request_end(self, path: pathlib.Path) -> int | None:
         """Tell a host to end if no bot uses it; return its process id, or None."""

@@ -20,7 +20,7 @@ from typing import Final
 from interpreter_bot import errors, settings
 from interpreter_bot.wording import host_words
 
-_NEWEST: Final = "host.sock"
+_NEWEST_LINK: Final = "host.sock"
 _SOCKET_PATH_BYTES: Final = 107
 
 
@@ -46,8 +46,8 @@ def make_directory(paths: settings.Paths, *, is_shared: bool) -> pathlib.Path:
         SettingsError: it cannot be made, or is not ours.
     """
     path = directory(paths)
-    _make_own(path.parent, mode=0o711 if is_shared else 0o700)
-    _make_own(path, mode=0o711)
+    _make_private_directory(path.parent, mode=0o711 if is_shared else 0o700)
+    _make_private_directory(path, mode=0o711)
     return path
 
 
@@ -58,7 +58,7 @@ def make_socket_path(paths: settings.Paths, *, is_shared: bool = False) -> pathl
         SettingsError: as `make_directory` does.
     """
     directory = make_directory(paths, is_shared=is_shared)
-    for path in listening(directory):
+    for path in list_sockets(directory):
         with socket.socket(socket.AF_UNIX) as peer:
             if peer.connect_ex(str(path)) == errno.ECONNREFUSED:
                 path.unlink(missing_ok=True)
@@ -66,39 +66,39 @@ def make_socket_path(paths: settings.Paths, *, is_shared: bool = False) -> pathl
 
 
 @contextlib.asynccontextmanager
-async def announced(path: pathlib.Path) -> AsyncIterator[None]:
-    """Point the link to the newest host at this socket, until another host does so."""
-    link, temporary = path.with_name(_NEWEST), path.with_suffix(".new")
+async def linked_as_newest(path: pathlib.Path) -> AsyncIterator[None]:
+    """Let the link to the newest host lead to this socket; a newer host may redirect it."""
+    link, temporary = path.with_name(_NEWEST_LINK), path.with_suffix(".new")
 
-    def lead_here() -> None:
+    def set_link() -> None:
         temporary.unlink(missing_ok=True)
         temporary.symlink_to(path.name)
         temporary.replace(link)
 
-    def lead_nowhere() -> None:
+    def remove_link() -> None:
         with contextlib.suppress(OSError):
             if link.readlink() == pathlib.Path(path.name):
                 link.unlink()
 
-    await asyncio.to_thread(lead_here)
+    await asyncio.to_thread(set_link)
     try:
         yield
     finally:
-        await asyncio.to_thread(lead_nowhere)
+        await asyncio.to_thread(remove_link)
 
 
-def newest(paths: settings.Paths) -> pathlib.Path:
+def newest_link(paths: settings.Paths) -> pathlib.Path:
     """Return the path of the link to the newest host."""
-    return directory(paths) / _NEWEST
+    return directory(paths) / _NEWEST_LINK
 
 
-def newest_first(paths: settings.Paths) -> list[pathlib.Path]:
+def list_newest_first(paths: settings.Paths) -> list[pathlib.Path]:
     """Return the sockets of all hosts, the newest first. Blocks."""
-    first = target(newest(paths))
-    return sorted(listening(directory(paths)), key=lambda path: path != first)
+    first = resolve(newest_link(paths))
+    return sorted(list_sockets(directory(paths)), key=lambda path: path != first)
 
 
-def target(path: pathlib.Path) -> pathlib.Path | None:
+def resolve(path: pathlib.Path) -> pathlib.Path | None:
     """Return the socket that a link points to, a socket itself, or None if nothing is there."""
     try:
         return path.with_name(os.readlink(path))
@@ -108,13 +108,13 @@ def target(path: pathlib.Path) -> pathlib.Path | None:
         return path
 
 
-def listening(directory: pathlib.Path) -> tuple[pathlib.Path, ...]:
+def list_sockets(directory: pathlib.Path) -> tuple[pathlib.Path, ...]:
     """Return the sockets of all hosts in a directory, including killed ones. Blocks."""
     return tuple(sorted(directory.glob("[0-9]*.sock")))
 
 
-def _make_own(directory: pathlib.Path, *, mode: int) -> None:
-    """Make a directory that only we can write to, or check that it is one. Blocks.
+def _make_private_directory(directory: pathlib.Path, *, mode: int) -> None:
+    """Make a directory that only we can write to, or check an existing one. Blocks.
 
     Raises:
         SettingsError: it is another user's, or a link, or others may write to it.

@@ -26,10 +26,10 @@ from interpreter_bot.wording import host_words
 
 _log = logging.getLogger(__name__)
 
-_ADDRESS: Final = "http://host"
-_PEER: Final = struct.Struct("3i")
+_BASE_URL: Final = "http://host"
+_PEER_CREDENTIALS: Final = struct.Struct("3i")
 # A host answers a status request at once, from memory.
-_STATUS_SECONDS: Final = 10.0
+_MAX_STATUS_SECONDS: Final = 10.0
 # A machine that loses power closes no connection, and streamed files have no time limit.
 _KEEPALIVE_OPTIONS: Final = (
     *((socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1), (socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, 10)),
@@ -60,8 +60,8 @@ def _check_owner(peer: socket.socket, path: pathlib.Path) -> None:
     Raises:
         HostUnusableError: another user's process listens.
     """
-    raw = peer.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _PEER.size)
-    _, uid, _ = _PEER.unpack(raw)
+    raw = peer.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _PEER_CREDENTIALS.size)
+    _, uid, _ = _PEER_CREDENTIALS.unpack(raw)
     if uid not in trusted_uids(path):
         _log.warning("user %d listens at %s", uid, path)
         raise errors.HostUnusableError(host_words.OTHER_USERS)
@@ -136,13 +136,13 @@ class HostSession:
     """HTTP session with a host whose owner is checked; an async context, or call `close`."""
 
     def __init__(self, address: host_addresses.Address) -> None:
-        timeout = aiohttp.ClientTimeout(total=_STATUS_SECONDS)
+        timeout = aiohttp.ClientTimeout(total=_MAX_STATUS_SECONDS)
         self._credentials: host_addresses.Credentials | None = None
         self._checked_connector: Connector | None = None
         if isinstance(address, pathlib.Path):
             self._checked_connector = Connector(address)
             self._session = aiohttp.ClientSession(
-                _ADDRESS, connector=self._checked_connector, timeout=timeout
+                _BASE_URL, connector=self._checked_connector, timeout=timeout
             )
             return
         assert address.credentials is not None, "whoever connects has them"  # noqa: S101
@@ -155,7 +155,7 @@ class HostSession:
         self._session = aiohttp.ClientSession(base, connector=connector, timeout=timeout)
 
     async def request(self, method: str, path: str, **options: Any) -> aiohttp.ClientResponse:
-        response = await self._session.request(method, path, **options, **self._tls)
+        response = await self._session.request(method, path, **options, **self._tls_options)
         if self._checked_connector is not None and not self._checked_connector.has_checked:
             # The first request of a session has no secrets, so checking after it is safe.
             response.close()
@@ -163,7 +163,7 @@ class HostSession:
         return response
 
     async def ws_connect(self, path: str, **options: Any) -> Any:  # noqa: ANN401
-        return await self._session.ws_connect(path, **options, **self._tls)
+        return await self._session.ws_connect(path, **options, **self._tls_options)
 
     async def close(self) -> None:
         await self._session.close()
@@ -175,7 +175,7 @@ class HostSession:
         await self.close()
 
     @property
-    def _tls(self) -> dict[str, Any]:
+    def _tls_options(self) -> dict[str, Any]:
         """Options with the present TLS context."""
         return {} if self._credentials is None else {"ssl": self._credentials.context()}
 
@@ -191,7 +191,7 @@ async def read_status(session: HostSession, address: host_addresses.Address) -> 
         async with await session.request("GET", "/v1/host") as response:
             response.raise_for_status()
             document = await response.json()
-        status = messages.read(messages.HostStatus, document)
+        status = messages.from_json(messages.HostStatus, document)
     except TimeoutError as error:
         raise errors.HostUnusableError(host_words.SILENT) from error
     except (aiohttp.ClientError, OSError) as error:

@@ -18,10 +18,10 @@ from interpreter_bot.kernels.provisioning import control_channels, start_paramet
 Door: TypeAlias = Literal[0, 1]
 
 PROXY: Final = 0
-"""Number of the door for what code wants of the outside."""
+"""Number of the door for connections of code to the network outside."""
 
 SERVICES: Final = 1
-"""Number of the door for what the bot itself offers to code."""
+"""Number of the door for services of the bot itself, such as tools."""
 
 Ask: TypeAlias = Callable[[values.InputRequested], Awaitable[str]]
 """Asks the person who runs a kernel's present code, whose time limit is paused meanwhile."""
@@ -30,7 +30,7 @@ _BACKLOG: Final = 128
 
 
 class Doors(Protocol):
-    """Both doors of one kernel, open until they are closed here or there."""
+    """Both doors of one kernel, open until the bot or the host closes them."""
 
     @property
     def ports(self) -> tuple[int, int]:
@@ -51,7 +51,7 @@ class Doors(Protocol):
         """Return once the kernel has ended, or its host gives no more connections."""
 
     def close(self) -> None:
-        """Stop to accept connections."""
+        """Accept no more connections."""
 
 
 class LocalDoors(abc.ABC):
@@ -59,51 +59,47 @@ class LocalDoors(abc.ABC):
 
     ports: Final = start_parameters.DOOR_PORTS
 
-    def __init__(
-        self, proxy: socket.socket, services: socket.socket, process: int, ask: Ask
-    ) -> None:
+    def __init__(self, proxy: socket.socket, services: socket.socket, pidfd: int, ask: Ask) -> None:
         """Listen.
 
         Args:
             proxy: the provisioner's socket for the proxy's door.
             services: the provisioner's socket for the services' door.
-            process: pidfd of the kernel's first process; at its end the sockets are closed, which
-                would keep its network alive.
+            pidfd: of the kernel's first process; when it ends, the sockets are closed, which would
+                keep its network alive.
             ask: see `Doors`.
         """
         self.ask = ask
         self._sockets = proxy, services
-        self._process = process
-        self._ended = asyncio.Event()
+        self._pidfd = pidfd
+        self._end_event = asyncio.Event()
         for door in self._sockets:
             door.setblocking(False)
-        asyncio.get_running_loop().add_reader(process, self._end)
+        asyncio.get_running_loop().add_reader(pidfd, self._end)
 
     def _end(self) -> None:
-        asyncio.get_running_loop().remove_reader(self._process)
-        self._ended.set()
+        asyncio.get_running_loop().remove_reader(self._pidfd)
+        self._end_event.set()
 
     @abc.abstractmethod
     async def accept(self, door: int) -> socket.socket:
         """Return the next connection; see `Doors.accept`."""
 
     async def wait_closed(self) -> None:
-        await self._ended.wait()
+        await self._end_event.wait()
 
     def close(self) -> None:
         self._end()
         for door in self._sockets:
             door.close()
-        os.close(self._process)
+        os.close(self._pidfd)
 
 
 class ListeningDoors(LocalDoors):
     """Sockets that are bound in the kernel's own network."""
 
-    def __init__(
-        self, proxy: socket.socket, services: socket.socket, process: int, ask: Ask
-    ) -> None:
-        super().__init__(proxy, services, process, ask)
+    def __init__(self, proxy: socket.socket, services: socket.socket, pidfd: int, ask: Ask) -> None:
+        super().__init__(proxy, services, pidfd, ask)
         for door in self._sockets:
             door.listen(_BACKLOG)
 

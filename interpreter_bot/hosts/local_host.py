@@ -36,9 +36,9 @@ _log = logging.getLogger(__name__)
 
 _REAP_SECONDS: Final = 30.0
 _EXPIRY_SECONDS: Final = 3600.0
-_MAX_UNREPORTED: Final = 1000
+_MAX_UNREPORTED_LOSSES: Final = 1000
 # People see the measured size, so measuring must not stop early.
-_MAX_COUNTED: Final = 1 << 60
+_MAX_MEASURED_BYTES: Final = 1 << 60
 
 
 class LocalKernel:
@@ -50,13 +50,13 @@ class LocalKernel:
 
     def __init__(self, kernel: live_kernels.Kernel, host_executions: executions.Executions) -> None:
         self.live = kernel
-        self.id, self.announcement = kernel.id, kernel.announcement
+        self.id, self.loss_notice = kernel.id, kernel.loss_notice
         self.restored, self.restore_notice = kernel.restored, kernel.restore_notice
         self._executions = host_executions
 
     @property
-    def runs(self) -> int:
-        return self.live.runs
+    def run_count(self) -> int:
+        return self.live.run_count
 
     async def execute(
         self,
@@ -66,7 +66,7 @@ class LocalKernel:
         show: ports.OnEvent,
         ask: ports.Ask | None = None,
         seconds: float | None = None,
-        is_own: bool = False,
+        is_bot_code: bool = False,
     ) -> ports.ExecutionEnd:
         self._executions.begin(
             execution_id,
@@ -74,7 +74,7 @@ class LocalKernel:
             code,
             can_ask=ask is not None,
             seconds=seconds,
-            is_own=is_own,
+            is_bot_code=is_bot_code,
         )
         return await _follow(self._executions, execution_id, after=0, show=show, ask=ask)
 
@@ -92,8 +92,8 @@ class LocalLease:
         self._executions = host_executions
         self._open_doors = open_doors
 
-    async def kernel(self, *, waiting: ports.OnWait | None = None) -> LocalKernel:
-        kernel = await self._lease.kernel(waiting=waiting)
+    async def kernel(self, *, on_wait: ports.OnWait | None = None) -> LocalKernel:
+        kernel = await self._lease.kernel(on_wait=on_wait)
         await self._open_doors(kernel)
         return LocalKernel(kernel, self._executions)
 
@@ -121,13 +121,13 @@ class LocalHost:
         self._forks = session_forks.SessionForks(pool)
         self._on_loss: ports.OnLoss | None = None
         self._unreported_losses: collections.deque[ports.KernelLoss] = collections.deque(
-            maxlen=_MAX_UNREPORTED
+            maxlen=_MAX_UNREPORTED_LOSSES
         )
         pool.on_loss = self._report_loss
 
     @classmethod
     @contextlib.asynccontextmanager
-    async def on(
+    async def open_on(
         cls, machine: machines.Machine, *, doorkeeper: kernel_doors.Doorkeeper | None = None
     ) -> AsyncIterator[LocalHost]:
         """Open the pool of kernels on a machine, and start its periodic jobs.
@@ -137,7 +137,7 @@ class LocalHost:
         Raises:
             BotError: the pool cannot be opened; the sentence says why.
         """
-        async with pools.Pool.on(machine) as pool:
+        async with pools.Pool.open_on(machine) as pool:
             host = cls(pool, doorkeeper=doorkeeper)
             reaping = schedules.PeriodicJob("reap kernels", _REAP_SECONDS, pool.reap)
             expiry = schedules.PeriodicJob(
@@ -191,21 +191,23 @@ class LocalHost:
         launched = self.pool.live.get(key)
         if launched is None or not launched.kernel.is_alive:
             return session_variables.HeldVariables(saved=saved)
-        space = launched.kernel.namespace
-        return session_variables.HeldVariables(space.names, space.more, saved)
+        namespace = launched.kernel.namespace
+        return session_variables.HeldVariables(namespace.names, namespace.unlisted_count, saved)
 
     async def fork(
         self, key: str, new_key: str, *, checkpoint: str = ""
     ) -> session_variables.RestoredState:
         return await self._forks.fork(key, new_key, checkpoint=checkpoint)
 
-    async def note_checkpoint(self, key: str, name: str) -> None:
-        await self._forks.note_checkpoint(key, name)
+    async def create_checkpoint(self, key: str, name: str) -> None:
+        await self._forks.create_checkpoint(key, name)
 
-    async def go_back(
-        self, key: str, name: str, *, is_whole: bool = False
+    async def restore_checkpoint(
+        self, key: str, name: str, *, requires_everything: bool = False
     ) -> session_variables.RestoredState:
-        return await self._forks.go_back(key, name, is_whole=is_whole)
+        return await self._forks.restore_checkpoint(
+            key, name, requires_everything=requires_everything
+        )
 
     async def doors(self, kernel_id: str) -> kernel_doors.LocalDoors | None:
         """Open a kernel's doors; None if it has none, or has ended."""
@@ -230,7 +232,7 @@ class LocalHost:
             KernelError: the code did not run to its end, such as after a stop.
         """
         if (launched := self._find_launched(kernel_id)) is not None:
-            finished, _ = await launched.kernel.execute_own(code)
+            finished, _ = await launched.kernel.run_bot_code(code)
             if finished.ending is not values.Ending.OK:
                 raise errors.KernelError
 
@@ -311,13 +313,13 @@ class LocalHost:
         saved = await self.pool.saved_variables(key)
         if launched is None or not launched.kernel.is_alive:
             return saved is not None
-        state = launched.kernel.id, launched.kernel.runs
-        return saved is not None and (saved.kernel, saved.runs) == state
+        state = launched.kernel.id, launched.kernel.run_count
+        return saved is not None and (saved.kernel, saved.run_count) == state
 
     async def end_session(self, key: str, reason: str) -> None:
         await self.save(key)
         launched = self.pool.live.get(key)
-        await self.pool.run_without_kernel(key, _leave_files)
+        await self.pool.run_without_kernel(key, _keep_files)
         if launched is not None:
             await self._report_loss(key, launched.kernel, reason)
 
@@ -340,7 +342,7 @@ class LocalHost:
         for workspace in await self.pool.stored_workspaces():
             try:
                 files = await workspace.usage()
-                variables = await workspace.variables_usage(max_bytes=_MAX_COUNTED)
+                variables = await workspace.variables_usage(max_bytes=_MAX_MEASURED_BYTES)
                 checkpoint_bytes = await workspace.checkpoint_bytes()
                 sizes[workspace.name] = files.bytes + variables.bytes + checkpoint_bytes
             except errors.WorkspaceError:
@@ -380,5 +382,5 @@ async def _follow(
     return end
 
 
-async def _leave_files(_: workspaces.Workspace) -> None:
+async def _keep_files(_: workspaces.Workspace) -> None:
     """Do nothing with the files of a session whose kernel ended."""

@@ -32,5 +32,5 @@ async def open_host(
         await asyncio.to_thread(importlib.import_module, "interpreter_bot.hosts.local_host")
         from interpreter_bot.hosts import local_host
 
-        async with local_host.LocalHost.on(await machine, doorkeeper=doorkeeper) as host:
+        async with local_host.LocalHost.open_on(await machine, doorkeeper=doorkeeper) as host:
             yield host

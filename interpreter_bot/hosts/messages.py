@@ -1,11 +1,11 @@
 """Messages between a bot and a host: their types, and how they are encoded as bytes and JSON; pure.
 
-A bot numbers what lasts: leases, kernels that start, executions that are followed (`call`). It
-repeats them after each reconnection, so a host can receive all of them twice.
+Leases, starts of kernels, and followed executions are calls, which a bot numbers (`call`) and
+repeats after each reconnection. So a host may receive each of them twice.
 
-An event is the length of a header, the header as JSON, and then long or binary fields unchanged, so
-that a picture is neither escaped nor copied twice. Decoding checks every value against its type, so
-a peer cannot produce a value that this program could not have made itself.
+An event is encoded as the length of a header, the header as JSON, and long or binary fields, which
+stay unchanged so that a picture is neither escaped nor copied twice. Decoding checks every value
+against its type, because the peer is not trusted.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from interpreter_bot.wording import host_words
 Event: TypeAlias = ports.Event | ports.ExecutionEnd
 """Events of an execution: outputs, installed layers, and at last its end."""
 
-PROTOCOL: Final = 14
+PROTOCOL: Final = 15
 """Version of the protocol; a bot and a host need the same."""
 
 
@@ -35,10 +35,10 @@ EVENT_BYTES: Final = 48 * settings.MIB
 """Longest encoded event; a notice replaces a longer one."""
 
 _HEADER_BYTES: Final = 4 * settings.MIB
-_LENGTH: Final = struct.Struct("<I")
-_LONG_CHARACTERS: Final = 256
-_MAX_CHARACTERS: Final = 2000
-_KINDS: Final[Mapping[str, type[Any]]] = {
+_HEADER_LENGTH: Final = struct.Struct("<I")
+_MAX_INLINE_CHARACTERS: Final = 256
+_MAX_SENTENCE_CHARACTERS: Final = 2000
+_EVENT_TYPES: Final[Mapping[str, type[Any]]] = {
     "text": values.Text,
     "error": values.Error,
     "image": values.Image,
@@ -52,12 +52,12 @@ _KINDS: Final[Mapping[str, type[Any]]] = {
     "installed": code_activity.InstalledLayer,
     "end": ports.ExecutionEnd,
 }
-_BINARY: Final = {
+_BINARY_FIELDS: Final = {
     kind: frozenset(field.name for field in dataclasses.fields(kind) if field.type == "bytes")
-    for kind in _KINDS.values()
+    for kind in _EVENT_TYPES.values()
 }
-_NAMES: Final = {kind: name for name, kind in _KINDS.items()}
-_ERRORS: Final[Mapping[str, type[errors.BotError]]] = {
+_EVENT_NAMES: Final = {kind: name for name, kind in _EVENT_TYPES.items()}
+_ERROR_TYPES: Final[Mapping[str, type[errors.BotError]]] = {
     kind.__name__: kind
     for kind in (
         errors.BotError,
@@ -95,7 +95,7 @@ class ErrorFields:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Lease:
-    """Lease a session's kernel; with `is_ephemeral`, forget the session when the lease ends."""
+    """Lease a session's kernel; with `is_ephemeral`, delete the session when the lease ends."""
 
     call: int
     key: str
@@ -120,7 +120,7 @@ class Code:
     kernel_id: str
     code: str
     seconds: float | None
-    is_own: bool
+    is_bot_code: bool
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -159,21 +159,21 @@ class Acknowledge:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Listen:
-    """Report lost kernels from now on, or no more."""
+class ReportLosses:
+    """Begin or stop to report lost kernels."""
 
-    is_listening: bool
+    is_on: bool
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class LossNoted:
-    """Report a lost kernel no more."""
+class LossAcknowledged:
+    """Stop repeating the report of a lost kernel."""
 
     number: int
 
 
 ToHost: TypeAlias = (
-    Lease | StartKernel | Follow | Cancel | Answer | Acknowledge | Listen | LossNoted
+    Lease | StartKernel | Follow | Cancel | Answer | Acknowledge | ReportLosses | LossAcknowledged
 )
 
 
@@ -187,22 +187,22 @@ class KernelStarted:
 
     call: int
     id: str
-    announcement: str
-    runs: int
+    loss_notice: str
+    run_count: int
     restored: session_variables.SavedVariables | None
     restore_notice: str
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Waiting:
-    """What the start of a kernel waits for."""
+class StartWaits:
+    """A sentence that says what the start of a kernel waits for."""
 
     call: int
     sentence: str
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Failed:
+class CallFailed:
     """A call failed."""
 
     call: int
@@ -220,7 +220,7 @@ class Question:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class KernelLost:
-    """A kernel ended though no person asked; repeated until it is noted."""
+    """A kernel ended though no person asked for it; repeated until it is acknowledged."""
 
     number: int
     loss: ports.KernelLoss
@@ -231,8 +231,8 @@ class Draining:
     """The host starts no more kernels."""
 
 
-Reply: TypeAlias = KernelStarted | Waiting | Failed | Question
-"""What answers a call."""
+Reply: TypeAlias = KernelStarted | StartWaits | CallFailed | Question
+"""Messages about a call."""
 
 ToBot: TypeAlias = Reply | KernelLost | Draining
 
@@ -262,7 +262,7 @@ class DoorConnection:
 
 
 ToDoors: TypeAlias = DoorsOpened | DoorConnection
-"""What a host says over the link of a kernel's doors."""
+"""Messages of a host over the link of a kernel's doors."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -280,7 +280,7 @@ class HostFailed:
 
 
 ToStarter: TypeAlias = HostReady | HostFailed
-"""The one line that a host process prints for whoever started it."""
+"""The one line that a host process prints for the process that started it."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -302,7 +302,7 @@ class HostStatus:
         packages: importable packages with their versions.
         is_draining: whether it takes no new sessions and ends.
         is_lingering: whether it ends by itself when no bot uses it.
-        has_store: whether its sessions can move by a store that machines share.
+        has_store: whether machines share a store, through which its sessions can move.
         free_bytes: free memory for sessions.
         memory_bytes: memory of the host and its sessions together.
         bots: number of connected bots, without commands.
@@ -333,7 +333,7 @@ class HostStatus:
 
 
 def encode(message: ToHost | ToBot | ToDoors | ToStarter) -> str:
-    return document({"type": type(message).__name__, "fields": message}).decode("ascii")
+    return encode_json({"type": type(message).__name__, "fields": message}).decode("ascii")
 
 
 def decode(kinds: Any, data: str | bytes) -> Any:  # noqa: ANN401 - one of the kinds
@@ -344,7 +344,7 @@ def decode(kinds: Any, data: str | bytes) -> Any:  # noqa: ANN401 - one of the k
     """
     try:
         message = json.loads(data)
-        return read(_kinds_by_name(kinds)[message["type"]], message["fields"])
+        return from_json(_kinds_by_name(kinds)[message["type"]], message["fields"])
     except (ValueError, KeyError, TypeError, RecursionError) as error:
         raise MalformedError("this is no message") from error
 
@@ -361,17 +361,19 @@ def pack(event: Event) -> bytes:
     for name, value in list(fields.items()):
         if isinstance(value, bytes):
             parts.append(value)
-        elif isinstance(value, str) and len(value) > _LONG_CHARACTERS:
+        elif isinstance(value, str) and len(value) > _MAX_INLINE_CHARACTERS:
             parts.append(value.encode("utf-8", "surrogatepass"))
         else:
             continue
         del fields[name]
         detached[name] = len(parts[-1])
-    header = document({"type": _NAMES[type(event)], "apart": detached, "fields": fields})
-    size_bytes = _LENGTH.size + len(header) + sum(map(len, parts))
+    header = encode_json(
+        {"type": _EVENT_NAMES[type(event)], "detached": detached, "fields": fields}
+    )
+    size_bytes = _HEADER_LENGTH.size + len(header) + sum(map(len, parts))
     if len(header) > _HEADER_BYTES or size_bytes > EVENT_BYTES:
         return pack(values.Notice(host_words.OUTPUT_TOO_LARGE))
-    return b"".join([_LENGTH.pack(len(header)), header, *parts])
+    return b"".join([_HEADER_LENGTH.pack(len(header)), header, *parts])
 
 
 def unpack(data: bytes) -> Event:
@@ -381,19 +383,19 @@ def unpack(data: bytes) -> Event:
         MalformedError: the bytes are not a valid event.
     """
     try:
-        (length,) = _LENGTH.unpack_from(data)
-        header = json.loads(data[_LENGTH.size : _LENGTH.size + length])
-        kind = _KINDS[header["type"]]
+        (length,) = _HEADER_LENGTH.unpack_from(data)
+        header = json.loads(data[_HEADER_LENGTH.size : _HEADER_LENGTH.size + length])
+        kind = _EVENT_TYPES[header["type"]]
         fields: dict[str, Any] = header["fields"]
-        position = _LENGTH.size + length
-        for name, size in header["apart"].items():
+        position = _HEADER_LENGTH.size + length
+        for name, size in header["detached"].items():
             if not 0 <= size <= len(data) - position:
                 raise ValueError("a part is missing")
             fields[name] = _read_part(kind, name, data[position : position + size])
             position += size
         if position != len(data):
-            raise ValueError("there is more than it says")
-        event: Event = read(kind, fields)
+            raise ValueError("there is more than the header says")
+        event: Event = from_json(kind, fields)
     # Wrong length, invalid JSON, or another shape.
     except (ValueError, KeyError, TypeError, AttributeError, struct.error, RecursionError) as error:
         raise MalformedError("an event cannot be read") from error
@@ -401,10 +403,10 @@ def unpack(data: bytes) -> Event:
 
 
 def _read_part(kind: type[Any], name: str, data: bytes) -> bytes | str:
-    return data if name in _BINARY[kind] else data.decode("utf-8", "surrogatepass")
+    return data if name in _BINARY_FIELDS[kind] else data.decode("utf-8", "surrogatepass")
 
 
-def document(value: object) -> bytes:
+def encode_json(value: object) -> bytes:
     """Encode a value as JSON in ASCII."""
     return _ENCODER.encode(value).encode("ascii")
 
@@ -429,7 +431,7 @@ def _field_names(kind: type[Any]) -> tuple[str, ...]:
 _ENCODER: Final = json.JSONEncoder(default=_encodable, separators=(",", ":"))
 
 
-def read(kind: type[T], fields: object) -> T:
+def from_json(kind: type[T], fields: object) -> T:
     """Turn decoded JSON into a value of a type.
 
     Raises:
@@ -447,10 +449,10 @@ _adapter = functools.cache(pydantic.TypeAdapter)
 
 
 def error_fields(error: errors.BotError) -> ErrorFields:
-    names = (kind.__name__ for kind in type(error).__mro__ if kind.__name__ in _ERRORS)
-    return ErrorFields(next(names), str(error)[:_MAX_CHARACTERS])
+    names = (kind.__name__ for kind in type(error).__mro__ if kind.__name__ in _ERROR_TYPES)
+    return ErrorFields(next(names), str(error)[:_MAX_SENTENCE_CHARACTERS])
 
 
-def error(fields: ErrorFields) -> errors.BotError:
-    kind = _ERRORS.get(fields.kind, errors.BotError)
-    return kind(fields.sentence[:_MAX_CHARACTERS])
+def to_error(fields: ErrorFields) -> errors.BotError:
+    kind = _ERROR_TYPES.get(fields.kind, errors.BotError)
+    return kind(fields.sentence[:_MAX_SENTENCE_CHARACTERS])

@@ -1,9 +1,9 @@
 """Hosts of several machines, as one: each session is placed on one of them, and stays there.
 
-A row of the database has its placement (`placement_offers.Placements`). A new session goes to the
-host that has its files, else to the one with more free memory of a random two. If a host is away
-for too long, its sessions are placed anew in a later epoch. Should it come back, requests of the
-former epoch are refused, and its kernels of those sessions end.
+The database stores the placement (`placement_offers.Placements`). A new session goes to the host
+that has its files, or else to the one of two random hosts that has more free memory. If a host is
+away for too long, its sessions are placed on another host, in a later epoch. If it comes back, its
+kernels of those sessions end, and requests of the former epoch are refused.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _log = logging.getLogger(__name__)
 _WATCH_SECONDS: Final = 5.0
 _POLL_SECONDS: Final = 0.05
 _RETRY_SECONDS: Final = 1.0
-_MAX_FIRST_SECONDS: Final = 20.0
+_MAX_CONNECTING_SECONDS: Final = 20.0
 _MAX_ARRIVALS: Final = 10_000
 
 
@@ -150,15 +150,15 @@ class PlacedHosts(session_router.SessionRouter):
             await asyncio.wait(tasks)
 
     async def _wait_for_first_host(self) -> None:
-        """Wait until each host is connected or has a fault; at most `_MAX_FIRST_SECONDS`.
+        """Wait until each host is connected or has a fault; at most `_MAX_CONNECTING_SECONDS`.
 
         Raises:
             KernelError: no host can be used.
         """
-        deadline = time.monotonic() + _MAX_FIRST_SECONDS
+        deadline = time.monotonic() + _MAX_CONNECTING_SECONDS
         while time.monotonic() < deadline:
-            decided = self._hosts.keys() | self.faults.keys()
-            if self._connection_tasks and decided >= self._connection_tasks.keys():
+            settled_addresses = self._hosts.keys() | self.faults.keys()
+            if self._connection_tasks and settled_addresses >= self._connection_tasks.keys():
                 break
             await asyncio.sleep(_POLL_SECONDS)
         if not self._hosts:
@@ -171,9 +171,9 @@ class PlacedHosts(session_router.SessionRouter):
         while True:
             addresses = await self._fleet.addresses()
             for address in addresses - self._connection_tasks.keys():
-                keeping = self._stay_connected(address)
+                connecting = self._stay_connected(address)
                 self._connection_tasks[address] = asyncio.create_task(
-                    keeping, name=f"host at {address}"
+                    connecting, name=f"host at {address}"
                 )
             for address in self._connection_tasks.keys() - addresses:
                 host = self._hosts.get(address)
@@ -197,13 +197,11 @@ class PlacedHosts(session_router.SessionRouter):
                     self._check_usable(host)
                     self._hosts[address] = host
                     self.faults.pop(address, None)
-                    refusal = asyncio.get_running_loop().create_future()
-                    host.connection.on_connect = functools.partial(
-                        self._on_connected, host, refusal
-                    )
+                    fault = asyncio.get_running_loop().create_future()
+                    host.connection.on_connect = functools.partial(self._on_connected, host, fault)
                     await host.subscribe_losses(self.on_loss)
                     try:
-                        await refusal
+                        await fault
                     finally:
                         self._disconnected_at[host.connection.status.data_id] = time.monotonic()
                         del self._hosts[address]
@@ -229,37 +227,40 @@ class PlacedHosts(session_router.SessionRouter):
         for other in self._hosts.values():
             # A directory may have several hosts during an upgrade, but placements name it by its
             # id, so two directories must not share one.
-            theirs = other.connection.status
-            if theirs.data_id == status.data_id and theirs.data_file != status.data_file:
+            other_status = other.connection.status
+            if (
+                other_status.data_id == status.data_id
+                and other_status.data_file != status.data_file
+            ):
                 raise errors.HostUnusableError(host_words.copied_directory(str(address)))
 
-    def _on_connected(self, host: remote_host.RemoteHost, refusal: asyncio.Future[None]) -> None:
+    def _on_connected(self, host: remote_host.RemoteHost, fault: asyncio.Future[None]) -> None:
         try:
             # The host may have been restarted with other settings.
             self._check_usable(host)
         except errors.HostUnusableError as error:
-            if not refusal.done():
-                refusal.set_exception(error)
+            if not fault.done():
+                fault.set_exception(error)
             return
-        self._spawn(self._fence_moved_sessions(host), "sessions that a host has no more")
+        self._spawn(self._end_moved_sessions(host), "end of moved sessions")
 
     def _spawn(self, work: Coroutine[object, None, None], name: str) -> asyncio.Task[None]:
         self._tasks.add(task := asyncio.create_task(work, name=name))
         task.add_done_callback(self._tasks.discard)
         return task
 
-    async def _fence_moved_sessions(self, host: remote_host.RemoteHost) -> None:
-        """Tell a host that (re)connected which of its sessions are on another one now."""
+    async def _end_moved_sessions(self, host: remote_host.RemoteHost) -> None:
+        """End the kernels of a host that (re)connected whose sessions are on another host now."""
         if self._doorkeeper is not None:
             host.take_over_doors()
         try:
             for key in await host.statuses():
                 placement = await self._placements.find(key)
                 if placement is not None and placement.data_id != host.connection.status.data_id:
-                    await host.at(placement.epoch).fence(key, placement.epoch)
+                    await host.with_epoch(placement.epoch).end_moved_session(key, placement.epoch)
         except errors.BotError:
-            # A later request to the session's new epoch fences the old kernel all the same.
-            _log.warning("a host could not be told what it lost", exc_info=True)
+            # A later request in the session's new epoch ends the old kernel all the same.
+            _log.warning("kernels of moved sessions could not be ended", exc_info=True)
 
     def _connected_hosts(self) -> list[remote_host.RemoteHost]:
         return [host for host in self._hosts.values() if host.connection.is_connected]
@@ -295,7 +296,7 @@ class PlacedHosts(session_router.SessionRouter):
             if placement is not None:
                 host = await self._wait_for_host(placement.data_id)
                 if host is not None:
-                    host = host.at(placement.epoch)
+                    host = host.with_epoch(placement.epoch)
                     is_alone = len(self._connected_hosts()) < 2
                     if is_alone or not await self._moves.evacuate(key, host):
                         await self._moves.fetch_session(key, host, placement.epoch)
@@ -339,10 +340,10 @@ class PlacedHosts(session_router.SessionRouter):
 
     async def ensure_placed(self, key: str) -> bool:
         _, placement = await self._place(key)
-        is_news = not placement.is_announced and await self._placements.mark_announced(
+        is_first_notice = not placement.is_announced and await self._placements.mark_announced(
             key, placement.epoch
         )
-        return is_news and not self._moves.is_restored(key)
+        return is_first_notice and not self._moves.is_restored(key)
 
     async def _find_epoch(self, data_id: str, key: str) -> int | None:
         """Return a session's epoch on the host of a data directory; None if it is elsewhere."""
@@ -368,7 +369,7 @@ class PlacedHosts(session_router.SessionRouter):
     async def follow(
         self, execution_id: str, *, after: int = 0, show: ports.OnEvent, ask: ports.Ask | None
     ) -> ports.ExecutionEnd:
-        # Hosts that are away may have it too: asking them waits until they are back or lost.
+        # Hosts that are away may have it, too; asking one waits until it reconnects or is lost.
         hosts = sorted(self._hosts.values(), key=lambda host: not host.connection.is_connected)
         for host in hosts:
             with contextlib.suppress(errors.ExecutionMissingError):
@@ -381,7 +382,7 @@ class PlacedHosts(session_router.SessionRouter):
             for host in self._hosts.values()
         }
         if stopping:
-            # Hosts that are away get the request when they are back.
+            # Hosts that are away get the request when they reconnect.
             await asyncio.wait(stopping, timeout=remote_host.MAX_ANSWER_SECONDS)
 
     async def statuses(
@@ -413,6 +414,6 @@ class PlacedHosts(session_router.SessionRouter):
             if answer is not None:
                 for key, bytes_here in answer.by_key.items():
                     by_key[key] = by_key.get(key, 0) + bytes_here
-                others += answer.others
+                others += answer.other_bytes
                 disk_bytes += answer.disk_bytes
         return ports.StoredBytes(by_key, others, disk_bytes)

@@ -9,7 +9,7 @@ from typing import Final, Protocol, TypeVar
 
 from interpreter_bot import values
 
-_MAX_ASKED: Final = 16
+_MAX_HOSTS_ASKED: Final = 16
 _SAMPLE_SIZE: Final = 4
 
 Host = TypeVar("Host")
@@ -31,7 +31,7 @@ def sample_hosts(
     One of a few may have the session's files from before there were several hosts. Asking all of
     many would cost each new session a request to each machine.
     """
-    return hosts if len(hosts) <= _MAX_ASKED else sample(hosts, _SAMPLE_SIZE)
+    return hosts if len(hosts) <= _MAX_HOSTS_ASKED else sample(hosts, _SAMPLE_SIZE)
 
 
 def choose(

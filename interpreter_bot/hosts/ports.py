@@ -1,8 +1,8 @@
 """Protocols of a host, which owns the kernels and files of sessions.
 
 A host may outlive the bot, and the bot may outlive a host's kernels. So sessions, kernels,
-executions and marks are addressed by name, and their states are values of one moment. Sizes are
-bytes, times seconds.
+executions and marks are addressed by name, and a state is a copy of one moment. Sizes are bytes,
+times seconds.
 
 An execution runs in the host to its end, even if nobody follows it. Its events are numbered from 1;
 the host keeps them, bounded, until `Hosts.acknowledge`, and `Hosts.follow` sends those after a
@@ -24,14 +24,14 @@ from interpreter_bot.hosts import placement_offers, requests
 
 Event: TypeAlias = values.Output | code_activity.InstalledLayer
 OnEvent: TypeAlias = Callable[[Event, int], None]
-"""Receives events in order, with their numbers; called in the event loop, and must not raise."""
+"""Receives each event and its number, in order, in the event loop; must not raise."""
 
 Ask: TypeAlias = Callable[[values.InputRequested], Awaitable[str]]
 """Returns an answer for code that called `input()`; cancelled when the question is withdrawn. A
 `BotError` stops the execution, with its sentence as the reason."""
 
 OnWait: TypeAlias = Callable[[str], None]
-"""Receives a sentence on what a slow start waits for; empty once it no longer waits."""
+"""Receives a sentence that says what a slow start waits for; empty once the wait is over."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -41,20 +41,20 @@ class ExecutionEnd:
     Attributes:
         finished: how it ended.
         cpu_seconds: processor time; 0 if the kernel has ended.
-        names: variables of the kernel, the latest first; if it has ended, the last known ones.
-        more_names: number of further variables.
+        names: the kernel's variables, the latest first; those last known if it has ended.
+        unlisted_count: number of variables that `names` leaves out.
         loss_reason: a sentence why the kernel ended; empty while it lives.
-        runs: number of executions begun in the kernel, including this one.
-        installed: installed layers, which were also events unless those were left out.
+        run_count: number of executions begun in the kernel, including this one.
+        installed_layers: also sent as events, unless those were left out.
     """
 
     finished: values.Finished
     cpu_seconds: float = 0.0
     names: tuple[str, ...] = ()
-    more_names: int = 0
+    unlisted_count: int = 0
     loss_reason: str = ""
-    runs: int = 0
-    installed: tuple[code_activity.InstalledLayer, ...] = ()
+    run_count: int = 0
+    installed_layers: tuple[code_activity.InstalledLayer, ...] = ()
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -66,7 +66,7 @@ class KernelStatus:
         is_busy: whether code is running in it.
         idle_seconds: since it was last used; 0 while it is busy.
         memory_bytes: as counted against its limit; None if unknown.
-        loss_reason: why it ended by itself, until the next one starts; empty while it lives.
+        loss_reason: why the kernel was lost, until the next one starts; empty while it lives.
         is_frozen: whether its processes are frozen until it is used again.
     """
 
@@ -103,12 +103,12 @@ class StoredBytes:
 
     Attributes:
         by_key: of the requested sessions, without those that do not exist or cannot be measured.
-        others: sum of all other sessions.
+        other_bytes: sum of all other sessions.
         disk_bytes: size of the disks.
     """
 
     by_key: Mapping[str, int]
-    others: int
+    other_bytes: int
     disk_bytes: int
 
 
@@ -212,11 +212,11 @@ class Kernel(Protocol):
         """Unique among all kernels ever, of all hosts."""
 
     @property
-    def announcement(self) -> str:
+    def loss_notice(self) -> str:
         """A sentence for people why the former kernel ended; usually empty."""
 
     @property
-    def runs(self) -> int:
+    def run_count(self) -> int:
         """Number of executions begun in it, as far as this process knows."""
 
     @property
@@ -235,7 +235,7 @@ class Kernel(Protocol):
         show: OnEvent,
         ask: Ask | None = None,
         seconds: float | None = None,
-        is_own: bool = False,
+        is_bot_code: bool = False,
     ) -> ExecutionEnd:
         """Run code and follow it to its end; errors of the code are events, not exceptions.
 
@@ -251,17 +251,17 @@ class Kernel(Protocol):
             show: receives each event as it appears.
             ask: answers the code's questions; without it `input()` raises in the code.
             seconds: maximum wall time, not counting waits for answers; by default the setting.
-            is_own: the code is the bot's own and changes no variable, so the session stays idle.
+            is_bot_code: the bot's own code, which changes no variable; the session stays idle.
         """
 
 
 class Lease(Protocol):
     """A lease of a session's kernel, which is neither evicted nor reaped meanwhile."""
 
-    async def kernel(self, *, waiting: OnWait | None = None) -> Kernel:
+    async def kernel(self, *, on_wait: OnWait | None = None) -> Kernel:
         """Return the session's live kernel; may be called repeatedly.
 
-        If the former one was lost, another is started, whose `announcement` says so.
+        If the former one was lost, another is started, whose `loss_notice` says so.
 
         Raises:
             KernelStartError: no kernel could be started; another call tries again.
@@ -281,7 +281,7 @@ class Hosts(Protocol):
 
     @property
     def outlives_bot(self) -> bool:
-        """Whether kernels and executions go on when this process is killed."""
+        """Whether kernels and executions survive a kill of this process."""
 
     @property
     def ends_with_bot(self) -> bool:
@@ -308,30 +308,33 @@ class Hosts(Protocol):
     async def variables(self, key: str) -> session_variables.HeldVariables:
         """Return the variables of a session's kernel, and those saved for the next one."""
 
-    @requests.request_method(is_long=True, is_once=True)
+    @requests.request_method(is_long=True, is_unrepeatable=True)
     async def fork(
         self, key: str, new_key: str, *, checkpoint: str = ""
     ) -> session_variables.RestoredState:
         """Let a new session begin as a copy of another, as of now or of a checkpoint.
 
-        Returns and raises as `go_back` does, and a SessionExistsError; after an error no session
-        is left.
+        After an error, the new session does not exist.
+
+        Raises:
+            SessionExistsError: the new session exists already.
+            BotError: as `restore_checkpoint` does.
         """
 
     @requests.request_method()
-    async def note_checkpoint(self, key: str, name: str) -> None:
+    async def create_checkpoint(self, key: str, name: str) -> None:
         """Make a checkpoint of a session with a kernel before code runs, if it can be made at once.
 
-        Its name, for `go_back`, has at most 64 letters and digits.
+        Its name, for `restore_checkpoint`, has at most 64 letters and digits.
         """
 
-    @requests.request_method(is_long=True, is_once=True)
-    async def go_back(
-        self, key: str, name: str, *, is_whole: bool = False
+    @requests.request_method(is_long=True, is_unrepeatable=True)
+    async def restore_checkpoint(
+        self, key: str, name: str, *, requires_everything: bool = False
     ) -> session_variables.RestoredState:
         """Restore a session's files and variables of a checkpoint; its kernel ends.
 
-        With `is_whole`, nothing changes unless all variables and files can be restored.
+        With `requires_everything`, nothing changes unless all variables and files can be restored.
 
         Raises:
             KernelError: the checkpoint is not kept, or code runs; nothing changes then.
@@ -359,10 +362,10 @@ class Hosts(Protocol):
     ) -> ExecutionEnd:
         """Follow an earlier execution, also one of another bot, to its end; needs no lease.
 
-        Past events after the number `after` come at once, the rest as they appear; a `Notice`
+        Past events after the number `after` come at once, later ones as they appear; a `Notice`
         stands for events that are not kept. If the code waits for an answer, `ask` is called, even
-        if others were asked before; None leaves questions to other followers. The first answer
-        counts. Cancellation ends only the following.
+        if somebody else was asked before; None leaves questions to other followers. The first
+        answer counts. Cancellation ends only the following.
 
         Raises:
             ExecutionMissingError: it never began, was acknowledged, is too old, or its host left.
@@ -373,14 +376,13 @@ class Hosts(Protocol):
         """Interrupt an execution, or prevent its beginning; its end comes to followers.
 
         Variables survive unless the kernel has to be killed. Does nothing if the execution has
-        ended or is unknown. `reason` is a sentence for its end, if there is more to say than that
-        somebody stopped it.
+        ended or is unknown. `reason` is a sentence for its end; empty if a person stopped it.
         """
 
     def acknowledge(self, execution_id: str) -> None:
-        """Let the host forget an execution's events; does not wait.
+        """Let the host delete an execution's events; does not wait.
 
-        A host that cannot be reached now forgets them by itself a day later.
+        A host that cannot be reached now deletes them by itself a day later.
         """
 
     @requests.request_method()
@@ -406,7 +408,7 @@ class Hosts(Protocol):
 class HostProcess(Hosts, Protocol):
     """Further requests that a host process answers: of commands, routers and doors."""
 
-    @requests.request_method(is_long=True, is_once=True)
+    @requests.request_method(is_long=True, is_unrepeatable=True)
     async def fork(
         self, key: str, new_key: str, *, checkpoint: str = "", new_epoch: int = 0
     ) -> session_variables.RestoredState:
@@ -426,7 +428,7 @@ class HostProcess(Hosts, Protocol):
 
     @requests.request_method()
     async def offer(self, key: str) -> placement_offers.Offer:
-        """Return what it offers a session."""
+        """Return what this host offers a session."""
 
     @requests.request_method(is_long=True)
     async def fetch_session(self, key: str, epoch: int) -> bool:
@@ -437,18 +439,18 @@ class HostProcess(Hosts, Protocol):
         """Archive a session now; return whether it is completely archived."""
 
     @requests.request_method()
-    async def fence(self, key: str, epoch: int) -> None:
+    async def end_moved_session(self, key: str, epoch: int) -> None:
         """End a session's kernel, as the session is on another machine in this epoch."""
 
     @requests.request_method()
     async def drain(self, *, is_urgent: bool) -> None:
-        """Start no more kernels, and end: an urgent end waits for executions, not for kernels."""
+        """Start no more kernels; end after the last one, or if urgent, after the last execution."""
 
     @requests.request_method(is_long=True)
     async def set_up_doors(self, kernel_id: str, code: str, version: str) -> None:
         """Run the code of a setup in a kernel, unless the kernel has this version already."""
 
-    @requests.request_method(is_long=True, is_withdrawn=True)
+    @requests.request_method(is_long=True, is_cancelled_on_disconnect=True)
     async def ask_person(self, kernel_id: str, question: values.InputRequested) -> str:
         """Ask the person who runs a kernel's present code, whose time limit is paused meanwhile.
 

@@ -1,9 +1,9 @@
 """Doors of kernels in a host process, which streams their connections to this bot.
 
 `RemoteDoors` decides which doors of a host are this bot's; `TunneledDoors` are those of one kernel.
-The host says, over a WebSocket that is the link, whenever code connects; each connection is fetched
-by a stream of its own. Whose it is, no host says: this end asked for the doors of one kernel of one
-session, and looks with each connection whether that session is still there.
+A WebSocket, the link, announces each connection of code; the bot fetches each over its own stream.
+The bot does not trust a host to say whose a connection is: it leased the doors of one kernel of one
+session, and checks for each connection that the session is still on that host.
 """
 
 from __future__ import annotations
@@ -23,18 +23,18 @@ from interpreter_bot.hosts import door_streams, host_connection, kernel_doors, m
 
 _log = logging.getLogger(__name__)
 
-_SECONDS: Final = 20.0
-_AGAIN_SECONDS: Final = 1.0
+_MAX_OPENING_SECONDS: Final = 20.0
+_RETRY_SECONDS: Final = 1.0
 # Doors may become free at any time: a host notices a lost link only after half a minute, and the
 # bot that had a session may die.
 _CHECK_SECONDS: Final = 10.0
-_MAX_AT_ONCE: Final = 16
+_MAX_PARALLEL_OPENINGS: Final = 16
 
 _MAX_STREAMS: Final = 256
 _MAX_MESSAGE_BYTES: Final = 256 * 1024
-_WHEREABOUTS_SECONDS: Final = 20.0
+_MOVE_CHECK_SECONDS: Final = 20.0
 # Errors of a lost link, and of malformed messages of the host.
-_BROKEN: Final = (aiohttp.ClientError, OSError, messages.MalformedError, TypeError)
+_LINK_ERRORS: Final = (aiohttp.ClientError, OSError, messages.MalformedError, TypeError)
 
 T = TypeVar("T")
 
@@ -57,16 +57,16 @@ class RemoteDoors:
         """Open nothing yet.
 
         A short-lived command, which is no bot, must not take over doors of the former bot. With
-        several hosts, each decides only for the sessions of which `find_epoch` finds an epoch.
+        several hosts, only sessions for which `find_epoch` returns an epoch count.
         """
         self._host = host
         self._connection = connection
         self._doorkeeper = doorkeeper
         self._watch_task: asyncio.Task[None] | None = None
         self._check_requested = asyncio.Event()
-        self._slots = asyncio.Semaphore(_MAX_AT_ONCE)
-        self._opening: set[str] = set()
-        self._being_set_up: set[str] = set()
+        self._slots = asyncio.Semaphore(_MAX_PARALLEL_OPENINGS)
+        self._kernels_opening: set[str] = set()
+        self._kernels_in_setup: set[str] = set()
         self._find_epoch = find_epoch
         self._tasks: set[asyncio.Task[Any]] = set()
         self._is_closed = False
@@ -92,7 +92,7 @@ class RemoteDoors:
         """
         if self._doorkeeper is None:
             return
-        doors = functools.partial(self._fetch, key, kernel_id, epoch)
+        doors = functools.partial(self._lease, key, kernel_id, epoch)
         try:
             await self._set_up(kernel_id, await self._doorkeeper.open(key, kernel_id, doors))
         except errors.KernelError:
@@ -101,14 +101,14 @@ class RemoteDoors:
 
     async def _set_up(self, kernel_id: str, setup: kernel_doors.DoorSetup | None) -> None:
         """Let the host set up doors in a kernel, which waits until running code ends."""
-        if setup is None or self._doorkeeper is None or kernel_id in self._being_set_up:
+        if setup is None or self._doorkeeper is None or kernel_id in self._kernels_in_setup:
             return
-        self._being_set_up.add(kernel_id)
+        self._kernels_in_setup.add(kernel_id)
         try:
             await self._host.set_up_doors(kernel_id, setup.code, setup.version)
             self._doorkeeper.note_setup_done(kernel_id)
         finally:
-            self._being_set_up.discard(kernel_id)
+            self._kernels_in_setup.discard(kernel_id)
 
     def take_over(self) -> None:
         """Start to open or shut doors of this host that no bot has leased."""
@@ -124,11 +124,11 @@ class RemoteDoors:
             self._check_requested.clear()
             try:
                 for kernel_id, key in (await self._host.unleased_doors()).items():
-                    if kernel_id not in self._opening:
-                        self._opening.add(kernel_id)
+                    if kernel_id not in self._kernels_opening:
+                        self._kernels_opening.add(kernel_id)
                         self._start_task(
                             self._open_unleased(kernel_id, key), "a door without a bot"
-                        ).add_done_callback(_opened)
+                        ).add_done_callback(_log_opening_error)
             except errors.BotError as error:
                 _log.info("doors that no bot has cannot be looked for now: %r", error)
             with contextlib.suppress(TimeoutError):
@@ -146,11 +146,11 @@ class RemoteDoors:
                 if self._doorkeeper is None or not (reach.hosts or reach.offers):
                     await self._host.shut_doors(kernel_id)
                     return
-                doors = functools.partial(self._fetch, key, kernel_id, epoch)
+                doors = functools.partial(self._lease, key, kernel_id, epoch)
                 setup = await self._doorkeeper.open(key, kernel_id, doors)
         finally:
             # Doors may have to be opened again before a busy kernel is set up.
-            self._opening.discard(kernel_id)
+            self._kernels_opening.discard(kernel_id)
         await self._set_up(kernel_id, setup)
 
     def _start_task(self, work: Coroutine[object, None, T], name: str) -> asyncio.Task[T]:
@@ -163,16 +163,16 @@ class RemoteDoors:
             return 0
         return await self._find_epoch(self._connection.status.data_id, key)
 
-    def _on_carried(self, task: asyncio.Task[bool]) -> None:
+    def _on_relay_end(self, task: asyncio.Task[bool]) -> None:
         if task.cancelled() or self._is_closed:
             return
         if (error := task.exception()) is not None:
-            _log.error("doors of a kernel are carried no more", exc_info=error)
+            _log.error("the relay of a kernel's doors failed", exc_info=error)
         elif task.result():
-            # The link broke, but code goes on and may use the doors.
-            asyncio.get_running_loop().call_later(_AGAIN_SECONDS, self.take_over)
+            # The link broke, but code still runs and may use the doors.
+            asyncio.get_running_loop().call_later(_RETRY_SECONDS, self.take_over)
 
-    async def _fetch(self, key: str, kernel_id: str, epoch: int = 0) -> kernel_doors.Doors | None:
+    async def _lease(self, key: str, kernel_id: str, epoch: int = 0) -> kernel_doors.Doors | None:
         """Lease a kernel's doors from the host; None if it refuses.
 
         Raises:
@@ -186,10 +186,10 @@ class RemoteDoors:
         params |= {"epoch": str(epoch)} if epoch else {}
         ask = functools.partial(self._host.ask_person, kernel_id)
         doors = TunneledDoors(self._connection, params, is_current, ask)
-        task = self._start_task(doors.carry(), f"carried doors of {kernel_id}")
-        task.add_done_callback(self._on_carried)
+        task = self._start_task(doors.relay(), f"relayed doors of {kernel_id}")
+        task.add_done_callback(self._on_relay_end)
         try:
-            async with asyncio.timeout(_SECONDS):
+            async with asyncio.timeout(_MAX_OPENING_SECONDS):
                 is_open = await doors.opened
         except TimeoutError as error:
             doors.close()
@@ -200,7 +200,7 @@ class RemoteDoors:
         return doors if is_open else None
 
 
-def _opened(task: asyncio.Task[None]) -> None:
+def _log_opening_error(task: asyncio.Task[None]) -> None:
     if not task.cancelled() and (error := task.exception()) is not None:
         _log.warning("doors of a kernel could not be opened again", exc_info=error)
 
@@ -221,25 +221,28 @@ class TunneledDoors:
         self._params = params
         self._is_current = is_current
         self._streams: set[asyncio.Task[None]] = set()
-        self._accepted: tuple[asyncio.Queue[socket.socket], ...] = asyncio.Queue(), asyncio.Queue()
-        self._closing, self._closed = asyncio.Event(), asyncio.Event()
+        self._accept_queues: tuple[asyncio.Queue[socket.socket], ...] = (
+            asyncio.Queue(),
+            asyncio.Queue(),
+        )
+        self._close_requested, self._close_event = asyncio.Event(), asyncio.Event()
         self.opened: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
         """Result: whether the host leased the doors."""
 
     async def accept(self, door: int) -> socket.socket:
-        return await self._accepted[door].get()
+        return await self._accept_queues[door].get()
 
     async def wait_closed(self) -> None:
-        await self._closed.wait()
+        await self._close_event.wait()
 
     def close(self) -> None:
-        self._closing.set()
+        self._close_requested.set()
 
-    async def carry(self) -> bool:
-        """Carry connections until the kernel ends, its doors are closed here, or the host goes.
+    async def relay(self) -> bool:
+        """Relay connections until the kernel ends, its doors are closed, or the host is lost.
 
         Returns:
-            Whether the host ended it: if the kernel lives on, its doors may be asked for again.
+            Whether the host ended the relay; the doors can be leased again if the kernel lives.
         """
         try:
             async with await self._connection.session.ws_connect(
@@ -254,38 +257,38 @@ class TunneledDoors:
                 self.ports = opened.ports
                 if not self.opened.done():
                     self.opened.set_result(True)
-                await self._carry(link)
-        except _BROKEN as error:
-            _log.info("the doors of %s are not carried: %r", self._params["kernel"], error)
+                await self._relay_until_closed(link)
+        except _LINK_ERRORS as error:
+            _log.info("the doors of %s are not relayed: %r", self._params["kernel"], error)
         finally:
             if not self.opened.done():
                 self.opened.set_result(False)
-            self._closed.set()
-        return self.opened.result() and not self._closing.is_set()
+            self._close_event.set()
+        return self.opened.result() and not self._close_requested.is_set()
 
-    async def _carry(self, link: aiohttp.ClientWebSocketResponse) -> None:
-        closing = asyncio.create_task(self._closing.wait(), name="end of carried doors")
-        taking = asyncio.create_task(self._take(link), name="connections of code")
-        leaving = asyncio.create_task(self._wait_for_move(), name="whose the doors are")
+    async def _relay_until_closed(self, link: aiohttp.ClientWebSocketResponse) -> None:
+        closing = asyncio.create_task(self._close_requested.wait(), name="end of relayed doors")
+        accepting = asyncio.create_task(self._accept_connections(link), name="connections of code")
+        moving = asyncio.create_task(self._wait_for_move(), name="move of the session")
         try:
-            await asyncio.wait({closing, taking, leaving}, return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait({closing, accepting, moving}, return_when=asyncio.FIRST_COMPLETED)
         finally:
-            tasks = {closing, taking, leaving, *self._streams}
+            tasks = {closing, accepting, moving, *self._streams}
             for task in tasks:
                 task.cancel()
             await asyncio.wait(tasks)
-            for queue in self._accepted:
+            for queue in self._accept_queues:
                 while not queue.empty():
                     queue.get_nowait().close()
-        for task in (taking, leaving):
+        for task in (accepting, moving):
             if not task.cancelled():
                 task.result()
 
-    async def _take(self, link: aiohttp.ClientWebSocketResponse) -> None:
-        """Fetch each connection that the host tells of.
+    async def _accept_connections(self, link: aiohttp.ClientWebSocketResponse) -> None:
+        """Fetch each connection that the host announces.
 
         Raises:
-            OSError: the host names more than it may.
+            OSError: the host announces more than it may.
             MalformedError: it sends something else.
         """
         async for message in link:
@@ -294,16 +297,16 @@ class TunneledDoors:
                 raise messages.MalformedError("the doors are open already")
             if len(self._streams) >= _MAX_STREAMS:
                 raise ConnectionRefusedError
-            # Nothing is awaited here: else a slow database would let the link pass for dead.
-            fetching = self._fetch(link, connection)
+            # Do not await here: with a slow database, the link would seem dead.
+            fetching = self._fetch_connection(link, connection)
             task = asyncio.create_task(fetching, name="connection of a door")
             self._streams.add(task)
-            task.add_done_callback(self._on_carried)
+            task.add_done_callback(self._on_relay_end)
 
-    async def _fetch(
+    async def _fetch_connection(
         self, link: aiohttp.ClientWebSocketResponse, connection: messages.DoorConnection
     ) -> None:
-        """Carry a connection, if the session is still on this host; else release the doors.
+        """Relay a connection, if the session is still on this host; else release the doors.
 
         Raises:
             BotError: the session's host is unknown; the host closes unfetched connections.
@@ -317,19 +320,19 @@ class TunneledDoors:
             bot_end, doorkeeper_end = socket.socketpair()
             for end in (bot_end, doorkeeper_end):
                 end.setblocking(False)
-            self._accepted[connection.door].put_nowait(doorkeeper_end)
+            self._accept_queues[connection.door].put_nowait(doorkeeper_end)
             await door_streams.relay(bot_end, stream)
 
     async def _wait_for_move(self) -> None:
         """Wait until the session is on another host while connections are open."""
         while True:
-            await asyncio.sleep(_WHEREABOUTS_SECONDS)
+            await asyncio.sleep(_MOVE_CHECK_SECONDS)
             # If the session's host is unknown, connections stay open.
             with contextlib.suppress(errors.BotError):
                 if self._streams and not await self._is_current():
                     return
 
-    def _on_carried(self, task: asyncio.Task[None]) -> None:
+    def _on_relay_end(self, task: asyncio.Task[None]) -> None:
         self._streams.discard(task)
         if not task.cancelled() and (error := task.exception()) is not None:
-            _log.warning("a connection of a door could not be carried", exc_info=error)
+            _log.warning("a connection of a door could not be relayed", exc_info=error)

@@ -1,7 +1,7 @@
 """A host in another process, of this machine or another: its kernels outlive this bot.
 
 It does what `local_host` does, over a wire whose other end is `kernel_host.host_server`.
-`messages` validates what a host sends; `host_connection` resends lost calls.
+`messages` validates a host's messages; `host_connection` resends lost calls.
 """
 
 from __future__ import annotations
@@ -47,8 +47,8 @@ class RemoteKernel:
         self._connection = connection
         self._lease = lease
         self.id = started.id
-        self.announcement = started.announcement
-        self.runs = started.runs
+        self.loss_notice = started.loss_notice
+        self.run_count = started.run_count
         self.restored = started.restored
         self.restore_notice = started.restore_notice
 
@@ -60,13 +60,13 @@ class RemoteKernel:
         show: ports.OnEvent,
         ask: ports.Ask | None = None,
         seconds: float | None = None,
-        is_own: bool = False,
+        is_bot_code: bool = False,
     ) -> ports.ExecutionEnd:
-        message = messages.Code(self._lease, self.id, code, seconds, is_own)
+        message = messages.Code(self._lease, self.id, code, seconds, is_bot_code)
         end = await _follow(
             self._connection, execution_id, after=0, show=show, ask=ask, code=message
         )
-        self.runs = max(self.runs, end.runs)
+        self.run_count = max(self.run_count, end.run_count)
         return end
 
 
@@ -77,8 +77,8 @@ class _KernelStart(host_connection.Call):
         result: the kernel's description.
     """
 
-    def __init__(self, number: int, lease: int, waiting: ports.OnWait | None) -> None:
-        self._number, self._lease, self._waiting = number, lease, waiting
+    def __init__(self, number: int, lease: int, on_wait: ports.OnWait | None) -> None:
+        self._number, self._lease, self._on_wait = number, lease, on_wait
         self.result: asyncio.Future[messages.KernelStarted] = (
             asyncio.get_running_loop().create_future()
         )
@@ -92,12 +92,12 @@ class _KernelStart(host_connection.Call):
         if self.result.done():
             return
         match reply:
-            case messages.Failed(_, error):
-                self.result.set_exception(messages.error(error))
+            case messages.CallFailed(_, error):
+                self.result.set_exception(messages.to_error(error))
             case messages.KernelStarted():
                 self.result.set_result(reply)
-            case messages.Waiting(_, sentence) if self._waiting is not None:
-                self._waiting(sentence)
+            case messages.StartWaits(_, sentence) if self._on_wait is not None:
+                self._on_wait(sentence)
 
     def on_host_lost(self) -> None:
         if not self.result.done():
@@ -147,8 +147,8 @@ class ExecutionCall(host_connection.Call):
     def on_reply(self, reply: messages.Reply) -> None:
         """Handle a question of the code, or the reason why nothing can be followed."""
         match reply:
-            case messages.Failed(_, fields):
-                error = messages.error(fields)
+            case messages.CallFailed(_, fields):
+                error = messages.to_error(fields)
                 if isinstance(error, errors.ExecutionMissingError) and self._code is not None:
                     self.on_host_lost()
                 elif not self.result.done():
@@ -218,9 +218,9 @@ class RemoteLease(host_connection.Call):
     def message(self, *, host_changed: bool) -> messages.ToHost:
         return self._message
 
-    async def kernel(self, *, waiting: ports.OnWait | None = None) -> RemoteKernel:
+    async def kernel(self, *, on_wait: ports.OnWait | None = None) -> RemoteKernel:
         number = self._connection.new_call_number()
-        start = _KernelStart(number, self.number, waiting)
+        start = _KernelStart(number, self.number, on_wait)
         with self._connection.open_call(number, start):
             started = await start.result
         lease = self._message
@@ -257,9 +257,9 @@ class RemoteHost(ports.HostProcess):
         cls,
         address: host_addresses.Address,
         *,
-        newest: pathlib.Path | None = None,
+        newest_link: pathlib.Path | None = None,
         patience_seconds: float = 30.0,
-        revive: host_connection.Revive | None = None,
+        restart_host: host_connection.RestartHost | None = None,
         doorkeeper: kernel_doors.Doorkeeper | None = None,
         is_ephemeral: bool = False,
         is_bot: bool = False,
@@ -267,16 +267,19 @@ class RemoteHost(ports.HostProcess):
     ) -> AsyncIterator[RemoteHost]:
         """Connect to a host; see `host_connection.HostConnection.open`.
 
-        The doorkeeper decides what code reaches; without one it reaches nothing. With
-        `is_ephemeral`, the host forgets the sessions when the connection ends, however it does. A
-        bot opens or shuts the doors that the bot before it had; with several hosts, `find_epoch`
+        The doorkeeper decides what code can reach; without one, nothing. With `is_ephemeral`, the
+        host deletes the sessions when the connection ends for any reason. With `is_bot`, this
+        process opens or shuts the doors that the former bot had. With several hosts, `find_epoch`
         says which sessions are on this one.
 
         Raises:
             KernelError: it cannot be reached, or is of another release.
         """
         opening = host_connection.HostConnection.open(
-            address, newest=newest, patience_seconds=patience_seconds, revive=revive
+            address,
+            newest_link=newest_link,
+            patience_seconds=patience_seconds,
+            restart_host=restart_host,
         )
         async with opening as connection:
             host = cls(
@@ -292,14 +295,14 @@ class RemoteHost(ports.HostProcess):
             finally:
                 await host._doors.close()
 
-    def _forget_at_end(self, key: str) -> None:
-        """If the connection is ephemeral, let the host forget a session when it ends."""
+    def _delete_at_end(self, key: str) -> None:
+        """If the connection is ephemeral, let the host delete a session when it ends."""
         if self._is_ephemeral and key not in self.ephemeral_keys:
             self.ephemeral_keys.add(key)
             lease = RemoteLease(self.connection, self._doors, key, is_ephemeral=True)
             self._stack.enter_context(self.connection.open_call(lease.number, lease))
 
-    def at(self, epoch: int) -> RemoteHost:
+    def with_epoch(self, epoch: int) -> RemoteHost:
         """Return this host with an epoch in all its requests; see `placed_hosts`."""
         bound_host = copy.copy(self)
         bound_host._epoch = epoch
@@ -348,7 +351,7 @@ class RemoteHost(ports.HostProcess):
 
     @contextlib.asynccontextmanager
     async def lease(self, key: str, *, person: str = "") -> AsyncIterator[RemoteLease]:
-        self._forget_at_end(key)
+        self._delete_at_end(key)
         lease = RemoteLease(self.connection, self._doors, key, person=person, epoch=self._epoch)
         with self.connection.open_call(lease.number, lease):
             yield lease
@@ -362,7 +365,7 @@ class RemoteHost(ports.HostProcess):
         self.connection.send(messages.Acknowledge(execution_id))
 
     async def workspace(self, key: str) -> remote_workspaces.RemoteWorkspace:
-        self._forget_at_end(key)
+        self._delete_at_end(key)
         return remote_workspaces.RemoteWorkspace.of(self.connection, key, self._epoch)
 
     async def send_request(self, request: requests.Request, arguments: Any) -> Any:  # noqa: ANN401
@@ -393,7 +396,7 @@ async def try_to_stop(host: RemoteHost, execution_id: str, reason: str) -> None:
     try:
         await host.stop(execution_id, reason)
     except errors.BotError:
-        _log.warning("a host was not told to stop an execution", exc_info=True)
+        _log.warning("an execution could not be stopped", exc_info=True)
 
 
 async def _follow(

@@ -27,7 +27,7 @@ class RemoteContent:
         self._response = response
         try:
             info = json.loads(response.headers.get("X-File", ""))
-            self.info = messages.read(values.FileInfo, info)
+            self.info = messages.from_json(values.FileInfo, info)
         except ValueError as error:  # MalformedError is one.
             raise errors.KernelError(host_words.UNREADABLE) from error
 
@@ -55,16 +55,16 @@ class RemoteWorkspace(ports.Workspace):
         return cls(connection, key, epoch)
 
     async def put(self, name: str, chunks: AsyncIterable[bytes]) -> values.FileInfo:
-        fault: Exception | None = None
+        source_error: Exception | None = None
         parameters = {**self._session_params, "name": file_names.safe_name(name)}
 
         async def watched_chunks() -> AsyncIterator[bytes]:
-            nonlocal fault
+            nonlocal source_error
             try:
                 async for chunk in chunks:
                     yield chunk
             except Exception as error:
-                fault = error
+                source_error = error
                 raise
 
         try:
@@ -73,13 +73,13 @@ class RemoteWorkspace(ports.Workspace):
                 "PUT",
                 "/v1/file",
                 is_long=True,
-                is_once=True,
+                is_unrepeatable=True,
                 params=parameters,
                 data=watched_chunks(),
             )
         except errors.BotError as error:
             # An error of the caller's chunks broke the upload, and explains more than this one.
-            raise fault or _as_workspace_error(error) from error
+            raise source_error or _as_workspace_error(error) from error
 
     @contextlib.asynccontextmanager
     async def read(
@@ -125,14 +125,14 @@ def _check_name(name: str) -> None:
         FileMissingError: it is too long, or not valid Unicode.
     """
     try:
-        is_possible = len(name.encode()) <= _NAME_BYTES
+        is_valid = len(name.encode()) <= _NAME_BYTES
     except UnicodeEncodeError:
-        is_possible = False
-    if not is_possible:
+        is_valid = False
+    if not is_valid:
         raise errors.FileMissingError
 
 
 def _as_workspace_error(error: errors.BotError) -> errors.BotError:
     """Turn the error of an unreachable host into one of files; pass others unchanged."""
-    is_kernels = isinstance(error, errors.KernelError)
-    return errors.WorkspaceError(str(error)) if is_kernels else error
+    is_kernel_error = isinstance(error, errors.KernelError)
+    return errors.WorkspaceError(str(error)) if is_kernel_error else error

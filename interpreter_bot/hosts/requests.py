@@ -20,8 +20,8 @@ from typing import Any, Final, Protocol, TypeVar
 F = TypeVar("F", bound=Callable[..., Any])
 T = TypeVar("T")
 
-# Any collection may be given; a tuple comes out at the other end.
-_READ_AS: Final[dict[Any, Any]] = {
+# Callers may pass any collection; the host receives a tuple.
+_DECODED_TYPES: Final[dict[Any, Any]] = {
     collections.abc.Collection[str]: tuple[str, ...],
     collections.abc.Collection[str] | None: tuple[str, ...] | None,
 }
@@ -33,24 +33,33 @@ class Request:
     Attributes:
         name: of its class and of the method, such as `Hosts.release`.
         method: name of the method.
-        is_long: the answer waits for disks, kernels or people; others come within seconds.
-        is_once: it must not be sent again if the host ends before it has answered.
-        is_withdrawn: the host gives it up when the bot has gone.
+        is_long: the answer waits for disks, kernels or people, so it has no time limit.
+        is_unrepeatable: it must not be sent again if the host ends before it answers.
+        is_cancelled_on_disconnect: the host cancels it if the bot disconnects.
     """
 
     def __init__(
-        self, method: Callable[..., Any], *, is_long: bool, is_once: bool, is_withdrawn: bool
+        self,
+        method: Callable[..., Any],
+        *,
+        is_long: bool,
+        is_unrepeatable: bool,
+        is_cancelled_on_disconnect: bool,
     ) -> None:
         self.name = method.__qualname__
         self.method = method.__name__
-        self.is_long, self.is_once, self.is_withdrawn = is_long, is_once, is_withdrawn
+        self.is_long, self.is_unrepeatable, self.is_cancelled_on_disconnect = (
+            is_long,
+            is_unrepeatable,
+            is_cancelled_on_disconnect,
+        )
         self._declaration = method
 
     @functools.cached_property
     def _types(self) -> dict[str, Any]:
         # Read at the first use: the module that declares the method is complete then.
         hints = typing.get_type_hints(self._declaration)
-        return {name: _READ_AS.get(hint, hint) for name, hint in hints.items()}
+        return {name: _DECODED_TYPES.get(hint, hint) for name, hint in hints.items()}
 
     @property
     def answer(self) -> Any:  # noqa: ANN401 - a type, or None
@@ -78,7 +87,7 @@ class Request:
 
 
 class Sender(Protocol):
-    """What sends the requests that it inherits."""
+    """Object that sends the requests that it inherits."""
 
     async def send_request(self, request: Request, arguments: Any) -> Any:  # noqa: ANN401
         """Send a request with an instance of its `arguments`, and return the answer."""
@@ -90,12 +99,20 @@ REQUESTS: Final = types.MappingProxyType(_REQUESTS)
 
 
 def request_method(
-    *, is_long: bool = False, is_once: bool = False, is_withdrawn: bool = False
+    *,
+    is_long: bool = False,
+    is_unrepeatable: bool = False,
+    is_cancelled_on_disconnect: bool = False,
 ) -> Callable[[F], F]:
     """Mark a method of a protocol as a request; see `Request`."""
 
     def decorate(method: F) -> F:
-        request = Request(method, is_long=is_long, is_once=is_once, is_withdrawn=is_withdrawn)
+        request = Request(
+            method,
+            is_long=is_long,
+            is_unrepeatable=is_unrepeatable,
+            is_cancelled_on_disconnect=is_cancelled_on_disconnect,
+        )
         _REQUESTS[request.name] = request
 
         @functools.wraps(method)

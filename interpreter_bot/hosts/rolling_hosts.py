@@ -41,24 +41,24 @@ class RollingLease:
         """Keep `host`, which `find` returned last; `lease` leases the session's kernel there."""
         self._host = host
         self._lease = lease
-        self._find = find
-        self._current: ports.Lease | None = None
+        self._find_host = find
+        self._current_lease: ports.Lease | None = None
 
     async def begin(self) -> ports.Lease:
         """Lease the session's kernel of its host, if that is not leased yet."""
-        if self._current is None:
-            self._current = await self._lease(self._host)
-        return self._current
+        if self._current_lease is None:
+            self._current_lease = await self._lease(self._host)
+        return self._current_lease
 
-    async def kernel(self, *, waiting: ports.OnWait | None = None) -> ports.Kernel:
+    async def kernel(self, *, on_wait: ports.OnWait | None = None) -> ports.Kernel:
         try:
-            return await (await self.begin()).kernel(waiting=waiting)
+            return await (await self.begin()).kernel(on_wait=on_wait)
         except errors.KernelStartError:
             # A draining host may have ended the session just before the lease.
-            if (host := await self._find()) is self._host:
+            if (host := await self._find_host()) is self._host:
                 raise
-            self._host, self._current = host, None
-        return await self.kernel(waiting=waiting)
+            self._host, self._current_lease = host, None
+        return await self.kernel(on_wait=on_wait)
 
 
 class RollingHosts(session_router.SessionRouter):
@@ -66,22 +66,22 @@ class RollingHosts(session_router.SessionRouter):
 
     Attributes:
         ends_with_bot: whether hosts end at an orderly end of the bot.
-        is_kept: whether hosts are kept for the next bot, despite an orderly end.
+        keeps_hosts: whether hosts go on for the next bot, despite an orderly end of this one.
     """
 
     def __init__(
         self,
-        newest: pathlib.Path,
-        revive: host_connection.Revive,
+        newest_link: pathlib.Path,
+        restart_host: host_connection.RestartHost,
         doorkeeper: kernel_doors.Doorkeeper | None,
         *,
         ends_with_bot: bool,
     ) -> None:
         super().__init__(doorkeeper)
         self.ends_with_bot = ends_with_bot
-        self.is_kept = False
-        self._newest = newest
-        self._revive = revive
+        self.keeps_hosts = False
+        self._newest_link = newest_link
+        self._restart_host = restart_host
         # The newest first.
         self._hosts: list[remote_host.RemoteHost] = []
         self._stacks: dict[remote_host.RemoteHost, contextlib.AsyncExitStack] = {}
@@ -91,9 +91,9 @@ class RollingHosts(session_router.SessionRouter):
     @contextlib.asynccontextmanager
     async def open(
         cls,
-        newest: pathlib.Path,
+        newest_link: pathlib.Path,
         *,
-        revive: host_connection.Revive,
+        restart_host: host_connection.RestartHost,
         doorkeeper: kernel_doors.Doorkeeper | None = None,
         ends_with_bot: bool = False,
     ) -> AsyncIterator[RollingHosts]:
@@ -102,11 +102,11 @@ class RollingHosts(session_router.SessionRouter):
         Raises:
             KernelError: the newest host cannot be reached, or is of another release.
         """
-        hosts = cls(newest, revive, doorkeeper, ends_with_bot=ends_with_bot)
+        hosts = cls(newest_link, restart_host, doorkeeper, ends_with_bot=ends_with_bot)
         try:
-            await hosts._connect(newest)
+            await hosts._connect(newest_link)
             newest_address = hosts._hosts[0].connection.address
-            for path in await asyncio.to_thread(host_sockets.listening, newest.parent):
+            for path in await asyncio.to_thread(host_sockets.list_sockets, newest_link.parent):
                 if path != newest_address:
                     # The sessions of an older host that does not answer are lost anyway.
                     with contextlib.suppress(errors.KernelError):
@@ -129,20 +129,20 @@ class RollingHosts(session_router.SessionRouter):
         stack = contextlib.AsyncExitStack()
         opening = remote_host.RemoteHost.open(
             path,
-            newest=self._newest,
-            revive=self._revive,
+            newest_link=self._newest_link,
+            restart_host=self._restart_host,
             doorkeeper=self._doorkeeper,
             is_bot=True,
         )
         host = await stack.enter_async_context(opening)
         self._stacks[host] = stack
-        self._hosts.insert(0 if path == self._newest else len(self._hosts), host)
+        self._hosts.insert(0 if path == self._newest_link else len(self._hosts), host)
         if self.on_loss is not None:
             await host.subscribe_losses(self.on_loss)
 
     async def _refresh(self) -> None:
         """Connect to a new host, and close connections that now lead to the same host."""
-        path = host_sockets.target(self._newest)
+        path = host_sockets.resolve(self._newest_link)
         addresses = [host.connection.address for host in self._hosts]
         is_new = path is not None and path not in addresses
         # A lost connection finds the newest host by itself.
@@ -153,7 +153,7 @@ class RollingHosts(session_router.SessionRouter):
         async with self._refresh_lock:
             if path is not None and path not in [host.connection.address for host in self._hosts]:
                 try:
-                    await self._connect(self._newest)
+                    await self._connect(self._newest_link)
                 except errors.KernelError:
                     _log.exception("a new host of kernels cannot be used")
             self._hosts.sort(key=lambda host: host.connection.address != path)
@@ -186,17 +186,17 @@ class RollingHosts(session_router.SessionRouter):
         return False
 
     def keep_for_next_bot(self) -> None:
-        self.is_kept = True
+        self.keeps_hosts = True
 
     @contextlib.asynccontextmanager
     async def lease(self, key: str, *, person: str = "") -> AsyncIterator[RollingLease]:
         async with contextlib.AsyncExitStack() as stack:
 
-            async def lease_of(host: remote_host.RemoteHost) -> ports.Lease:
+            async def lease_at(host: remote_host.RemoteHost) -> ports.Lease:
                 return await stack.enter_async_context(host.lease(key, person=person))
 
             find = functools.partial(self.host_of, key)
-            rolling_lease = RollingLease(await find(), lease_of, find)
+            rolling_lease = RollingLease(await find(), lease_at, find)
             await rolling_lease.begin()
             yield rolling_lease
 
@@ -226,13 +226,15 @@ class RollingHosts(session_router.SessionRouter):
         """Ask all hosts at once; return the answers, newest first, without those that failed.
 
         Raises:
-            BotError: the newest one failed; it has most sessions.
+            BotError: the newest one failed, which has most sessions.
         """
-        newest, *others = await asyncio.gather(*map(ask, self._hosts), return_exceptions=True)
-        if isinstance(newest, BaseException):
-            raise newest
-        answers = [newest]
-        for answer in others:
+        newest_answer, *older_answers = await asyncio.gather(
+            *map(ask, self._hosts), return_exceptions=True
+        )
+        if isinstance(newest_answer, BaseException):
+            raise newest_answer
+        answers = [newest_answer]
+        for answer in older_answers:
             if not isinstance(answer, BaseException):
                 answers.append(answer)
             elif isinstance(answer, errors.BotError):

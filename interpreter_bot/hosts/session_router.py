@@ -1,6 +1,6 @@
 """Several hosts as one: most requests go to the host that has the session.
 
-Which one that is, `rolling_hosts` and `placed_hosts` say.
+`rolling_hosts` and `placed_hosts` decide which one that is.
 """
 
 from __future__ import annotations

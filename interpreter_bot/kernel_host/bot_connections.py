@@ -90,8 +90,8 @@ class BotConnection:
                 try:
                     await self._dispatch(request)
                 except (errors.BotError, OSError):
-                    # It concerns one session; the bot's others go on.
-                    _log.exception("what a bot asked for failed")
+                    # This concerns one session; the bot's other sessions go on.
+                    _log.exception("a request of a bot failed")
         except ValueError:  # MalformedError is one; an execution's id may be another.
             # Probably a bot of another release.
             _log.exception("a bot sent a message that makes no sense")
@@ -113,13 +113,13 @@ class BotConnection:
                 self._answer(message)
             case messages.Acknowledge(execution_id):
                 self._executions.acknowledge(execution_id)
-            case messages.Listen(is_listening):
-                self.listens = is_listening
+            case messages.ReportLosses(is_on):
+                self.listens = is_on
                 self._on_listen()
-            case messages.LossNoted(number):
-                noted = self._losses.get(number)
-                if noted is not None and not noted.done():
-                    noted.set_result(None)
+            case messages.LossAcknowledged(number):
+                acknowledged = self._losses.get(number)
+                if acknowledged is not None and not acknowledged.done():
+                    acknowledged.set_result(None)
 
     async def close(self) -> None:
         """Close the connection; the bot reconnects if there is another host."""
@@ -129,7 +129,7 @@ class BotConnection:
         """Tell the bot that this host takes no more sessions."""
         self._send_soon(messages.Draining())
 
-    def owns(self, key: str) -> bool:
+    def owns_session(self, key: str) -> bool:
         """Return whether a session ends with this connection."""
         return any(lease.is_ephemeral and lease.key == key for lease in self._leases.values())
 
@@ -174,20 +174,20 @@ class BotConnection:
         return None if lease_task is None else await asyncio.shield(lease_task)
 
     async def _start_kernel(self, message: messages.StartKernel) -> None:
-        def waiting(sentence: str) -> None:
-            self._send_soon(messages.Waiting(message.call, sentence))
+        def on_wait(sentence: str) -> None:
+            self._send_soon(messages.StartWaits(message.call, sentence))
 
         active = await self._wait_for_lease(message.lease)
         if active is None:
             raise errors.KernelStartError(host_words.DRAINS)
-        kernel = await active.lease.kernel(waiting=waiting)
+        kernel = await active.lease.kernel(on_wait=on_wait)
         active.kernels[kernel.id] = kernel
         await self._send(
             messages.KernelStarted(
                 message.call,
                 id=kernel.id,
-                announcement=kernel.announcement,
-                runs=kernel.runs,
+                loss_notice=kernel.loss_notice,
+                run_count=kernel.run_count,
                 restored=kernel.restored,
                 restore_notice=kernel.restore_notice,
             )
@@ -204,7 +204,7 @@ class BotConnection:
                     code.code,
                     can_ask=message.can_ask,
                     seconds=code.seconds,
-                    is_own=code.is_own,
+                    is_bot_code=code.is_bot_code,
                 )
             elif not self._executions.is_known(execution_id):
                 finished = values.Finished(
@@ -256,25 +256,25 @@ class BotConnection:
         if message.text is not None:
             questions.answer(message.question, message.text)
         elif message.error is not None:
-            questions.answer(message.question, messages.error(message.error))
+            questions.answer(message.question, messages.to_error(message.error))
 
     def _begin_call(self, number: int, work: Coroutine[Any, Any, None]) -> None:
         """Run a call in the background, and report its failure to the bot."""
-        if (former := self._call_tasks.get(number)) is not None:
-            former.cancel()
+        if (former_task := self._call_tasks.get(number)) is not None:
+            former_task.cancel()
 
         async def run() -> None:
             try:
                 await work
             except errors.BotError as error:
-                await self._send(messages.Failed(number, messages.error_fields(error)))
+                await self._send(messages.CallFailed(number, messages.error_fields(error)))
             except ConnectionError:
                 raise
             except Exception:
                 # Without an answer to its call, the bot would wait for ever.
-                _log.exception("what a bot asked for failed")
-                fault = messages.error_fields(errors.KernelError())
-                await self._send(messages.Failed(number, fault))
+                _log.exception("a request of a bot failed")
+                error_fields = messages.error_fields(errors.KernelError())
+                await self._send(messages.CallFailed(number, error_fields))
 
         task = self._call_tasks[number] = asyncio.create_task(run(), name=f"call {number} of a bot")
         task.add_done_callback(lambda _: self._on_call_end(number, task))
@@ -284,20 +284,20 @@ class BotConnection:
             del self._call_tasks[number]
         error = None if task.cancelled() else task.exception()
         if error is not None and not isinstance(error, ConnectionError):
-            _log.error("what a bot asked for failed", exc_info=error)
+            _log.error("a request of a bot failed", exc_info=error)
 
     async def _send(self, message: messages.ToBot) -> None:
         await self._socket.send_str(messages.encode(message))
 
     def _send_soon(self, message: messages.ToBot) -> None:
-        task = asyncio.create_task(self._send(message), name="word to a bot")
+        task = asyncio.create_task(self._send(message), name="message to a bot")
         self._send_tasks.add(task)
         task.add_done_callback(self._on_sent)
 
     def _on_sent(self, task: asyncio.Task[None]) -> None:
         self._send_tasks.discard(task)
         if not task.cancelled() and isinstance(error := task.exception(), Exception):
-            _log.info("a bot went before it was told something: %r", error)
+            _log.info("a bot disconnected before a message was sent: %r", error)
 
     async def _send_event(self, number: int, event: int, record: bytes) -> None:
         # One at a time, so that events for a slow bot do not fill the memory.
@@ -331,7 +331,7 @@ class BotConnection:
 def _log_lease_failure(lease_task: asyncio.Task[_ActiveLease]) -> None:
     """Log why a lease failed; the call that asks for its kernel is answered with the reason."""
     if not lease_task.cancelled() and (error := lease_task.exception()) is not None:
-        _log.info("a lease could not be had", exc_info=error)
+        _log.info("a lease could not be opened", exc_info=error)
 
 
 class _RemoteQuestioner:

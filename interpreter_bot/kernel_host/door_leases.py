@@ -1,8 +1,8 @@
 """Doors of a host's kernels, leased to bots: connections of code are streamed to the bot.
 
-A bot leases a kernel's doors as long as its link is open, or until another link comes. Without a
-lease, connections get an answer that says so. The next bot leases the doors or, if its rules allow
-nothing any more, shuts them, which connections then get as an answer.
+A lease lasts until the bot's link closes or another link opens. Without a lease, the host answers
+connections with a refusal. The next bot leases the doors or, if its rules no longer allow anything,
+shuts them, and the refusal says so.
 
 The bot's end is `hosts.remote_doors`. A limited number of connections is accepted at a time; others
 wait in the kernel's network. Connections that the bot does not fetch, or that are open when its
@@ -33,30 +33,30 @@ from interpreter_bot.wording import host_words
 
 _log = logging.getLogger(__name__)
 
-_HEAD: Final = (
+_REFUSAL_HEAD: Final = (
     b"HTTP/1.1 503 %b\r\nContent-Type: text/plain\r\nContent-Length: %d\r\nX-Proxy-Error: %b\r\n"
     b"Connection: close\r\n\r\n"
 )
-_HEAD_BYTES: Final = 64 * 1024
-# Refusals are answered one at a time, each after so long, so that retries cost little.
+_MAX_HEAD_BYTES: Final = 64 * 1024
+# Refusals are sent one at a time, each after this pause, so that retries cost little.
 _ANSWER_SECONDS: Final = 0.1
 _MAX_CONNECTIONS: Final = 64
 _FETCH_SECONDS: Final = 30.0
 _PAUSE_SECONDS: Final = 0.1
-# Once the bot's end has finished, code may go on sending for so long.
-_LAST_SECONDS: Final = 60.0
+# How long code may still send after the bot's end has finished.
+_MAX_HALF_OPEN_SECONDS: Final = 60.0
 _MAX_MESSAGE_BYTES: Final = 256 * 1024
 _NAME_BYTES: Final = 16
-# A hanging bot delays the next one by at most so long.
+# A bot that hangs delays the next one by at most this.
 _CLOSE_SECONDS: Final = 1.0
 
 
 class _Connection:
-    """A connection of code that waits for a bot to fetch it, or is being carried."""
+    """A connection of code that waits for a bot to fetch it, or that is being relayed."""
 
     def __init__(self, endpoint: socket.socket) -> None:
         self.endpoint = endpoint
-        self.carrying: asyncio.Future[asyncio.Task[None]] = (
+        self.relay_task: asyncio.Future[asyncio.Task[None]] = (
             asyncio.get_running_loop().create_future()
         )
 
@@ -71,8 +71,8 @@ class _LeasedDoors:
         version: of the setup that the kernel has.
         link: to the bot that has leased them; None if none has.
         is_shut: whether the last bot's rules let nothing through.
-        streams: tasks that carry connections to that bot.
-        changing: held while the lease changes from one bot to another.
+        streams: tasks that relay connections to that bot.
+        change_lock: held while the lease changes from one bot to another.
     """
 
     key: str
@@ -81,7 +81,7 @@ class _LeasedDoors:
     link: web.WebSocketResponse | None = None
     is_shut: bool = False
     streams: set[asyncio.Task[None]] = dataclasses.field(default_factory=set)
-    changing: asyncio.Lock = dataclasses.field(default_factory=asyncio.Lock)
+    change_lock: asyncio.Lock = dataclasses.field(default_factory=asyncio.Lock)
 
 
 class DoorLeases:
@@ -90,9 +90,9 @@ class DoorLeases:
     def __init__(self, host: local_host.LocalHost) -> None:
         self._host = host
         self._leased: dict[str, _LeasedDoors] = {}
-        self._serving: set[asyncio.Task[None]] = set()
+        self._serve_tasks: set[asyncio.Task[None]] = set()
         # By random names.
-        self._offered: dict[str, _Connection] = {}
+        self._offered_connections: dict[str, _Connection] = {}
         self._is_closed = False
 
     def routes(self) -> list[web.RouteDef]:
@@ -103,10 +103,10 @@ class DoorLeases:
 
     async def close(self) -> None:
         self._is_closed = True
-        for task in self._serving:
+        for task in self._serve_tasks:
             task.cancel()
-        if self._serving:
-            await asyncio.wait(self._serving)
+        if self._serve_tasks:
+            await asyncio.wait(self._serve_tasks)
 
     async def _link(self, request: web.Request) -> web.StreamResponse:
         """Lease a kernel's doors to a bot, and offer it connections, until its link ends."""
@@ -115,7 +115,7 @@ class DoorLeases:
         link = web.WebSocketResponse(
             heartbeat=door_streams.HEARTBEAT_SECONDS, compress=False, timeout=_CLOSE_SECONDS
         )
-        async with leased.changing:
+        async with leased.change_lock:
             if self._leased.get(kernel_id) is not leased:
                 # The kernel ended meanwhile.
                 raise errors.KernelError(host_words.NO_DOORS)
@@ -125,17 +125,17 @@ class DoorLeases:
         try:
             await link.send_str(messages.encode(messages.DoorsOpened(leased.doors.ports)))
             async for _ in link:
-                break  # It has nothing to say.
+                break  # The bot sends nothing on the link.
         except ConnectionError:
-            _log.info("a bot went before it heard of its doors")
+            _log.info("a bot disconnected before it got its doors")
         finally:
-            async with leased.changing:
+            async with leased.change_lock:
                 if leased.link is link:
                     await _release(leased)
         return link
 
     async def _open(self, kernel_id: str, key: str) -> _LeasedDoors:
-        """Return a kernel's doors, which accept connections from the first time on.
+        """Return a kernel's doors; the first call begins to accept connections.
 
         Raises:
             KernelError: it has none.
@@ -152,9 +152,11 @@ class DoorLeases:
                 doors.close()
                 raise errors.KernelError(host_words.NO_DOORS)
             leased = self._leased[kernel_id] = _LeasedDoors(key, doors)
-            serving = asyncio.create_task(self._serve(kernel_id, leased), name="doors of a kernel")
-            self._serving.add(serving)
-            serving.add_done_callback(self._serving.discard)
+            serve_task = asyncio.create_task(
+                self._serve(kernel_id, leased), name="doors of a kernel"
+            )
+            self._serve_tasks.add(serve_task)
+            serve_task.add_done_callback(self._serve_tasks.discard)
         return self._leased[kernel_id]
 
     async def _serve(self, kernel_id: str, leased: _LeasedDoors) -> None:
@@ -172,81 +174,83 @@ class DoorLeases:
                 task.cancel()
             await asyncio.wait(tasks)
             leased.doors.close()
-            async with leased.changing:
+            async with leased.change_lock:
                 await _release(leased)
         for task in tasks:
             if not task.cancelled() and (error := task.exception()) is not None:
-                _log.error("the doors of %s are served no more", kernel_id, exc_info=error)
+                _log.error("the doors of %s failed", kernel_id, exc_info=error)
 
     async def _accept(self, leased: _LeasedDoors, door: kernel_doors.Door) -> None:
-        free = asyncio.Semaphore(_MAX_CONNECTIONS)
+        slots = asyncio.Semaphore(_MAX_CONNECTIONS)
 
-        def over(task: asyncio.Task[None], endpoint: socket.socket) -> None:
-            # Here, as a task that is cancelled at once never begins.
+        def on_stream_end(task: asyncio.Task[None], endpoint: socket.socket) -> None:
+            # In a callback, because a task that is cancelled at once never begins.
             door_streams.reset(endpoint)
-            free.release()
+            slots.release()
             leased.streams.discard(task)
             if not task.cancelled() and (error := task.exception()) is not None:
-                _log.error("a connection of a door could not be carried", exc_info=error)
+                _log.error("a connection of a door could not be relayed", exc_info=error)
 
         while True:
-            await free.acquire()
+            await slots.acquire()
             try:
                 endpoint = await leased.doors.accept(door)
             except OSError:
                 _log.exception("no connection of a kernel can be accepted")
-                free.release()
+                slots.release()
                 await asyncio.sleep(_PAUSE_SECONDS)
                 continue
             if leased.link is None:
                 sentence = host_words.DOORS_SHUT if leased.is_shut else host_words.BOT_AWAY
                 await _refuse(endpoint, sentence.encode("ascii"))
-                free.release()
+                slots.release()
                 continue
-            offering = self._offer(leased.link, door, endpoint)
-            task = asyncio.create_task(offering, name="connection of a door")
+            offer = self._offer(leased.link, door, endpoint)
+            task = asyncio.create_task(offer, name="connection of a door")
             leased.streams.add(task)
-            task.add_done_callback(functools.partial(over, endpoint=endpoint))
+            task.add_done_callback(functools.partial(on_stream_end, endpoint=endpoint))
 
     async def _offer(
         self, link: web.WebSocketResponse, door: kernel_doors.Door, endpoint: socket.socket
     ) -> None:
-        """Offer a connection to a bot, until it was carried to its end or nobody fetches it."""
+        """Offer a connection to a bot, and wait until its relay ends or nobody fetches it."""
         name, connection = secrets.token_hex(_NAME_BYTES), _Connection(endpoint)
-        self._offered[name] = connection
+        self._offered_connections[name] = connection
         try:
             await link.send_str(messages.encode(messages.DoorConnection(door, name)))
-            await asyncio.wait({connection.carrying}, timeout=_FETCH_SECONDS)
-            if connection.carrying.done():
-                await asyncio.wait({connection.carrying.result()})
+            await asyncio.wait({connection.relay_task}, timeout=_FETCH_SECONDS)
+            if connection.relay_task.done():
+                await asyncio.wait({connection.relay_task.result()})
         except ConnectionError:
-            _log.info("a bot went before it heard of a connection")
+            _log.info("a bot disconnected before it could fetch a connection")
         finally:
-            self._offered.pop(name, None)
-            if connection.carrying.done():
-                connection.carrying.result().cancel()
-                await asyncio.wait({connection.carrying.result()})
+            self._offered_connections.pop(name, None)
+            if connection.relay_task.done():
+                connection.relay_task.result().cancel()
+                await asyncio.wait({connection.relay_task.result()})
 
     async def _stream(self, request: web.Request) -> web.StreamResponse:
-        """Carry a connection that was offered, once."""
-        connection = self._offered.pop(request.query["stream"], None)
+        """Relay a connection that was offered, once."""
+        connection = self._offered_connections.pop(request.query["stream"], None)
         if connection is None:
             raise web.HTTPNotFound
         response = web.WebSocketResponse(
             compress=False, max_msg_size=_MAX_MESSAGE_BYTES, timeout=_CLOSE_SECONDS
         )
 
-        async def carry() -> None:
+        async def relay() -> None:
             await response.prepare(request)
-            await door_streams.relay(connection.endpoint, response, max_seconds=_LAST_SECONDS)
+            await door_streams.relay(
+                connection.endpoint, response, max_seconds=_MAX_HALF_OPEN_SECONDS
+            )
 
-        carrying = asyncio.create_task(carry(), name="carried connection")
-        # At once: it is fetched, and no more to be given up.
-        connection.carrying.set_result(carrying)
+        relay_task = asyncio.create_task(relay(), name="relayed connection")
+        # Set this before any await: the connection is fetched and must not be given up.
+        connection.relay_task.set_result(relay_task)
         try:
-            await asyncio.wait({carrying})
+            await asyncio.wait({relay_task})
         finally:
-            carrying.cancel()
+            relay_task.cancel()
         return response
 
     async def set_up_doors(self, kernel_id: str, code: str, version: str) -> None:
@@ -267,7 +271,7 @@ class DoorLeases:
         }
 
     async def shut_doors(self, kernel_id: str) -> None:
-        """Answer connections that nothing is allowed, instead of that no bot is there."""
+        """Let refusals say that nothing is allowed, instead of that no bot is connected."""
         leased = self._leased.get(kernel_id)
         if leased is not None and leased.link is None:
             leased.is_shut = True
@@ -291,7 +295,7 @@ async def _refuse(endpoint: socket.socket, reason: bytes) -> None:
         await asyncio.sleep(_ANSWER_SECONDS)
         # Errors of the code's end do not matter.
         with contextlib.suppress(OSError):
-            # Closing a connection with unread data would reset it before the answer is read.
+            # Closing with unread data would reset the connection before code reads the answer.
             with contextlib.suppress(BlockingIOError):
-                endpoint.recv(_HEAD_BYTES)
-            endpoint.send(_HEAD % (reason, len(reason), reason) + reason)
+                endpoint.recv(_MAX_HEAD_BYTES)
+            endpoint.send(_REFUSAL_HEAD % (reason, len(reason), reason) + reason)

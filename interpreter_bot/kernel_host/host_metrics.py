@@ -30,12 +30,12 @@ class WatchedHost(Protocol):
 
     is_draining: bool
 
-    async def loads(self) -> dict[str, int]:
+    async def counts(self) -> dict[str, int]:
         """Count `bots`, `kernels` and `executions`."""
 
 
 @contextlib.asynccontextmanager
-async def listening(host: WatchedHost, address: str) -> AsyncIterator[None]:
+async def serving(host: WatchedHost, address: str) -> AsyncIterator[None]:
     """Answer probes and requests for metrics at an address, as `0.0.0.0:9464`, in the context.
 
     Raises:
@@ -52,21 +52,21 @@ async def listening(host: WatchedHost, address: str) -> AsyncIterator[None]:
 
     async def metrics(_: web.Request) -> web.Response:
         free_bytes = await asyncio.to_thread(machine_exhaustion.free_bytes)
-        all_bytes = machines.memory_bytes()
+        total_bytes = machines.memory_bytes()
         figures = {
-            "memory_bytes": (host_words.MEMORY, all_bytes),
+            "memory_bytes": (host_words.MEMORY, total_bytes),
             "memory_free_bytes": (host_words.FREE_MEMORY, free_bytes),
             "used_ratio": (
                 host_words.USED_RATIO,
-                1.0 if host.is_draining else max(0.0, 1 - free_bytes / all_bytes),
+                1.0 if host.is_draining else max(0.0, 1 - free_bytes / total_bytes),
             ),
             "draining": (host_words.DRAINING, int(host.is_draining)),
         }
-        for name, count in (await host.loads()).items():
+        for name, count in (await host.counts()).items():
             figures[name] = (host_words.current_number(name), count)
         text = "".join(
-            f"# HELP {full} {help_text}\n# TYPE {full} gauge\n{full} {value}\n"
-            for full, (help_text, value) in (
+            f"# HELP {metric} {help_text}\n# TYPE {metric} gauge\n{metric} {value}\n"
+            for metric, (help_text, value) in (
                 (_PREFIX + name, figure) for name, figure in figures.items()
             )
         )

@@ -44,11 +44,11 @@ from interpreter_bot.kernels import machine_exhaustion, machines, session_archiv
 
 _log = logging.getLogger(__name__)
 
-_BOOT: Final = pathlib.Path("/proc/sys/kernel/random/boot_id")
+_BOOT_ID: Final = pathlib.Path("/proc/sys/kernel/random/boot_id")
 _REQUEST_BYTES: Final = 16 * 1024 * 1024
 # A request line holds the name of a file, escaped to up to six characters a byte.
 _REQUEST_LINE_BYTES: Final = 64 * 1024
-_PEER: Final = struct.Struct("3i")
+_PEER_CREDENTIALS: Final = struct.Struct("3i")
 _ID_BYTES: Final = 16
 _MAX_LOSSES: Final = 1000
 _RETRY_SECONDS: Final = 0.1
@@ -61,10 +61,10 @@ class HostServer:
 
     Attributes:
         connections: of the connected bots.
-        last_seen: monotonic time at which the last bot disconnected, at first that of the start.
+        last_seen: monotonic time of the last disconnection of a bot, or of the start.
         executions: of the host.
         is_draining: whether sessions without a kernel get none.
-        is_ending: whether the process ends as soon as nothing runs.
+        is_ending: whether the process ends once no code runs.
         changed: set whenever one of these may have changed.
     """
 
@@ -121,7 +121,7 @@ class HostServer:
             host: has the kernels and files.
             host_executions: its executions.
             path: of the socket, in a directory of ours; a socket of a dead host is replaced.
-            is_lingering: whether the host ends if no bot connects; bots see this in its status.
+            is_lingering: whether the host ends by itself if no bot connects.
             bot_uid: another user whose bots may connect.
             fingerprint: of the settings of its kernels.
             private: paths that kernels may not see.
@@ -147,13 +147,13 @@ class HostServer:
         try:
             _bind(listener, path, bot_uid)
             await host.subscribe_losses(server._on_loss)
-            reporting = asyncio.create_task(server._report_losses(), name="losses of kernels")
+            report_task = asyncio.create_task(server._report_losses(), name="losses of kernels")
             try:
                 await _start(runner, listener, tls)
                 yield server
             finally:
-                reporting.cancel()
-                await asyncio.wait({reporting})
+                report_task.cancel()
+                await asyncio.wait({report_task})
         finally:
             await host.subscribe_losses(None)
             await runner.cleanup()
@@ -195,8 +195,8 @@ class HostServer:
         if peer.family != socket.AF_UNIX:
             # TLS has checked the bot's certificate already.
             return await handler(request)
-        raw = peer.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _PEER.size)
-        _, uid, _ = _PEER.unpack(raw)
+        raw = peer.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _PEER_CREDENTIALS.size)
+        _, uid, _ = _PEER_CREDENTIALS.unpack(raw)
         if uid not in self._allowed_uids:
             _log.warning("user %d may not use this host", uid)
             raise web.HTTPForbidden
@@ -241,13 +241,13 @@ class HostServer:
 
     async def _on_loss(self, loss: ports.KernelLoss) -> None:
         """Queue a lost kernel for the next bot that listens."""
-        if any(connection.owns(loss.key) for connection in self.connections):
+        if any(connection.owns_session(loss.key) for connection in self.connections):
             return
         self._losses.append(loss)
         self._losses_changed.set()
 
     async def _report_losses(self) -> None:
-        """Report each lost kernel to a bot, and to another one if that disconnects first."""
+        """Report each lost kernel to a bot; if that disconnects first, to another one."""
         while True:
             await self._losses_changed.wait()
             listener = next(
@@ -281,7 +281,7 @@ class HostServer:
             has_store=self._archives is not None,
             free_bytes=await asyncio.to_thread(machine_exhaustion.free_bytes),
             memory_bytes=machines.memory_bytes(),
-            **await self.loads(),
+            **await self.counts(),
         )
         return request_answers.json_response(status)
 
@@ -296,7 +296,7 @@ class HostServer:
             connection.send_draining()
         self.changed.set()
 
-    async def loads(self) -> dict[str, int]:
+    async def counts(self) -> dict[str, int]:
         return {
             # Connected commands do not count: a host must not wait for them before it ends.
             "bots": sum(connection.is_bot or connection.listens for connection in self.connections),
@@ -314,8 +314,8 @@ def _identity(data: pathlib.Path) -> tuple[str, str]:
     new_id = functools.partial(secrets.token_hex, _ID_BYTES)
     data_id = private_files.read_or_create(file, new_id)
     status = file.stat()
-    place = f"{_BOOT.read_text('ascii').strip()} {status.st_dev} {status.st_ino}"
-    return data_id, hashlib.sha256(place.encode("ascii")).hexdigest()
+    identity = f"{_BOOT_ID.read_text('ascii').strip()} {status.st_dev} {status.st_ino}"
+    return data_id, hashlib.sha256(identity.encode("ascii")).hexdigest()
 
 
 async def _start(

@@ -20,8 +20,8 @@ _log = logging.getLogger(__name__)
 T = TypeVar("T")
 
 _CHUNK_BYTES: Final = 256 * 1024
-_ON_WORKSPACE: Final = ports.Workspace.__name__ + "."
-_CHANGING: Final = frozenset(
+_WORKSPACE_PREFIX: Final = ports.Workspace.__name__ + "."
+_CHANGING_REQUESTS: Final = frozenset(
     {ports.Workspace.rename.__qualname__, ports.Workspace.delete.__qualname__}
 )
 
@@ -29,7 +29,7 @@ _CHANGING: Final = frozenset(
 class RequestAnswers:
     """Answers every request of the table: here, or by the local host, its doors or a workspace.
 
-    A method here has the name of its request, and does more than the host's own.
+    A method here has the name of its request, and extends the host's method of that name.
     """
 
     def __init__(
@@ -42,13 +42,17 @@ class RequestAnswers:
         drain: Callable[..., Awaitable[None]],
     ) -> None:
         self._host, self._epochs, self._archives = host, epochs, archives
-        self.drain, self.stop, self.fence = drain, host_executions.stop, epochs.fence
-        answering = (self, doors, host)
-        # Here, so that a request without an answer is noticed at the start.
+        self.drain, self.stop, self.end_moved_session = (
+            drain,
+            host_executions.stop,
+            epochs.end_moved_session,
+        )
+        targets = (self, doors, host)
+        # Resolve all now, so that a request without a method fails at the start.
         self._methods = {
-            name: _find_method(request.method, answering)
+            name: _find_method(request.method, targets)
             for name, request in requests.REQUESTS.items()
-            if not name.startswith(_ON_WORKSPACE)
+            if not name.startswith(_WORKSPACE_PREFIX)
         }
 
     def routes(self) -> list[web.RouteDef]:
@@ -66,41 +70,43 @@ class RequestAnswers:
             raise web.HTTPNotFound
         arguments = await read_arguments(request, http_request)
         if name in self._methods:
-            answering = request.call(self._methods[name], arguments)
-            if request.is_withdrawn:
-                answering = _while_connected(http_request, answering)
-            return json_response(await answering)
+            answer = request.call(self._methods[name], arguments)
+            if request.is_cancelled_on_disconnect:
+                answer = _while_connected(http_request, answer)
+            return json_response(await answer)
         key = http_request.query["key"]
         workspace = await self._host.workspace(key)
         answer = await request.call(getattr(workspace, request.method), arguments)
-        if name in _CHANGING:
+        if name in _CHANGING_REQUESTS:
             await self._note_change(key)
         return json_response(answer)
 
     async def _note_change(self, key: str) -> None:
-        # Only files that people change; saving variables notes those that code changes.
+        # Only for files that people change; a save of variables records changes by code.
         if self._archives is not None:
             await self._archives.note_change(key)
 
     async def fork(
         self, key: str, new_key: str, *, checkpoint: str, new_epoch: int = 0
     ) -> session_variables.RestoredState:
-        """Begin the new session's epoch too."""
+        """Fork a session, and begin the new session's epoch."""
         restored = await self._host.fork(key, new_key, checkpoint=checkpoint)
         await self._epochs.accept(new_key, new_epoch)
         await self._note_change(new_key)
         return restored
 
-    async def go_back(
-        self, key: str, name: str, *, is_whole: bool
+    async def restore_checkpoint(
+        self, key: str, name: str, *, requires_everything: bool
     ) -> session_variables.RestoredState:
-        """Let the session be archived again."""
-        restored = await self._host.go_back(key, name, is_whole=is_whole)
+        """Restore a checkpoint, and let the session be archived again."""
+        restored = await self._host.restore_checkpoint(
+            key, name, requires_everything=requires_everything
+        )
         await self._note_change(key)
         return restored
 
     async def forget(self, key: str) -> None:
-        """Forget its archive too."""
+        """Delete a session and its archive."""
         await self._host.forget(key)
         if self._archives is not None:
             await self._archives.forget(key)
@@ -142,17 +148,17 @@ async def read_arguments(request: requests.Request, http_request: web.Request) -
         HTTPBadRequest: they are not valid.
     """
     try:
-        return messages.read(request.arguments, await http_request.json())
+        return messages.from_json(request.arguments, await http_request.json())
     except (ValueError, RecursionError) as error:  # MalformedError is one.
         raise web.HTTPBadRequest from error
 
 
 def json_response(value: object, *, status: int = 200) -> web.Response:
-    body = messages.document(value)
+    body = messages.encode_json(value)
     return web.Response(body=body, content_type="application/json", status=status)
 
 
-async def _while_connected(request: web.Request, answering: Coroutine[Any, Any, T]) -> T:
+async def _while_connected(request: web.Request, call: Coroutine[Any, Any, T]) -> T:
     """Wait for an answer, until the bot disconnects.
 
     Raises:
@@ -160,15 +166,15 @@ async def _while_connected(request: web.Request, answering: Coroutine[Any, Any, 
     """
     if request.transport is None:
         raise web.HTTPBadRequest
-    answer = asyncio.create_task(answering, name="answer to a bot")
+    answer = asyncio.create_task(call, name="answer to a bot")
     with request.transport.get_extra_info("socket").dup() as peer:
-        leaving = asyncio.create_task(_until_readable(peer), name="end of a bot")
+        disconnecting = asyncio.create_task(_until_readable(peer), name="end of a bot")
         try:
-            await asyncio.wait({answer, leaving}, return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait({answer, disconnecting}, return_when=asyncio.FIRST_COMPLETED)
         finally:
-            for task in (answer, leaving):
+            for task in (answer, disconnecting):
                 task.cancel()
-            await asyncio.wait({answer, leaving})
+            await asyncio.wait({answer, disconnecting})
     if answer.cancelled():
         raise errors.KernelError
     return answer.result()
@@ -186,18 +192,18 @@ async def _until_readable(descriptor: socket.socket) -> None:
 
 
 def _find_method(
-    name: str, answering: tuple[object, ...]
+    name: str, targets: tuple[object, ...]
 ) -> Callable[..., Coroutine[Any, Any, object]]:
     """Return the method of the first object that has one."""
     method: Callable[..., Coroutine[Any, Any, object]] = next(
-        getattr(each, name) for each in answering if hasattr(each, name)
+        getattr(target, name) for target in targets if hasattr(target, name)
     )
     return method
 
 
 async def _stream(request: web.Request, content: ports.Content) -> web.StreamResponse:
     response = web.StreamResponse()
-    response.headers["X-File"] = messages.document(content.info).decode("ascii")
+    response.headers["X-File"] = messages.encode_json(content.info).decode("ascii")
     await response.prepare(request)
     try:
         async for chunk in content:

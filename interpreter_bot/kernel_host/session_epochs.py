@@ -66,7 +66,7 @@ class SessionEpochs:
     def _lock(self, key: str) -> asyncio.Lock:
         return self._locks.setdefault(key, asyncio.Lock())
 
-    async def fence(self, key: str, epoch: int) -> None:
+    async def end_moved_session(self, key: str, epoch: int) -> None:
         """End the kernel of a session that is on another machine in this epoch.
 
         Raises:

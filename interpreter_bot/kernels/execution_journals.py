@@ -76,12 +76,12 @@ class Entry:
     Attributes:
         number: of the event; the first is 1.
         record: the event.
-        left_out: number of dropped events just before it.
+        dropped_count: number of dropped events just before it.
     """
 
     number: int
     record: bytes
-    left_out: int = 0
+    dropped_count: int = 0
 
 
 @dataclasses.dataclass(slots=True)
@@ -166,7 +166,7 @@ class Journal:
                         return  # The disk has lost the end.
                     await changed.wait()
                 for number, record in events:
-                    yield Entry(number, record, left_out=number - expected)
+                    yield Entry(number, record, dropped_count=number - expected)
                     expected = number + 1
             elif self.ended_at is None:
                 await changed.wait()

@@ -76,14 +76,14 @@ class Kernel:
         """Names that code has defined, as of the last reply."""
         self.is_frozen = False
         """Whether all its processes are stopped, until the next execution."""
-        self.runs = 0
+        self.run_count = 0
         """Number of started executions that may have changed variables."""
         self.executions = 0
         """Number of all started executions, including the bot's own."""
-        self.runs_when_tried = 0
-        """Value of `runs` at the last attempt to save."""
-        self.runs_when_saved = 0
-        """Value of `runs` at the last successful save; 0 if an earlier kernel saved."""
+        self.run_count_at_attempt = 0
+        """Value of `run_count` at the last attempt to save."""
+        self.run_count_at_save = 0
+        """Value of `run_count` at the last successful save; 0 if an earlier kernel saved."""
         self._saving_seconds = (0.0, 0.0)
         self._saving_ended = 0.0
         self.is_savable = True
@@ -94,7 +94,7 @@ class Kernel:
         """The variables that it restored from an earlier kernel."""
         self.restore_notice = ""
         """Sentence for people before the first output: which variables could not be restored."""
-        self.announcement = ""
+        self.loss_notice = ""
         """Sentence for people before the first output: why the former kernel is gone."""
         self._disk_full_notice: str | None = None
         self.install: execution_streams.Install | None = None
@@ -124,7 +124,7 @@ class Kernel:
         show: execution_streams.Show,
         ask: execution_streams.Ask | None = None,
         seconds: float | None = None,
-        is_own: bool = False,
+        is_bot_code: bool = False,
         is_silent: bool = False,
     ) -> values.Finished:
         """Run code and return how it ended; never raises for what the code does.
@@ -134,7 +134,7 @@ class Kernel:
             show: called with each output as it appears.
             ask: called when the code asks for input; without it `input()` raises in the code.
             seconds: limit of wall time; by default that of the settings.
-            is_own: the code is the bot's and changes no variable, so the session stays idle.
+            is_bot_code: the code is the bot's and changes no variable, so the session stays idle.
             is_silent: the code shows nothing, and runs before the workspace is attached.
         """
         stop_requested: asyncio.Future[_StopRequest] = asyncio.get_running_loop().create_future()
@@ -144,26 +144,26 @@ class Kernel:
         try:
             async with self._lock:
                 self._stop_requested = stop_requested
-                if not is_own:
+                if not is_bot_code:
                     self.last_used = time.monotonic()
-                self.runs += not is_own
+                self.run_count += not is_bot_code
                 self.executions += 1
-                if self._disk_full_notice and not is_own:
+                if self._disk_full_notice and not is_bot_code:
                     show(values.Notice(self._disk_full_notice))
                     self._disk_full_notice = ""
                 if self.is_frozen:
                     self.is_frozen = False
                     await self.provisioner.thaw()
                 return await self._execute(
-                    code, show, ask, seconds, is_own=is_own, is_silent=is_silent
+                    code, show, ask, seconds, is_bot_code=is_bot_code, is_silent=is_silent
                 )
         finally:
             if self._stop_requested is stop_requested:
                 self._stop_requested = None
-            if not is_own:
+            if not is_bot_code:
                 self.last_used = time.monotonic()
 
-    async def execute_own(
+    async def run_bot_code(
         self, code: str, *, seconds: float | None = None, is_silent: bool = False
     ) -> tuple[values.Finished, str]:
         """Run code of the bot, as `execute` does; return its end and its last JSON."""
@@ -175,7 +175,7 @@ class Kernel:
                 last_json = output.json
 
         finished = await self.execute(
-            code, show=keep_json, seconds=seconds, is_own=True, is_silent=is_silent
+            code, show=keep_json, seconds=seconds, is_bot_code=True, is_silent=is_silent
         )
         return finished, last_json
 
@@ -215,7 +215,7 @@ class Kernel:
         ask: execution_streams.Ask | None,
         seconds: float | None,
         *,
-        is_own: bool,
+        is_bot_code: bool,
         is_silent: bool,
     ) -> values.Finished:
         if not self.is_alive:
@@ -242,7 +242,7 @@ class Kernel:
         )
         self._listener = listener
         try:
-            execution = listener.start(code, is_counted=not is_own, is_silent=is_silent)
+            execution = listener.start(code, is_counted=not is_bot_code, is_silent=is_silent)
             limit = self._limits.execution_seconds if seconds is None else seconds
             stop = await self._await_end(execution, listener, started + limit, limit)
             if (

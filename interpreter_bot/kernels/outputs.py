@@ -230,11 +230,11 @@ class VariableNames:
 
     Attributes:
         names: the latest first.
-        more: number of other names.
+        unlisted_count: number of other names.
     """
 
     names: tuple[str, ...] = ()
-    more: int = 0
+    unlisted_count: int = 0
 
 
 def read_names(content: Mapping[str, object]) -> VariableNames | None:

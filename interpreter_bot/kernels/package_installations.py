@@ -142,7 +142,7 @@ class Installations:
             )
         if launched.layers:
             code = kernel_calls.use_packages([self._path(name) for name in launched.layers])
-            finished, _ = await launched.kernel.execute_own(code, seconds=_USE_SECONDS)
+            finished, _ = await launched.kernel.run_bot_code(code, seconds=_USE_SECONDS)
             if finished.ending is not values.Ending.OK:
                 _log.warning("a kernel did not take its packages: %s", finished)
 

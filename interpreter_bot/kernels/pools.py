@@ -49,9 +49,9 @@ class Lease:
     def __init__(self, pool: Pool, key: str) -> None:
         self._pool, self._key = pool, key
 
-    async def kernel(self, *, waiting: OnWait | None = None) -> live_kernels.Kernel:
+    async def kernel(self, *, on_wait: OnWait | None = None) -> live_kernels.Kernel:
         """Return the session's live kernel; may be called repeatedly; see `Pool.take`."""
-        return await self._pool.take(self._key, waiting)
+        return await self._pool.take(self._key, on_wait)
 
 
 class Pool:
@@ -115,13 +115,13 @@ class Pool:
         """Make the machine ready, and open a pool on it; see `machines.opened` and `on`."""
         async with (
             machines.opened(config, is_ephemeral=is_ephemeral) as machine,
-            cls.on(machine, grace_seconds=grace_seconds) as pool,
+            cls.open_on(machine, grace_seconds=grace_seconds) as pool,
         ):
             yield pool
 
     @classmethod
     @contextlib.asynccontextmanager
-    async def on(
+    async def open_on(
         cls, machine: machines.Machine, *, grace_seconds: float = _GRACE_SECONDS
     ) -> AsyncIterator[Pool]:
         """Open a pool on a machine, and start the first spares.
@@ -208,10 +208,10 @@ class Pool:
             if (launched := self._live.get(key)) is not None:
                 launched.kernel.last_used = time.monotonic()
 
-    async def take(self, key: str, waiting: OnWait | None = None) -> live_kernels.Kernel:
+    async def take(self, key: str, on_wait: OnWait | None = None) -> live_kernels.Kernel:
         """Return the session's kernel; without a `lease` it may be evicted whenever it is idle.
 
-        If an earlier kernel died, the `announcement` of the new one says so.
+        If an earlier kernel died, the `loss_notice` of the new one says so.
 
         Raises:
             KernelStartError: no kernel could be started.
@@ -223,13 +223,13 @@ class Pool:
             kernel.last_used = time.monotonic()
             return kernel
         starting = self._begin_start(key)
-        if waiting is not None:
-            await self._report_wait(key, starting, waiting)
+        if on_wait is not None:
+            await self._report_wait(key, starting, on_wait)
         # The cancellation of one caller must not take the kernel from the others.
         return (await asyncio.shield(starting)).kernel
 
-    async def _report_wait(self, key: str, starting: asyncio.Future[Any], waiting: OnWait) -> None:
-        """Call `waiting` with each new reason for the wait, until the start ends."""
+    async def _report_wait(self, key: str, starting: asyncio.Future[Any], on_wait: OnWait) -> None:
+        """Call `on_wait` with each new reason for the wait, until the start ends."""
         reported = ""
         try:
             while not (await asyncio.wait({starting}, timeout=_REPORT_SECONDS))[0]:
@@ -237,10 +237,10 @@ class Pool:
                 sentence = self._rooms.wait(key) or (run_words.starting(ahead) if ahead else "")
                 if sentence != reported:
                     reported = sentence
-                    waiting(sentence)
+                    on_wait(sentence)
         finally:
             if reported:
-                waiting("")
+                on_wait("")
 
     def _has_kernel(self, key: str) -> bool:
         launched = self._live.get(key)
@@ -283,7 +283,7 @@ class Pool:
             launched = await self._obtain_kernel(key)
             await self.snapshots.note_unread(launched)
         if former is not None:
-            launched.kernel.announcement = variable_words.new_python(
+            launched.kernel.loss_notice = variable_words.new_python(
                 reason=former.kernel.loss_reason
             )
         return launched

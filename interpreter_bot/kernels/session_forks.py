@@ -99,8 +99,8 @@ class SessionForks:
             if past_state is not None and past_state.pointer and not is_copied:
                 raise errors.KernelError(variable_words.THEN_GONE)
 
-    async def note_checkpoint(self, key: str, name: str) -> None:
-        """Write a checkpoint of a session with a kernel, before code runs; `go_back` returns to it.
+    async def create_checkpoint(self, key: str, name: str) -> None:
+        """Write a checkpoint of a session that has a kernel, before code runs.
 
         Variables are saved first if that is quick. Otherwise the checkpoint refers to the variables
         saved last, and counts the executions since then.
@@ -117,7 +117,7 @@ class SessionForks:
         await saved.save(launched, max_wait_seconds=_MAX_WAIT_SECONDS)
         try:
             async with saved.lock(launched.workspace):
-                missed_runs = launched.kernel.runs - launched.kernel.runs_when_saved
+                missed_runs = launched.kernel.run_count - launched.kernel.run_count_at_save
                 await workspace_io.file_work(self._note, launched.workspace, name, missed_runs)
         except errors.BotError:
             _log.exception("a checkpoint could not be written")
@@ -151,12 +151,12 @@ class SessionForks:
             reserve_bytes=limits.disk_reserve_bytes,
         )
 
-    async def go_back(
-        self, key: str, name: str, *, is_whole: bool
+    async def restore_checkpoint(
+        self, key: str, name: str, *, requires_everything: bool
     ) -> session_variables.RestoredState:
         """Return a session to checkpoint `name`; its kernel ends.
 
-        With `is_whole`, refuse unless all variables and files come back as they were.
+        With `requires_everything`, refuse unless all variables and files come back as they were.
 
         Returns:
             What the next kernel starts with; its variables may be slightly older than the
@@ -178,7 +178,7 @@ class SessionForks:
             summary = snapshot.summary
             lost_count = summary.lost_count + summary.partly_count
             has_flaws = has_flaws or bool(lost_count or checkpoint.missed_runs)
-        if is_whole and has_flaws:
+        if requires_everything and has_flaws:
             raise errors.KernelError(variable_words.THEN_PARTLY_SAVED)
         if launched is not None and not saved.interrupt(launched) and launched.kernel.is_busy:
             raise errors.KernelError(session_words.BUSY)
@@ -187,7 +187,7 @@ class SessionForks:
             if not checkpoint.flaw:
                 file_copies.replace_content(workspace.directory, workspace.staging)
                 safe_open.remove(workspace.staging)
-            saved.generations.go_back(workspace, checkpoint.pointer)
+            saved.generations.use_pointer(workspace, checkpoint.pointer)
             checkpoints.remove_since(workspace.checkpoints, name)
 
         async def change_files(_: workspaces.Workspace) -> None:

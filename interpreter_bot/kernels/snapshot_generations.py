@@ -137,7 +137,7 @@ class Generations:
         if manifest is None or _digest(manifest) != record.digest:
             return None
         summary = snapshot_manifests.summary(
-            manifest, kernel=record.kernel, runs=record.runs, saved_at=record.number / 1e9
+            manifest, kernel=record.kernel, run_count=record.runs, saved_at=record.number / 1e9
         )
         return Snapshot(workspace, record.number, summary, record.deaths, manifest.blobs.keys())
 
@@ -261,7 +261,7 @@ class Generations:
         finally:
             del self._pinned[workspace.name]
 
-    def go_back(self, workspace: workspaces.Workspace, pointer: str) -> None:
+    def use_pointer(self, workspace: workspaces.Workspace, pointer: str) -> None:
         """Make the generation of a checkpoint's pointer current again; none if it is empty."""
         if pointer:
             write_pointer(workspace, pointer)

@@ -119,12 +119,12 @@ def name_of(name: str) -> str:
 
 
 def summary(
-    manifest: Manifest, *, kernel: str, runs: int, saved_at: float
+    manifest: Manifest, *, kernel: str, run_count: int, saved_at: float
 ) -> session_variables.SavedVariables:
     """Describe a generation with harmless text; `saved_at` is in seconds since the epoch."""
     return session_variables.SavedVariables(
         kernel=kernel,
-        runs=runs,
+        run_count=run_count,
         at=saved_at,
         names=tuple(map(name_of, manifest.kept)),
         kept=manifest.kept_count,

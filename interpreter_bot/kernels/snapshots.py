@@ -209,7 +209,7 @@ class Snapshots:
             await self._drop_unreadable(launched)
             return True
         code = kernel_calls.restore_variables(snapshot.number)
-        finished, failures = await kernel.execute_own(code, seconds=_SAVE_SECONDS)
+        finished, failures = await kernel.run_bot_code(code, seconds=_SAVE_SECONDS)
         if not kernel.is_alive:
             # If the bot ended it, the snapshot is not to blame.
             if finished.ending is not values.Ending.STOPPED:
@@ -291,14 +291,14 @@ class Snapshots:
             and kernel.is_alive
             and not kernel.is_busy
             and kernel.is_savable
-            and kernel.runs > kernel.runs_when_tried
+            and kernel.run_count > kernel.run_count_at_attempt
             and kernel.id not in self._saving
         )
 
     def _start_saving(self, launched: launchers.LaunchedKernel, seconds: float) -> None:
         kernel_id = launched.kernel.id
         # Recorded even if saving fails: it would fail again until code has run.
-        launched.kernel.runs_when_tried = launched.kernel.runs
+        launched.kernel.run_count_at_attempt = launched.kernel.run_count
         task = asyncio.create_task(self._save(launched, seconds), name="save variables")
         self._saving[kernel_id] = task
         task.add_done_callback(lambda _: self._saving.pop(kernel_id))
@@ -309,9 +309,9 @@ class Snapshots:
         async with self._saving_slot():
             if workspace is None or not kernel.is_alive or kernel.is_busy:
                 # The bot's own code may be running; try again later.
-                kernel.runs_when_tried = 0
+                kernel.run_count_at_attempt = 0
                 return
-            runs, started = kernel.runs, time.monotonic()
+            runs, started = kernel.run_count, time.monotonic()
             # A new number each time, as a child of an earlier save may still be writing.
             number = time.time_ns()
             try:
@@ -343,7 +343,7 @@ class Snapshots:
             # If the kernel has died, the next one may be using these files.
             if launched.kernel.is_alive and record is not None:
                 if await work(self.generations.activate, workspace, record, known_numbers):
-                    launched.kernel.runs_when_saved = record.runs
+                    launched.kernel.run_count_at_save = record.runs
                 self.on_saved(workspace)
             elif launched.kernel.is_alive:
                 await work(self.generations.prune, workspace, known_numbers)
@@ -367,11 +367,11 @@ class Snapshots:
         seconds: float,
     ) -> snapshot_manifests.Manifest | None:
         """Let a kernel write a generation; None if it failed, or if code runs again."""
-        kernel, runs = launched.kernel, launched.kernel.runs
+        kernel, runs = launched.kernel, launched.kernel.run_count
         code = kernel_calls.save_variables(number, seconds=seconds, max_bytes=self._config.bytes)
         work, started = workspace_io.file_work, time.monotonic()
         try:
-            finished, _ = await kernel.execute_own(code, seconds=_FORK_SECONDS)
+            finished, _ = await kernel.run_bot_code(code, seconds=_FORK_SECONDS)
             if finished.ending is not values.Ending.OK:
                 _log.warning("variables were not saved: %s", finished)
                 return None
@@ -385,13 +385,13 @@ class Snapshots:
                     return None
                 await asyncio.sleep(min(waited_seconds / 20, _MAX_POLL_SECONDS))
             # Other code of the bot ended this save; try again later.
-            kernel.runs_when_tried = 0
+            kernel.run_count_at_attempt = 0
             return None
         finally:
-            if kernel.is_alive and kernel.runs == runs:
+            if kernel.is_alive and kernel.run_count == runs:
                 # Before a kernel runs anything, it ends the child that saves: code of a pickled
                 # variable may still run there, whatever the manifest says.
-                await kernel.execute_own("", seconds=_FORK_SECONDS)
+                await kernel.run_bot_code("", seconds=_FORK_SECONDS)
 
 
 def _keep_saved_variables(launched: launchers.LaunchedKernel, reason: str) -> None:

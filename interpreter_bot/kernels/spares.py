@@ -130,7 +130,7 @@ class Spares:
             try:
                 launched = await self._launch()
                 if not launched.provisioner.starts_when_attached:
-                    await launched.kernel.execute_own(
+                    await launched.kernel.run_bot_code(
                         _WARM_UP_CODE, seconds=_WARM_UP_SECONDS, is_silent=True
                     )
             except errors.BotError:

@@ -64,7 +64,7 @@ class NodeActor:
 
 
 async def _found_or_started(config: settings.Settings) -> messages.HostStatus:
-    socket = host_sockets.newest(config.paths)
+    socket = host_sockets.newest_link(config.paths)
     try:
         return await host_processes.status(socket)
     except errors.HostUnusableError:

@@ -217,7 +217,7 @@ class SessionBranches:
         else:
             if (saved := state.saved) is not None:
                 if not checkpoint and source.kernel.get("kernel") == saved.kernel:
-                    missed_runs = max(source.kernel.get("runs", 0) - saved.runs, 0)
+                    missed_runs = max(source.kernel.get("runs", 0) - saved.run_count, 0)
                     state = dataclasses.replace(state, missed_runs=missed_runs)
                 return self._row(source, state, session_words.IS_COPY), state, True
             if checkpoint or not source.kernel:
@@ -271,7 +271,9 @@ class SessionBranches:
             session = await self._services.database.sessions.find(request.key)
             turn = await self._last(session) if session is not None else None
             if session and turn and turn.request_id.partition("-")[0] == request.edits:
-                await cancellation.shielded(self._take_back(session, turn, is_whole=True))
+                await cancellation.shielded(
+                    self._take_back(session, turn, requires_everything=True)
+                )
         except errors.BotError:
             # Then it runs on what is there, as what is said next would.
             _log.info("an edited message runs on later variables", exc_info=True)
@@ -286,7 +288,7 @@ class SessionBranches:
         return last[0]
 
     async def _take_back(
-        self, session: records.Session, turn: records.Turn, *, is_whole: bool = False
+        self, session: records.Session, turn: records.Turn, *, requires_everything: bool = False
     ) -> session_variables.RestoredState:
         """Go back to before a turn; returns what the session begins with then."""
         database = self._services.database
@@ -294,8 +296,8 @@ class SessionBranches:
         if all(execution.ending is values.Ending.REFUSED for execution in executions):
             await database.turns.delete(turn.id)
             return session_variables.RestoredState()
-        state = await self._services.hosts.go_back(
-            values.text(session.key), f"{turn.id}", is_whole=is_whole
+        state = await self._services.hosts.restore_checkpoint(
+            values.text(session.key), f"{turn.id}", requires_everything=requires_everything
         )
         row = self._row(session, state, session_words.UNDONE)
 
@@ -325,7 +327,7 @@ class SessionBranches:
             "bot": self._services.id,
             "names": list(saved.names),
             "more": max(saved.kept - len(saved.names), 0),
-            "runs": saved.runs + state.missed_runs,
+            "runs": saved.run_count + state.missed_runs,
             "reason": reason,
             "people": variable_losses.people_of(session.kernel),
         }

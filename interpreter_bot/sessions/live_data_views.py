@@ -222,7 +222,7 @@ async def leased_kernel(
     async with hosts.lease(values.text(key), person=starter) as lease:
         try:
             async with asyncio.timeout(START_SECONDS):
-                kernel = await lease.kernel(waiting=waits.append)
+                kernel = await lease.kernel(on_wait=waits.append)
         except TimeoutError as error:
             raise errors.BotError(
                 variable_words.NO_ROOM if any(waits) else variable_words.STARTING
@@ -278,7 +278,7 @@ async def run_for_json(hosts: host_ports.Hosts, kernel: host_ports.Kernel, code:
     """
     outputs: list[values.Output] = []
     finished = await cancellable_executions.run(
-        hosts, kernel, code, show=outputs.append, seconds=_SECONDS, is_own=True
+        hosts, kernel, code, show=outputs.append, seconds=_SECONDS, is_bot_code=True
     )
     last = outputs[-1] if outputs else None
     if finished.ending is not values.Ending.OK:

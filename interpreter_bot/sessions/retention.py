@@ -107,7 +107,7 @@ class Retention:
                     f"{holding.session.key}: {quantities.size(holding.bytes)}"
                     for holding in largest
                 ),
-                quantities.size(stored.others),
+                quantities.size(stored.other_bytes),
             )
         self._was_full = is_full
 

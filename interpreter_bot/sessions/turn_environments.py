@@ -165,7 +165,7 @@ class SessionEnvironment:
             self._stream.emit(events.NoticeShown(run_words.UNSANDBOXED))
         if self.mark is None:
             # Not earlier: taking a kernel changes the files' owner, which is no change by the code.
-            await self._hosts.note_checkpoint(*self._checkpoint)
+            await self._hosts.create_checkpoint(*self._checkpoint)
             self.mark = await self.workspace.mark_files()
         self.kernel_id = kernel.id
         hosted_id = cancellable_executions.new_id()
@@ -175,7 +175,7 @@ class SessionEnvironment:
         for sentence in (loss.sentence if loss else "", restore_notice):
             if sentence:
                 self._show(values.Notice(sentence), 0, show)
-        self._variables.note_start(kernel.id, runs=kernel.runs + 1)
+        self._variables.note_start(kernel.id, runs=kernel.run_count + 1)
         hearing = self._listener(show)
         executing = kernel.execute(
             code, execution_id=hosted_id, show=hearing, ask=self._answer_code
@@ -209,7 +209,7 @@ class SessionEnvironment:
         Raises:
             KernelError: there is none.
         """
-        return await self._lease.kernel(waiting=self._say_waiting)
+        return await self._lease.kernel(on_wait=self._say_waiting)
 
     def _say_waiting(self, sentence: str) -> None:
         self._stream.emit(events.ProgressChanged(sentence))
@@ -364,7 +364,7 @@ class SessionEnvironment:
         else:
             self._variables.note_end(self.kernel_id, end)
         self._stream.emit(events.CodeFinished(self._stream.cell, end.finished))
-        for layer in end.installed:
+        for layer in end.installed_layers:
             self._on_installation(self.kernel_id, layer)
         self._cpu_seconds += end.cpu_seconds
         self._stream.note_cpu(self._cpu_seconds)

@@ -112,9 +112,9 @@ class UnrecordedCodeRun:
             self._reply.emit(events.NoticeShown(run_words.UNSANDBOXED, number))
         workspace = await self._hosts.workspace(self._key)
         kernel = await lease.kernel()
-        if kernel.announcement and kernel.id != self._announced:
+        if kernel.loss_notice and kernel.id != self._announced:
             self._announced = kernel.id
-            self._reply.emit(events.NoticeShown(kernel.announcement, number))
+            self._reply.emit(events.NoticeShown(kernel.loss_notice, number))
         # After taking the kernel, which changes the files' owner; that is no change by the code.
         mark = await workspace.mark_files()
         finished = await self._execute(kernel, number, code)

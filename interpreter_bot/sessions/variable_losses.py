@@ -116,7 +116,7 @@ class VariableRestoration:
     @property
     def _age_clause(self) -> str:
         is_same_kernel = self.saved.kernel == self.loss.kernel
-        unsaved_runs = self.loss.runs - (self.saved.runs if is_same_kernel else 0)
+        unsaved_runs = self.loss.runs - (self.saved.run_count if is_same_kernel else 0)
         if is_same_kernel and unsaved_runs <= 0:
             return ""
         saved_at = datetime.datetime.fromtimestamp(self.saved.at, datetime.UTC)
@@ -238,8 +238,8 @@ class KernelVariables:
         self._note_run(
             kernel_id,
             list(end.names),
-            end.more_names,
-            runs=end.runs,
+            end.unlisted_count,
+            runs=end.run_count,
             reason=end.loss_reason,
             people=people_of(self._row),
         )

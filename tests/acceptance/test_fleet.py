@@ -286,7 +286,7 @@ async def test_a_kernel_from_before_the_fleet_ends_once_its_session_is_elsewhere
         )
         await ran(first, "old", "x = 1")
         await database.placements.put("old", second.connection.status.data_id, after=0)
-        await hosts._fence_moved_sessions(first)
+        await hosts._end_moved_sessions(first)
         assert await first.statuses(["old"]) == {}
 
 

@@ -88,7 +88,7 @@ async def test_lost_kernel_is_announced_once(bot, run, key_of):
 
     kernel = await bot.pool.take(key_of())
 
-    assert "without the variables" in kernel.announcement
+    assert "without the variables" in kernel.loss_notice
 
 
 # How a kernel dies: (code, what the reason says).

@@ -197,11 +197,11 @@ async def test_packages_are_installed_and_offered_and_the_end_says_which(hosts, 
             kernel, "import greeter, letters; print(letters.version, kept)", ask=ask
         )
         assert text.endswith("Variables are kept.\n1.0 7\n"), text
-        (layer,) = end.installed
+        (layer,) = end.installed_layers
         assert layer.name
         assert layer.packages.startswith("greeter==1.0 --hash=sha256:")
         end, _ = await run(kernel, "kept")
-        assert end.installed == ()
+        assert end.installed_layers == ()
     (offer,) = asked
     assert offer == "greeter is not installed. The package greeter has it."
 
@@ -221,7 +221,7 @@ async def test_what_is_installed_is_told_at_once_also_of_a_kernel_that_then_dies
         execution_id = cancellable_executions.new_id()
         end = await kernel.execute(code, execution_id=execution_id, show=heard, ask=ask)
     assert end.finished.ending is values.Ending.CRASHED
-    (layer,) = end.installed
+    (layer,) = end.installed_layers
     assert layer.packages.startswith("farewell==1.0 --hash=sha256:")
     assert before.count(layer) == 1
     numbers = [number for _, number in heard.numbered]
@@ -238,7 +238,7 @@ async def test_all_leases_of_a_session_give_one_kernel_which_outlives_them(hosts
         await run(kernel, "kept = 5")
     async with hosts.lease(key, person="somebody") as lease:
         again = await lease.kernel()
-        assert (again.id, again.announcement) == (kernel.id, "")
+        assert (again.id, again.loss_notice) == (kernel.id, "")
         assert (await run(again, "print(kept)"))[1] == "5\n"
 
 
@@ -250,7 +250,7 @@ async def test_an_end_says_what_is_defined_and_what_it_cost(hosts, key):
         history = "get_ipython().push({f'_i{n}': '' for n in range(3000)}, interactive=False)"
         end, _ = await run(kernel, f"{code}\n{history}")
     assert end.finished.ending is values.Ending.OK
-    assert (end.names, end.more_names, end.loss_reason) == (("second", "first"), 0, "")
+    assert (end.names, end.unlisted_count, end.loss_reason) == (("second", "first"), 0, "")
     assert 0 < end.cpu_seconds < 10
 
 
@@ -301,7 +301,7 @@ async def test_a_lost_kernel_is_told_of_and_replaced(hosts, key):
         )
         kernel = await lease.kernel()
         assert kernel.id != former.id
-        assert end.loss_reason in kernel.announcement
+        assert end.loss_reason in kernel.loss_notice
 
 
 async def test_losses_are_told_also_of_the_time_when_nobody_listened(hosts, key):
@@ -512,7 +512,7 @@ async def test_releasing_ends_the_kernel_and_forgetting_the_files_too(hosts, key
     assert [info.name for info in await (await hosts.workspace(key)).list()] == ["made"]
     async with hosts.lease(key) as lease:
         again = await lease.kernel()
-        assert (again.id != kernel.id, again.announcement) == (True, "")
+        assert (again.id != kernel.id, again.loss_notice) == (True, "")
     await hosts.forget(key)
     assert await hosts.statuses({key}) == {}
     assert await (await hosts.workspace(key)).list() == ()
@@ -678,7 +678,7 @@ async def test_disk_usage_is_told_by_session_and_of_all_others(hosts, key):
             assert mine.by_key[key] >= 1000
             others = await hosts.stored_bytes(())
             assert others.by_key == {}
-            if others.others >= mine.others + mine.by_key[key]:
+            if others.other_bytes >= mine.other_bytes + mine.by_key[key]:
                 break
         async with hosts.lease(key) as lease:
             fill = f"open('{machine.variables_directory()}/x', 'wb').write(bytes(1_000_000))"
@@ -690,28 +690,28 @@ async def test_disk_usage_is_told_by_session_and_of_all_others(hosts, key):
 
 async def test_a_session_goes_back_to_what_it_was_and_is_copied(hosts, key):
     with pytest.raises(errors.KernelError, match="nothing was changed"):
-        await hosts.go_back(key, "1")
+        await hosts.restore_checkpoint(key, "1")
     async with hosts.lease(key) as lease:
         await run(await lease.kernel(), "x = 1\nopen('f', 'w').write('old')")
     for _ in range(3000):
-        await hosts.note_checkpoint(key, "0")
+        await hosts.create_checkpoint(key, "0")
         try:
-            await hosts.go_back(key, "0")
+            await hosts.restore_checkpoint(key, "0")
             break
         except errors.KernelError:
             # It is not saved yet.
             await asyncio.sleep(0.02)
     async with hosts.lease(key) as lease:
         assert (await lease.kernel()).restored.names == ("x",)
-        await hosts.note_checkpoint(key, "1")
+        await hosts.create_checkpoint(key, "1")
         await run(await lease.kernel(), "x = 2\nopen('g', 'w').close()")
-        saved = await hosts.go_back(key, "1")
+        saved = await hosts.restore_checkpoint(key, "1")
         assert saved.saved.names == ("x",)
         show = "import os; print(x, os.listdir(), open('f').read())"
         assert (await run(await lease.kernel(), show))[1] == "1 ['f'] old\n"
     for name in ("1", "../1"):
         with pytest.raises(errors.KernelError, match="nothing was changed"):
-            await hosts.go_back(key, name)
+            await hosts.restore_checkpoint(key, name)
     await hosts.fork(key, copy := f"{key} copy")
     async with hosts.lease(copy) as lease:
         changed = f"{show}; x = 3; open('f', 'w').write('new')"
@@ -729,14 +729,14 @@ async def test_a_file_is_read_as_it_was_at_a_checkpoint(hosts, key):
         kernel = await lease.kernel()
         await run(kernel, "x = 1\nopen('f', 'w').write('old')")
         for _ in range(3000):
-            await hosts.note_checkpoint(key, "0")
+            await hosts.create_checkpoint(key, "0")
             if kept := await workspace.checkpoint_copies("f"):
                 break
             # It is not copied yet.
             await asyncio.sleep(0.02)
         assert kept == {"0": 3}
         await run(kernel, "open('f', 'w').write('newer')")
-        await hosts.note_checkpoint(key, "1")
+        await hosts.create_checkpoint(key, "1")
     async with workspace.read("f", checkpoint="0", start=1) as content:
         assert (content.info.name, content.info.size_bytes) == ("f", 3)
         assert b"".join([chunk async for chunk in content]) == b"ld"
@@ -760,21 +760,21 @@ async def test_a_kernel_begins_with_the_variables_of_the_former_one_and_says_so(
             assert hosts.keeps_variables
             async with hosts.lease("a") as lease:
                 former = await lease.kernel()
-                assert (former.runs, former.restored, former.restore_notice) == (0, None, "")
+                assert (former.run_count, former.restored, former.restore_notice) == (0, None, "")
                 end, _ = await run(former, "x = [1]\ny = iter(x)\nz = (i for i in x)")
-                assert end.runs == former.runs == 1
+                assert end.run_count == former.run_count == 1
             for _ in range(3000):
                 held = await hosts.variables("a")
                 if held.saved is not None:
                     break
                 await asyncio.sleep(0.01)
             assert held.names == ("z", "y", "x")
-            assert (held.saved.kernel, held.saved.runs, held.saved.kept) == (former.id, 1, 2)
+            assert (held.saved.kernel, held.saved.run_count, held.saved.kept) == (former.id, 1, 2)
             async with hosts.lease("a") as lease:
                 await run(await lease.kernel(), "import os; os._exit(3)")
                 kernel = await lease.kernel()
                 assert kernel.restored == held.saved
-                assert kernel.runs == 0
+                assert kernel.run_count == 0
                 end, _ = await run(kernel, "x[0] / 0 if x != [1] else None")
                 assert end.finished.ending is values.Ending.OK
 
@@ -784,7 +784,7 @@ async def test_the_bots_own_code_is_no_cell_and_counts_as_no_run(hosts, key):
     async with hosts.lease(key) as lease:
         kernel = await lease.kernel()
         before, first = await run(kernel, number)
-        own, _ = await run(kernel, "x = 1", is_own=True)
+        own, _ = await run(kernel, "x = 1", is_bot_code=True)
         after, second = await run(kernel, number)
     assert int(second) == int(first) + 1
-    assert (own.runs, after.runs) == (before.runs, before.runs + 1)
+    assert (own.run_count, after.run_count) == (before.run_count, before.run_count + 1)

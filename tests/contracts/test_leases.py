@@ -66,12 +66,12 @@ async def test_a_kernel_outlives_its_lease(opened):
 async def test_a_kernel_lost_within_a_lease_is_replaced_and_announced(opened):
     async with opened(fakes.Step(CRASH, CRASHED), fakes.Step("1")) as pool, pool.lease("a") as held:
         first = await held.kernel()
-        assert not first.announcement
+        assert not first.loss_notice
         assert (await _run(first, CRASH)).kernel_lost
         assert (await _run(first, "1")).ending is values.Ending.REFUSED
         second = await held.kernel()
         assert second is not first
-        assert second.announcement.startswith("A new Python was started")
+        assert second.loss_notice.startswith("A new Python was started")
         assert (await _run(second, "1")).ending is values.Ending.OK
         assert await held.kernel() is second
 

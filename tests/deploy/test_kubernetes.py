@@ -56,7 +56,7 @@ class Idle:
 
     is_draining = False
 
-    async def loads(self):
+    async def counts(self):
         return {}
 
 
@@ -224,7 +224,7 @@ async def test_the_autoscaler_asks_for_a_figure_that_hosts_tell(manifests):
         unused.bind(("127.0.0.1", 0))
         address = f"127.0.0.1:{unused.getsockname()[1]}"
     async with (
-        host_metrics.listening(Idle(), address),
+        host_metrics.serving(Idle(), address),
         aiohttp.ClientSession() as session,
         session.get(f"http://{address}/metrics") as response,
     ):

@@ -66,22 +66,22 @@ class Kernel:
     restored = None
     restore_notice = ""
 
-    def __init__(self, pool, key, announcement):
+    def __init__(self, pool, key, loss_notice):
         self._pool = pool
         self._key = key
         self._end = None
         self.id = str(next(_numbers))
         self.last_used = time.monotonic()
         self.is_alive = True
-        self.announcement = announcement
-        self.runs = 0
+        self.loss_notice = loss_notice
+        self.run_count = 0
         self.on_installation = None
 
-    async def execute(self, code, *, show, ask=None, seconds=None, is_own=False):
+    async def execute(self, code, *, show, ask=None, seconds=None, is_bot_code=False):
         assert self._end is None, "one execution at a time"
         if not self.is_alive:
             return values.Finished(values.Ending.REFUSED, 0.0, "Gone.", kernel_lost=True)
-        self.runs += not is_own
+        self.run_count += not is_bot_code
         step = self._pool.next_step()
         assert code == step.code
         self._end = asyncio.get_running_loop().create_future()
@@ -131,9 +131,9 @@ class Lease:
         self._key = key
         self.is_held = True
 
-    async def kernel(self, *, waiting=None):
+    async def kernel(self, *, on_wait=None):
         assert self.is_held, "a lease is of no use once it is over"
-        return await self._pool.take(self._key, waiting)
+        return await self._pool.take(self._key, on_wait)
 
 
 class Snapshots:
@@ -197,7 +197,7 @@ class Pool:
             self.leases.remove(lease)
             lease.is_held = False
 
-    async def take(self, key, waiting=None):
+    async def take(self, key, on_wait=None):
         if self.refusals:
             raise self.refusals.pop(0)
         self._start(key)

@@ -80,7 +80,7 @@ async def test_a_conversation_beyond_the_limit_waits_and_is_told(opened, limits,
             await lease.kernel()
         told = []
         async with pool.lease("next", person=person) as lease:
-            starting = asyncio.create_task(lease.kernel(waiting=told.append))
+            starting = asyncio.create_task(lease.kernel(on_wait=told.append))
             await _until(lambda: told)
             assert sentence in told[0]
             if person == "a":

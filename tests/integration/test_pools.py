@@ -188,7 +188,7 @@ async def test_a_spare_has_run_code_of_which_its_session_sees_nothing(opened, sp
         # The pages of memory that it was the first to write to are its own already. One that waits
         # for its directories before it has walls has run nothing.
         assert kernel.executions == (spares if machine.offers_namespaces() else 0)
-        assert not kernel.runs
+        assert not kernel.run_count
         seen = "'_' in dir(), Out, In[:-1], get_ipython().execution_count, os.getcwd()"
         printed, _ = await _run(kernel, f"import os; print({seen})")
         assert printed == "False {} [''] 2 /mnt/data\n"
@@ -294,7 +294,7 @@ async def test_a_dead_kernel_takes_no_room(opened):
         async with pool.lease("b") as other:
             assert (await other.kernel()).is_alive
         again = await lease.kernel()
-        assert "exit code 9" in again.announcement
+        assert "exit code 9" in again.loss_notice
 
 
 async def test_of_two_that_start_at_once_one_gets_the_only_room(opened):
@@ -469,7 +469,7 @@ async def test_a_dead_kernel_is_replaced_and_the_reason_told(opened):
         _, refused = await _run(kernel, "1")
         assert refused.ending is values.Ending.REFUSED
         again = await pool.take("a")
-        assert "exit code 9" in again.announcement
+        assert "exit code 9" in again.loss_notice
         assert (await _run(again, "1"))[1].ending is values.Ending.OK
 
 
@@ -480,7 +480,7 @@ async def test_the_fork_servers_death_is_survived(opened):
         os.kill(server.pid, signal.SIGKILL)
         if machine.offers_namespaces():
             await _until(lambda: not kernel.is_alive)
-            assert (await pool.take("a")).announcement
+            assert (await pool.take("a")).loss_notice
         # Otherwise it lives on.
         for key in "ab":
             assert (await _run(await pool.take(key), "6 * 7"))[0] == "42"

@@ -119,7 +119,7 @@ async def test_an_idle_session_is_saved_and_then_frozen(opened):
         used = kernel.last_used
         await until(lambda: kernel.is_frozen)
         told = await pool.saved_variables("a")
-        assert (told.kernel, told.runs) == (kernel.id, kernel.runs) == (kernel.id, 1)
+        assert (told.kernel, told.run_count) == (kernel.id, kernel.run_count) == (kernel.id, 1)
         assert [name for name, _ in told.lost] == ["running"]
         assert kernel.last_used == used, "saving is no use of the session"
         assert await run(kernel, "limit, next(running)") == "(50, 0)"
@@ -220,7 +220,7 @@ async def test_an_older_state_says_how_much_older_it_is(opened):
         await run(kernel, "x = 2")
         await run(kernel, "x = 3")
         second = await lose(pool)
-        assert (second.restored.kernel, second.restored.runs) == (kernel.id, 1)
+        assert (second.restored.kernel, second.restored.run_count) == (kernel.id, 1)
         assert await run(second, "x") == "1"
 
 
@@ -535,7 +535,7 @@ async def test_a_killed_bot_gives_back_what_its_sessions_had_when_they_were_idle
     await bot.wait()
     async with opened() as pool:
         kernel = await pool.take("a")
-        assert kernel.restored.runs == 1
+        assert kernel.restored.run_count == 1
         assert await run(kernel, "x") == "1"
 
 
@@ -573,11 +573,11 @@ async def test_what_a_look_at_variables_interrupts_is_saved_later(opened):
         saving = asyncio.create_task(pool.save_variables("a"))
         await until(is_saving)
         await asyncio.sleep(0.3)
-        await kernel.execute("1", show=lambda _: None, is_own=True)
+        await kernel.execute("1", show=lambda _: None, is_bot_code=True)
         await saving
-        assert kernel.runs_when_saved == 0
+        assert kernel.run_count_at_save == 0
         await pool.save_variables("a")
-        assert kernel.runs_when_saved == 1
+        assert kernel.run_count_at_save == 1
         assert await run(await lose(pool), "print(x)") == "7\n"
 
 
@@ -594,9 +594,9 @@ async def test_what_comes_after_a_look_at_variables_when_its_turn_comes_is_saved
         other = asyncio.create_task(pool.save_variables("b"))
         await until(is_saving)
         saving = asyncio.create_task(pool.save_variables("a"))
-        await until(lambda: kernel.runs_when_tried == kernel.runs)
+        await until(lambda: kernel.run_count_at_attempt == kernel.run_count)
         code = "__import__('time').sleep(0.3)"
-        look = asyncio.create_task(kernel.execute(code, show=lambda _: None, is_own=True))
+        look = asyncio.create_task(kernel.execute(code, show=lambda _: None, is_bot_code=True))
         await until(lambda: kernel.is_busy)
         assert pool.snapshots.interrupt(pool.live["b"])
         await asyncio.gather(saving, look, other)
@@ -632,7 +632,7 @@ async def test_starts_that_people_wait_for_come_before_saving(opened, monkeypatc
         kernel = await pool.take("a")
         await run(kernel, "x = 1")
         starts = [asyncio.create_task(pool.take(f"other {number}")) for number in range(50)]
-        await until(lambda: kernel.runs_when_tried == kernel.runs)
+        await until(lambda: kernel.run_count_at_attempt == kernel.run_count)
         assert sum(not start.done() for start in starts) <= 3
         await asyncio.gather(*starts)
 
@@ -654,7 +654,7 @@ large = os.urandom(2_000_000); small = 2
         assert set((await saved(pool)).names) == {"small", "large"}
         await run(kernel, full)
         await pool.save_variables("a")
-        assert kernel.runs_when_saved == 1
+        assert kernel.run_count_at_save == 1
         assert "machine's disk is full" in await run(kernel, "small += 1")
         await pool.save_variables("a")
         assert await run(kernel, "print(small)") == "3\n"

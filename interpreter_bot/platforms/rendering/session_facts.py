@@ -112,7 +112,7 @@ def variables(
         of: what it has.
         when: writes a moment as the platform shows it.
     """
-    suffix = f" and {of.more:,} more" if of.more else ""
+    suffix = f" and {of.unlisted_count:,} more" if of.unlisted_count else ""
     facts = [Fact("In Python now", f"{', '.join(of.names)}{suffix}" or "nothing")]
     if (saved := of.saved) is None:
         return [*facts, Fact("Saved", "nothing")]

@@ -123,7 +123,7 @@ async def test_bot_that_fails_ends_its_host(config):
         async with host_processes.open_host(config, may_start=True):
             raise ZeroDivisionError
     with pytest.raises(errors.KernelError):
-        await host_processes.status(host_sockets.newest(config.paths))
+        await host_processes.status(host_sockets.newest_link(config.paths))
 
 
 @pytest.mark.gate
@@ -138,11 +138,11 @@ async def test_host_that_was_killed_is_replaced_and_says_what_it_lost(config):
         async with asyncio.timeout(20):
             while len(shown) < 3:  # noqa: ASYNC110
                 await asyncio.sleep(0.01)
-        first = await host_processes.status(host_sockets.newest(config.paths))
+        first = await host_processes.status(host_sockets.newest_link(config.paths))
         os.kill(first.pid, signal.SIGKILL)
         end = await running
         assert (end.finished.ending, end.finished.kernel_lost) == (values.Ending.CRASHED, True)
-        second = await host_processes.status(host_sockets.newest(config.paths))
+        second = await host_processes.status(host_sockets.newest_link(config.paths))
         assert second.pid != first.pid
         assert shown == list(range(1, len(shown) + 1))
         kernel = await lease.kernel()
@@ -191,7 +191,7 @@ async def test_killed_bot_loses_no_line_and_no_variable(config, killed):
         assert "".join(text for _, text in shown) == "".join(f"tick {n}\n" for n in range(12))
         assert [number for number, _ in shown] == list(range(1, len(shown) + 1))
         assert first < 20
-        pid = (await host_processes.status(host_sockets.newest(config.paths))).pid
+        pid = (await host_processes.status(host_sockets.newest_link(config.paths))).pid
         assert b"secret" not in environment(pid)
         async with host.lease("a") as lease:
             later = []
@@ -233,7 +233,7 @@ async def served(config, *options):
 
 async def test_host_that_no_bot_comes_back_to_saves_variables_and_ends(config):
     config = config.model_copy(update={"snapshots": settings.Snapshots(enabled=True)})
-    newest = host_sockets.newest(config.paths)
+    newest = host_sockets.newest_link(config.paths)
     async with served(config, "--linger", "0.5") as process:
         async with remote_host.RemoteHost.open(newest) as host, host.lease("a") as lease:
             await run(lease, "kept = 7; lost = (one for one in 'ab')", "e1")
@@ -348,7 +348,7 @@ async def test_new_host_takes_new_sessions_and_the_former_keeps_its_own_until_th
             assert former.returncode is None
             statuses = await hosts.statuses()
             assert statuses.keys() == {"old", "new"}
-            path = host_sockets.newest(config.paths)
+            path = host_sockets.newest_link(config.paths)
             assert (await host_processes.status(path)).pid == newer.pid
             everyone = await host_command._statuses(config)
             told = [(one["pid"], one["is_draining"]) for one in everyone]
@@ -375,12 +375,12 @@ async def test_new_host_takes_new_sessions_and_the_former_keeps_its_own_until_th
 
 async def test_of_two_hosts_one_has_a_session_until_it_is_killed(config):
     async with served(config), contextlib.AsyncExitStack() as stack:
-        first = host_sockets.target(host_sockets.newest(config.paths))
+        first = host_sockets.resolve(host_sockets.newest_link(config.paths))
         one = await stack.enter_async_context(remote_host.RemoteHost.open(first))
         lease = await stack.enter_async_context(one.lease("s"))
         await run(lease, "x = 1", "e1")
         newer = await stack.enter_async_context(served(config))
-        second = host_sockets.target(host_sockets.newest(config.paths))
+        second = host_sockets.resolve(host_sockets.newest_link(config.paths))
         assert second != first
         two = await stack.enter_async_context(remote_host.RemoteHost.open(second))
         other = await stack.enter_async_context(two.lease("s"))
@@ -395,11 +395,11 @@ async def test_of_two_hosts_one_has_a_session_until_it_is_killed(config):
 
 
 async def test_bot_of_other_settings_starts_a_host_of_its_own_and_ends_both(config, killed):
-    former = await host_processes.status(host_sockets.newest(config.paths))
+    former = await host_processes.status(host_sockets.newest_link(config.paths))
     stricter = config.limits.model_copy(update={"execution_seconds": 30})
     changed = config.model_copy(update={"limits": stricter})
     async with host_processes.open_host(changed, may_start=True) as hosts:
-        newest = await host_processes.status(host_sockets.newest(config.paths))
+        newest = await host_processes.status(host_sockets.newest_link(config.paths))
         assert (newest.pid != former.pid, newest.is_draining) == (True, False)
         shown = []
         end = await hosts.follow(

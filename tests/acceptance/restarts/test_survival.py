@@ -71,18 +71,18 @@ class Person:
 
     async def saved(self, *, runs=1):
         """Wait until what so many pieces of code left is saved."""
-        path = host_sockets.newest(self.bot.paths)
+        path = host_sockets.newest_link(self.bot.paths)
         async with remote_host.RemoteHost.open(path) as host, asyncio.timeout(60):
             while True:
                 [key] = await host.statuses()
                 held = await host.variables(key)
-                if held.saved is not None and held.saved.runs >= runs:
+                if held.saved is not None and held.saved.run_count >= runs:
                     return
                 await asyncio.sleep(0.05)
 
     async def noticed(self):
         """Wait until the host knows that a kernel is no more: what runs in it then is lost."""
-        path = host_sockets.newest(self.bot.paths)
+        path = host_sockets.newest_link(self.bot.paths)
         async with remote_host.RemoteHost.open(path) as host, asyncio.timeout(60):
             while not all(  # noqa: ASYNC110 - nobody tells
                 one.loss_reason for one in (await host.statuses()).values()

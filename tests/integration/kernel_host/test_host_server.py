@@ -264,10 +264,10 @@ async def test_host_that_does_not_answer_keeps_no_other_from_being_asked(
     (place / "newest").symlink_to("host.sock")
     (place / "1.sock").symlink_to("relay.sock")
 
-    async def revive():
+    async def restart_host():
         raise AssertionError
 
-    opening = rolling_hosts.RollingHosts.open(place / "newest", revive=revive)
+    opening = rolling_hosts.RollingHosts.open(place / "newest", restart_host=restart_host)
     async with opening as hosts, hosts.lease("asked") as lease:
         kernel = await lease.kernel()
         relay.is_deaf = True
@@ -285,7 +285,7 @@ async def test_bot_that_is_only_just_there_keeps_others_from_ending_its_host(
     async with (
         executions.Executions.open(place / "others") as begun,
         host_server.HostServer.open(host, begun, path, is_lingering=True) as served,
-        host_sockets.announced(path),
+        host_sockets.linked_as_newest(path),
         host_processes.open_host(config, may_start=False),
     ):
         await host_processes._HostStarter(config).end()
@@ -308,7 +308,7 @@ async def test_a_lease_that_fails_ends_no_other(served, host, place):
     file.chmod(0o644)
     async with remote_host.RemoteHost.open(place / "host.sock") as remote, remote.lease("a") as a:
         kernel = await a.kernel()
-        async with remote.at(1).lease("broken") as broken:
+        async with remote.with_epoch(1).lease("broken") as broken:
             with pytest.raises(errors.BotError, match="Other users can read"):
                 await broken.kernel()
         assert (await a.kernel()).id == kernel.id
@@ -329,12 +329,12 @@ async def test_a_session_that_moves_keeps_no_other_waiting(host, place, monkeypa
         serving(host, place),
         remote_host.RemoteHost.open(place / "host.sock") as remote,
     ):
-        async with remote.at(1).lease("moving") as lease:
+        async with remote.with_epoch(1).lease("moving") as lease:
             await lease.kernel()
-        async with remote.at(2).lease("moving") as moving, asyncio.timeout(60):
+        async with remote.with_epoch(2).lease("moving") as moving, asyncio.timeout(60):
             starting = asyncio.create_task(moving.kernel())
             await ending.wait()
-            async with remote.at(1).lease("other") as other:
+            async with remote.with_epoch(1).lease("other") as other:
                 await other.kernel()
             assert not starting.done()
             may_end.set()

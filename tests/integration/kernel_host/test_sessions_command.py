@@ -55,7 +55,7 @@ async def hosting(config):
     """A host behind its socket; that it is in the same process is nothing it could notice."""
     async with (
         host_command._opened(config, None),
-        remote_host.RemoteHost.open(host_sockets.newest(config.paths)) as host,
+        remote_host.RemoteHost.open(host_sockets.newest_link(config.paths)) as host,
     ):
         yield host
 

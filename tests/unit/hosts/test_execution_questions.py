@@ -25,7 +25,7 @@ async def test_time_for_an_answer_runs_only_while_somebody_is_there_to_give_it()
     asking = asyncio.create_task(questions.ask(REQUEST))
     await asyncio.wait({asking}, timeout=0.5)
     assert not asking.done()
-    with questions.listening(Silent()), pytest.raises(errors.BotError, match="nobody answered"):
+    with questions.subscribed(Silent()), pytest.raises(errors.BotError, match="nobody answered"):
         await asyncio.wait_for(asking, 20)
 
 
@@ -43,9 +43,9 @@ async def test_all_who_can_be_called_are_asked_and_the_others_no_longer_once_one
             ends.append("withdrawn")
 
     with (
-        questions.listening(executions.CallbackQuestioner(questions, waiting)),
-        questions.listening(Silent()),
-        questions.listening(executions.CallbackQuestioner(questions, answering)),
+        questions.subscribed(executions.CallbackQuestioner(questions, waiting)),
+        questions.subscribed(Silent()),
+        questions.subscribed(executions.CallbackQuestioner(questions, answering)),
     ):
         async with asyncio.timeout(20):
             assert await questions.ask(REQUEST) == "first"
@@ -67,10 +67,10 @@ async def test_who_goes_is_asked_no_more_and_who_refuses_says_why():
         raise errors.BotError("Not now.")
 
     async with asyncio.timeout(20):
-        with questions.listening(executions.CallbackQuestioner(questions, waiting)):
+        with questions.subscribed(executions.CallbackQuestioner(questions, waiting)):
             asking = asyncio.create_task(questions.ask(REQUEST))
             await begun.wait()
         await ended.wait()
         questioner = executions.CallbackQuestioner(questions, refusing)
-        with questions.listening(questioner), pytest.raises(errors.BotError, match="Not now"):
+        with questions.subscribed(questioner), pytest.raises(errors.BotError, match="Not now"):
             await asking

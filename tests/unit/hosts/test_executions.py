@@ -16,7 +16,7 @@ class WaitingKernel:
     id = "kernel"
     is_alive = True
     loss_reason = ""
-    runs = 1
+    run_count = 1
     namespace = outputs.VariableNames()
     is_counted = True
 

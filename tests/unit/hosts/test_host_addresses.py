@@ -47,7 +47,7 @@ async def listening(directory):
 
     async def status(_):
         return web.Response(
-            content_type="application/json", body=messages.document(host_statuses.STATUS)
+            content_type="application/json", body=messages.encode_json(host_statuses.STATUS)
         )
 
     application = web.Application()

@@ -64,7 +64,7 @@ async def test_what_a_host_answers_instead_is_an_error_of_kernels(status, said):
 async def _serving(path):
     async def status(request):
         return web.Response(
-            body=messages.document(host_statuses.STATUS), content_type="application/json"
+            body=messages.encode_json(host_statuses.STATUS), content_type="application/json"
         )
 
     async def events(request):

@@ -114,7 +114,7 @@ async def test_bot_says_nothing_to_a_host_of_another_user(short_path):
 
 
 async def test_no_second_host_is_started_beside_one_that_is_stuck(short_path, monkeypatch):
-    monkeypatch.setattr(http_sessions, "_STATUS_SECONDS", 0.2)
+    monkeypatch.setattr(http_sessions, "_MAX_STATUS_SECONDS", 0.2)
     config = made(short_path)
     path = host_sockets.make_directory(config.paths, is_shared=False) / "host.sock"
     with socket.socket(socket.AF_UNIX) as stuck:
@@ -131,7 +131,7 @@ async def saying(path, **fields):
     async def answer(reader, writer):
         with contextlib.suppress(asyncio.IncompleteReadError):
             while await reader.readuntil(b"\r\n\r\n"):
-                body = messages.document(fields)
+                body = messages.encode_json(fields)
                 writer.write(b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n")
                 writer.write(b"Content-Length: %d\r\n\r\n%s" % (len(body), body))
                 await writer.drain()
@@ -150,7 +150,7 @@ def status(config, **fields):
         private=tuple(map(str, config.private_paths)),
         is_lingering=True,
     )
-    return json.loads(messages.document(status)) | fields
+    return json.loads(messages.encode_json(status)) | fields
 
 
 @pytest.mark.parametrize(

@@ -40,9 +40,9 @@ EVENTS = [
         values.Finished(values.Ending.TIMED_OUT, 1.5, "too long", kernel_lost=True),
         cpu_seconds=0.5,
         names=("df", "x"),
-        more_names=3,
+        unlisted_count=3,
         loss_reason="It ended.",
-        installed=(code_activity.InstalledLayer("a-layer", "letters==1.0"),),
+        installed_layers=(code_activity.InstalledLayer("a-layer", "letters==1.0"),),
     ),
 ]
 
@@ -126,8 +126,8 @@ def test_damaged_events_are_refused_or_are_values():
     ],
 )
 def test_error_comes_back_with_its_kind_and_its_sentence(error):
-    written = messages.document(messages.error_fields(error))
-    found = messages.error(messages.read(messages.ErrorFields, json.loads(written)))
+    written = messages.encode_json(messages.error_fields(error))
+    found = messages.to_error(messages.from_json(messages.ErrorFields, json.loads(written)))
     assert str(found) == str(error)
     assert isinstance(error, type(found))
     assert type(found) is (
@@ -137,11 +137,11 @@ def test_error_comes_back_with_its_kind_and_its_sentence(error):
 
 def test_error_of_a_hostile_peer_is_a_bot_error_of_bounded_length():
     fields = messages.ErrorFields("KeyboardInterrupt", "x" * 100_000)
-    found = messages.error(fields)
+    found = messages.to_error(fields)
     assert type(found) is errors.BotError
     assert len(str(found)) <= 2000
 
 
 def test_what_is_no_value_cannot_be_sent():
     with pytest.raises(TypeError, match="no value"):
-        messages.document({"a": object()})
+        messages.encode_json({"a": object()})

@@ -111,7 +111,7 @@ async def _yes():
 
 async def _carrying(host, is_current=_yes):
     doors = remote_doors.TunneledDoors(host, ASKED, is_current, ask=None)
-    task = asyncio.create_task(doors.carry())
+    task = asyncio.create_task(doors.relay())
     await doors.opened
     return task, doors
 
@@ -164,7 +164,7 @@ async def test_a_host_that_does_not_say_the_ports_gives_no_doors(host, said):
 
 
 async def test_connections_end_where_their_session_is_elsewhere(host, monkeypatch):
-    monkeypatch.setattr(remote_doors, "_WHEREABOUTS_SECONDS", 0.05)
+    monkeypatch.setattr(remote_doors, "_MOVE_CHECK_SECONDS", 0.05)
     places = [True, True]
 
     async def is_current():
@@ -208,7 +208,7 @@ async def test_nothing_is_carried_while_nobody_knows_whose_it_is(host):
 
 
 async def test_doors_whose_link_broke_are_asked_for_again(host, monkeypatch):
-    monkeypatch.setattr(remote_doors, "_AGAIN_SECONDS", 0.05)
+    monkeypatch.setattr(remote_doors, "_RETRY_SECONDS", 0.05)
     keeper = Doorkeeper()
     doors = remote_doors.RemoteDoors(host, host, keeper, is_bot=True)
     await doors.open("s", "k")

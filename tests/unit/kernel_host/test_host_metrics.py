@@ -12,7 +12,7 @@ from interpreter_bot.kernel_host import host_metrics
 class Host:
     is_draining = False
 
-    async def loads(self):
+    async def counts(self):
         return {"bots": 2, "kernels": 7, "executions": 1}
 
 
@@ -37,7 +37,7 @@ def figures(text):
 
 
 async def test_a_host_says_how_full_it_is(address):
-    async with host_metrics.listening(Host(), address):
+    async with host_metrics.serving(Host(), address):
         status, text = await told(address, "/metrics")
     found = figures(text)
     assert status == 200
@@ -51,7 +51,7 @@ async def test_a_host_says_how_full_it_is(address):
 
 async def test_one_that_drains_lives_is_full_and_takes_nothing(address):
     host = Host()
-    async with host_metrics.listening(host, address):
+    async with host_metrics.serving(host, address):
         assert (await told(address, "/readyz"))[0] == 200
         host.is_draining = True
         assert (await told(address, "/readyz"))[0] == 503
@@ -61,7 +61,7 @@ async def test_one_that_drains_lives_is_full_and_takes_nothing(address):
 
 
 async def test_a_port_that_is_taken_is_told_of(address):
-    async with host_metrics.listening(Host(), address):
+    async with host_metrics.serving(Host(), address):
         with pytest.raises(errors.SettingsError, match=r"host\.metrics"):
-            async with host_metrics.listening(Host(), address):
+            async with host_metrics.serving(Host(), address):
                 pass

@@ -90,11 +90,11 @@ async def test_who_hears_that_a_session_is_elsewhere_ends_its_kernel_of_no_epoch
     await epochs.accept("s", 0)
     await epochs.accept("s", 1)
     assert ended == []
-    await epochs.fence("s", 1)
+    await epochs.end_moved_session("s", 1)
     assert ended == ["s"]
     await epochs.accept("s", 2)
     with pytest.raises(errors.SessionMovedError):
-        await epochs.fence("s", 1)
+        await epochs.end_moved_session("s", 1)
 
 
 async def test_a_kernel_that_takes_long_to_end_keeps_no_other_session_waiting(tmp_path):

@@ -46,8 +46,8 @@ async def main():
         journal.append(b"end", is_end=True)
         entries = [entry async for entry in journal.follow()]
         assert entries[-1].record == b"end" and entries[-1].number == 151
-        assert sum(entry.left_out + 1 for entry in entries) == 151
-        assert sum(entry.left_out for entry in entries) > 50
+        assert sum(entry.dropped_count + 1 for entry in entries) == 151
+        assert sum(entry.dropped_count for entry in entries) > 50
 asyncio.run(main())
 """
 
@@ -100,7 +100,7 @@ async def test_several_readers_get_each_event_once_and_in_order(journals):
         expected = [*range(after + 1, 51), "end"]
         found = [entry.record.decode() for entry in await reader]
         assert found == [str(one) for one in expected]
-        assert not any(entry.left_out for entry in await reader)
+        assert not any(entry.dropped_count for entry in await reader)
 
 
 async def test_reader_that_is_late_reads_from_the_disk_what_memory_has_forgotten(journals):
@@ -123,8 +123,8 @@ async def test_long_execution_keeps_its_beginning_and_its_end_and_says_what_is_m
     await _written(journal)
     assert journal.size_bytes <= 256 * KIB
     entries = await _all(journal)
-    assert sum(entry.left_out + 1 for entry in entries) == 101
-    gaps = [entry.number for entry in entries if entry.left_out]
+    assert sum(entry.dropped_count + 1 for entry in entries) == 101
+    gaps = [entry.number for entry in entries if entry.dropped_count]
     assert len(gaps) == 1
     assert entries[0].number == 1
     assert [entry.number for entry in entries[:7]] == list(range(1, 8))
@@ -249,7 +249,7 @@ async def test_lost_rows_are_told_and_end_no_reader(journals, tmp_path):
     await _written(journal)
     with contextlib.closing(sqlite3.connect(tmp_path / "journals.sqlite")) as database, database:
         database.execute("DELETE FROM events")
-    assert [(one.number, one.left_out) for one in await _all(journal)] == [(2, 1)]
+    assert [(one.number, one.dropped_count) for one in await _all(journal)] == [(2, 1)]
 
 
 def test_directory_that_cannot_be_used_is_told(tmp_path):
@@ -293,14 +293,18 @@ async def test_journals_that_wait_for_the_disk_share_the_memory_of_all(tmp_path)
             for journal in (small, *large):
                 journal.append(b"end", is_end=True)
             everything = [await _all(journal) for journal in (small, *large)]
-        assert not any(entry.left_out for entry in everything[0]), "it took less than its share"
+        assert not any(entry.dropped_count for entry in everything[0]), (
+            "it took less than its share"
+        )
         for entries in everything:
             assert entries[-1].record == b"end"
         sizes = [len(entry.record) for entries in everything for entry in entries]
         assert 200 * KIB < sum(sizes) < 450 * KIB
         assert running.memory_bytes == 0
         running.append(b"end", is_end=True)
-        assert [(entry.record, entry.left_out) for entry in await _all(running)] == [(b"end", 1)]
+        assert [(entry.record, entry.dropped_count) for entry in await _all(running)] == [
+            (b"end", 1)
+        ]
         await _written(running)
 
 
@@ -399,7 +403,7 @@ async def test_journals_in_memory_keep_the_newest_output_and_executions():
     for journal in journals:
         entries = await _all(journal)
         assert entries[-1].record == b"end"
-        assert sum(entry.left_out + 1 for entry in entries) == 21
+        assert sum(entry.dropped_count + 1 for entry in entries) == 21
         size_bytes += sum(len(entry.record) for entry in entries)
     assert 80 * KIB < size_bytes < 120 * KIB
 

@@ -48,11 +48,11 @@ def test_what_makes_no_sense_says_nothing(content):
 def test_many_are_few():
     space = said([f"v{number}" for number in range(5000)], 10**30)
     assert len(space.names) == 30
-    assert space.more == 970
+    assert space.unlisted_count == 970
     assert said(["a"] * 9, -5) == outputs.VariableNames(("a",))
 
 
 @given(_JSON)
 def test_whatever_is_said_is_read_or_not(content):
     space = outputs.read_names({"variables": content})
-    assert space is None or (len(space.names) <= 30 and 0 <= space.more <= 1000)
+    assert space is None or (len(space.names) <= 30 and 0 <= space.unlisted_count <= 1000)

@@ -284,12 +284,12 @@ async def test_what_a_checkpoint_needs_stays_until_there_are_too_many(generation
         )
         generations.prune(workspace)
     assert _left(workspace) == ["5", "6", "7"]
-    generations.go_back(workspace, checkpoints.read(workspace.checkpoints, "5").pointer)
+    generations.use_pointer(workspace, checkpoints.read(workspace.checkpoints, "5").pointer)
     checkpoints.remove_since(workspace.checkpoints, "5")
     generations.prune(workspace)
     assert (generations.find(workspace).number, _left(workspace)) == (5, ["5"])
     with pytest.raises(errors.KernelError):
         checkpoints.read(workspace.checkpoints, "6")
-    generations.go_back(workspace, "")
+    generations.use_pointer(workspace, "")
     generations.prune(workspace)
     assert _left(workspace) == []
