@@ -108,7 +108,8 @@ async def test_input_survives_and_takes_an_answer_before_it_is_asked_again(
         await person.visitor.decide(first, "late")
         await person.visitor.decide(second, "ben")
         printed, over = await person.ended()
-    assert printed == ["first ada", "second ben"]
+    # A prompt that was answered stands there with its answer, if that was recorded in time.
+    assert [line for line in printed if "?" not in line] == ["first ada", "second ben"]
     assert over["status"] == "done"
 
 
