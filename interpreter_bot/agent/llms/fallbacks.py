@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import logging
+import math
 import time
 from collections.abc import Iterator
 from typing import Final
@@ -18,7 +19,8 @@ from interpreter_bot.wording import model_words
 
 _log = logging.getLogger(__name__)
 
-# After this time tools are tried again: a server may have got another model, or other settings.
+# After this time a server is asked for all again: it may have got another model, or other settings,
+# or have refused for a reason of the moment.
 _TRIAL_SECONDS: Final = 1800.0
 # A server whose keys changed refuses once what it had given before; others refuse it always.
 _MAX_REASONING_REFUSALS: Final = 2
@@ -39,7 +41,7 @@ class FallbackLlm:
     def __init__(self, llm: ports.Llm, fenced: ports.Llm | None = None) -> None:
         self._llm = llm
         self._fenced = fenced
-        self._is_plain = False
+        self._plain_until = -math.inf
         self._reasoning_refusals = 0
         self._tools_trial_at: float | None = None
 
@@ -54,7 +56,7 @@ class FallbackLlm:
                 refusal = refusal or error
                 continue
             self._note_tools(prompt, llm, emit)
-            self._is_plain = self._note_plain(llm, attempt)
+            self._note_plain(llm, attempt)
             return self._note_content(prompt, attempt, reply, emit)
         raise refusal or model_errors.RequestRefusedError
 
@@ -64,7 +66,7 @@ class FallbackLlm:
         """Give the ways to ask, at most six, each with less."""
         if self._reasoning_refusals >= _MAX_REASONING_REFUSALS:
             prompt = _without_reasoning(prompt)
-        whole = dataclasses.replace(prompt, is_plain=self._is_plain)
+        whole = dataclasses.replace(prompt, is_plain=time.monotonic() < self._plain_until)
         plain = dataclasses.replace(prompt, is_plain=True)
         bare = _without_reasoning(_without_pictures(plain))
         llm = self._llm
@@ -95,13 +97,13 @@ class FallbackLlm:
             emit(events.NoticeShown(model_words.TOOLS_BACK))
             self._tools_trial_at = None
 
-    def _note_plain(self, llm: ports.Llm, attempt: chat_messages.Prompt) -> bool:
-        """Return whether only plain requests are sent from now on."""
+    def _note_plain(self, llm: ports.Llm, attempt: chat_messages.Prompt) -> None:
+        """Note whether only plain requests are sent for a while."""
         # Without tools a request is always plain at first, which proves nothing.
-        if self._is_plain or not attempt.is_plain or llm is self._fenced:
-            return self._is_plain
+        if not attempt.is_plain or llm is self._fenced or time.monotonic() < self._plain_until:
+            return
         _log.warning("a model's server accepts only plain requests: declare what it refuses")
-        return True
+        self._plain_until = time.monotonic() + _TRIAL_SECONDS
 
     def _note_content(
         self,

@@ -188,6 +188,17 @@ async def test_server_that_refuses_a_parameter_gets_plain_requests_from_then_on(
         assert len(stage.server.refusals) == 1
 
 
+async def test_server_that_refused_once_is_soon_asked_for_all_again(monkeypatch):
+    monkeypatch.setattr(fallbacks, "_TRIAL_SECONDS", 0.0)
+    replies = [server.failure(400, "no"), server.text("Hi."), server.text("Ho.")]
+    async with scripts.stage(replies, protocol="chat", temperature=0.2) as stage:
+        await stage.run()
+        stage.transcript.add_user_message("again")
+        await stage.run()
+        asked = ["stream_options" in request.body for request in stage.server.requests]
+    assert asked == [True, False, True]
+
+
 async def test_server_that_refuses_everything_is_asked_a_few_times():
     replies = [server.failure(400, "no")] * 3
     async with scripts.stage(replies) as stage:
