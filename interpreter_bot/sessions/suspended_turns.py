@@ -34,6 +34,7 @@ _log = logging.getLogger(__name__)
 
 _MAX_CHARACTERS: Final = 3000
 _CUT: Final = f"\n{session_words.REST_IN_HISTORY}"
+_FENCE: Final = "```\n{}\n```"
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -301,24 +302,26 @@ class LateReply(ports.Reply):
         self._log.apply(event)
 
     def text(self) -> str:
-        """Return what the turn came to, shortened."""
-        log, parts = self._log, []
+        """Return what the turn came to; if that is long, less of what code showed."""
+        log, parts, end = self._log, [], []
         for part in log.parts:
             match part:
                 case events.NoticeShown(text=text):
                     parts.append(text)
                 case turn_log.Cell(finished=values.Finished(reason=reason)):
                     parts.append(reason)
+        if log.files:
+            end.append(file_words.made(", ".join(log.files)))
+        if log.last_words is not None:
+            end.append(log.last_words.text)
+        if log.end is not None:
+            end.append(log.end.sentence)
         # What earlier code showed was for the model.
         outputs = log.cells[-1].screen.outputs if log.cells else ()
-        plain = "".join(output.plain for output in outputs).strip()
-        if plain:
-            parts.append(f"```\n{plain[:_MAX_CHARACTERS].replace('```', '` ` `')}\n```")
-        if log.files:
-            parts.append(file_words.made(", ".join(log.files)))
-        if log.last_words is not None:
-            parts.append(log.last_words.text)
-        if log.end is not None:
-            parts.append(log.end.sentence)
-        text = "\n\n".join(filter(None, parts))
-        return text if len(text) <= _MAX_CHARACTERS else text[:_MAX_CHARACTERS] + _CUT
+        plain = "".join(output.plain for output in outputs).strip().replace("```", "` ` `")
+        room = max(_MAX_CHARACTERS - len("\n\n".join([*parts, *end, _FENCE])), 0)
+        if shown := plain[:room]:
+            parts.append(_FENCE.format(shown))
+        text = "\n\n".join(filter(None, [*parts, *end]))
+        is_whole = len(text) <= _MAX_CHARACTERS and shown == plain
+        return text if is_whole else text[:_MAX_CHARACTERS] + _CUT

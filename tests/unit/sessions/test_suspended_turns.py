@@ -4,8 +4,9 @@ import asyncio
 
 import pytest
 
-from interpreter_bot import values
+from interpreter_bot import events, values
 from interpreter_bot.sessions import lanes, requests, suspended_turns
+from interpreter_bot.wording import session_words
 
 KEY = values.SessionKey("web", thread="a")
 REQUEST = requests.Request(
@@ -40,3 +41,19 @@ async def test_nothing_of_its_session_begins_before_a_turn_that_goes_on(is_lost)
     await resumptions.close()
     await new
     assert order == (["new"] if is_lost else ["goes on", "new"])
+
+
+def test_a_late_answer_with_much_output_still_has_its_words():
+    reply = suspended_turns.LateReply()
+    output = values.Text("stdout", "``` 12345\n" * 1000)
+    for event in (
+        events.CodeStarted(0, "f()"),
+        events.OutputShown(0, output),
+        events.TurnEnded(status=values.TurnStatus.DONE, text="It is 12345."),
+    ):
+        reply.emit(event)
+    text = reply.text()
+    assert len(text) < 3100
+    assert "It is 12345." in text
+    assert text.count("```") == 2
+    assert text.endswith(session_words.REST_IN_HISTORY)
