@@ -103,7 +103,7 @@ def unified_group() -> Iterator[str]:
     except OSError:
         pytest.skip("no control group of version 2 can be made here")
     yield place
-    cgroups.kill(place, forks_of=place)
+    cgroups.kill(place, pids_directory=place)
     cgroups.remove(place)
 
 

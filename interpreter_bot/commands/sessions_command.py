@@ -201,7 +201,7 @@ async def _remove(workspace: workspaces.Workspace) -> None:
     Raises:
         KernelError: a bot has its kernel.
     """
-    async with session_locks.SessionLocks().unused(workspace) as is_unused:
+    async with session_locks.SessionLocks().locked_if_unused(workspace) as is_unused:
         if not is_unused:
             raise errors.KernelError(operator_words.USED_BY_BOT)
         await workspace.remove()

@@ -99,7 +99,7 @@ async def _probe_connection(
 
 def _check_packages(config: settings.Settings) -> list[diagnosis.Finding]:
     """Ask the index for a package, and check the directory of installed layers."""
-    environment = python_environments.interrogate(kernel_environment.python(config))
+    environment = python_environments.inspect_environment(kernel_environment.python(config))
     with tempfile.TemporaryDirectory() as temporary:
         staging = pathlib.Path(temporary, "staging")
         staging.mkdir()

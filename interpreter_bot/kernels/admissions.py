@@ -19,29 +19,29 @@ class FairQueue:
     def __init__(self) -> None:
         # Number of the round that is served; a new start joins a later one.
         self._round = 0
-        self._waiting: dict[str, tuple[int, str]] = {}
+        self._entries: dict[str, tuple[int, str]] = {}
 
     def __len__(self) -> int:
-        return len(self._waiting)
+        return len(self._entries)
 
     def add(self, key: str, person: str) -> None:
         """Add a person's start, after all other starts of that person."""
         own = [
-            round_ for round_, waiting_person in self._waiting.values() if waiting_person == person
+            round_ for round_, waiting_person in self._entries.values() if waiting_person == person
         ]
-        self._waiting[key] = max([self._round, *own]) + 1, person
+        self._entries[key] = max([self._round, *own]) + 1, person
 
     def remove(self, key: str) -> None:
-        del self._waiting[key]
+        del self._entries[key]
 
-    def serve(self, key: str) -> None:
+    def mark_served(self, key: str) -> None:
         """Note that it is the turn of a start, which stays in the queue until it is removed."""
-        self._round = self._waiting[key][0]
+        self._round = self._entries[key][0]
 
     def order(self) -> list[str]:
         """Return the keys of the waiting starts, the next one first."""
         # Sorting keeps the order of arrival within a round.
-        return sorted(self._waiting, key=lambda key: self._waiting[key][0])
+        return sorted(self._entries, key=lambda key: self._entries[key][0])
 
 
 class Admissions:
@@ -101,7 +101,7 @@ class Admissions:
         """Give the place to the next waiting start, or free it."""
         for key in self._queue.order():
             if not (grant := self._grants[key]).done():
-                self._queue.serve(key)
+                self._queue.mark_served(key)
                 grant.set_result(None)
                 return
         self._used_places -= 1

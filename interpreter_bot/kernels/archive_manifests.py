@@ -24,7 +24,7 @@ _log = logging.getLogger(__name__)
 
 _DIGEST: Final = re.compile(rb"\b[0-9a-f]{64}\b")
 _NUMBER: Final = re.compile("[0-9]{12}-[0-9]{20}")  # the epoch, and a time
-_EMPTY_SECONDS: Final = 90 * 24 * 3600.0
+_KEEP_EMPTY_SECONDS: Final = 90 * 24 * 3600.0
 _ARRIVAL: Final = "arrived"
 _KEY: Final = "snapshot-key"
 
@@ -160,22 +160,22 @@ async def sweep(store: shared_object_stores.SharedStore) -> None:
     needed_digests: set[str] = set()
     for item in current_manifests.values():
         _, session, number = item.name.split("/")
-        if (found_manifest := await latest(store, session, number=number)) is None:
+        if (current_manifest := await latest(store, session, number=number)) is None:
             continue
         # Search for digests, so that damaged manifests and those of later releases count, too.
-        needed_digests |= {digest.decode() for digest in _DIGEST.findall(found_manifest[1])}
+        needed_digests |= {digest.decode() for digest in _DIGEST.findall(current_manifest[1])}
         try:
-            is_empty = _parse(found_manifest[1]).is_empty
+            is_empty = _parse(current_manifest[1]).is_empty
         except errors.KernelError:
             _log.warning("the manifest %s in the store cannot be read", item.name)
             continue
-        if is_empty and item.written_at < now - _EMPTY_SECONDS:
+        if is_empty and item.written_at < now - _KEEP_EMPTY_SECONDS:
             deletable.append(item.name)
     await store.delete(deletable)
-    unnamed = [
+    unneeded = [
         item.name for item in old_blobs if item.name.rpartition("/")[2] not in needed_digests
     ]
-    await store.delete(unnamed, before=oldest)
+    await store.delete(unneeded, before=oldest)
 
 
 def signed(manifest: Manifest, number: str, key: snapshot_generations.SnapshotKey) -> bytes:

@@ -238,8 +238,8 @@ class Journal:
         self.shrink(self._max_bytes)
 
     def _add_to_chunk(self, number: int, size_bytes: int) -> None:
-        parts = 2 if len(self._chunks) == 1 else _CHUNKS_PER_JOURNAL
-        max_bytes = self._max_bytes // parts
+        divisor = 2 if len(self._chunks) == 1 else _CHUNKS_PER_JOURNAL
+        max_bytes = self._max_bytes // divisor
         if not self._chunks or self._chunks[-1].size_bytes + size_bytes > max_bytes:
             self._chunks.append(_Chunk(number, number, 0))
         self._chunks[-1].last = number
@@ -278,7 +278,7 @@ class Journals:
         self._removed: set[str] = set()
         self._has_work = asyncio.Event()
         self._is_closing = False
-        self._is_disk_good = True
+        self._is_disk_writable = True
         self._appended_bytes = 0
 
     @classmethod
@@ -373,10 +373,12 @@ class Journals:
                 _log.exception("the database of journals cannot shrink")
 
     def _make_room(self) -> None:
-        ended = [(journal.ended_at, journal) for journal in self if journal.ended_at is not None]
+        ended_journals = [
+            (journal.ended_at, journal) for journal in self if journal.ended_at is not None
+        ]
         min_ended_at = time.time() - self._bounds.keep_seconds
         total = sum(journal.size_bytes for journal in self)
-        for ended_at, journal in sorted(ended, key=operator.itemgetter(0)):
+        for ended_at, journal in sorted(ended_journals, key=operator.itemgetter(0)):
             is_old = ended_at < min_ended_at
             is_over_count = len(self._journals) > self._bounds.executions
             if is_old or is_over_count or total > self._bounds.total_bytes:
@@ -409,7 +411,7 @@ class Journals:
         """Write changes of all journals until they are closed."""
         while not self._is_closing:
             await self._has_work.wait()
-            await asyncio.sleep(_PAUSE_SECONDS if self._is_disk_good else _RETRY_SECONDS)
+            await asyncio.sleep(_PAUSE_SECONDS if self._is_disk_writable else _RETRY_SECONDS)
             self._has_work.clear()
             await self._write()
 
@@ -424,18 +426,18 @@ class Journals:
             refused_ids = await cancellation.in_thread(self._database.write, changes, removed)
         except Exception as error:
             # Catch everything: if this task ended, nothing would be written any more.
-            if self._is_disk_good:
+            if self._is_disk_writable:
                 _log.exception("the output of executions cannot be written")
             if type(error) in (sqlite3.DatabaseError, sqlite3.ProgrammingError):
                 # Unlike a full disk, damage does not go away, nor do connections that were closed.
                 await self._replace_damaged(self._database)
-            self._is_disk_good = False
+            self._is_disk_writable = False
             self._removed |= removed
             self._has_work.set()
             for journal in unwritten.values():
                 self._write_soon(journal)
             return
-        self._is_disk_good = True
+        self._is_disk_writable = True
         for journal, change in zip(unwritten.values(), changes, strict=True):
             if journal.id in refused_ids:
                 journal.keep_in_memory()

@@ -79,7 +79,7 @@ class ExecutionStream:
         max_bytes: int,
         input_seconds: float,
         kill: KillKernel,
-        give_up: Callable[[str], None],
+        interrupt: Callable[[str], None],
     ) -> None:
         self._connection = connection
         self._reader = reader
@@ -88,7 +88,7 @@ class ExecutionStream:
         self._install = install
         self._input_seconds = input_seconds
         self._kill = kill
-        self._give_up = give_up
+        self._interrupt = interrupt
         self._request_id = ""
         self._idle = asyncio.Event()
         self._idle_wait: asyncio.Timeout | None = None
@@ -101,11 +101,11 @@ class ExecutionStream:
         self._max_seconds = connection.reading_seconds + _MAX_READING_SECONDS
         self._tasks: list[asyncio.Task[None]] = []
         self._asking_since: float | None = None
-        self._past_seconds_asking = 0.0
-        self._asking = asyncio.Lock()
+        self._answered_seconds = 0.0
+        self._ask_lock = asyncio.Lock()
         self._output_marks = asyncio.Semaphore(0)
         self._mark_seconds = _MARK_SECONDS
-        self._extra_questions: list[asyncio.Task[str]] = []
+        self._bot_questions: list[asyncio.Task[str]] = []
         self.next_answer: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self.status = "aborted"
         self.namespace: outputs.VariableNames | None = None
@@ -120,7 +120,7 @@ class ExecutionStream:
     def seconds_asking(self) -> float:
         """How long people have taken to answer so far."""
         since = self._asking_since
-        return self._past_seconds_asking + (time.monotonic() - since if since is not None else 0.0)
+        return self._answered_seconds + (time.monotonic() - since if since is not None else 0.0)
 
     def start(
         self, code: str, *, is_counted: bool = True, is_silent: bool = False
@@ -163,7 +163,7 @@ class ExecutionStream:
         await self._end_silent_kernel()
         raise errors.KernelLostError
 
-    async def read_rest(self, seconds: float) -> None:
+    async def read_remaining_output(self, seconds: float) -> None:
         """Read the remaining output of a dead kernel, until no message came for `seconds`."""
         output_task = self._tasks[1:2]
         count = -1
@@ -172,7 +172,7 @@ class ExecutionStream:
             await asyncio.wait(output_task, timeout=seconds)
 
     async def close(self) -> None:
-        for task in (*self._tasks, *self._extra_questions):
+        for task in (*self._tasks, *self._bot_questions):
             task.cancel()
         results = await asyncio.gather(*self._tasks, return_exceptions=True)
         for result in results:
@@ -268,11 +268,11 @@ class ExecutionStream:
                 continue
             if message.size_bytes > _PAUSE_EVERY_BYTES:
                 # Decoding and cleaning take long, and must not block the event loop.
-                shown = await asyncio.to_thread(self._read, message)
+                new_outputs = await asyncio.to_thread(self._read, message)
             else:
-                shown = self._read(message)
+                new_outputs = self._read(message)
             began = time.thread_time()
-            for output in shown:
+            for output in new_outputs:
                 self._show(output)
             self._connection.reading_seconds += time.thread_time() - began
 
@@ -359,7 +359,7 @@ class ExecutionStream:
         try:
             return await self._ask_uncounted(answerer)
         except errors.BotError as error:
-            self._give_up(str(error))
+            self._interrupt(str(error))
         return None
 
     async def ask_person(self, request: values.InputRequested) -> str:
@@ -369,10 +369,10 @@ class ExecutionStream:
             KernelError: nobody can be asked, or the execution ended.
             BotError: there is no answer.
         """
-        if self._ask is None or len(self._extra_questions) >= _MAX_QUESTIONS:
+        if self._ask is None or len(self._bot_questions) >= _MAX_QUESTIONS:
             raise errors.KernelError
         asking = asyncio.create_task(self._ask_uncounted(functools.partial(self._ask, request)))
-        self._extra_questions.append(asking)
+        self._bot_questions.append(asking)
         try:
             await asyncio.wait({asking})
         finally:
@@ -380,7 +380,7 @@ class ExecutionStream:
         if asking.cancelled():
             raise errors.KernelError
         if isinstance(error := asking.exception(), errors.UnansweredError):
-            self._give_up(str(error))
+            self._interrupt(str(error))
         return asking.result()
 
     async def _ask_uncounted(self, answerer: Callable[[], Awaitable[str]]) -> str:
@@ -389,7 +389,7 @@ class ExecutionStream:
         Raises:
             UnansweredError: nobody answered.
         """
-        async with self._asking:
+        async with self._ask_lock:
             self._asking_since = time.monotonic()
             try:
                 async with asyncio.timeout(self._input_seconds):
@@ -397,7 +397,7 @@ class ExecutionStream:
             except TimeoutError as error:
                 raise errors.UnansweredError from error
             finally:
-                self._past_seconds_asking = self.seconds_asking
+                self._answered_seconds = self.seconds_asking
                 self._asking_since = None
                 if not self.next_answer.done():
                     self.next_answer.set_result(None)

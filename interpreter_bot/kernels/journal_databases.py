@@ -103,7 +103,7 @@ class JournalDatabase:
         self._directory = directory
         self._busy_seconds = busy_seconds
         self._host = uuid.uuid4().hex
-        self._writing, self._reading = threading.Lock(), threading.Lock()
+        self._write_lock, self._read_lock = threading.Lock(), threading.Lock()
         try:
             self._writer, self._reader = self._connect_or_replace()
             # In a transaction, because an unlocked lock file looks like that of a dead host.
@@ -123,7 +123,7 @@ class JournalDatabase:
         except sqlite3.DatabaseError:
             path = self._directory / _FILE
             _log.exception("%s is damaged; its executions are lost", path)
-            _set_aside(self._directory)
+            _move_aside(self._directory)
             return _connect(self._directory, self._busy_seconds)
 
     def _lock_file(self, host: str) -> pathlib.Path:
@@ -131,7 +131,7 @@ class JournalDatabase:
 
     @contextlib.contextmanager
     def _transaction(self) -> Iterator[sqlite3.Connection]:
-        with self._writing:
+        with self._write_lock:
             self._writer.execute("BEGIN IMMEDIATE")
             with self._writer:
                 yield self._writer
@@ -146,22 +146,22 @@ class JournalDatabase:
             sqlite3.Error: the disk refuses.
         """
         with self._transaction() as connection:
-            live = [self._host]
+            live_hosts = [self._host]
             for path in self._directory.glob(f"*{_LOCK_SUFFIX}"):
                 if path.stem == self._host:
                     continue
                 if _is_locked(path):
-                    live.append(path.stem)
+                    live_hosts.append(path.stem)
                 else:
                     path.unlink(missing_ok=True)
             rows = []
             for (host,) in connection.execute("SELECT DISTINCT host FROM executions").fetchall():
-                if host not in live:
+                if host not in live_hosts:
                     rows += connection.execute(_SELECT_JOURNALS, (host,)).fetchall()
                     connection.execute(
                         "UPDATE executions SET host = ? WHERE host = ?", (self._host, host)
                     )
-        return [StoredJournal(*row) for row in rows], len(live) == 1
+        return [StoredJournal(*row) for row in rows], len(live_hosts) == 1
 
     def write(self, changes: Collection[Change], removed: Collection[str]) -> set[str]:
         """Write changes and delete journals of this host.
@@ -207,16 +207,16 @@ class JournalDatabase:
             ((change.id, first, last) for first, last in change.deleted_ranges),
         )
 
-    def read(self, id: str, first: int, before: int, max_bytes: int) -> list[tuple[int, bytes]]:
-        """Read events from `first` to below `before` that fit, at least one if there is any.
+    def read(self, id: str, first: int, end: int, max_bytes: int) -> list[tuple[int, bytes]]:
+        """Read events from `first` to below `end` that fit, at least one if there is any.
 
         Raises:
             sqlite3.Error: they cannot be read.
         """
         events: list[tuple[int, bytes]] = []
         size_bytes = 0
-        with self._reading, contextlib.closing(self._reader.cursor()) as rows:
-            for number, record in rows.execute(_SELECT_EVENTS, (id, first, before)):
+        with self._read_lock, contextlib.closing(self._reader.cursor()) as rows:
+            for number, record in rows.execute(_SELECT_EVENTS, (id, first, end)):
                 if events and size_bytes + len(record) > max_bytes:
                     break
                 events.append((number, record))
@@ -229,7 +229,7 @@ class JournalDatabase:
         Raises:
             sqlite3.Error: the disk refuses.
         """
-        with self._writing:
+        with self._write_lock:
             # Some pages at a time, as other hosts wait for the lock.
             self._writer.execute(f"PRAGMA incremental_vacuum({_MAX_FREED_PAGES})").fetchall()
 
@@ -239,10 +239,10 @@ class JournalDatabase:
         Raises:
             sqlite3.Error, OSError: the disk refuses.
         """
-        with self._writing, self._reading:
+        with self._write_lock, self._read_lock:
             self._reader.close()
             self._writer.close()
-            _set_aside(self._directory)
+            _move_aside(self._directory)
             self._writer, self._reader = _connect(self._directory, self._busy_seconds)
 
     def close(self) -> None:
@@ -276,7 +276,7 @@ def _connect(
     return connections[0], connections[1]
 
 
-def _set_aside(directory: pathlib.Path) -> None:
+def _move_aside(directory: pathlib.Path) -> None:
     with contextlib.suppress(FileNotFoundError):
         (directory / _FILE).replace(directory / _DAMAGED)
     for suffix in ("-wal", "-shm"):

@@ -33,7 +33,7 @@ class Room:
     spare: launchers.LaunchedKernel | None = None
 
 
-class Holders(Container[str]):
+class LeaseHolders(Container[str]):
     """Who holds leases, by session."""
 
     def __init__(self) -> None:
@@ -63,7 +63,7 @@ class RoomReservations:
         kernels: settings.Kernels,
         *,
         live: Mapping[str, launchers.LaunchedKernel],
-        holders: Holders,
+        holders: LeaseHolders,
         shutdowns: launchers.Shutdowns,
         save: Callable[[str], asyncio.Task[None] | None],
         end_kernel: Callable[[str, str], Awaitable[None]],
@@ -79,7 +79,7 @@ class RoomReservations:
         self._lock = asyncio.Lock()
         self._reserved: collections.Counter[str] = collections.Counter()
         self._change = asyncio.Event()
-        self._waits: dict[str, str] = {}
+        self._wait_reasons: dict[str, str] = {}
 
     async def reserve(self, key: str, person: str, spare_kernels: spares.Spares) -> Room:
         """Reserve room for a session's kernel until `free`; wait for room if the session is leased.
@@ -99,10 +99,10 @@ class RoomReservations:
                 if room is None:
                     await self._wait_for_change()
                 else:
-                    self._waits[key] = run_words.SAVING_FIRST
+                    self._wait_reasons[key] = run_words.SAVING_FIRST
                     await asyncio.wait({room})
         finally:
-            self._waits.pop(key, None)
+            self._wait_reasons.pop(key, None)
 
     async def _try_to_reserve(
         self, key: str, person: str, spare_kernels: spares.Spares
@@ -127,7 +127,7 @@ class RoomReservations:
         except errors.PoolFullError as error:
             if key not in self._holders:
                 raise
-            self._waits[key] = str(error)
+            self._wait_reasons[key] = str(error)
             return None
         self._reserved[person] += 1
         return room
@@ -137,9 +137,9 @@ class RoomReservations:
             return Room(spare)
         return Room() if self.has_room(spare_kernels) else None
 
-    def wait(self, key: str) -> str:
+    def wait_reason(self, key: str) -> str:
         """Return a sentence that says what a session's start waits for; empty if it does not."""
-        return self._waits.get(key, "")
+        return self._wait_reasons.get(key, "")
 
     def note_change(self) -> None:
         """Let waiting starts check again: a kernel may have become idle."""
@@ -158,7 +158,9 @@ class RoomReservations:
         self.note_change()
 
     def has_room(self, spare_kernels: spares.Spares) -> bool:
-        starting_or_ending = self._reserved.total() + spare_kernels.places + len(self._shutdowns)
+        starting_or_ending = (
+            self._reserved.total() + spare_kernels.kernel_count + len(self._shutdowns)
+        )
         return spares.has_room(self._kernels, self._live.values(), starting_or_ending)
 
     def last_used(self) -> float:
@@ -220,9 +222,9 @@ def find_to_evict(
     """
     alive = [launched for launched in live.values() if launched.kernel.is_alive]
     counts = collections.Counter(launched.person for launched in alive)
-    rooms: collections.Counter[str] = collections.Counter()
+    used_bytes: collections.Counter[str] = collections.Counter()
     for launched in alive:
-        rooms[launched.person] += spares.room_bytes(launched)
+        used_bytes[launched.person] += spares.room_bytes(launched)
     idle = _idle(live, leased)
     owners = {
         launched.person for launched in idle.values() if counts[launched.person] >= counts[person]
@@ -231,12 +233,12 @@ def find_to_evict(
         owners = {person}
     if not owners:
         raise errors.PoolFullError(run_words.ALL_KERNELS_USED)
-    largest_room = max(rooms[owner] for owner in owners)
+    largest_room = max(used_bytes[owner] for owner in owners)
     return _longest_idle(
         {
             key: launched
             for key, launched in idle.items()
-            if launched.person in owners and rooms[launched.person] == largest_room
+            if launched.person in owners and used_bytes[launched.person] == largest_room
         }
     )
 

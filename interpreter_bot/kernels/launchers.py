@@ -119,8 +119,8 @@ async def _open(
     opening = asyncio.create_task(connection.open(), name="connecting")
     death = asyncio.create_task(provisioner.ended.wait(), name="death before welcome")
     try:
-        first: set[asyncio.Task[object]] = {opening, death}
-        await asyncio.wait(first, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
+        tasks: set[asyncio.Task[object]] = {opening, death}
+        await asyncio.wait(tasks, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
         if not opening.done():
             raise errors.KernelStartError
         opening.result()

@@ -84,8 +84,8 @@ class Kernel:
         """Value of `run_count` at the last attempt to save."""
         self.run_count_at_save = 0
         """Value of `run_count` at the last successful save; 0 if an earlier kernel saved."""
-        self._saving_seconds = (0.0, 0.0)
-        self._saving_ended = 0.0
+        self._last_save_seconds = (0.0, 0.0)
+        self._last_save_end = 0.0
         self.is_savable = True
         """Whether its variables may replace the saved ones."""
         self.generations: set[int] = set()
@@ -179,19 +179,21 @@ class Kernel:
         )
         return finished, last_json
 
-    def note_save(self, started: float) -> None:
+    def record_save_duration(self, started: float) -> None:
         """Record how long a save took that started at monotonic time `started`."""
-        self._saving_ended = time.monotonic()
-        self._saving_seconds = (self._saving_seconds[1], self._saving_ended - started)
+        self._last_save_end = time.monotonic()
+        self._last_save_seconds = (self._last_save_seconds[1], self._last_save_end - started)
 
     def is_saved_quickly(self, seconds: float) -> bool:
         """Return whether a save takes at most `seconds`, or a small share of the time."""
         # The shorter of the last two, as one may include a pause of the machine.
-        shortest = min(self._saving_seconds)
+        shortest = min(self._last_save_seconds)
         # A busy session is never idle, so a slow save is due again after a multiple of its time.
-        return shortest <= max(seconds, (time.monotonic() - self._saving_ended) / _MAX_SAVING_SHARE)
+        return shortest <= max(
+            seconds, (time.monotonic() - self._last_save_end) / _MAX_SAVING_SHARE
+        )
 
-    def note_saved(self, *, is_disk_full: bool) -> None:
+    def record_disk_space(self, *, is_disk_full: bool) -> None:
         """Record whether the disk had room for a save; if not, people get one notice."""
         if not is_disk_full:
             self._disk_full_notice = None
@@ -238,7 +240,7 @@ class Kernel:
             max_bytes=_READ_FACTOR * _shown_bytes(self._limits),
             input_seconds=self._limits.input_seconds,
             kill=self.kill_with_reason,
-            give_up=functools.partial(self.interrupt_with_reason, values.Ending.STOPPED),
+            interrupt=functools.partial(self.interrupt_with_reason, values.Ending.STOPPED),
         )
         self._listener = listener
         try:
@@ -276,16 +278,16 @@ class Kernel:
         try:
             while True:
                 seconds_left = deadline + listener.seconds_asking - time.monotonic()
-                waiting: set[asyncio.Future[Any]] = {
+                events: set[asyncio.Future[Any]] = {
                     execution,
                     death,
                     self._stop_requested or death,
                 }
                 timeout = None if listener.is_asking else max(seconds_left, 0)
                 if listener.is_asking:
-                    waiting.add(listener.next_answer)
+                    events.add(listener.next_answer)
                 completed, _ = await asyncio.wait(
-                    waiting, timeout=timeout, return_when=asyncio.FIRST_COMPLETED
+                    events, timeout=timeout, return_when=asyncio.FIRST_COMPLETED
                 )
                 if execution in completed or death in completed:
                     return self._kill_request
@@ -332,7 +334,7 @@ class Kernel:
         started: float,
     ) -> values.Finished:
         """Show the last output of the dead kernel, and return why it ended."""
-        await listener.read_rest(_LAST_OUTPUT_SECONDS)
+        await listener.read_remaining_output(_LAST_OUTPUT_SECONDS)
         seconds = time.monotonic() - started
         if stop is not None:
             self._death_reason = stop.reason or run_words.UNRESPONSIVE

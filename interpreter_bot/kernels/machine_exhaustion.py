@@ -75,21 +75,21 @@ def free_bytes() -> int:
 
 
 def culprit(
-    taken_bytes: int, taken_by_kernel_bytes: int, strains: Mapping[_T, session_metering.Strain]
+    taken_bytes: int, taken_by_kernel_bytes: int, loads: Mapping[_T, session_metering.LoadSample]
 ) -> _T | None:
     """Return the session that took most of the missing memory; None if no session did.
 
     All arguments are changes since free memory was highest.
     """
     half_bytes = taken_bytes / 2
-    if taken_bytes < _MIN_TAKEN_BYTES or not strains:
+    if taken_bytes < _MIN_TAKEN_BYTES or not loads:
         return None
-    if sum(max(0, strain.memory_bytes) for strain in strains.values()) >= half_bytes:
-        return max(strains, key=lambda session: strains[session].memory_bytes)
+    if sum(max(0, load.memory_bytes) for load in loads.values()) >= half_bytes:
+        return max(loads, key=lambda session: loads[session].memory_bytes)
     # Memory that counts for no session was allocated in system calls.
-    busiest = max(strains, key=lambda session: strains[session].system_seconds)
-    is_made = taken_by_kernel_bytes >= half_bytes and strains[busiest].system_seconds > 0
-    return busiest if is_made else None
+    busiest = max(loads, key=lambda session: loads[session].system_seconds)
+    is_kernel_memory = taken_by_kernel_bytes >= half_bytes and loads[busiest].system_seconds > 0
+    return busiest if is_kernel_memory else None
 
 
 class MachineExhaustion:
@@ -100,7 +100,7 @@ class MachineExhaustion:
         self._session_bytes = limits.memory_bytes + session_monitors.HEADROOM_BYTES
         self._groups = cgroups.memory_groups()
         self._baseline: MachineMemory | None = None
-        self._strains: dict[session_monitors.SessionMonitor, session_metering.Strain] = {}
+        self._loads: dict[session_monitors.SessionMonitor, session_metering.LoadSample] = {}
 
     async def end_culprit(self, monitors: Sequence[session_monitors.SessionMonitor]) -> None:
         """End the session that caused it, if the reserve is used; called at each tick."""
@@ -113,34 +113,31 @@ class MachineExhaustion:
             self._reset()
             return
         active = [monitor for monitor in monitors if monitor.is_active]
-        strains = await asyncio.to_thread(
-            lambda: {session: session.usage.strain() for session in active}
+        loads = await asyncio.to_thread(
+            lambda: {session: session.usage.sample_load() for session in active}
         )
         if self._baseline is None or now.free_bytes > self._baseline.free_bytes:
-            self._baseline, self._strains = now, strains
+            self._baseline, self._loads = now, loads
             return
-        growth = {
-            session: strain - self._strains.get(session, strain)
-            for session, strain in strains.items()
-        }
-        self._strains = strains | self._strains
+        growth = {session: load - self._loads.get(session, load) for session, load in loads.items()}
+        self._loads = loads | self._loads
         if missing_bytes > 0:
             await self._end_culprit_among(monitors, self._baseline, now, growth)
 
     def _reset(self) -> None:
         self._baseline = None
-        self._strains.clear()
+        self._loads.clear()
 
     async def _end_culprit_among(
         self,
         monitors: Sequence[session_monitors.SessionMonitor],
         before: MachineMemory,
         now: MachineMemory,
-        growth: Mapping[session_monitors.SessionMonitor, session_metering.Strain],
+        growth: Mapping[session_monitors.SessionMonitor, session_metering.LoadSample],
     ) -> None:
         taken_bytes = before.free_bytes - now.free_bytes
-        guilty = culprit(taken_bytes, now.kernel_bytes - before.kernel_bytes, growth)
-        if guilty is None:
+        suspect = culprit(taken_bytes, now.kernel_bytes - before.kernel_bytes, growth)
+        if suspect is None:
             return
         # A session over its own limit comes first, even if it grew long ago.
         memory_bytes = await asyncio.to_thread(
@@ -148,7 +145,11 @@ class MachineExhaustion:
         )
         largest = max(memory_bytes, key=memory_bytes.__getitem__)
         if memory_bytes[largest] > self._session_bytes:
-            guilty = largest
-        _log.error("the machine's memory is nearly used up; ended for it: %s", memory_bytes[guilty])
-        guilty.launched.kernel.kill_with_reason(values.Ending.OUT_OF_MEMORY, run_words.MEMORY_SHORT)
+            suspect = largest
+        _log.error(
+            "the machine's memory is nearly used up; ended for it: %s", memory_bytes[suspect]
+        )
+        suspect.launched.kernel.kill_with_reason(
+            values.Ending.OUT_OF_MEMORY, run_words.MEMORY_SHORT
+        )
         self._reset()

@@ -26,7 +26,7 @@ from interpreter_bot.wording import host_words
 _log = logging.getLogger(__name__)
 
 # Paths of layers in a kernel, as set by `guest/rootfs` and `guest/container_walls`.
-_LAYERS_SHOWN_AT: Final = {
+_LAYERS_PATHS: Final = {
     forkserver_clients.Walls.NAMESPACES: "/opt/packages",
     forkserver_clients.Walls.CONTAINER: "/proc/self/fd/904",
     forkserver_clients.Walls.NOTHING: "",
@@ -43,7 +43,7 @@ class MachineSetup:
     ) -> None:
         self.host_context = host_context
         self.packages = packages
-        self._reviving = asyncio.Lock()
+        self._server_lock = asyncio.Lock()
 
     @classmethod
     @contextlib.asynccontextmanager
@@ -61,24 +61,24 @@ class MachineSetup:
         if self.packages is not None:
             await asyncio.to_thread(self.packages.forget, workspace)
 
-    async def revive(self) -> None:
+    async def ensure_fork_server(self) -> None:
         """Start another fork server if it died or does not answer; its kernels may live on.
 
         Raises:
             KernelStartError: the new one does not start.
         """
-        async with self._reviving:
+        async with self._server_lock:
             server = self.host_context.server
             if not server.is_alive:
-                if not server.is_resting:
+                if not server.was_stopped:
                     _log.error("the fork server died or did not answer; starting another")
                 await server.start()
 
-    async def rest(self, is_wanted: Callable[[], bool]) -> None:
+    async def stop_fork_server(self, is_needed: Callable[[], bool]) -> None:
         """End the fork server, with all that it imported, until the next kernel starts."""
-        async with self._reviving:
-            if not is_wanted():
-                await self.host_context.server.rest()
+        async with self._server_lock:
+            if not is_needed():
+                await self.host_context.server.stop_if_unused()
 
     async def attach(
         self, launched: launchers.LaunchedKernel, workspace: workspaces.Workspace, key: str
@@ -89,13 +89,13 @@ class MachineSetup:
             KernelStartError: the workspace cannot be mounted, or the kernel is dead.
         """
         # The fork server may have died since it forked the kernel.
-        await self.revive()
+        await self.ensure_fork_server()
         try:
             await launched.attach(workspace)
         except OSError as error:
             raise errors.KernelStartError(host_words.NO_FILES) from error
         if self.packages is not None:
-            await self.packages.serve(launched, key)
+            await self.packages.provide(launched, key)
             launched.kernel.install = installation_requests.Installer(self.packages, launched)
 
 
@@ -125,15 +125,15 @@ async def _installations(
         yield None
         return
     parent = package_installations.directory(config) / "staging"
-    staging = await asyncio.to_thread(machines.own_directory, parent)
+    staging = await asyncio.to_thread(machines.make_process_directory, parent)
     try:
         async with package_installations.Installations.open(
             config,
             server.environment,
             staging,
             python=server.python,
-            shown_at=_LAYERS_SHOWN_AT[server.walls],
-        ) as opened:
-            yield opened
+            path_in_kernels=_LAYERS_PATHS[server.walls],
+        ) as installations:
+            yield installations
     finally:
         await asyncio.to_thread(safe_open.remove, staging)

@@ -80,14 +80,14 @@ async def opened(
     async with contextlib.AsyncExitStack() as stack:
         if is_ephemeral:
             # Sessions with user ids of their own walk through it, as through all workspaces.
-            directory = await asyncio.to_thread(own_directory, directory, mode=0o711)
+            directory = await asyncio.to_thread(make_process_directory, directory, mode=0o711)
             stack.push_async_callback(asyncio.to_thread, safe_open.remove, directory)
         files = workspaces.Workspaces(directory, config.limits)
         sandbox = await asyncio.to_thread(subordinate_ids.within_namespace, config.sandbox)
-        walled = config.model_copy(update={"sandbox": sandbox})
-        runtime = await asyncio.to_thread(_own_runtime_directory, config.paths.runtime)
+        effective_config = config.model_copy(update={"sandbox": sandbox})
+        runtime = await asyncio.to_thread(_make_runtime_directory, config.paths.runtime)
         stack.push_async_callback(asyncio.to_thread, safe_open.remove, runtime)
-        groups = await _swept_groups(sandbox)
+        groups = await _open_cgroups(sandbox)
         stack.push_async_callback(groups.close)
         await asyncio.to_thread(_make_workspaces, directory)
         skills = await asyncio.to_thread(accepted_skills.prepare, config.paths.data)
@@ -97,25 +97,25 @@ async def opened(
         python = stack.enter_context(kernel_environment.in_use(config))
         server = forkserver_clients.ForkServer(
             python=python,
-            kernels=walled.kernels,
-            limits=walled.limits,
+            kernels=effective_config.kernels,
+            limits=effective_config.limits,
             sandbox=sandbox,
             workspaces=directory,
             skills=skills,
             has_own_ids=has_own_ids,
-            is_lasting=not is_ephemeral,
+            expects_many_kernels=not is_ephemeral,
             scratch=runtime,
             layers=layers,
             private=config.private_paths,
         )
         stack.push_async_callback(server.close)
         await server.start()
-        _demand(sandbox.level, server.walls, groups)
+        _check_level(sandbox.level, server.walls, groups)
         if server.walls is forkserver_clients.Walls.CONTAINER:
             await asyncio.to_thread(_link_directories)
             if server.has_own_ids:
-                await asyncio.to_thread(_warn_of_closed, directory)
-        yield Machine(walled, files, server, groups, runtime, is_ephemeral)
+                await asyncio.to_thread(_warn_about_closed_parents, directory)
+        yield Machine(effective_config, files, server, groups, runtime, is_ephemeral)
 
 
 def _layers(config: settings.Settings) -> pathlib.Path:
@@ -128,7 +128,7 @@ def _layers(config: settings.Settings) -> pathlib.Path:
     return layers.directory(packages_directory)
 
 
-def _demand(level: str, walls: forkserver_clients.Walls, groups: cgroups.Cgroups) -> None:
+def _check_level(level: str, walls: forkserver_clients.Walls, groups: cgroups.Cgroups) -> None:
     """Check that this machine offers the configured level.
 
     Raises:
@@ -140,7 +140,7 @@ def _demand(level: str, walls: forkserver_clients.Walls, groups: cgroups.Cgroups
         )
 
 
-def _warn_of_closed(directory: pathlib.Path) -> None:
+def _warn_about_closed_parents(directory: pathlib.Path) -> None:
     """Warn about parent directories that sessions with other user ids cannot walk through."""
     for parent in directory.absolute().parents:
         if not parent.stat().st_mode & stat.S_IXOTH:
@@ -185,15 +185,15 @@ def raise_open_files() -> None:
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard_limit, hard_limit))
 
 
-async def _swept_groups(sandbox: settings.Sandbox) -> cgroups.Cgroups:
+async def _open_cgroups(sandbox: settings.Sandbox) -> cgroups.Cgroups:
     """Open the control groups, and remove those of bots that died."""
     groups = await asyncio.to_thread(
         cgroups.Cgroups.probe, sandbox.cgroups if sandbox.enabled else "off"
     )
     _log.info("control groups: %s", groups.reason)
-    swept = await groups.sweep()
-    if swept:
-        _log.info("removed control groups of bots that died: %d", swept)
+    dead_bot_count = await groups.sweep()
+    if dead_bot_count:
+        _log.info("removed control groups of bots that died: %d", dead_bot_count)
     return groups
 
 
@@ -220,14 +220,14 @@ def _make_workspaces(directory: pathlib.Path) -> None:
         raise errors.SettingsError(host_words.data_not_writable(directory))
 
 
-def _own_runtime_directory(directory: pathlib.Path) -> pathlib.Path:
-    own = own_directory(directory)
+def _make_runtime_directory(directory: pathlib.Path) -> pathlib.Path:
+    own = make_process_directory(directory)
     if len(os.fsencode(own)) > _PATH_BYTES:
         raise errors.SettingsError(host_words.too_long_for_sockets(directory))
     return own
 
 
-def own_directory(directory: pathlib.Path, *, mode: int = 0o700) -> pathlib.Path:
+def make_process_directory(directory: pathlib.Path, *, mode: int = 0o700) -> pathlib.Path:
     """Create a directory of this process in `directory`, and remove those of dead processes.
 
     The parent is created if missing, and gets at least the mode of the new directory.

@@ -30,12 +30,12 @@ _UPDATES_PER_DISPLAY: Final = 20
 _MAX_ERRORS: Final = 10
 _DISPLAYS: Final = frozenset({"execute_result", "display_data", "update_display_data"})
 _MAX_NAMES: Final = 30
-_MAX_READ: Final = 100
+_MAX_NAMES_READ: Final = 100
 _MAX_COUNTED: Final = 1000
 _VARIABLE_CHARACTERS: Final = 40
 # Letters, digits and the underscore, of scripts that are written from left to right. Others could
 # reverse the sentence that contains a name, and combining marks could pile up on it.
-_DIRECTIONS: Final = frozenset({"L", "EN", "ON"})
+_LEFT_TO_RIGHT: Final = frozenset({"L", "EN", "ON"})
 
 Outputs = tuple[values.Output, ...]
 
@@ -108,16 +108,16 @@ class OutputReader:
         # Each stream has its own limit, so that warnings do not use up the room of results. Text
         # counts as it was sent: escapes show nothing, but cleaning them takes time.
         room = self._bytes_left[stream]
-        fitting = safe_text.head(printed, room)
+        accepted_text = safe_text.head(printed, room)
         self._bytes_left[stream] = (
-            room - len(fitting.encode()) if len(fitting) == len(printed) else 0
+            room - len(accepted_text.encode()) if len(accepted_text) == len(printed) else 0
         )
         if room and type(cut := content.get("cut")) is int and 0 < cut < _MAX_CUT_CHARACTERS:
             self._is_cut = True
             outputs.append(values.Notice(run_words.output_cut(cut)))
-        if text := self._cleaners[stream].feed(fitting):
+        if text := self._cleaners[stream].feed(accepted_text):
             outputs.append(values.Text(stream, text))
-        if len(fitting) < len(printed) and stream not in self._cut_streams:
+        if len(accepted_text) < len(printed) and stream not in self._cut_streams:
             self._is_cut = True
             self._cut_streams.add(stream)
             notice = run_words.output_ended(self._limits.output_bytes)
@@ -140,7 +140,7 @@ class OutputReader:
             return ()
         display_id = _display_id(content.get("transient"))
         is_update = is_update and display_id is not None
-        if not self._spend(display_id, is_update=is_update):
+        if not self._use_display_budget(display_id, is_update=is_update):
             return self._drop()
         try:
             output = mime_bundles.choose(
@@ -153,7 +153,7 @@ class OutputReader:
             return _too_large(error, mime_bundles.plain(data))
         return (output,)
 
-    def _spend(self, display_id: str | None, *, is_update: bool) -> bool:
+    def _use_display_budget(self, display_id: str | None, *, is_update: bool) -> bool:
         if is_update:
             self._updates_left -= 1
             if self._updates_left < 0 or display_id in self._known_ids:
@@ -188,10 +188,10 @@ def _too_large(error: mime_bundles.DisplayTooLargeError, plain: str) -> Outputs:
 
 
 def _error(content: dict[str, object]) -> values.Error:
-    sent_name, sent_message = content.get("ename"), content.get("evalue")
-    name = _single_line(sent_name) if isinstance(sent_name, str) else ""
+    raw_name, raw_message = content.get("ename"), content.get("evalue")
+    name = _single_line(raw_name) if isinstance(raw_name, str) else ""
     name = name or "Error"
-    full_message = sent_message if isinstance(sent_message, str) else ""
+    full_message = raw_message if isinstance(raw_message, str) else ""
     message = safe_text.clipped(full_message, _MESSAGE_CHARACTERS)
     traceback = content.get("traceback")
     traceback = traceback if isinstance(traceback, list) else []
@@ -245,10 +245,10 @@ def read_names(content: Mapping[str, object]) -> VariableNames | None:
     fields = content.get("variables")
     if not isinstance(fields, dict):
         return None
-    listed, count = fields.get("names"), fields.get("count")
-    if not isinstance(listed, list) or type(count) is not int:
+    raw_names, count = fields.get("names"), fields.get("count")
+    if not isinstance(raw_names, list) or type(count) is not int:
         return None
-    names = tuple(dict.fromkeys(name for name in listed[:_MAX_READ] if _is_harmless(name)))
+    names = tuple(dict.fromkeys(name for name in raw_names[:_MAX_NAMES_READ] if _is_harmless(name)))
     count = min(max(count, len(names)), _MAX_COUNTED)
     first_names = names[:_MAX_NAMES]
     return VariableNames(first_names, count - len(first_names))
@@ -259,5 +259,5 @@ def _is_harmless(name: object) -> bool:
         isinstance(name, str)
         and len(name) <= _VARIABLE_CHARACTERS
         and name.isidentifier()
-        and all(unicodedata.bidirectional(letter) in _DIRECTIONS for letter in name)
+        and all(unicodedata.bidirectional(letter) in _LEFT_TO_RIGHT for letter in name)
     )

@@ -30,15 +30,15 @@ from interpreter_bot.wording import package_words
 _log = logging.getLogger(__name__)
 
 _MAX_LAYERS: Final = 40
-_RESOLVED_SECONDS: Final = 600.0
-_MAX_RESOLVED: Final = 500
+_RESOLUTION_SECONDS: Final = 600.0
+_MAX_RESOLUTIONS: Final = 500
 _USE_SECONDS: Final = 10.0
 _RESTORE_SECONDS: Final = 20.0
 # The live sessions of one person may use this share of the room for packages.
 _MAX_SHARE_OF_PERSON: Final = 0.5
 _LOCKS: Final = pydantic.TypeAdapter(tuple[lock_files.Lock, ...])
 
-_Key: TypeAlias = tuple[tuple[str, ...], tuple[tuple[str, str], ...]]
+_ResolutionKey: TypeAlias = tuple[tuple[str, ...], tuple[tuple[str, str], ...]]
 
 
 class Installations:
@@ -51,26 +51,26 @@ class Installations:
         staging: pathlib.Path,
         *,
         python: str,
-        shown_at: str,
+        path_in_kernels: str,
     ) -> None:
         self.config = config.package_index
-        self._declared = config.packages if config.package_index.url else ()
-        self._shown_at = shown_at
-        place = directory(config)
-        self._uv = uv_commands.Uv(self.config, environment, place / "index")
+        self._channel_packages = config.packages if config.package_index.url else ()
+        self._path_in_kernels = path_in_kernels
+        packages_directory = directory(config)
+        self._uv = uv_commands.Uv(self.config, environment, packages_directory / "index")
         self._layers = layers.Layers(
-            place,
+            packages_directory,
             staging,
             self._uv,
             max_bytes=self.config.cache_bytes,
             reserve_bytes=config.limits.disk_reserve_bytes,
             platform=f"Python {python} on {os.uname().machine}",
-            used_names=self._used,
+            used_names=self._used_layer_names,
         )
-        self._base = environment.distributions
+        self._base_versions = environment.distributions
         self._launched: dict[str, launchers.LaunchedKernel] = {}
-        self._resolved: cachetools.TTLCache[_Key, lock_files.Lock] = cachetools.TTLCache(
-            _MAX_RESOLVED, _RESOLVED_SECONDS
+        self._resolutions: cachetools.TTLCache[_ResolutionKey, lock_files.Lock] = (
+            cachetools.TTLCache(_MAX_RESOLUTIONS, _RESOLUTION_SECONDS)
         )
         self._person_locks: weakref.WeakValueDictionary[str, asyncio.Lock] = (
             weakref.WeakValueDictionary()
@@ -86,27 +86,29 @@ class Installations:
         staging: pathlib.Path,
         *,
         python: str,
-        shown_at: str,
+        path_in_kernels: str,
     ) -> AsyncIterator[Installations]:
         """Open the store of packages, and start to resolve the packages of channels.
 
         Raises:
             SettingsError: the store cannot be used, or a channel's packages are not valid.
         """
-        opened = cls(config, environment, staging, python=python, shown_at=shown_at)
-        await asyncio.to_thread(opened._layers.open)
+        installations = cls(
+            config, environment, staging, python=python, path_in_kernels=path_in_kernels
+        )
+        await asyncio.to_thread(installations._layers.open)
         try:
-            opened._prepare_declared()
-            yield opened
+            installations._prepare_declared()
+            yield installations
         finally:
-            for task in opened._channel_tasks.values():
+            for task in installations._channel_tasks.values():
                 task.cancel()
-            await asyncio.gather(*opened._channel_tasks.values(), return_exceptions=True)
+            await asyncio.gather(*installations._channel_tasks.values(), return_exceptions=True)
 
     def _prepare_declared(self) -> None:
         try:
-            for declared in self._declared:
-                self._prepare_once(declared)
+            for channel_packages in self._channel_packages:
+                self._prepare_once(channel_packages)
         except errors.PackagesError as error:
             raise errors.SettingsError(f"[[packages]] cannot be used: {error}") from error
 
@@ -115,7 +117,7 @@ class Installations:
             key: launched for key, launched in self._launched.items() if launched.kernel.is_alive
         }
 
-    def _used(self, person: str | None = None) -> set[str]:
+    def _used_layer_names(self, person: str | None = None) -> set[str]:
         """Return the names of the layers that live kernels use: of all people, or of one."""
         self._drop_ended()
         return {
@@ -125,7 +127,7 @@ class Installations:
             for name in launched.layers
         }
 
-    async def serve(self, launched: launchers.LaunchedKernel, key: str) -> None:
+    async def provide(self, launched: launchers.LaunchedKernel, key: str) -> None:
         """Give a new kernel the packages of session `key`.
 
         If some are not available any more, its `restore_notice` says so.
@@ -155,18 +157,18 @@ class Installations:
         last_error: errors.PackagesError | None = None
         session_key = values.key(key)
         channel_locks = []
-        for declared in self._declared:
-            if not session_key.is_in(declared.places):
+        for channel_packages in self._channel_packages:
+            if not session_key.is_in(channel_packages.places):
                 continue
             try:
                 # Shielded, as other sessions wait for the same task.
-                channel_locks.append(await asyncio.shield(self._prepare_once(declared)))
+                channel_locks.append(await asyncio.shield(self._prepare_once(channel_packages)))
             except errors.PackagesError as error:
                 last_error = error
-        recorded = await asyncio.to_thread(_read_locks, launched)
-        for lock in filter(None, [*channel_locks, *recorded]):
+        session_locks = await asyncio.to_thread(_read_locks, launched)
+        for lock in filter(None, [*channel_locks, *session_locks]):
             try:
-                if lock in recorded:
+                if lock in session_locks:
                     # The operator may have denied a package since.
                     lock_files.check_names([package.name for package in lock], self.config)
                 launched.layers[await self._layers.obtain(lock)] = lock
@@ -211,7 +213,7 @@ class Installations:
             "installed for %s in kernel %s: %s",
             *(launched.person, launched.kernel.id, ", ".join(map(str, lock))),
         )
-        await asyncio.to_thread(self._remember, launched)
+        await asyncio.to_thread(self._record_layers, launched)
         return self._path(name)
 
     async def _obtain_layer(self, launched: launchers.LaunchedKernel, lock: lock_files.Lock) -> str:
@@ -223,7 +225,7 @@ class Installations:
         # One at a time for each person, so that the share is checked against all their layers.
         async with self._person_locks.setdefault(launched.person, asyncio.Lock()):
             name = await self._layers.obtain(lock, launched.person)
-            used = {name, *launched.layers, *self._used(launched.person)}
+            used = {name, *launched.layers, *self._used_layer_names(launched.person)}
             if self._layers.size_bytes(used) > _MAX_SHARE_OF_PERSON * self.config.cache_bytes:
                 raise errors.PackagesError(package_words.PERSON_FULL)
             launched.layers[name] = lock
@@ -236,7 +238,7 @@ class Installations:
     def installed_versions(self, launched: launchers.LaunchedKernel) -> dict[str, str]:
         """Return the versions of all packages in a kernel, by name."""
         added = (package for lock in launched.layers.values() for package in lock)
-        return dict(self._base) | {package.name: package.version for package in added}
+        return dict(self._base_versions) | {package.name: package.version for package in added}
 
     async def _resolve(
         self,
@@ -245,38 +247,40 @@ class Installations:
         person: str | None = None,
     ) -> lock_files.Lock:
         key = tuple(sorted(map(str, requested))), tuple(sorted(versions.items()))
-        if (cached := self._resolved.get(key)) is not None:
+        if (cached := self._resolutions.get(key)) is not None:
             return cached
         async with self._layers.working_directory() as work_directory:
             with layers.translated_errors():
                 lock = await self._uv.resolve(requested, versions, work_directory, person)
-        self._resolved[key] = lock
+        self._resolutions[key] = lock
         return lock
 
-    def _prepare_once(self, declared: settings.ChannelPackages) -> asyncio.Task[lock_files.Lock]:
+    def _prepare_once(
+        self, channel_packages: settings.ChannelPackages
+    ) -> asyncio.Task[lock_files.Lock]:
         """Resolve and build a channel's packages: once for all sessions, again after a failure."""
-        task = self._channel_tasks.get(declared)
+        task = self._channel_tasks.get(channel_packages)
         if task is None or (task.done() and task.exception() is not None):
-            requested = pip_arguments.read(declared.names)
+            requested = pip_arguments.read(channel_packages.names)
             task = asyncio.create_task(self._prepare(requested), name="packages of a channel")
-            self._channel_tasks[declared] = task
+            self._channel_tasks[channel_packages] = task
         return task
 
     async def _prepare(self, requested: Sequence[requirements.Requirement]) -> lock_files.Lock:
         missing = [
             requirement
             for requirement in requested
-            if not pip_arguments.is_met(requirement, self._base)
+            if not pip_arguments.is_met(requirement, self._base_versions)
         ]
         if not missing:
             return ()
-        lock = await self._resolve(missing, self._base)
-        lock_files.check(lock, self._base, self.config)
+        lock = await self._resolve(missing, self._base_versions)
+        lock_files.check(lock, self._base_versions, self.config)
         if lock:
             await self._layers.obtain(lock)
         return lock
 
-    def _remember(self, launched: launchers.LaunchedKernel) -> None:
+    def _record_layers(self, launched: launchers.LaunchedKernel) -> None:
         if launched.workspace is None:
             return
         file = launched.workspace.packages_file
@@ -289,7 +293,7 @@ class Installations:
 
     def _path(self, name: str) -> str:
         """Return the path of a layer in kernels."""
-        return f"{self._shown_at or self._layers.directory}/{name}"
+        return f"{self._path_in_kernels or self._layers.directory}/{name}"
 
 
 def directory(config: settings.Settings) -> pathlib.Path:

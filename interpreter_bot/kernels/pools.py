@@ -32,7 +32,7 @@ _log = logging.getLogger(__name__)
 _REPORT_SECONDS = 1.0
 _GRACE_SECONDS = 4.0
 
-Loss: TypeAlias = Callable[[str, live_kernels.Kernel, str], Awaitable[None]]
+OnKernelLoss: TypeAlias = Callable[[str, live_kernels.Kernel, str], Awaitable[None]]
 """Callback with a session's key, its former kernel, and the reason, a sentence."""
 
 FileWork: TypeAlias = Callable[[workspaces.Workspace], Awaitable[None]]
@@ -62,23 +62,23 @@ class Pool:
         config: settings.Settings,
         host: machine_setup.MachineSetup,
         files: workspaces.Workspaces,
-        saved: snapshots.Snapshots,
+        session_snapshots: snapshots.Snapshots,
         *,
         grace_seconds: float,
     ) -> None:
         self.settings = config
         """The settings in effect."""
-        self._host = host
+        self._machine_setup = host
         self._workspaces = files
-        self.snapshots = saved
+        self.snapshots = session_snapshots
         """The saved variables of its sessions."""
         self._launcher = launchers.Launcher(
             config.kernels, host.host_context, grace_seconds=grace_seconds
         )
         self._live: dict[str, launchers.LaunchedKernel] = {}
         self._starting: dict[str, asyncio.Task[launchers.LaunchedKernel]] = {}
-        self._holders = kernel_capacity.Holders()
-        self.on_loss: Loss | None = None
+        self._holders = kernel_capacity.LeaseHolders()
+        self.on_loss: OnKernelLoss | None = None
         """Called when a session has lost its kernel, unless a person asked for that."""
         self._admissions = admissions.Admissions(config.kernels.starts)
         self._shutdowns = launchers.Shutdowns()
@@ -97,7 +97,7 @@ class Pool:
             may_launch=lambda: self._admissions.is_free and self._rooms.has_room(self._spares),
             end=self._shutdowns.end,
             rest_seconds=config.kernels.rest_seconds,
-            rest=lambda: host.rest(self._has_sessions),
+            stop_server=lambda: host.stop_fork_server(self._has_sessions),
         )
         self._file_work: dict[str, asyncio.Task[None]] = {}
         self.locks = session_locks.SessionLocks()
@@ -135,32 +135,36 @@ class Pool:
         """
         config = machine.config
         async with machine_setup.MachineSetup.open(machine) as host:
-            saved = await snapshots.Snapshots.open(config, is_used=not machine.is_ephemeral)
-            pool = cls(config, host, machine.files, saved, grace_seconds=grace_seconds)
+            session_snapshots = await snapshots.Snapshots.open(
+                config, is_used=not machine.is_ephemeral
+            )
+            pool = cls(config, host, machine.files, session_snapshots, grace_seconds=grace_seconds)
             try:
-                async with watchdog_loop.watching(pool.live, pool._starting, config, saved):
+                async with watchdog_loop.watching(
+                    pool.live, pool._starting, config, session_snapshots
+                ):
                     pool._spares.refill_soon()
                     try:
                         yield pool
                     finally:
-                        await saved.save_all(pool.live.values())
+                        await session_snapshots.save_all(pool.live.values())
             finally:
                 await pool._close()
 
     @property
     def packages(self) -> Mapping[str, str]:
         """Packages that code in a kernel may import, with their versions."""
-        return self._host.host_context.server.packages
+        return self._machine_setup.host_context.server.packages
 
     @property
     def sandbox_level(self) -> values.SandboxLevel:
         """What keeps the kernels apart."""
-        return self._host.host_context.level
+        return self._machine_setup.host_context.level
 
     @property
     def has_doors(self) -> bool:
         """Whether the bot can listen where code of the kernels connects."""
-        return bool(self._host.host_context.doors)
+        return bool(self._machine_setup.host_context.doors)
 
     @property
     def live(self) -> MappingProxyType[str, launchers.LaunchedKernel]:
@@ -198,7 +202,7 @@ class Pool:
         self._holders.add(key, person)
         try:
             if not self._has_kernel(key):
-                self._begin_start(key)
+                self._ensure_start(key)
             elif person:
                 self._live[key].person = person
             yield Lease(self, key)
@@ -222,7 +226,7 @@ class Pool:
             kernel = self._live[key].kernel
             kernel.last_used = time.monotonic()
             return kernel
-        starting = self._begin_start(key)
+        starting = self._ensure_start(key)
         if on_wait is not None:
             await self._report_wait(key, starting, on_wait)
         # The cancellation of one caller must not take the kernel from the others.
@@ -234,7 +238,9 @@ class Pool:
         try:
             while not (await asyncio.wait({starting}, timeout=_REPORT_SECONDS))[0]:
                 ahead = self._admissions.ahead(key)
-                sentence = self._rooms.wait(key) or (run_words.starting(ahead) if ahead else "")
+                sentence = self._rooms.wait_reason(key) or (
+                    run_words.starting(ahead) if ahead else ""
+                )
                 if sentence != reported:
                     reported = sentence
                     on_wait(sentence)
@@ -247,13 +253,13 @@ class Pool:
         is_alive = launched is not None and launched.kernel.is_alive
         return is_alive and key not in self._file_work
 
-    def _begin_start(self, key: str) -> asyncio.Task[launchers.LaunchedKernel]:
+    def _ensure_start(self, key: str) -> asyncio.Task[launchers.LaunchedKernel]:
         """Start a session's kernel, or return the start under way."""
         starting = self._starting.get(key)
         if starting is None:
             file_work = self._file_work.get(key)
             starting = asyncio.create_task(
-                self._start(key, after=file_work), name=f"start kernel of {key}"
+                self._start(key, file_work=file_work), name=f"start kernel of {key}"
             )
             self._starting[key] = starting
             starting.add_done_callback(functools.partial(self._on_started, key))
@@ -268,23 +274,23 @@ class Pool:
             _log.warning("no kernel could be started: %s", error)
 
     async def _start(
-        self, key: str, *, after: asyncio.Task[None] | None
+        self, key: str, *, file_work: asyncio.Task[None] | None
     ) -> launchers.LaunchedKernel:
-        if after is not None:
+        if file_work is not None:
             # Otherwise the files of the new kernel would be deleted with the old ones.
-            await asyncio.wait({after})
+            await asyncio.wait({file_work})
         # The files change their owner only after the former kernel's last process has ended.
         await self._shutdowns.wait_for(key)
-        if (former := self._live.get(key)) is not None:
-            await self.end_kernel(key, former.kernel.loss_reason)
+        if (former_kernel := self._live.get(key)) is not None:
+            await self.end_kernel(key, former_kernel.kernel.loss_reason)
         launched = await self._obtain_kernel(key)
         if not await self.snapshots.restore(launched):
             await self.end_kernel(key)
             launched = await self._obtain_kernel(key)
-            await self.snapshots.note_unread(launched)
-        if former is not None:
+            await self.snapshots.note_failed_restore(launched)
+        if former_kernel is not None:
             launched.kernel.loss_notice = variable_words.new_python(
-                reason=former.kernel.loss_reason
+                reason=former_kernel.kernel.loss_reason
             )
         return launched
 
@@ -300,7 +306,7 @@ class Pool:
             try:
                 workspace = self._workspaces.get(key)
                 await self.locks.acquire(workspace)
-                await self._host.attach(launched, workspace, key)
+                await self._machine_setup.attach(launched, workspace, key)
             except BaseException:
                 await self._shutdowns.end(launched)
                 raise
@@ -312,7 +318,7 @@ class Pool:
         return launched
 
     async def _launch(self) -> launchers.LaunchedKernel:
-        await self._host.revive()
+        await self._machine_setup.ensure_fork_server()
         return await self._launcher.launch()
 
     def _has_sessions(self) -> bool:
@@ -355,8 +361,8 @@ class Pool:
         await self._spares.maintain(
             last_used=self._rooms.last_used(), is_needed=self._has_sessions()
         )
-        usual_seconds = self.settings.kernels.idle_seconds
-        used_before = time.monotonic() - (usual_seconds if idle_seconds is None else idle_seconds)
+        default_seconds = self.settings.kernels.idle_seconds
+        used_before = time.monotonic() - (default_seconds if idle_seconds is None else idle_seconds)
         reaps = [
             self._reap_if_idle(key, launched, used_before) for key, launched in self._live.items()
         ]
@@ -392,8 +398,8 @@ class Pool:
 
     async def saved_variables(self, key: str) -> session_variables.SavedVariables | None:
         """Return which variables a session's next kernel will restore; None if there are none."""
-        saved = await self.snapshots.find(await self._workspaces.ensure(key))
-        return saved.summary if saved is not None else None
+        session_snapshots = await self.snapshots.find(await self._workspaces.ensure(key))
+        return session_snapshots.summary if session_snapshots is not None else None
 
     async def release(self, key: str) -> None:
         """End a session's kernel and delete its saved variables, at a person's request."""
@@ -418,8 +424,8 @@ class Pool:
         self, key: str, earlier: Iterable[asyncio.Task[Any] | None], work: FileWork
     ) -> None:
         """Wait for the session's earlier tasks, end its kernel, and run the work."""
-        if under_way := set(filter(None, earlier)):
-            await asyncio.wait(under_way)
+        if earlier_tasks := set(filter(None, earlier)):
+            await asyncio.wait(earlier_tasks)
         workspace = self._workspaces.get(key)
         # Another process may have a kernel of this session.
         await self.locks.acquire(workspace)
@@ -433,7 +439,7 @@ class Pool:
 
     async def _delete_variables(self, workspace: workspaces.Workspace) -> None:
         await self.snapshots.forget(workspace)
-        await self._host.forget(workspace)
+        await self._machine_setup.forget(workspace)
 
     async def _delete_session(self, workspace: workspaces.Workspace) -> None:
         await self._delete_variables(workspace)

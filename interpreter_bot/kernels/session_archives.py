@@ -159,22 +159,22 @@ class SessionArchives:
     async def flush(self, key: str | None = None) -> bool:
         """Wait up to a minute until one session or all are archived; return whether they are."""
         names = set(self._tasks) if key is None else {workspaces.Workspaces.name_of(key)}
-        waiting_tasks = [task for name, task in self._tasks.items() if name in names]
-        if not waiting_tasks:
+        tasks = [task for name, task in self._tasks.items() if name in names]
+        if not tasks:
             return True
-        _, late = await asyncio.wait(waiting_tasks, timeout=_FLUSH_SECONDS)
-        if late:
-            _log.error("%d sessions are not archived in time", len(late))
-        return not late
+        _, unfinished = await asyncio.wait(tasks, timeout=_FLUSH_SECONDS)
+        if unfinished:
+            _log.error("%d sessions are not archived in time", len(unfinished))
+        return not unfinished
 
     async def close(self) -> None:
         """Archive the remaining changes, and end."""
         await self.flush()
-        late = list(self._tasks.values())
-        for task in late:
+        unfinished = list(self._tasks.values())
+        for task in unfinished:
             task.cancel()
-        if late:
-            await asyncio.wait(late)
+        if unfinished:
+            await asyncio.wait(unfinished)
 
     async def _archive(self, workspace: workspaces.Workspace) -> None:
         name, epoch = workspace.name, self._epochs[workspace.name]
@@ -184,11 +184,11 @@ class SessionArchives:
         ):
             # The files here are older than those of another machine, which have not arrived yet.
             return
-        saved = self._pool.snapshots
+        session_snapshots = self._pool.snapshots
         with contextlib.ExitStack() as stack:
-            async with saved.lock(workspace):
-                state = await workspace_io.file_work(self._scan, workspace)
-                stack.enter_context(saved.generations.pinned(workspace, state.pointer))
+            async with session_snapshots.lock(workspace):
+                state = await workspace_io.in_thread(self._scan, workspace)
+                stack.enter_context(session_snapshots.generations.pinned(workspace, state.pointer))
             uploads = _Uploads(self._store, self._digests.get(name, {}))
             files = await uploads.add(workspace.directory, state.files, b"f/")
             variables = await uploads.add(workspace.variables, state.variables, b"v/")
@@ -208,11 +208,11 @@ class SessionArchives:
             record_arrival = archive_manifests.record_arrival
             await asyncio.to_thread(record_arrival, workspace, epoch, is_restored=False)
         if await archive_manifests.write(self._store, manifest, epoch, self._key):
-            self._remember(name, uploads.digests)
+            self._store_digests(name, uploads.digests)
         if uploads.is_partial:
             raise shared_object_stores.ContentChangedError
 
-    def _remember(self, name: str, digests: _Digests) -> None:
+    def _store_digests(self, name: str, digests: _Digests) -> None:
         self._digests.pop(name, None)
         self._digests[name] = digests
         while sum(map(len, self._digests.values())) > _MAX_REMEMBERED and len(self._digests) > 1:
@@ -253,14 +253,14 @@ class SessionArchives:
             )
             if arrived_epoch >= epoch:
                 return is_restored
-            found_manifest = await archive_manifests.latest(self._store, workspace.name)
+            stored_manifest = await archive_manifests.latest(self._store, workspace.name)
             # A manifest of an epoch that this machine has seen is older than the files here.
             is_restored = (
-                found_manifest is not None
-                and archive_manifests.epoch_of(found_manifest[0]) > arrived_epoch
+                stored_manifest is not None
+                and archive_manifests.epoch_of(stored_manifest[0]) > arrived_epoch
             )
-            if found_manifest is not None and is_restored:
-                await self._fetch(key, workspace, *found_manifest)
+            if stored_manifest is not None and is_restored:
+                await self._fetch(key, workspace, *stored_manifest)
             record_arrival = archive_manifests.record_arrival
             await asyncio.to_thread(record_arrival, workspace, epoch, is_restored=is_restored)
             if not is_restored:
@@ -285,16 +285,16 @@ class SessionArchives:
 
         async def download(file: archive_manifests.File, place: pathlib.Path) -> None:
             async with slots:
-                await workspace_io.file_work(place.parent.mkdir, parents=True, exist_ok=True)
+                await workspace_io.in_thread(place.parent.mkdir, parents=True, exist_ok=True)
                 await self._store.download(file.sha256, file.size_bytes, place)
                 times = (file.changed_ns, file.changed_ns)
-                await workspace_io.file_work(os.utime, place, ns=times)
+                await workspace_io.in_thread(os.utime, place, ns=times)
 
         async def replace_content(_: workspaces.Workspace) -> None:
             async with self._pool.snapshots.lock(workspace):
-                await workspace_io.file_work(_replace_session, workspace, manifest)
+                await workspace_io.in_thread(_replace_session, workspace, manifest)
 
-        await workspace_io.file_work(_make_staging, workspace)
+        await workspace_io.in_thread(_make_staging, workspace)
         try:
             async with asyncio.TaskGroup() as downloads:
                 for file, place in staged_files:
@@ -317,10 +317,10 @@ class SessionArchives:
         self._digests.pop(name, None)
         if (epoch := self._epochs.get(name)) is None:
             return
-        empty = archive_manifests.Manifest(
+        empty_manifest = archive_manifests.Manifest(
             session=name, files=(), variables=(), pointer="", packages=""
         )
-        if await archive_manifests.write(self._store, empty, epoch, self._key):
+        if await archive_manifests.write(self._store, empty_manifest, epoch, self._key):
             # The empty manifest has arrived here: it must not delete the session's later files.
             record_arrival, workspace = (
                 archive_manifests.record_arrival,
@@ -364,17 +364,17 @@ class _Uploads:
         return tuple(files)
 
     async def _upload(self, root: pathlib.Path, path: bytes) -> archive_manifests.File:
-        file = await workspace_io.file_work(_open, root, path)
+        file = await workspace_io.in_thread(_open, root, path)
         try:
             status = os.fstat(file.fileno())
             size_bytes = status.st_size
             content: bytes | AsyncIterator[bytes]
             if size_bytes <= _SMALL_BYTES:
-                content = await workspace_io.file_work(file.read, size_bytes)
+                content = await workspace_io.in_thread(file.read, size_bytes)
                 size_bytes = len(content)
                 digest = hashlib.sha256(content).hexdigest()
             else:
-                digest = await workspace_io.file_work(_hash, file, size_bytes)
+                digest = await workspace_io.in_thread(_hash, file, size_bytes)
                 content = _chunks(file, size_bytes)
             await self._store.upload(content, digest)
         finally:
@@ -401,7 +401,7 @@ def _hash(file: BinaryIO, size_bytes: int) -> str:
 
 async def _chunks(file: BinaryIO, size_bytes: int) -> AsyncIterator[bytes]:
     while size_bytes:
-        chunk = await workspace_io.file_work(file.read, min(_CHUNK_BYTES, size_bytes))
+        chunk = await workspace_io.in_thread(file.read, min(_CHUNK_BYTES, size_bytes))
         if not chunk:
             return
         size_bytes -= len(chunk)
@@ -425,7 +425,7 @@ def _make_staging(workspace: workspaces.Workspace) -> None:
 
 def _replace_session(workspace: workspaces.Workspace, manifest: archive_manifests.Manifest) -> None:
     """Replace a session's files and variables with the staged ones."""
-    snapshot_generations.forget(workspace)
+    snapshot_generations.delete_all(workspace)
     file_copies.replace_content(workspace.directory, workspace.staging / "files")
     file_copies.replace_content(workspace.variables, workspace.staging / "variables")
     safe_open.remove(workspace.staging)

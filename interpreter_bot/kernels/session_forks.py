@@ -21,7 +21,7 @@ _log = logging.getLogger(__name__)
 
 # A person waits for both.
 _MAX_WAIT_SECONDS = 1.0
-_MAX_NOTE_SECONDS = 2.0
+_MAX_CHECKPOINT_SECONDS = 2.0
 _MAX_CHECKPOINT_FILES = 2000
 
 
@@ -46,10 +46,10 @@ class SessionForks:
         source, target = await self._pool.workspace(key), await self._pool.workspace(new_key)
         if new_key in self._pool.sessions or await target.list():
             raise errors.SessionExistsError
-        launched, work = self._pool.live.get(key), workspace_io.file_work
+        launched, in_thread = self._pool.live.get(key), workspace_io.in_thread
         past_state = None
         if checkpoint:
-            past_state = await work(checkpoints.read, source.checkpoints, checkpoint)
+            past_state = await in_thread(checkpoints.read, source.checkpoints, checkpoint)
         elif launched is not None and launched.kernel.is_alive:
             await self._pool.snapshots.save(launched)
             if launched.kernel.is_busy:
@@ -68,7 +68,7 @@ class SessionForks:
         async def copy_into_target(_: workspaces.Workspace) -> None:
             nonlocal flaw
             async with self._pool.snapshots.lock(source):
-                flaw = await work(copy)
+                flaw = await in_thread(copy)
 
         try:
             # The new session counts as in use, so nobody tidies it meanwhile.
@@ -105,24 +105,28 @@ class SessionForks:
         Variables are saved first if that is quick. Otherwise the checkpoint refers to the variables
         saved last, and counts the executions since then.
         """
-        launched, saved = self._pool.live.get(key), self._pool.snapshots
+        launched, session_snapshots = self._pool.live.get(key), self._pool.snapshots
         max_checkpoints = self._pool.settings.snapshots.checkpoints
         if (
             launched is None
             or launched.workspace is None
-            or not (saved.is_used and max_checkpoints)
+            or not (session_snapshots.is_used and max_checkpoints)
         ):
             return
         # The code that runs next would interrupt the save.
-        await saved.save(launched, max_wait_seconds=_MAX_WAIT_SECONDS)
+        await session_snapshots.save(launched, max_wait_seconds=_MAX_WAIT_SECONDS)
         try:
-            async with saved.lock(launched.workspace):
+            async with session_snapshots.lock(launched.workspace):
                 missed_runs = launched.kernel.run_count - launched.kernel.run_count_at_save
-                await workspace_io.file_work(self._note, launched.workspace, name, missed_runs)
+                await workspace_io.in_thread(
+                    self._write_checkpoint, launched.workspace, name, missed_runs
+                )
         except errors.BotError:
             _log.exception("a checkpoint could not be written")
 
-    def _note(self, workspace: workspaces.Workspace, name: str, missed_runs: int) -> None:
+    def _write_checkpoint(
+        self, workspace: workspaces.Workspace, name: str, missed_runs: int
+    ) -> None:
         pointer = snapshot_generations.read_pointer(workspace)
         if missed_runs and not pointer:
             # Without saved variables the checkpoint would restore a state that never existed.
@@ -137,7 +141,7 @@ class SessionForks:
                 self._copy_limits,
                 max_bytes=self._pool.settings.snapshots.checkpoint_bytes,
                 max_files=_MAX_CHECKPOINT_FILES,
-                max_seconds=_MAX_NOTE_SECONDS,
+                max_seconds=_MAX_CHECKPOINT_SECONDS,
             ),
             max_count=self._pool.settings.snapshots.checkpoints,
         )
@@ -167,12 +171,14 @@ class SessionForks:
                 has changed.
             WorkspaceError: the operating system refuses.
         """
-        launched, saved = self._pool.live.get(key), self._pool.snapshots
-        workspace, work = await self._pool.workspace(key), workspace_io.file_work
-        checkpoint = await work(checkpoints.read, workspace.checkpoints, name)
+        launched, session_snapshots = self._pool.live.get(key), self._pool.snapshots
+        workspace, in_thread = await self._pool.workspace(key), workspace_io.in_thread
+        checkpoint = await in_thread(checkpoints.read, workspace.checkpoints, name)
         snapshot, has_flaws = None, bool(checkpoint.flaw)
         if checkpoint.pointer:
-            snapshot = await work(saved.generations.find, workspace, checkpoint.pointer)
+            snapshot = await in_thread(
+                session_snapshots.generations.find, workspace, checkpoint.pointer
+            )
             if snapshot is None:
                 raise errors.KernelError(variable_words.THEN_GONE)
             summary = snapshot.summary
@@ -180,23 +186,27 @@ class SessionForks:
             has_flaws = has_flaws or bool(lost_count or checkpoint.missed_runs)
         if requires_everything and has_flaws:
             raise errors.KernelError(variable_words.THEN_PARTLY_SAVED)
-        if launched is not None and not saved.interrupt(launched) and launched.kernel.is_busy:
+        if (
+            launched is not None
+            and not session_snapshots.interrupt(launched)
+            and launched.kernel.is_busy
+        ):
             raise errors.KernelError(session_words.BUSY)
 
         def replace_state() -> None:
             if not checkpoint.flaw:
                 file_copies.replace_content(workspace.directory, workspace.staging)
                 safe_open.remove(workspace.staging)
-            saved.generations.use_pointer(workspace, checkpoint.pointer)
+            session_snapshots.generations.use_pointer(workspace, checkpoint.pointer)
             checkpoints.remove_since(workspace.checkpoints, name)
 
         async def change_files(_: workspaces.Workspace) -> None:
-            async with saved.lock(workspace):
-                await work(replace_state)
+            async with session_snapshots.lock(workspace):
+                await in_thread(replace_state)
 
         if not checkpoint.flaw:
             # Before anything changes: the disk may have no room for the copy.
-            await work(self._stage, workspace, name)
+            await in_thread(self._stage, workspace, name)
         await self._pool.run_without_kernel(key, change_files)
         return _restored(None if snapshot is None else snapshot.summary, checkpoint)
 
@@ -205,18 +215,19 @@ class SessionForks:
         safe_open.remove(workspace.staging)
         workspace.staging.mkdir(mode=0o700)
         files = checkpoints.files_of(workspace.checkpoints, name)
-        with contextlib.ExitStack() as unless_done:
-            unless_done.callback(safe_open.remove, workspace.staging)
+        with contextlib.ExitStack() as cleanup:
+            cleanup.callback(safe_open.remove, workspace.staging)
             flaw = file_copies.copy_tree(files, workspace.staging, self._copy_limits)
             if flaw:
                 raise errors.WorkspaceError(flaw)
-            unless_done.pop_all()
+            cleanup.pop_all()
 
 
 def _restored(
-    saved: session_variables.SavedVariables | None, past_state: checkpoints.Checkpoint | None
+    session_snapshots: session_variables.SavedVariables | None,
+    past_state: checkpoints.Checkpoint | None,
 ) -> session_variables.RestoredState:
     if past_state is None:
-        return session_variables.RestoredState(saved)
-    missed_runs = past_state.missed_runs if saved is not None else 0
-    return session_variables.RestoredState(saved, missed_runs, past_state.flaw)
+        return session_variables.RestoredState(session_snapshots)
+    missed_runs = past_state.missed_runs if session_snapshots is not None else 0
+    return session_variables.RestoredState(session_snapshots, missed_runs, past_state.flaw)

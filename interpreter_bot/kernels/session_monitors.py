@@ -61,7 +61,7 @@ class SessionMonitor:
             in total if that is more: deleted files that are still open are in no directory.
         hides_writes: whether a process made its writes unreadable at the last check.
         has_grown: whether disk usage grew by more than a megabyte between the last two checks.
-        checked: set when the disk check of the last `request_check` is done, and at the end.
+        check_done: set when the disk check of the last `request_check` is done, and at the end.
     """
 
     def __init__(
@@ -76,7 +76,7 @@ class SessionMonitor:
         self.launched = launched
         self.disk_bytes = 0
         self.has_grown = self._has_earlier_check = False
-        self.checked = asyncio.Event()
+        self.check_done = asyncio.Event()
         self._limits = limits = config.limits
         self._max_saved_bytes = (
             _SAVED_GENERATIONS * config.snapshots.bytes
@@ -119,43 +119,43 @@ class SessionMonitor:
                 if failures == _MAX_FAILURES:
                     _log.error("a session cannot be checked; its limits are not watched")
         finally:
-            self.checked.set()
+            self.check_done.set()
 
     @property
     def is_active(self) -> bool:
         """Whether anything in the session ran since the last check, or may run now."""
         kernel = self.launched.kernel
-        return kernel.is_busy or (not kernel.is_frozen and self.usage.have_moved(self._clocks))
+        return kernel.is_busy or (not kernel.is_frozen and self.usage.has_run_since(self._clocks))
 
     @property
     def is_running(self) -> bool:
         """Whether code of an execution ran since the last check; false while it only waits."""
-        return self.launched.kernel.is_busy and self.usage.have_moved(self._clocks)
+        return self.launched.kernel.is_busy and self.usage.has_run_since(self._clocks)
 
-    def tick(self, *, is_wanted: bool, running: int = 1) -> None:
+    def tick(self, *, is_current: bool, running_count: int = 1) -> None:
         """Request a check if one is due; called at each tick.
 
-        `is_wanted` is false once the session no longer has this kernel. `running` counts all
+        `is_current` is false once the session no longer has this kernel. `running_count` counts all
         sessions that run or start.
         """
         kernel = self.launched.kernel
-        self._pause_seconds = running / self._checks_per_second
-        self._is_finished = not (is_wanted and kernel.is_alive)
+        self._pause_seconds = running_count / self._checks_per_second
+        self._is_finished = not (is_current and kernel.is_alive)
         is_new = self._executions != kernel.executions
         if is_new:
             self._executions = kernel.executions
             self._next_busy_check = time.monotonic() + self._pause_seconds
-        is_long = kernel.is_busy and not is_new and time.monotonic() >= self._next_busy_check
-        if self._is_finished or self._is_due(is_long=is_long):
+        is_overdue = kernel.is_busy and not is_new and time.monotonic() >= self._next_busy_check
+        if self._is_finished or self._is_due(is_overdue=is_overdue):
             self._check_requested.set()
 
-    def _is_due(self, *, is_long: bool) -> bool:
-        """Return whether to check now; `is_long` means that code has run for a whole pause."""
+    def _is_due(self, *, is_overdue: bool) -> bool:
+        """Return whether to check now; `is_overdue` means that code has run for a whole pause."""
         now = time.monotonic()
         kernel = self.launched.kernel
         if now < self._next_check or kernel.is_frozen:
             return False
-        if now >= self._next_check + _MAX_SECONDS_UNCHECKED or (is_long and self.is_running):
+        if now >= self._next_check + _MAX_SECONDS_UNCHECKED or (is_overdue and self.is_running):
             return True
         if self._snapshots.is_due(self.launched):
             return True
@@ -163,7 +163,7 @@ class SessionMonitor:
             return True
         # If many sessions run or start, up to twice as late.
         idle_check = self._next_idle_check + min(self._pause_seconds, self._idle_seconds)
-        return now >= idle_check and self.usage.have_moved(self._clocks)
+        return now >= idle_check and self.usage.has_run_since(self._clocks)
 
     async def _freeze_if_idle(self) -> None:
         kernel = self.launched.kernel
@@ -171,15 +171,15 @@ class SessionMonitor:
             await kernel.freeze()
 
     def request_check(self) -> None:
-        """Request a check as soon as possible; `checked` is set after it.
+        """Request a check as soon as possible; `check_done` is set after it.
 
-        If no process ran since the last check, `checked` is set at once.
+        If no process ran since the last check, `check_done` is set at once.
         """
-        if self._next_check < math.inf and not self.usage.have_moved(self._clocks):
+        if self._next_check < math.inf and not self.usage.has_run_since(self._clocks):
             self.has_grown = False
-            self.checked.set()
+            self.check_done.set()
             return
-        self.checked.clear()
+        self.check_done.clear()
         self._is_disk_check_requested = True
         self._check_requested.set()
 
@@ -209,7 +209,7 @@ class SessionMonitor:
             self._next_check = now + max(now - began, self._pause_seconds)
             self._next_idle_check = max(self._next_check, now + self._idle_seconds)
         if is_disk_check_requested:
-            self.checked.set()
+            self.check_done.set()
         return True
 
     async def check(self) -> None:
@@ -273,7 +273,7 @@ class SessionMonitor:
         temporary_share = max(
             temporary.bytes / self._limits.temporary_bytes, temporary.files / max_files
         )
-        if saved.is_over:
+        if saved.is_over_limit:
             if not self._interrupt_saving():
                 self.launched.kernel.kill_with_reason(values.Ending.STOPPED, run_words.OVER_SAVED)
         elif temporary_share > max(1, share):

@@ -90,8 +90,8 @@ class SharedStore:
         except ImportError as error:
             raise errors.SettingsError(host_words.NO_STORE_LIBRARY) from error
         self._library: Any = obstore
-        self._faults: tuple[type[Exception], ...] = (exceptions.BaseError, OSError)
-        self._exists: type[Exception] = exceptions.AlreadyExistsError
+        self._library_errors: tuple[type[Exception], ...] = (exceptions.BaseError, OSError)
+        self._already_exists_error: type[Exception] = exceptions.AlreadyExistsError
         # A time by the store's clock, and the same moment by this machine's monotonic clock.
         self._clock_reading: tuple[float, float] | None = None
         try:
@@ -102,7 +102,7 @@ class SharedStore:
                 self._store = stores.from_url(
                     address, client_options=options, retry_config=_RETRIES
                 )
-        except (*self._faults, ValueError, TypeError) as error:
+        except (*self._library_errors, ValueError, TypeError) as error:
             reason = str(error).partition("\n")[0]
             raise errors.SettingsError(host_words.bad_store(reason)) from error
 
@@ -114,10 +114,10 @@ class SharedStore:
         """
         if len(data) > MAX_BYTES:
             raise errors.KernelError(host_words.too_large_to_share(name))
-        with self._translated():
+        with self._translate_errors():
             try:
                 await self._library.put_async(self._store, name, data, mode="create")
-            except self._exists:
+            except self._already_exists_error:
                 return False
             return True
 
@@ -128,7 +128,7 @@ class SharedStore:
             KernelError: also if it is too large.
         """
         data = bytearray()
-        with self._translated():
+        with self._translate_errors():
             try:
                 response = await self._library.get_async(self._store, name)
             except FileNotFoundError:
@@ -144,7 +144,7 @@ class SharedStore:
         # CLOCK_BOOTTIME also runs while the machine sleeps.
         boot_seconds = time.clock_gettime(time.CLOCK_BOOTTIME)
         if self._clock_reading is None or boot_seconds - self._clock_reading[1] > _CLOCK_SECONDS:
-            with self._translated():
+            with self._translate_errors():
                 await self._library.put_async(self._store, _CLOCK, b"")
                 head = await self._library.head_async(self._store, _CLOCK)
                 self._clock_reading = float(head["last_modified"].timestamp()), boot_seconds
@@ -152,7 +152,7 @@ class SharedStore:
 
     async def list(self, prefix: str) -> AsyncIterator[StoredItem]:
         """Yield all items whose names begin with `prefix`, in no order."""
-        with self._translated():
+        with self._translate_errors():
             async for page in self._library.list(self._store, prefix=prefix):
                 for item in page:
                     written_at = item["last_modified"].timestamp()
@@ -160,7 +160,7 @@ class SharedStore:
 
     async def delete(self, names: Iterable[str], *, before: float | None = None) -> None:
         """Delete items, if they exist; items written at or after `before` are kept."""
-        with self._translated():
+        with self._translate_errors():
             for name in names:
                 with contextlib.suppress(FileNotFoundError):
                     if before is not None:
@@ -176,13 +176,13 @@ class SharedStore:
             ContentChangedError: the chunks have another digest; nothing is written.
         """
         now = await self.now()
-        with self._translated():
+        with self._translate_errors():
             with contextlib.suppress(FileNotFoundError):
                 head = await self._library.head_async(self._store, blob_name(digest))
                 if now - head["last_modified"].timestamp() < GRACE_SECONDS / 2:
                     return
             if not isinstance(content, bytes):
-                content = _verified(content, digest)
+                content = _verify_chunks(content, digest)
             await self._library.put_async(
                 self._store, blob_name(digest), content, max_concurrency=_MAX_PARALLEL_PARTS
             )
@@ -199,7 +199,7 @@ class SharedStore:
             hasher.update(chunk)
             target.write(chunk)
 
-        with self._translated(), file.open("xb") as target:
+        with self._translate_errors(), file.open("xb") as target:
             try:
                 stored = await self._library.get_async(self._store, blob_name(digest))
             except FileNotFoundError as error:
@@ -213,10 +213,10 @@ class SharedStore:
             raise errors.KernelError(host_words.STORE_DAMAGED)
 
     @contextlib.contextmanager
-    def _translated(self) -> Iterator[None]:
+    def _translate_errors(self) -> Iterator[None]:
         try:
             yield
-        except self._faults as error:
+        except self._library_errors as error:
             message = str(error)
             _log.warning("the store that the machines share: %s", message.partition("\n")[0])
             if _REFUSAL_PATTERN.search(message) is None:
@@ -226,13 +226,13 @@ class SharedStore:
             raise errors.KernelError(sentence) from error
 
 
-async def _verified(chunks: AsyncIterator[bytes], digest: str) -> AsyncIterator[bytes]:
+async def _verify_chunks(chunks: AsyncIterator[bytes], digest: str) -> AsyncIterator[bytes]:
     """Pass chunks on, and raise at the end if the digest is wrong, which aborts the upload."""
-    hashed = hashlib.sha256()
+    hasher = hashlib.sha256()
     async for chunk in chunks:
-        await asyncio.to_thread(hashed.update, chunk)
+        await asyncio.to_thread(hasher.update, chunk)
         yield chunk
-    if hashed.hexdigest() != digest:
+    if hasher.hexdigest() != digest:
         raise ContentChangedError
 
 

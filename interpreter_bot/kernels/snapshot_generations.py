@@ -39,7 +39,7 @@ _POINTER: Final = "snapshot"
 # Python may have died of something else the first time.
 _MAX_DEATHS: Final = 2
 _MAX_FILES: Final = 10_000
-_MAX_COUNTED: Final = 1 << 60
+_UNLIMITED: Final = 1 << 60
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -325,7 +325,7 @@ def used_at(workspace: workspaces.Workspace) -> float | None:
         return None
 
 
-def touch(workspace: workspaces.Workspace) -> None:
+def mark_used(workspace: workspaces.Workspace) -> None:
     os.utime(_pointer_file(workspace))
 
 
@@ -347,7 +347,7 @@ def write_pointer(workspace: workspaces.Workspace, pointer: str) -> None:
     private_files.replace(_pointer_file(workspace), pointer)
 
 
-def forget(workspace: workspaces.Workspace) -> None:
+def delete_all(workspace: workspaces.Workspace) -> None:
     """Delete all saved variables and checkpoints of a session without a kernel."""
     _pointer_file(workspace).unlink(missing_ok=True)
     safe_open.remove(workspace.checkpoints)
@@ -375,7 +375,5 @@ def _delete_unneeded(workspace: workspaces.Workspace, needed: Collection[Snapsho
                     safe_open.remove_tree(directory, name)
             finally:
                 os.close(directory)
-        return directory_contents.measure(
-            root, max_bytes=_MAX_COUNTED, max_files=_MAX_COUNTED
-        ).bytes
+        return directory_contents.measure(root, max_bytes=_UNLIMITED, max_files=_UNLIMITED).bytes
     return 0

@@ -19,7 +19,7 @@ _log = logging.getLogger(__name__)
 
 _DAY_SECONDS: Final = 86_400.0
 # Sizes are counted to the end.
-_MAX_COUNTED: Final = 1 << 60
+_UNLIMITED: Final = 1 << 60
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -46,21 +46,21 @@ async def expire(
     stored = []
     for workspace in all_workspaces:
         try:
-            async with locks.unused(workspace) as is_unused:
+            async with locks.locked_if_unused(workspace) as is_unused:
                 if is_unused:
                     await saved.tidy(workspace)
-                    await workspace_io.file_work(_remove_old_staging, workspace.staging)
-                used_at = await workspace_io.file_work(snapshot_generations.used_at, workspace)
+                    await workspace_io.in_thread(_remove_old_staging, workspace.staging)
+                used_at = await workspace_io.in_thread(snapshot_generations.used_at, workspace)
                 if used_at is not None:
-                    usage = await workspace.variables_usage(max_bytes=_MAX_COUNTED)
+                    usage = await workspace.variables_usage(max_bytes=_UNLIMITED)
                     stored.append(_StoredSnapshot(workspace, not is_unused, used_at, usage.bytes))
         except errors.WorkspaceError:
             # The workspace may just have been deleted.
             _log.info("session %s is not tidied", workspace.name, exc_info=True)
     count = 0
-    for workspace in await workspace_io.file_work(_to_expire, stored, config):
+    for workspace in await workspace_io.in_thread(_to_expire, stored, config):
         with contextlib.suppress(errors.WorkspaceError):
-            async with locks.unused(workspace) as is_unused, saved.lock(workspace):
+            async with locks.locked_if_unused(workspace) as is_unused, saved.lock(workspace):
                 if is_unused:
                     await saved.forget(workspace)
                     count += 1
@@ -104,9 +104,9 @@ async def measure(
         if (key := keys_by_name.get(workspace.name)) is None:
             continue
         try:
-            used_at = await workspace_io.file_work(snapshot_generations.used_at, workspace)
+            used_at = await workspace_io.in_thread(snapshot_generations.used_at, workspace)
             if used_at is not None:
-                usage = await workspace.variables_usage(max_bytes=_MAX_COUNTED)
+                usage = await workspace.variables_usage(max_bytes=_UNLIMITED)
                 sizes[key] = session_variables.SnapshotSize(usage.bytes, used_at)
         except errors.WorkspaceError:
             # The workspace may just have been deleted.

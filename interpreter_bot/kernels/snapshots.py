@@ -49,7 +49,7 @@ _MAX_POLL_SECONDS: Final = 0.05
 # To save the variables of one session, and to restore them.
 _SAVE_SECONDS: Final = 60.0
 _SLOT_SECONDS: Final = 5.0
-_MAX_SHOWN: Final = 4
+_MAX_LISTED: Final = 4
 
 
 class Snapshots:
@@ -142,11 +142,11 @@ class Snapshots:
                 self._start_saving(launched, seconds / _MAX_WRITING_FACTOR)
         if self._saving:
             await asyncio.wait(self._saving.values(), timeout=seconds)
-        if late := list(self._saving.values()):
-            _log.warning("there was no time to save %d sessions", len(late))
-            for task in late:
+        if unfinished := list(self._saving.values()):
+            _log.warning("there was no time to save %d sessions", len(unfinished))
+            for task in unfinished:
                 task.cancel()
-            await asyncio.wait(late)
+            await asyncio.wait(unfinished)
 
     async def find(self, workspace: workspaces.Workspace) -> snapshot_generations.Snapshot | None:
         """Return a session's snapshot; None if there is no valid one, or it cannot be read."""
@@ -161,7 +161,7 @@ class Snapshots:
     ) -> snapshot_generations.Snapshot | None:
         if not self.is_used or workspace is None:
             return None
-        return await workspace_io.file_work(self.generations.find, workspace)
+        return await workspace_io.in_thread(self.generations.find, workspace)
 
     async def _tidy_and_find(
         self, workspace: workspaces.Workspace | None
@@ -172,7 +172,7 @@ class Snapshots:
             return await self._find(workspace)
         try:
             async with self.lock(workspace):
-                return await workspace_io.file_work(self.generations.prune, workspace)
+                return await workspace_io.in_thread(self.generations.prune, workspace)
         except errors.BotError:
             _log.exception("a session's variables cannot be tidied")
             return await self._find(workspace)
@@ -181,10 +181,10 @@ class Snapshots:
         """Delete files that no snapshot of a session without a kernel needs."""
         if workspace is None:
             return
-        work = self.generations.prune if self.is_used else snapshot_generations.forget
+        work = self.generations.prune if self.is_used else snapshot_generations.delete_all
         async with self.lock(workspace):
             try:
-                await workspace_io.file_work(work, workspace)
+                await workspace_io.in_thread(work, workspace)
             except errors.BotError:
                 _log.exception("variables of session %s cannot be tidied", workspace.name)
 
@@ -232,7 +232,7 @@ class Snapshots:
             return
         try:
             async with self.lock(launched.workspace):
-                was_dropped = await workspace_io.file_work(
+                was_dropped = await workspace_io.in_thread(
                     self.generations.drop_unreadable, launched.workspace
                 )
         except errors.BotError:
@@ -241,7 +241,7 @@ class Snapshots:
         if was_dropped:
             launched.kernel.restore_notice = variable_words.UNREADABLE
 
-    async def note_unread(self, launched: launchers.LaunchedKernel) -> None:
+    async def note_failed_restore(self, launched: launchers.LaunchedKernel) -> None:
         """Let a kernel say that the former one crashed while restoring variables."""
         try:
             is_kept = await self._find(launched.workspace) is not None
@@ -256,7 +256,7 @@ class Snapshots:
 
     async def forget(self, workspace: workspaces.Workspace) -> None:
         """Delete the snapshot of a session without a kernel."""
-        await workspace_io.file_work(snapshot_generations.forget, workspace)
+        await workspace_io.in_thread(snapshot_generations.delete_all, workspace)
 
     async def _note_restored(
         self, kernel: live_kernels.Kernel, snapshot: snapshot_generations.Snapshot, answer: str
@@ -270,16 +270,16 @@ class Snapshots:
             lost_count=saved.lost_count + len(failures),
         )
         if failures:
-            listed = ", ".join(f"{name} ({why})" for name, why in failures[:_MAX_SHOWN])
+            listed = ", ".join(f"{name} ({why})" for name, why in failures[:_MAX_LISTED])
             kernel.restore_notice = variable_words.partly_restored(listed)
         try:
-            await workspace_io.file_work(snapshot_generations.touch, snapshot.workspace)
+            await workspace_io.in_thread(snapshot_generations.mark_used, snapshot.workspace)
         except errors.BotError:
             _log.exception("the use of saved variables could not be recorded")
 
     async def _note_death(self, snapshot: snapshot_generations.Snapshot) -> None:
         try:
-            await workspace_io.file_work(self.generations.note_death, snapshot)
+            await workspace_io.in_thread(self.generations.note_death, snapshot)
         except errors.BotError:
             _log.exception("a crash while restoring variables could not be recorded")
 
@@ -321,9 +321,9 @@ class Snapshots:
                             number=number, kernel=kernel.id, runs=runs
                         )
                         await self._activate_or_prune(launched, workspace, record)
-                        kernel.note_saved(is_disk_full=manifest.is_disk_full)
+                        kernel.record_disk_space(is_disk_full=manifest.is_disk_full)
                 finally:
-                    kernel.note_save(started)
+                    kernel.record_save_duration(started)
                     # Also after an interruption: unfinished files count as the session's disk
                     # usage.
                     await self._activate_or_prune(launched, workspace)
@@ -338,7 +338,7 @@ class Snapshots:
         record: snapshot_generations.PointerRecord | None = None,
     ) -> None:
         """Make a live kernel's generation current, or delete files that no generation needs."""
-        work, known_numbers = workspace_io.file_work, launched.kernel.generations
+        work, known_numbers = workspace_io.in_thread, launched.kernel.generations
         async with self.lock(workspace):
             # If the kernel has died, the next one may be using these files.
             if launched.kernel.is_alive and record is not None:
@@ -369,7 +369,7 @@ class Snapshots:
         """Let a kernel write a generation; None if it failed, or if code runs again."""
         kernel, runs = launched.kernel, launched.kernel.run_count
         code = kernel_calls.save_variables(number, seconds=seconds, max_bytes=self._config.bytes)
-        work, started = workspace_io.file_work, time.monotonic()
+        work, started = workspace_io.in_thread, time.monotonic()
         try:
             finished, _ = await kernel.run_bot_code(code, seconds=_FORK_SECONDS)
             if finished.ending is not values.Ending.OK:

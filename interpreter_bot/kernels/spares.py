@@ -61,33 +61,33 @@ class Spares:
         prepare: Callable[[], Awaitable[object]],
         end: Callable[[launchers.LaunchedKernel], Awaitable[None]],
         rest_seconds: float = 0.0,
-        rest: Callable[[], Awaitable[None]] | None = None,
+        stop_server: Callable[[], Awaitable[None]] | None = None,
     ) -> None:
         """Start with none, and keep `count` ready.
 
         `may_launch` says whether one more kernel fits and delays no session. `prepare` waits until
         the fork server has imported everything. After `rest_seconds` in which nobody used a kernel,
-        all spares end and `rest` is called; 0 means never.
+        all spares end and `stop_server` is called; 0 means never.
         """
         self._count = count
         self._launch = launch
         self._may_launch = may_launch
         self._prepare = prepare
         self._end = end
-        self._release_server = rest
+        self._stop_server = stop_server
         self._rest_seconds = rest_seconds or math.inf
         self._last_used = time.monotonic()
         self._ready: list[launchers.LaunchedKernel] = []
         self.launching: asyncio.Future[None] | None = None
         """Done once the starting spare is ready or has failed; None while none starts."""
-        self._refilling: asyncio.Task[None] | None = None
+        self._refill_task: asyncio.Task[None] | None = None
 
     def __len__(self) -> int:
         """Count the spares that are ready, without the starting one."""
         return len(self._ready)
 
     @property
-    def places(self) -> int:
+    def kernel_count(self) -> int:
         """How many kernels the spares count for, including the starting one."""
         return len(self._ready) + (self.launching is not None)
 
@@ -111,13 +111,13 @@ class Spares:
             self.refill_soon()
             return
         await self._end_all()
-        if self._release_server is not None:
-            await self._release_server()
+        if self._stop_server is not None:
+            await self._stop_server()
 
     def refill_soon(self) -> None:
         """Start missing spares in the background."""
-        if self._refilling is None or self._refilling.done():
-            self._refilling = asyncio.create_task(self._refill(), name="refill spares")
+        if self._refill_task is None or self._refill_task.done():
+            self._refill_task = asyncio.create_task(self._refill(), name="refill spares")
 
     async def _refill(self) -> None:
         while len(self._ready) < self._count:
@@ -149,8 +149,8 @@ class Spares:
 
     async def _end_all(self) -> None:
         """Cancel the start of a spare, and end the ready ones."""
-        if self._refilling is not None:
-            self._refilling.cancel()
-            await asyncio.gather(self._refilling, return_exceptions=True)
+        if self._refill_task is not None:
+            self._refill_task.cancel()
+            await asyncio.gather(self._refill_task, return_exceptions=True)
         ready, self._ready = self._ready, []
         await asyncio.gather(*map(self._end, ready))

@@ -85,7 +85,7 @@ async def watch(
 ) -> None:
     """Watch all live kernels for ever; `live` and `starting` are read again at each tick."""
     monitors_by_session: dict[str, session_monitors.SessionMonitor] = {}
-    reserve, was_full = machine_exhaustion.MachineExhaustion(config.limits), False
+    memory_guard, was_full = machine_exhaustion.MachineExhaustion(config.limits), False
 
     async def monitor_session(key: str, launched: launchers.LaunchedKernel) -> None:
         monitor = monitors_by_session[key] = session_monitors.SessionMonitor(
@@ -106,24 +106,26 @@ async def watch(
                 }
                 saved.busy_count = len(starting) + share_among_people(unfrozen.values())
                 for key in monitors_by_session.keys() - live.keys():
-                    monitors_by_session[key].tick(is_wanted=False)
+                    monitors_by_session[key].tick(is_current=False)
                 # Each tick checks another part of the frozen sessions.
                 frozen = itertools.islice(live.items(), tick, None, _FROZEN_TICKS)
-                running = _running(
+                running_count = _count_running(
                     [monitors_by_session[key] for key in unfrozen if key in monitors_by_session],
                     starting,
                 )
                 for key, launched in (unfrozen | dict(frozen)).items():
                     if monitor := monitors_by_session.get(key):
-                        monitor.tick(is_wanted=monitor.launched is launched, running=running)
+                        monitor.tick(
+                            is_current=monitor.launched is launched, running_count=running_count
+                        )
                     is_new = monitor is None or monitor.launched is not launched
                     if is_new and launched.kernel.is_alive:
                         tasks.create_task(monitor_session(key, launched), name=f"monitor of {key}")
-                is_rare = tick % _IDLE_MACHINE_TICKS == 0
-                if not (unfrozen or is_rare):
+                is_machine_tick = tick % _IDLE_MACHINE_TICKS == 0
+                if not (unfrozen or is_machine_tick):
                     continue
                 monitors = list(monitors_by_session.values())
-                await reserve.end_culprit(monitors)
+                await memory_guard.end_culprit(monitors)
                 if _resident_bytes() > config.limits.bot_memory_bytes:
                     await _kill_largest_writer(monitors)
                 if is_full := _is_full(config.paths.data, config.limits):
@@ -143,7 +145,7 @@ def _threads(work: str) -> Iterator[futures.Executor]:
         threads.shutdown(wait=False, cancel_futures=True)
 
 
-def _running(monitors: Iterable[session_monitors.SessionMonitor], starting: Sized) -> int:
+def _count_running(monitors: Iterable[session_monitors.SessionMonitor], starting: Sized) -> int:
     """Count the sessions that run, and the starting ones up to a bound."""
     starting_count = min(len(starting), session_monitors.MAX_STARTING)
     return starting_count + sum(monitor.is_running for monitor in monitors)
@@ -168,14 +170,14 @@ async def _kill_largest_disk_user(monitors: Sequence[session_monitors.SessionMon
     with contextlib.suppress(TimeoutError):
         async with asyncio.timeout(_FULL_DISK_SECONDS):
             for monitor in monitors:
-                await monitor.checked.wait()
-    guilty = [
+                await monitor.check_done.wait()
+    suspects = [
         monitor
         for monitor in monitors
         if monitor.hides_writes or monitor.has_grown or monitor.disk_bytes > _MIN_KILLED_BYTES
     ]
-    if guilty:
-        largest = max(guilty, key=lambda monitor: (monitor.hides_writes, monitor.disk_bytes))
+    if suspects:
+        largest = max(suspects, key=lambda monitor: (monitor.hides_writes, monitor.disk_bytes))
         largest.launched.kernel.kill_with_reason(values.Ending.STOPPED, run_words.DISK_FULL)
 
 
@@ -194,9 +196,11 @@ async def _kill_largest_writer(monitors: Sequence[session_monitors.SessionMonito
         lambda: [monitor.written_bytes() for monitor in monitors]
     )
     if monitors:
-        _, worst = max(zip(written_bytes, monitors, strict=True), key=lambda pair: pair[0])
+        _, largest_writer = max(zip(written_bytes, monitors, strict=True), key=lambda pair: pair[0])
         _log.critical("the bot uses too much memory; ending the session that writes most")
-        worst.launched.kernel.kill_with_reason(values.Ending.STOPPED, run_words.TOO_MUCH_SENT)
+        largest_writer.launched.kernel.kill_with_reason(
+            values.Ending.STOPPED, run_words.TOO_MUCH_SENT
+        )
 
 
 def share_among_people(awake: Collection[launchers.LaunchedKernel]) -> int:
@@ -212,8 +216,10 @@ def share_among_people(awake: Collection[launchers.LaunchedKernel]) -> int:
     kernels = collections.Counter(launched.person for launched in awake)
     busy = collections.Counter(launched.person for launched in awake if launched.kernel.is_busy)
     for launched in awake:
-        sharing = busy[launched.person] if launched.kernel.is_busy else kernels[launched.person]
-        if launched.weight != (weight := 1 / sharing):
+        session_count = (
+            busy[launched.person] if launched.kernel.is_busy else kernels[launched.person]
+        )
+        if launched.weight != (weight := 1 / session_count):
             launched.weight = weight
             launched.provisioner.set_weight(weight)
     return busy.total()

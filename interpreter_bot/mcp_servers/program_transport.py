@@ -292,7 +292,7 @@ def _excess(
         deleted_bytes = processes.deleted_bytes(
             place.st_dev, os.path.realpath(directory), mapped_bytes=program_cgroups.FILES_BYTES + 1
         )
-    if files.is_over or files.bytes + deleted_bytes > program_cgroups.FILES_BYTES:
+    if files.is_over_limit or files.bytes + deleted_bytes > program_cgroups.FILES_BYTES:
         return _TOO_FULL
     if group is not None:
         # The group bounds memory and processes, but after an OOM kill some processes may remain.

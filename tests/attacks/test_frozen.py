@@ -132,5 +132,5 @@ async def test_a_frozen_session_ends_with_the_fork_server(bot, run, key_of, free
     await run(boxes.code(COUNT))
     pids = bot.pids(key_of())
     await freeze()
-    bot.pool._host.host_context.server._process.kill()
+    bot.pool._machine_setup.host_context.server._process.kill()
     assert await boxes.until(lambda: not any(map(boxes.is_alive, pids)))

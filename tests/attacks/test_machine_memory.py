@@ -17,7 +17,7 @@ MIB = boxes.MIB
 
 async def test_processes_that_share_their_memory_hold_it_once(bot, run, key_of):
     await run("x = bytearray(100 << 20)")
-    before = bot.pool.live[key_of()].provisioner.usage().strain().memory_bytes
+    before = bot.pool.live[key_of()].provisioner.usage().sample_load().memory_bytes
 
     await run(
         boxes.code("""
@@ -26,7 +26,7 @@ async def test_processes_that_share_their_memory_hold_it_once(bot, run, key_of):
     """)
     )
 
-    after = bot.pool.live[key_of()].provisioner.usage().strain().memory_bytes
+    after = bot.pool.live[key_of()].provisioner.usage().sample_load().memory_bytes
     assert after - before < 60 * MIB
 
 

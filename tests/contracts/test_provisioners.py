@@ -100,7 +100,7 @@ async def counts_what_a_session_uses(pool, kernel, files):
     async def rest() -> None:
         seen = await asyncio.to_thread(usage.clocks)
         await asyncio.sleep(0.1)
-        while usage.have_moved(seen):
+        while usage.has_run_since(seen):
             seen = await asyncio.to_thread(usage.clocks)
             await asyncio.sleep(0.1)
 
@@ -114,7 +114,7 @@ async def counts_what_a_session_uses(pool, kernel, files):
         "import time\nx = bytearray(b'x' * (50 << 20)); open('c', 'wb').write(x)\n"
         "end = time.process_time() + 0.4\nwhile time.process_time() < end: pass",
     )
-    assert usage.have_moved(clocks)
+    assert usage.has_run_since(clocks)
     assert memory_bytes() >= before[0] + 45 * MIB
     assert usage.cpu_seconds() >= before[1] + 0.3
     assert usage.written_bytes() >= before[2] + 45 * MIB
@@ -132,9 +132,9 @@ async def freezes_all_of_a_session_and_thaws_it(pool, kernel, files):
     await asyncio.sleep(0.2)
     clocks = await asyncio.to_thread(usage.clocks)
     await asyncio.sleep(0.2)
-    assert not usage.have_moved(clocks), "something runs in a frozen session"
+    assert not usage.has_run_since(clocks), "something runs in a frozen session"
     await kernel.provisioner.thaw()
-    await wait_until(lambda: usage.have_moved(clocks))
+    await wait_until(lambda: usage.has_run_since(clocks))
     await kernel.provisioner.thaw()
     assert (await run(kernel, "1 + 1"))[0] == "2"
 
@@ -182,7 +182,7 @@ def idle() -> types.SimpleNamespace:
         cpu_seconds=lambda: 0.0,
         oom_kills=lambda: 0,
         clocks=lambda: {1: 1},
-        have_moved=lambda _: False,
+        has_run_since=lambda _: False,
         written_bytes=lambda: 0,
     )
 

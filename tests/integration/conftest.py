@@ -17,7 +17,7 @@ def _template():
 
 @pytest.fixture(scope="session")
 def _interrogate():
-    return functools.cache(python_environments.interrogate)
+    return functools.cache(python_environments.inspect_environment)
 
 
 @pytest.fixture(autouse=True)

@@ -20,7 +20,9 @@ def test_no_copy_is_an_error_and_no_pid(monkeypatch):
 def test_who_gets_no_copy_starts_the_real_thing(monkeypatch):
     # Not that of the other tests, whose process is not to be killed.
     monkeypatch.undo()
-    environment = python_environments.interrogate(kernel_environment.python(settings.Settings()))
+    environment = python_environments.inspect_environment(
+        kernel_environment.python(settings.Settings())
+    )
 
     def started(template):
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)

@@ -120,7 +120,7 @@ async def test_variables_are_saved_before_a_kernel_makes_room(opened, limits):
 
 async def test_a_person_with_one_busy_session_gets_as_much_as_one_with_several(opened):
     async with opened(per_person=0, concurrent=20) as pool:
-        if not pool._host.host_context.groups.version:
+        if not pool._machine_setup.host_context.groups.version:
             pytest.skip("only control groups divide the processors among people")
         people = {f"a{number}": "a" for number in range(6)} | {"b": "b"}
         await asyncio.gather(*(_use(pool, key, person) for key, person in people.items()))

@@ -27,7 +27,7 @@ def resolved(tmp_path):
     async def resolve(url, name="greeter"):
         staging = tmp_path / "staging"
         staging.mkdir(exist_ok=True)
-        environment = python_environments.interrogate(
+        environment = python_environments.inspect_environment(
             kernel_environment.python(settings.Settings())
         )
         uv = uv_commands.Uv(settings.PackageIndex(url=url), environment, tmp_path / "uv")

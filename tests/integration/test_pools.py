@@ -315,7 +315,7 @@ async def test_two_that_start_at_once_evict_only_what_they_need(opened):
 
 async def test_a_spare_on_its_way_is_waited_for_where_it_takes_the_last_place(opened):
     async with opened(concurrent=1, spares=1) as pool:
-        await _until(lambda: pool._spares.places)
+        await _until(lambda: pool._spares.kernel_count)
         assert pool.spare_count == 0
         assert (await pool.take("a")).is_alive
 
@@ -331,7 +331,7 @@ async def test_places_are_free_again_after_starts_that_failed(opened, monkeypatc
                 with pytest.raises(errors.KernelStartError):
                     await pool.take("a")
         with monkeypatch.context() as patch:
-            patch.setattr(pool._host, "attach", fail)
+            patch.setattr(pool._machine_setup, "attach", fail)
             with pytest.raises(errors.KernelStartError):
                 await pool.take("a")
         async with pool.lease("a", person="ada") as lease:
@@ -389,7 +389,7 @@ async def test_the_scheduler_reaps(tmp_path, short_path, monkeypatch):
 
 async def test_preloaded_libraries_are_released_once_nobody_uses_a_kernel(opened, caplog):
     async with opened(spares=1, idle_seconds=100, rest_seconds=1000) as pool:
-        server = pool._host.host_context.server
+        server = pool._machine_setup.host_context.server
         await pool.take("a")
         await _until(lambda: pool.spare_count == 1)
         first = server._process
@@ -414,7 +414,7 @@ async def test_preloaded_libraries_are_released_once_nobody_uses_a_kernel(opened
         taken = await asyncio.gather(*(pool.take(key) for key in "ab"), pool.reap())
         assert [(await _run(kernel, "6 * 7"))[0] for kernel in taken[:2]] == ["42", "42"]
         await _until(lambda: pool.spare_count == 1)
-        await pool._host.rest(lambda: False)
+        await pool._machine_setup.stop_fork_server(lambda: False)
         assert server.is_alive, "kernels are its own"
     assert "the fork server died" not in caplog.text
 
@@ -423,7 +423,7 @@ async def test_a_kernel_is_there_before_all_is_preloaded_and_lives_on(opened):
     modules = ("pandas", "matplotlib.pyplot", "seaborn", "sklearn.ensemble")
     is_imported = "import sys; 'pandas' in sys.modules"
     async with opened(preload=modules, spares=1) as pool:
-        server = pool._host.host_context.server
+        server = pool._machine_setup.host_context.server
         early = await pool.take("early")
         assert (await _run(early, is_imported))[0] == "False"
         assert not server.is_complete.is_set()
@@ -439,7 +439,7 @@ async def test_a_kernel_is_there_before_all_is_preloaded_and_lives_on(opened):
 @pytest.mark.namespaces
 async def test_early_kernels_live_on_whoever_notices_first_that_they_are_the_last(opened):
     async with opened(preload=("pandas",)) as pool:
-        server = pool._host.host_context.server
+        server = pool._machine_setup.host_context.server
         early = await pool.take("early")
         first, forking = _init_server(pool), _serving(pool)
         os.kill(first, signal.SIGSTOP)
@@ -457,7 +457,7 @@ async def test_for_what_leaves_nothing_behind_nothing_is_preloaded(tmp_path, sho
         paths=settings.Paths(data=tmp_path / "data", runtime=short_path),
     )
     async with pools.Pool.open(config, is_ephemeral=True) as pool:
-        assert pool._host.host_context.server.is_complete.is_set()
+        assert pool._machine_setup.host_context.server.is_complete.is_set()
         assert (await _run(await pool.take("a"), code))[0] == "False"
 
 
@@ -476,7 +476,7 @@ async def test_a_dead_kernel_is_replaced_and_the_reason_told(opened):
 async def test_the_fork_servers_death_is_survived(opened):
     async with opened() as pool:
         kernel = await pool.take("a")
-        server = pool._host.host_context.server._process
+        server = pool._machine_setup.host_context.server._process
         os.kill(server.pid, signal.SIGKILL)
         if machine.offers_namespaces():
             await _until(lambda: not kernel.is_alive)
@@ -650,7 +650,7 @@ async def test_a_session_needs_the_place_of_a_spare_that_cannot_be_started(opene
             raise errors.KernelStartError
 
         monkeypatch.setattr(pool._launcher, "launch", refuse_once)
-        await _until(lambda: pool._spares.places)
+        await _until(lambda: pool._spares.kernel_count)
         assert (await pool.take("a")).is_alive
 
 
@@ -700,7 +700,7 @@ async def test_a_fork_server_that_stays_silent_is_replaced_and_lives_as_long_as_
         kernel = await pool.take("a")
         await _run(kernel, "x = 41")
         await _until(lambda: pool.spare_count)
-        server = pool._host.host_context.server
+        server = pool._machine_setup.host_context.server
         former = server._process
         os.kill(serving := _serving(pool), signal.SIGSTOP)
         await _silence(server, monkeypatch)
@@ -722,7 +722,7 @@ async def test_a_fork_server_that_stays_silent_is_replaced_and_lives_as_long_as_
 async def test_nothing_is_left_of_a_fork_server_that_never_answers_again(opened, monkeypatch):
     async with opened() as pool:
         await pool.take("a")
-        server = pool._host.host_context.server
+        server = pool._machine_setup.host_context.server
         former = server._process
         os.kill(_serving(pool), signal.SIGSTOP)
         await _silence(server, monkeypatch)
@@ -734,7 +734,7 @@ async def test_kernels_outlive_a_fork_server_that_dies(opened):
     async with opened() as pool:
         kernel, ended = await pool.take("a"), await pool.take("ended")
         await _run(kernel, "x = 41")
-        server = pool._host.host_context.server
+        server = pool._machine_setup.host_context.server
         former = server._process
         os.kill(_serving(pool), signal.SIGKILL)
         await _until(lambda: not server.is_alive)
@@ -788,14 +788,14 @@ async def test_no_kernel_gets_what_the_fork_server_holds_for_others(opened):
 
 
 def _init_server(pool):
-    (first,) = procfs.children(pool._host.host_context.server._process.pid)
+    (first,) = procfs.children(pool._machine_setup.host_context.server._process.pid)
     return first
 
 
 def _serving(pool):
     """The pid of the fork server, the first that its init server forked, where there is one."""
     if not machine.offers_namespaces():
-        return pool._host.host_context.server._process.pid
+        return pool._machine_setup.host_context.server._process.pid
     return procfs.children(_init_server(pool))[0]
 
 

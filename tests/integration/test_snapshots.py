@@ -612,9 +612,9 @@ async def test_who_is_never_idle_is_saved_though_saving_takes_long(opened, monke
             # Until it is put back nothing is awaited, so nobody else sees this time.
             clock.setattr(time, "monotonic", lambda: now)
             # One says nothing: the process may have been stopped in the middle of it.
-            kernel.note_save(now - 9.0)
+            kernel.record_save_duration(now - 9.0)
             assert pool.snapshots.is_due(pool.live["a"])
-            kernel.note_save(now - 9.0)
+            kernel.record_save_duration(now - 9.0)
             assert not pool.snapshots.is_due(pool.live["a"])
             now += 20 * 9.0 - 1.0
             assert not pool.snapshots.is_due(pool.live["a"])

@@ -33,7 +33,7 @@ _STATE: Final = "state.json"
 _FILES: Final = "files"
 _PARTIAL: Final = ".partial"
 _NAME: Final = re.compile(r"[0-9a-zA-Z-]{1,64}")
-_MAX_COUNTED: Final = 1 << 60
+_UNLIMITED: Final = 1 << 60
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -99,9 +99,7 @@ def write(
 def used_bytes(directory: pathlib.Path) -> int:
     """Measure the disk usage of a session's checkpoints."""
     with contextlib.suppress(FileNotFoundError), workspace_io.opened(directory) as root:
-        return directory_contents.measure(
-            root, max_bytes=_MAX_COUNTED, max_files=_MAX_COUNTED
-        ).bytes
+        return directory_contents.measure(root, max_bytes=_UNLIMITED, max_files=_UNLIMITED).bytes
     return 0
 
 
@@ -145,10 +143,10 @@ def copies_of(directory: pathlib.Path, path: bytes) -> dict[str, int]:
 
 def remove_oldest(directory: pathlib.Path) -> bool:
     """Delete a session's oldest checkpoint; return whether there was one."""
-    present = _all_checkpoints(directory)
-    for path, _ in present[-1:]:
+    entries = _all_checkpoints(directory)
+    for path, _ in entries[-1:]:
         safe_open.remove(path)
-    return bool(present)
+    return bool(entries)
 
 
 def remove_since(directory: pathlib.Path, name: str) -> None:
@@ -167,11 +165,11 @@ def _checkpoint_directory(directory: pathlib.Path, name: str) -> pathlib.Path:
 
 def _all_checkpoints(directory: pathlib.Path) -> list[tuple[pathlib.Path, Checkpoint]]:
     """Return all checkpoints with their directories, the latest first."""
-    present = []
+    entries = []
     for file in directory.glob(f"*/{_STATE}"):
         if _NAME.fullmatch(file.parent.name) and (checkpoint := _load(file.parent)) is not None:
-            present.append((file.parent, checkpoint))
-    return sorted(present, key=lambda item: item[1].at_ns, reverse=True)
+            entries.append((file.parent, checkpoint))
+    return sorted(entries, key=lambda item: item[1].at_ns, reverse=True)
 
 
 def _load(directory: pathlib.Path) -> Checkpoint | None:

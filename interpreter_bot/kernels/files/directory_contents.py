@@ -22,9 +22,9 @@ from interpreter_bot.kernels.files import safe_open
 from interpreter_bot.text import file_names
 from interpreter_bot.wording import file_words
 
-PATH_BYTES = 1024
+MAX_PATH_BYTES = 1024
 """Longest relative path that is listed and read."""
-DEPTH = 64
+MAX_DEPTH = 64
 """Deepest nesting of directories that is scanned."""
 
 _ESCAPE = re.compile(rb"\\x([0-9a-f]{2})")
@@ -45,7 +45,7 @@ class Entry:
         identity: differs after each change.
         refusal: why the entry cannot be read; empty for a readable file.
         is_link: whether it is refused as a symbolic link.
-        held_bytes: disk usage of the file.
+        disk_bytes: disk usage of the file.
     """
 
     info: values.FileInfo
@@ -53,7 +53,7 @@ class Entry:
     identity: Identity
     refusal: str
     is_link: bool = False
-    held_bytes: int = 0
+    disk_bytes: int = 0
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -79,7 +79,7 @@ class DirectoryUsage:
         bytes: size of used blocks; hard links count once, holes not at all.
         files: number of entries of every kind below the root, including directories.
         is_partial: whether counting stopped early, so that the figures are lower bounds.
-        is_over: whether a limit is exceeded, or something cannot be counted.
+        is_over_limit: whether a limit is exceeded, or something cannot be counted.
         is_uncountable: whether something is nested too deeply or unreadable; unknown if counting
             stopped early because a limit is far exceeded.
     """
@@ -87,7 +87,7 @@ class DirectoryUsage:
     bytes: int
     files: int
     is_partial: bool
-    is_over: bool
+    is_over_limit: bool
     is_uncountable: bool = False
 
 
@@ -105,7 +105,7 @@ def _escape(character: str) -> str:
     return "".join(f"\\x{byte:02x}" for byte in character.encode("utf-8", "surrogateescape"))
 
 
-def fs_name(name: str) -> bytes:
+def path_of_name(name: str) -> bytes:
     """Return the path that `display_name` shows as `name`.
 
     Raises:
@@ -165,33 +165,35 @@ def _entry(path: bytes, status: os.stat_result) -> Entry | None:
         identity=(status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns),
         refusal=safe_open.refusal(status),
         is_link=stat.S_ISLNK(status.st_mode),
-        held_bytes=held_bytes(status),
+        disk_bytes=disk_bytes(status),
     )
 
 
-def held_bytes(status: os.stat_result) -> int:
+def disk_bytes(status: os.stat_result) -> int:
     """Return the disk usage of a file's copy, without holes."""
     return min(status.st_blocks * 512, status.st_size)
 
 
 def _refused_entry(path: bytes, reason: str) -> Entry:
     """Build the entry of an unreadable path, without times, which vary with a directory's files."""
-    name = display_name(path[:PATH_BYTES]) + "…" * (len(path) > PATH_BYTES)
+    name = display_name(path[:MAX_PATH_BYTES]) + "…" * (len(path) > MAX_PATH_BYTES)
     return Entry(values.FileInfo(name, 0, 0), path, (0, 0, 0, 0), reason)
 
 
 def _is_too_deep(path: bytes) -> bool:
-    return len(path) > PATH_BYTES or path.count(b"/") >= DEPTH
+    return len(path) > MAX_PATH_BYTES or path.count(b"/") >= MAX_DEPTH
 
 
-def measure(root: int, *, max_bytes: int, max_files: int, overshoot: int = 1) -> DirectoryUsage:
+def measure(
+    root: int, *, max_bytes: int, max_files: int, overshoot_factor: int = 1
+) -> DirectoryUsage:
     """Count the blocks and entries below `root`.
 
-    Counting stops when a figure exceeds `overshoot` times its limit. A directory that its owner may
-    not read gets another mode, so that it hides nothing. Deleted files that are still open are not
-    counted.
+    Counting stops when a figure exceeds `overshoot_factor` times its limit. A directory that its
+    owner may not read gets another mode, so that it hides nothing. Deleted files that are still
+    open are not counted.
     """
-    used_bytes, files, is_hidden = 0, 0, False
+    used_bytes, files, has_unreadable = 0, 0, False
     counted_inodes: set[tuple[int, int]] = set()
     pending = [b""]
     while pending:
@@ -200,7 +202,7 @@ def measure(root: int, *, max_bytes: int, max_files: int, overshoot: int = 1) ->
             descriptor = safe_open.open_directory(root, directory, is_forced=True)
         except OSError as e:
             if e.errno in _UNREADABLE_ERRORS:
-                is_hidden = True
+                has_unreadable = True
             elif e.errno not in _MISSING_ERRORS:
                 raise
             continue
@@ -219,11 +221,18 @@ def measure(root: int, *, max_bytes: int, max_files: int, overshoot: int = 1) ->
                         continue
                     counted_inodes.add(key)
                 used_bytes += status.st_blocks * 512
-                if used_bytes > overshoot * max_bytes or files > overshoot * max_files:
-                    return DirectoryUsage(used_bytes, files, is_partial=True, is_over=True)
-    is_over = is_hidden or used_bytes > max_bytes or files > max_files
+                if (
+                    used_bytes > overshoot_factor * max_bytes
+                    or files > overshoot_factor * max_files
+                ):
+                    return DirectoryUsage(used_bytes, files, is_partial=True, is_over_limit=True)
+    is_over_limit = has_unreadable or used_bytes > max_bytes or files > max_files
     return DirectoryUsage(
-        used_bytes, files, is_partial=is_hidden, is_over=is_over, is_uncountable=is_hidden
+        used_bytes,
+        files,
+        is_partial=has_unreadable,
+        is_over_limit=is_over_limit,
+        is_uncountable=has_unreadable,
     )
 
 

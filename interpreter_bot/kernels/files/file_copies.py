@@ -22,7 +22,7 @@ from interpreter_bot.kernels.files import directory_contents, safe_open, workspa
 from interpreter_bot.text import quantities
 from interpreter_bot.wording import file_words
 
-_CLONE: Final = 0x40049409  # FICLONE of ioctl_ficlonerange(2)
+_FICLONE: Final = 0x40049409  # FICLONE of ioctl_ficlonerange(2)
 # A copy leaves twice the reserve free, so it alone never causes running code to be stopped.
 _MIN_FREE_RESERVES: Final = 2
 _CHUNK_BYTES: Final = 8 * 1024 * 1024
@@ -72,7 +72,7 @@ def copy_entries(
     limits: CopyLimits,
 ) -> str:
     """Copy scanned entries from an open directory into another; see `copy_tree`."""
-    if sum(entry.held_bytes for entry in entries) > limits.max_bytes:
+    if sum(entry.disk_bytes for entry in entries) > limits.max_bytes:
         size = quantities.size(limits.max_bytes)
         raise errors.WorkspaceFullError(file_words.copy_too_large(size))
     flaw, deadline = "", time.monotonic() + limits.max_seconds
@@ -115,7 +115,7 @@ def _copy(
     try:
         status = os.fstat(file)
         disk = os.fstatvfs(new)
-        free_bytes = disk.f_bavail * disk.f_frsize - directory_contents.held_bytes(status)
+        free_bytes = disk.f_bavail * disk.f_frsize - directory_contents.disk_bytes(status)
         if free_bytes < _MIN_FREE_RESERVES * limits.reserve_bytes:
             raise errors.WorkspaceFullError(file_words.COPY_DISK_FULL)
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -126,8 +126,8 @@ def _copy(
             os.utime(copy, ns=(status.st_atime_ns, status.st_mtime_ns))
         finally:
             os.close(copy)
-        after = os.fstat(file)
-        if (after.st_size, after.st_mtime_ns) != (status.st_size, status.st_mtime_ns):
+        status_after = os.fstat(file)
+        if (status_after.st_size, status_after.st_mtime_ns) != (status.st_size, status.st_mtime_ns):
             raise errors.FileMissingError(file_words.CHANGED)
     finally:
         os.close(file)
@@ -135,7 +135,7 @@ def _copy(
 
 def _copy_content(file: int, copy: int, size: int, deadline: float) -> None:
     try:
-        fcntl.ioctl(copy, _CLONE, file)
+        fcntl.ioctl(copy, _FICLONE, file)
         return
     except OSError as error:
         if error.errno not in (errno.EOPNOTSUPP, errno.ENOTTY, errno.EXDEV, errno.EINVAL):
@@ -177,7 +177,7 @@ def _open_if_present(root: int, folder: bytes, stack: contextlib.ExitStack) -> i
     try:
         descriptor = safe_open.open_directory(root, folder)
     except OSError as error:
-        if error.errno in safe_open.BROKEN:
+        if error.errno in safe_open.RESOURCE_ERRORS:
             raise
         return None
     stack.callback(os.close, descriptor)

@@ -28,14 +28,14 @@ _OPENAT2 = 437  # the same number on every architecture Python knows but alpha
 _RENAME_NOREPLACE = 1
 _RESOLVE = 0x01 | 0x02 | 0x04 | 0x08  # NO_XDEV, NO_MAGICLINKS, NO_SYMLINKS, BENEATH
 # NONBLOCK avoids waiting for a fifo, and for a lease (fcntl F_SETLEASE).
-_READING = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY
-_DIRECTORY = _READING | os.O_DIRECTORY
-_HANDLE = os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
-BROKEN = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EIO, errno.ESTALE})
+_READ_FLAGS = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY
+_DIRECTORY_FLAGS = _READ_FLAGS | os.O_DIRECTORY
+_HANDLE_FLAGS = os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+RESOURCE_ERRORS = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EIO, errno.ESTALE})
 """Error numbers that mean that the machine lacks a resource or is broken."""
 
 
-class _How(ctypes.Structure):
+class _OpenHow(ctypes.Structure):
     """`struct open_how` of openat2(2)."""
 
     _fields_ = (
@@ -66,9 +66,9 @@ def open_file(root: int, path: bytes) -> int:
         WorkspaceError: the machine is short of descriptors, memory or disk.
     """
     try:
-        descriptor = _open(root, path, _READING)
+        descriptor = _open(root, path, _READ_FLAGS)
     except OSError as e:
-        kind = errors.WorkspaceError if e.errno in BROKEN else errors.FileMissingError
+        kind = errors.WorkspaceError if e.errno in RESOURCE_ERRORS else errors.FileMissingError
         raise kind from e
     if refusal(os.fstat(descriptor)):
         os.close(descriptor)
@@ -86,7 +86,7 @@ def read_link(folder: int, name: bytes) -> bytes:
     try:
         return os.readlink(name, dir_fd=folder)
     except OSError as e:
-        kind = errors.WorkspaceError if e.errno in BROKEN else errors.FileMissingError
+        kind = errors.WorkspaceError if e.errno in RESOURCE_ERRORS else errors.FileMissingError
         raise kind from e
 
 
@@ -100,17 +100,17 @@ def open_directory(root: int, path: bytes, *, is_forced: bool = False) -> int:
     """
     path = path or b"."
     try:
-        descriptor = _open(root, path, _DIRECTORY)
+        descriptor = _open(root, path, _DIRECTORY_FLAGS)
     except PermissionError:
         if not is_forced:
             raise
-        handle = _open(root, path, _HANDLE)
+        handle = _open(root, path, _HANDLE_FLAGS)
         try:
             # Through /proc, chmod changes the open directory, even if code has replaced its name.
             os.chmod(f"/proc/self/fd/{handle}", 0o700)
         finally:
             os.close(handle)
-        return _open(root, path, _DIRECTORY)
+        return _open(root, path, _DIRECTORY_FLAGS)
     if is_forced and os.geteuid():
         mode = stat.S_IMODE(os.fstat(descriptor).st_mode)
         if mode & 0o700 != 0o700:
@@ -119,7 +119,7 @@ def open_directory(root: int, path: bytes, *, is_forced: bool = False) -> int:
     return descriptor
 
 
-def place(source: int, name: str, target: int, new_name: str) -> None:
+def move_without_replacing(source: int, name: str, target: int, new_name: str) -> None:
     """Move `name` of directory `source` to `new_name` in `target`, never replacing anything.
 
     Raises:
@@ -165,7 +165,7 @@ def remove_tree(parent: int, name: str) -> None:
         try:
             while batch := _names(root):
                 for child in batch:
-                    _spend(budget)
+                    _take_number(budget)
                     if _delete_unless_nonempty(root, child):
                         _flatten(root, child, prefix, budget)
         finally:
@@ -178,7 +178,7 @@ def _flatten(root: int, name: str, prefix: str, budget: Iterator[int]) -> None:
     try:
         while batch := _names(directory):
             for child in batch:
-                number = _spend(budget)
+                number = _take_number(budget)
                 if not _delete_unless_nonempty(directory, child):
                     continue
                 # Moving a directory requires write permission to it, for its "..".
@@ -189,7 +189,7 @@ def _flatten(root: int, name: str, prefix: str, budget: Iterator[int]) -> None:
     _delete_unless_nonempty(root, name)
 
 
-def _spend(budget: Iterator[int]) -> int:
+def _take_number(budget: Iterator[int]) -> int:
     number = next(budget, None)
     if number is None:
         raise OSError(errno.ENOTEMPTY, "files are created faster than deleted")
@@ -204,13 +204,13 @@ def _delete_unless_nonempty(directory: int, name: str) -> bool:
     except FileNotFoundError:
         return False
     except (IsADirectoryError, PermissionError) as e:
-        first = e  # unlink(2) of a directory gives EISDIR, or in POSIX EPERM
+        unlink_error = e  # unlink(2) of a directory gives EISDIR, or in POSIX EPERM
     try:
         os.rmdir(name, dir_fd=directory)
     except FileNotFoundError:
         return False
     except NotADirectoryError:
-        raise first from None
+        raise unlink_error from None
     except OSError as e:
         if e.errno in (errno.ENOTEMPTY, errno.EEXIST):
             return True
@@ -236,13 +236,13 @@ def _open(root: int, path: bytes, flags: int) -> int:
         # Older seccomp profiles of Docker answer EPERM to unknown calls.
         if e.errno not in (errno.ENOSYS, errno.EPERM):
             raise
-    return _walk(root, path, flags)
+    return _open_by_component(root, path, flags)
 
 
 def _openat2(root: int, path: bytes, flags: int) -> int:
     if b"\0" in path:
         raise OSError(errno.EINVAL, os.strerror(errno.EINVAL))
-    how = _How(flags, 0, _RESOLVE)
+    how = _OpenHow(flags, 0, _RESOLVE)
     for _ in range(10):
         descriptor = _libc().syscall(
             ctypes.c_long(_OPENAT2),
@@ -259,7 +259,7 @@ def _openat2(root: int, path: bytes, flags: int) -> int:
     raise OSError(code, os.strerror(code))
 
 
-def _walk(root: int, path: bytes, flags: int) -> int:
+def _open_by_component(root: int, path: bytes, flags: int) -> int:
     """Open component by component. No component is "..", so concurrent moves cannot lead outside.
 
     Only directories are compared with the root's device: overlayfs gives files another number.
@@ -269,7 +269,7 @@ def _walk(root: int, path: bytes, flags: int) -> int:
     directory = os.dup(root)
     try:
         for part in parents:
-            child = os.open(part, _HANDLE, dir_fd=directory)
+            child = os.open(part, _HANDLE_FLAGS, dir_fd=directory)
             os.close(directory)
             directory = child
             _check_device(directory, device)

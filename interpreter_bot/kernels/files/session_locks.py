@@ -39,10 +39,10 @@ class SessionLocks:
             WorkspaceError: the session's directory cannot be used.
         """
         if workspace.name in self._descriptors:
-            await workspace_io.file_work(workspaces.make, workspace)
+            await workspace_io.in_thread(workspaces.make, workspace)
         deadline = time.monotonic() + _MAX_WAIT_SECONDS
         while workspace.name not in self._descriptors:
-            descriptor = await _try_to_lock(workspace, is_made=True)
+            descriptor = await _try_to_lock(workspace, creates_missing=True)
             if descriptor is not None:
                 self._descriptors[workspace.name] = descriptor
             elif time.monotonic() > deadline:
@@ -56,14 +56,14 @@ class SessionLocks:
             os.close(descriptor)
 
     @contextlib.asynccontextmanager
-    async def unused(self, workspace: workspaces.Workspace) -> AsyncIterator[bool]:
+    async def locked_if_unused(self, workspace: workspaces.Workspace) -> AsyncIterator[bool]:
         """Lock a session while the context is open, if no process uses it; yields whether it did.
 
         Raises:
             WorkspaceError: the session's directory cannot be used.
         """
         is_ours = workspace.name in self._descriptors
-        descriptor = None if is_ours else await _try_to_lock(workspace, is_made=False)
+        descriptor = None if is_ours else await _try_to_lock(workspace, creates_missing=False)
         try:
             yield descriptor is not None
         finally:
@@ -75,11 +75,11 @@ class SessionLocks:
             self.release(name)
 
 
-async def _try_to_lock(workspace: workspaces.Workspace, *, is_made: bool) -> int | None:
+async def _try_to_lock(workspace: workspaces.Workspace, *, creates_missing: bool) -> int | None:
     """Lock a session's directory, and return the descriptor; None if another process holds it."""
     descriptors: list[int] = []
     try:
-        await workspace_io.file_work(_lock, workspace, descriptors, is_made=is_made)
+        await workspace_io.in_thread(_lock, workspace, descriptors, creates_missing=creates_missing)
     except asyncio.CancelledError:
         # The thread finished all the same, and nobody else would close the descriptor.
         for descriptor in descriptors:
@@ -88,9 +88,11 @@ async def _try_to_lock(workspace: workspaces.Workspace, *, is_made: bool) -> int
     return descriptors[0] if descriptors else None
 
 
-def _lock(workspace: workspaces.Workspace, descriptors: list[int], *, is_made: bool) -> None:
+def _lock(
+    workspace: workspaces.Workspace, descriptors: list[int], *, creates_missing: bool
+) -> None:
     """Lock a session's directory if it is free, and append the descriptor. Blocks."""
-    if is_made:
+    if creates_missing:
         workspaces.make(workspace)
     path = workspace.directory.parent
     descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)

@@ -43,7 +43,7 @@ def translated_errors() -> Iterator[None]:
         raise errors.WorkspaceError from e
 
 
-async def file_work(function: Callable[_P, _T], *args: _P.args, **kwargs: _P.kwargs) -> _T:
+async def in_thread(function: Callable[_P, _T], *args: _P.args, **kwargs: _P.kwargs) -> _T:
     """Call a blocking file function in a thread; see `cancellation.in_thread`.
 
     Raises:
@@ -129,7 +129,7 @@ class Upload:
         fcntl.flock(self._staging, fcntl.LOCK_EX)
         try:
             self._check_room()
-            name = self._place()
+            name = self._move_into_workspace()
         finally:
             fcntl.flock(self._staging, fcntl.LOCK_UN)
         status = os.fstat(self._file)
@@ -139,10 +139,10 @@ class Upload:
         """Release everything; an uncommitted file is deleted."""
         self._cleanup.close()
 
-    def _place(self) -> str:
+    def _move_into_workspace(self) -> str:
         for name in _candidate_names(self._name):
             with contextlib.suppress(FileExistsError):
-                safe_open.place(self._staging, self._staged_name, self._root, name)
+                safe_open.move_without_replacing(self._staging, self._staged_name, self._root, name)
                 return name
         raise errors.FileNameError  # unreachable, as the names do not end
 
@@ -163,7 +163,7 @@ class Upload:
         if usage.files >= self._limits.workspace_files:
             raise errors.WorkspaceFullError(file_words.too_many_files(self._limits.workspace_files))
         self._used_bytes = usage.bytes
-        if usage.is_over:
+        if usage.is_over_limit:
             raise errors.WorkspaceFullError
         self._check_bytes()
 
@@ -211,7 +211,7 @@ class Content:
             FileMissingError: there is no such regular file with one name.
             FileTooLargeError: it holds more than `max_bytes`.
         """
-        path = directory_contents.fs_name(self._name)
+        path = directory_contents.path_of_name(self._name)
         root = open_root(self._root)
         try:
             # A file object, not a descriptor, as it has a lock that prevents closing during a read.
@@ -244,7 +244,7 @@ class Content:
     async def skip(self, size_bytes: int) -> None:
         assert self._file is not None, "read inside `async with`"  # noqa: S101
         skipped = min(size_bytes, self._remaining)
-        await file_work(self._file.seek, skipped, os.SEEK_CUR)
+        await in_thread(self._file.seek, skipped, os.SEEK_CUR)
         self._remaining -= skipped
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
@@ -256,7 +256,7 @@ class Content:
         """
         assert self._file is not None, "read inside `async with`"  # noqa: S101
         while self._remaining:
-            chunk = await file_work(self._file.read, min(CHUNK_BYTES, self._remaining))
+            chunk = await in_thread(self._file.read, min(CHUNK_BYTES, self._remaining))
             if not chunk:
                 return
             self._remaining -= len(chunk)

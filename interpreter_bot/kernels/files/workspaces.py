@@ -33,13 +33,13 @@ _VARIABLES = "variables"
 _CHECKPOINTS = "checkpoints"
 _TEMPORARY = "temporary"
 _STAGING = ".staging"
-_REMOVED = ".removed-"
+_REMOVED_PREFIX = ".removed-"
 _MAX_SKIPPED = 100
 _MAX_SNAPSHOT_ENTRIES: Final = 200_000  # some 40 MB
 # Buffers of two generations, and some more files.
-_SAVED_FILES = 3000
+_MAX_VARIABLE_FILES = 3000
 # Usage is counted up to twice its limits, to distinguish slightly over from far over.
-_COUNTED_EXCESS = 2
+_OVERSHOOT_FACTOR = 2
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -130,15 +130,15 @@ class Workspace:
     async def put(self, name: str, chunks: AsyncIterable[bytes]) -> values.FileInfo:
         upload = workspace_io.Upload(self._root, file_names.safe_name(name), self._limits)
         try:
-            await workspace_io.file_work(upload.begin)
+            await workspace_io.in_thread(upload.begin)
             async for chunk in chunks:
-                await workspace_io.file_work(upload.write, chunk)
-            return await workspace_io.file_work(upload.commit)
+                await workspace_io.in_thread(upload.write, chunk)
+            return await workspace_io.in_thread(upload.commit)
         finally:
             await cancellation.in_thread(upload.close)
 
     async def list(self) -> tuple[values.FileInfo, ...]:
-        scan = await workspace_io.file_work(self._scan)
+        scan = await workspace_io.in_thread(self._scan)
         return _sort(entry.info for entry in scan.entries if not entry.refusal)
 
     @contextlib.asynccontextmanager
@@ -155,8 +155,8 @@ class Workspace:
             max_bytes = max(self._limits.file_bytes, self._limits.upload_bytes)
         content = workspace_io.Content(self._root, name, max_bytes=max_bytes)
         if checkpoint:
-            path = directory_contents.fs_name(name)
-            checkpoint_names = await workspace_io.file_work(
+            path = directory_contents.path_of_name(name)
+            checkpoint_names = await workspace_io.in_thread(
                 checkpoints.copies_of, self.checkpoints, path
             )
             if checkpoint not in checkpoint_names:
@@ -164,7 +164,7 @@ class Workspace:
             files = checkpoints.files_of(self.checkpoints, checkpoint)
             content = workspace_io.Content(files, name, max_bytes=max_bytes)
         try:
-            await workspace_io.file_work(content.begin)
+            await workspace_io.in_thread(content.begin)
             if not may_be_sparse:
                 content.refuse_sparse()
             await content.skip(start)
@@ -173,23 +173,23 @@ class Workspace:
             await cancellation.in_thread(content.close)
 
     async def checkpoint_copies(self, name: str) -> Mapping[str, int]:
-        path = directory_contents.fs_name(name)
-        return await workspace_io.file_work(checkpoints.copies_of, self.checkpoints, path)
+        path = directory_contents.path_of_name(name)
+        return await workspace_io.in_thread(checkpoints.copies_of, self.checkpoints, path)
 
     async def rename(self, name: str, new_name: str) -> str:
-        return await workspace_io.file_work(self._rename, name, new_name)
+        return await workspace_io.in_thread(self._rename, name, new_name)
 
     async def delete(self, name: str) -> None:
-        await workspace_io.file_work(self._delete, name)
+        await workspace_io.in_thread(self._delete, name)
 
     async def mark_files(self) -> str:
-        scan = await workspace_io.file_work(self._scan)
+        scan = await workspace_io.in_thread(self._scan)
         identities = {entry.path: entry.identity for entry in scan.entries}
         return self._file_snapshots.add(_FileSnapshot(identities, is_truncated=scan.is_truncated))
 
     async def changes_since(self, mark: str) -> values.FileChanges:
         snapshot = self._file_snapshots.find(mark)
-        scan = await workspace_io.file_work(self._scan)
+        scan = await workspace_io.in_thread(self._scan)
         new = [e for e in scan.entries if snapshot.identities.get(e.path) != e.identity]
         truncated = scan.is_truncated or snapshot.is_truncated
         skipped = sorted((entry.info.name, entry.refusal) for entry in new if entry.refusal)
@@ -204,11 +204,11 @@ class Workspace:
 
         If `is_uncountable` is set, the figures leave out unreadable or too deeply nested files.
         """
-        return await workspace_io.file_work(self.measure)
+        return await workspace_io.in_thread(self.measure)
 
     async def variables_usage(self, *, max_bytes: int) -> directory_contents.DirectoryUsage:
         """Measure the disk usage of saved variables. Quick, too."""
-        return await workspace_io.file_work(self.measure_variables, max_bytes)
+        return await workspace_io.in_thread(self.measure_variables, max_bytes)
 
     def measure(self) -> directory_contents.DirectoryUsage:
         """Measure like `usage`. Blocks.
@@ -219,7 +219,7 @@ class Workspace:
         max_bytes, max_files = self._limits.workspace_bytes, self._limits.workspace_files
         with workspace_io.opened(self._root) as root:
             return directory_contents.measure(
-                root, max_bytes=max_bytes, max_files=max_files, overshoot=_COUNTED_EXCESS
+                root, max_bytes=max_bytes, max_files=max_files, overshoot_factor=_OVERSHOOT_FACTOR
             )
 
     def measure_variables(self, max_bytes: int) -> directory_contents.DirectoryUsage:
@@ -228,7 +228,7 @@ class Workspace:
         Raises:
             OSError: it cannot be read.
         """
-        return _measure(self.variables, max_bytes, _SAVED_FILES)
+        return _measure(self.variables, max_bytes, _MAX_VARIABLE_FILES)
 
     def measure_temporary(self) -> directory_contents.DirectoryUsage:
         """Measure temporary files, if they are not in a file system of their own. Blocks.
@@ -237,14 +237,14 @@ class Workspace:
             OSError: they cannot be read.
         """
         max_bytes, max_files = self._limits.temporary_bytes, self._limits.workspace_files
-        return _measure(self.temporary, max_bytes, max_files, overshoot=_COUNTED_EXCESS)
+        return _measure(self.temporary, max_bytes, max_files, overshoot_factor=_OVERSHOOT_FACTOR)
 
     async def checkpoint_bytes(self) -> int:
-        return await workspace_io.file_work(checkpoints.used_bytes, self.checkpoints)
+        return await workspace_io.in_thread(checkpoints.used_bytes, self.checkpoints)
 
     async def remove(self) -> None:
         """Delete the workspace, if it exists; its kernel must be dead."""
-        await workspace_io.file_work(self._remove)
+        await workspace_io.in_thread(self._remove)
 
     def _scan(self) -> directory_contents.Scan:
         with workspace_io.opened(self._root) as root:
@@ -254,7 +254,7 @@ class Workspace:
         safe_name = file_names.safe_name(new_name)
         with self._folder_of(name) as (folder, old):
             try:
-                safe_open.place(folder, old, folder, safe_name)
+                safe_open.move_without_replacing(folder, old, folder, safe_name)
             except FileExistsError as error:
                 raise errors.FileNameError(file_words.name_taken(safe_name)) from error
         parent, slash, _ = name.rpartition("/")
@@ -267,7 +267,7 @@ class Workspace:
     @contextlib.contextmanager
     def _folder_of(self, name: str) -> Iterator[tuple[int, str]]:
         """Open the folder of a regular file, whatever code does to the path meanwhile."""
-        path = directory_contents.fs_name(name)
+        path = directory_contents.path_of_name(name)
         parent_path, _, base_name = path.rpartition(b"/")
         with workspace_io.opened(self._root) as root:
             os.close(safe_open.open_file(root, path))
@@ -279,7 +279,7 @@ class Workspace:
 
     def _remove(self) -> None:
         session_directory = self._root.parent
-        removed_name = _REMOVED + secrets.token_hex(16)
+        removed_name = _REMOVED_PREFIX + secrets.token_hex(16)
         # Rename first: the session may return before the last file is deleted.
         with (
             workspace_io.opened(session_directory.parent) as parent,
@@ -290,13 +290,13 @@ class Workspace:
 
 
 def _measure(
-    directory: pathlib.Path, max_bytes: int, max_files: int, *, overshoot: int = 1
+    directory: pathlib.Path, max_bytes: int, max_files: int, *, overshoot_factor: int = 1
 ) -> directory_contents.DirectoryUsage:
     with contextlib.suppress(FileNotFoundError), workspace_io.opened(directory) as root:
         return directory_contents.measure(
-            root, max_bytes=max_bytes, max_files=max_files, overshoot=overshoot
+            root, max_bytes=max_bytes, max_files=max_files, overshoot_factor=overshoot_factor
         )
-    return directory_contents.DirectoryUsage(0, 0, is_partial=False, is_over=False)
+    return directory_contents.DirectoryUsage(0, 0, is_partial=False, is_over_limit=False)
 
 
 class Workspaces:
@@ -315,7 +315,7 @@ class Workspaces:
     async def ensure(self, session_key: str) -> Workspace:
         """Return a session's workspace, created if missing, readable only by the bot."""
         workspace = self.get(session_key)
-        await workspace_io.file_work(make, workspace)
+        await workspace_io.in_thread(make, workspace)
         return workspace
 
     def get(self, session_key: str) -> Workspace:
@@ -323,14 +323,14 @@ class Workspaces:
         return self._workspace(self.name_of(session_key))
 
     async def existing(self) -> tuple[Workspace, ...]:
-        names = await workspace_io.file_work(self._names)
+        names = await workspace_io.in_thread(self._names)
         return tuple(self._workspace(name) for name in names if re.fullmatch("[0-9a-f]{32}", name))
 
     async def sweep(self) -> None:
         """Remove leftovers of a dead bot. For the start, before anything else."""
         for workspace in await self.existing():
-            await workspace_io.file_work(workspace_io.sweep, workspace.directory)
-        await workspace_io.file_work(self._remove_leftovers)
+            await workspace_io.in_thread(workspace_io.sweep, workspace.directory)
+        await workspace_io.in_thread(self._remove_leftovers)
 
     def _workspace(self, name: str) -> Workspace:
         return Workspace(self.directory / name / _DATA, self._limits, self._file_snapshots)
@@ -342,7 +342,7 @@ class Workspaces:
 
     def _remove_leftovers(self) -> None:
         for name in self._names():
-            if name.startswith(_REMOVED):
+            if name.startswith(_REMOVED_PREFIX):
                 with workspace_io.opened(self.directory) as parent:
                     safe_open.remove_tree(parent, name)
 

@@ -43,9 +43,9 @@ modules in `guest` if these have changed since."""
 _FONTS: Final = "share/matplotlib"
 # Other processes that the bot starts must not try again at once.
 _RETRY_SECONDS: Final = 600.0
-_DIGITS: Final = 12
-_OURS: Final = re.compile(rf".*-[0-9a-f]{{{_DIGITS}}}")
-_HERE: Final = pathlib.Path(__file__).parent
+_DIGEST_DIGITS: Final = 12
+_BUILT_NAME: Final = re.compile(rf".*-[0-9a-f]{{{_DIGEST_DIGITS}}}")
+_PACKAGE: Final = pathlib.Path(__file__).parent
 _GUEST: Final = pathlib.Path(__file__).resolve().parents[2] / "guest"
 _NAME: Final = re.compile(r"[\w.-]+")
 # Compiles the modules that we run in kernels, and those of libraries, but for tests. Templates, and
@@ -88,9 +88,9 @@ def python(config: settings.Settings) -> pathlib.Path:
     """
     if config.kernels.python is not None:
         return config.kernels.python
-    executable = _executable(_current(_place(config)))
+    executable = _executable(_current(_environment_path(config)))
     if not executable.exists():
-        raise errors.KernelStartError(host_words.no_kernel_python(_place(config)))
+        raise errors.KernelStartError(host_words.no_kernel_python(_environment_path(config)))
     return executable
 
 
@@ -120,16 +120,16 @@ def in_use(config: settings.Settings) -> Iterator[pathlib.Path]:
 
 def name(config: settings.Settings) -> str:
     """Return the unique directory name of the current environment."""
-    return _current(_place(config)).name
+    return _current(_environment_path(config)).name
 
 
 def problem(config: settings.Settings) -> str:
     """Return why the environment does not match the locks; empty if it does."""
-    place = _place(config)
-    expected = _expected_state(_groups(place))
-    if config.kernels.python is not None or _is_complete(place, expected):
+    environment = _environment_path(config)
+    expected = _expected_state(_groups(environment))
+    if config.kernels.python is not None or _is_complete(environment, expected):
         return ""
-    return _failure(_build_directory(place, expected)) or host_words.LIBRARIES_OUTDATED
+    return _failure(_build_directory(environment, expected)) or host_words.LIBRARIES_OUTDATED
 
 
 def ensure(config: settings.Settings, report: Callable[[str], object]) -> None:
@@ -143,17 +143,17 @@ def ensure(config: settings.Settings, report: Callable[[str], object]) -> None:
     """
     if config.kernels.python is not None:
         return
-    place = _place(config)
-    has_former = _executable(place).exists()
-    if has_former and not os.access(place.parent, os.W_OK):
+    environment = _environment_path(config)
+    has_former = _executable(environment).exists()
+    if has_former and not os.access(environment.parent, os.W_OK):
         return
-    expected = _expected_state(_groups(place))
-    reason = has_former and _failure(_build_directory(place, expected), _RETRY_SECONDS)
+    expected = _expected_state(_groups(environment))
+    reason = has_former and _failure(_build_directory(environment, expected), _RETRY_SECONDS)
     try:
         if not reason:
-            _install_if_needed(place, expected, report)
-            if not _is_compiled(_current(place)):
-                _compile(_current(place), _IDLE_PRIORITY)
+            _install_if_needed(environment, expected, report)
+            if not _is_compiled(_current(environment)):
+                _compile(_current(environment), _IDLE_PRIORITY)
     except errors.KernelStartError as error:
         if not has_former:
             raise
@@ -161,7 +161,7 @@ def ensure(config: settings.Settings, report: Callable[[str], object]) -> None:
     if reason:
         _log.warning("%s Until then, code runs with the former ones.", reason)
     else:
-        _remove_left_over(place)
+        _remove_leftovers(environment)
 
 
 def install(
@@ -172,35 +172,37 @@ def install(
     Raises:
         KernelStartError: building failed; the message says why.
     """
-    place = _place(config)
-    installed_groups = {*groups, *_groups(place)}
+    environment = _environment_path(config)
+    installed_groups = {*groups, *_groups(environment)}
     _install_if_needed(
-        place, _expected_state([group for group in GROUPS if group in installed_groups]), report
+        environment,
+        _expected_state([group for group in GROUPS if group in installed_groups]),
+        report,
     )
-    _compile(_current(place)).wait()
-    _remove_left_over(place)
+    _compile(_current(environment)).wait()
+    _remove_leftovers(environment)
 
 
 def _install_if_needed(
-    place: pathlib.Path, expected: Mapping[str, Any], report: Callable[[str], object]
+    environment: pathlib.Path, expected: Mapping[str, Any], report: Callable[[str], object]
 ) -> None:
     """Put an environment in its place, made beside the former one, unless it is there.
 
     Raises:
         KernelStartError: building failed; the message says why.
     """
-    if _is_complete(place, expected):
+    if _is_complete(environment, expected):
         return
     try:
-        place.parent.mkdir(mode=0o711, parents=True, exist_ok=True)
-        with open(f"{place}.lock", "w") as turn:
-            fcntl.flock(turn, fcntl.LOCK_EX)
-            if _is_complete(place, expected):
+        environment.parent.mkdir(mode=0o711, parents=True, exist_ok=True)
+        with open(f"{environment}.lock", "w") as build_lock:
+            fcntl.flock(build_lock, fcntl.LOCK_EX)
+            if _is_complete(environment, expected):
                 return
-            built = _build_directory(place, expected)
+            built = _build_directory(environment, expected)
             if not _is_complete(built, expected):
-                _build(built, expected, turn.fileno(), report)
-            _switch(place, built)
+                _build(built, expected, build_lock.fileno(), report)
+            _switch(environment, built)
     except OSError as error:
         raise errors.KernelStartError(host_words.libraries_failed(error)) from error
 
@@ -208,7 +210,7 @@ def _install_if_needed(
 def _build(
     directory: pathlib.Path,
     expected: Mapping[str, Any],
-    turn: int,
+    build_lock: int,
     report: Callable[[str], object],
 ) -> None:
     """Create an environment with the packages of some groups' locks.
@@ -222,10 +224,10 @@ def _build(
     report(host_words.installing_libraries(_count(groups)))
     began = time.monotonic()
     # A copied Python may have its own AppArmor profile, so it is copied again.
-    links = sys.prefix == sys.base_prefix or os.path.islink(sys.executable)
-    venv.EnvBuilder(clear=True, symlinks=links).create(directory)
+    uses_symlinks = sys.prefix == sys.base_prefix or os.path.islink(sys.executable)
+    venv.EnvBuilder(clear=True, symlinks=uses_symlinks).create(directory)
     try:
-        _sync(directory, groups, turn)
+        _install_packages(directory, groups, build_lock)
     except errors.KernelStartError as error:
         (directory / _FAILURE).write_text(str(error))
         report(host_words.LIBRARIES_FAILED)
@@ -237,26 +239,30 @@ def _build(
     report(host_words.libraries_installed(time.monotonic() - began))
 
 
-def _switch(place: pathlib.Path, directory: pathlib.Path) -> None:
+def _switch(environment: pathlib.Path, directory: pathlib.Path) -> None:
     """Switch the link to a directory beside it, atomically."""
-    if place.is_dir() and not place.is_symlink():
+    if environment.is_dir() and not environment.is_symlink():
         # A checkout from before there was a link.
-        shutil.rmtree(place)
-    link = place.with_name(f"{place.name}.new")
+        shutil.rmtree(environment)
+    link = environment.with_name(f"{environment.name}.new")
     link.unlink(missing_ok=True)
     link.symlink_to(directory.name)
-    link.replace(place)
+    link.replace(environment)
 
 
-def _remove_left_over(place: pathlib.Path) -> None:
+def _remove_leftovers(environment: pathlib.Path) -> None:
     """Remove unused and incomplete environments."""
-    beside = place.parent.glob(f"{place.name}-*")
-    leftovers = [path for path in beside if _OURS.fullmatch(path.name) and path != _current(place)]
+    candidates = environment.parent.glob(f"{environment.name}-*")
+    leftovers = [
+        path
+        for path in candidates
+        if _BUILT_NAME.fullmatch(path.name) and path != _current(environment)
+    ]
     if not leftovers:
         return
     try:
-        with open(f"{place}.lock", "w") as turn:
-            fcntl.flock(turn, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        with open(f"{environment}.lock", "w") as build_lock:
+            fcntl.flock(build_lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             for directory in leftovers:
                 _remove_unused(directory)
     except OSError as error:
@@ -275,10 +281,17 @@ def _remove_unused(directory: pathlib.Path) -> None:
         os.close(descriptor)
 
 
-def _compile(place: pathlib.Path, niceness: int = 0) -> subprocess.Popen[bytes]:
+def _compile(environment: pathlib.Path, niceness: int = 0) -> subprocess.Popen[bytes]:
     """Begin to write bytecode and the list of fonts, which kernels cannot: they only read them."""
-    command = [str(_executable(place)), "-I", "-c", _COMPILE, str(_GUEST), str(place / "lib")]
-    command += [str(place / _COMPILED), str(place / _FONTS), str(niceness)]
+    command = [
+        str(_executable(environment)),
+        "-I",
+        "-c",
+        _COMPILE,
+        str(_GUEST),
+        str(environment / "lib"),
+    ]
+    command += [str(environment / _COMPILED), str(environment / _FONTS), str(niceness)]
     return subprocess.Popen(
         command,
         stdin=subprocess.DEVNULL,
@@ -301,35 +314,37 @@ def absent_modules(prefix: pathlib.Path) -> dict[str, str]:
     return {name.replace("-", "_"): group for group in missing for name in _names(group)}
 
 
-def _place(config: settings.Settings) -> pathlib.Path:
-    beside = pathlib.Path(sys.prefix, "kernels")
+def _environment_path(config: settings.Settings) -> pathlib.Path:
+    candidates = pathlib.Path(sys.prefix, "kernels")
     has_own_prefix = sys.prefix != sys.base_prefix
-    if has_own_prefix and (beside.exists() or os.access(sys.prefix, os.W_OK)):
-        return beside
+    if has_own_prefix and (candidates.exists() or os.access(sys.prefix, os.W_OK)):
+        return candidates
     return config.paths.data / "kernels"
 
 
-def _current(place: pathlib.Path) -> pathlib.Path:
-    return place.parent / os.readlink(place) if place.is_symlink() else place
+def _current(environment: pathlib.Path) -> pathlib.Path:
+    return (
+        environment.parent / os.readlink(environment) if environment.is_symlink() else environment
+    )
 
 
-def _build_directory(place: pathlib.Path, expected: Mapping[str, Any]) -> pathlib.Path:
+def _build_directory(environment: pathlib.Path, expected: Mapping[str, Any]) -> pathlib.Path:
     """Return the directory of the environment with an expected state."""
     digest = hashlib.sha256(json.dumps(expected).encode()).hexdigest()
-    return place.with_name(f"{place.name}-{digest[:_DIGITS]}")
+    return environment.with_name(f"{environment.name}-{digest[:_DIGEST_DIGITS]}")
 
 
-def _executable(place: pathlib.Path) -> pathlib.Path:
-    return place / "bin" / "python"
+def _executable(environment: pathlib.Path) -> pathlib.Path:
+    return environment / "bin" / "python"
 
 
-def _is_complete(place: pathlib.Path, expected: Mapping[str, Any]) -> bool:
-    return _state(place) == expected and _executable(place).exists()
+def _is_complete(environment: pathlib.Path, expected: Mapping[str, Any]) -> bool:
+    return _state(environment) == expected and _executable(environment).exists()
 
 
-def _is_compiled(place: pathlib.Path) -> bool:
+def _is_compiled(environment: pathlib.Path) -> bool:
     try:
-        mark = (place / _COMPILED).stat()
+        mark = (environment / _COMPILED).stat()
     except OSError:
         return False
     changed = max(path.stat().st_mtime for path in _GUEST.glob("*.py"))
@@ -345,15 +360,15 @@ def _failure(directory: pathlib.Path, seconds: float = math.inf) -> str:
         return ""
 
 
-def _state(place: pathlib.Path) -> dict[str, object]:
+def _state(environment: pathlib.Path) -> dict[str, object]:
     try:
-        return dict(json.loads((place / STATE).read_text()))
+        return dict(json.loads((environment / STATE).read_text()))
     except (OSError, ValueError):
         return {}
 
 
-def _groups(place: pathlib.Path) -> list[str]:
-    groups = _state(place).get("groups")
+def _groups(environment: pathlib.Path) -> list[str]:
+    groups = _state(environment).get("groups")
     return [group for group in groups if group in GROUPS] if isinstance(groups, list) else ["core"]
 
 
@@ -367,12 +382,14 @@ def _expected_state(groups: Collection[str]) -> dict[str, Any]:
 
 
 def _lock(group: str) -> pathlib.Path:
-    return _HERE / f"{group}.lock"
+    return _PACKAGE / f"{group}.lock"
 
 
 def _names(group: str) -> list[str]:
     """Return the names of the packages that a group's list names."""
-    return [match[0].lower() for match in map(_NAME.match, _lines(_HERE / f"{group}.in")) if match]
+    return [
+        match[0].lower() for match in map(_NAME.match, _lines(_PACKAGE / f"{group}.in")) if match
+    ]
 
 
 def _lines(path: pathlib.Path) -> list[str]:
@@ -383,16 +400,22 @@ def _count(groups: Collection[str]) -> int:
     return len({line for group in groups for line in _lines(_lock(group))})
 
 
-def _sync(place: pathlib.Path, groups: Collection[str], turn: int) -> None:
+def _install_packages(environment: pathlib.Path, groups: Collection[str], build_lock: int) -> None:
     """Run uv, with the index and the cache that it is set up with.
 
-    It holds the lock `turn`, too: killed, this process leaves it behind, and it writes on.
+    It holds the lock `build_lock`, too: killed, this process leaves it behind, and it writes on.
 
     Raises:
         KernelStartError: it failed; the sentence says why.
     """
     command = [os.path.join(sysconfig.get_path("scripts"), "uv"), "pip", "sync", "--quiet"]
-    command += ["--require-hashes", "--only-binary", ":all:", "--python", str(_executable(place))]
+    command += [
+        "--require-hashes",
+        "--only-binary",
+        ":all:",
+        "--python",
+        str(_executable(environment)),
+    ]
     if os.path.exists(_CERTIFICATES):
         command.append("--system-certs")
     completed = subprocess.run(
@@ -400,7 +423,7 @@ def _sync(place: pathlib.Path, groups: Collection[str], turn: int) -> None:
         stdin=subprocess.DEVNULL,
         stderr=subprocess.PIPE,
         text=True,
-        pass_fds=[turn],
+        pass_fds=[build_lock],
         check=False,
     )
     if completed.returncode:

@@ -49,7 +49,7 @@ class Reading:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Strain:
+class LoadSample:
     """Load of a session on the machine, measured quickly and meaningful only as a difference.
 
     Attributes:
@@ -60,9 +60,9 @@ class Strain:
     memory_bytes: int
     system_seconds: float
 
-    def __sub__(self, before: Strain) -> Strain:
+    def __sub__(self, before: LoadSample) -> LoadSample:
         seconds = self.system_seconds - before.system_seconds
-        return Strain(self.memory_bytes - before.memory_bytes, seconds)
+        return LoadSample(self.memory_bytes - before.memory_bytes, seconds)
 
 
 class SessionProcesses:
@@ -88,9 +88,9 @@ class SessionProcesses:
 
     def pids(self) -> list[int]:
         """List up to `max_tasks` of the host's pids, init first; empty once init has ended."""
-        return self._walk()[0]
+        return self._list_processes()[0]
 
-    def _walk(self) -> tuple[list[int], int]:
+    def _list_processes(self) -> tuple[list[int], int]:
         """List the host's pids like `pids`, and count their threads until there are too many.
 
         In a fork storm the bot has a fiftieth of a core, so listing all would take seconds.
@@ -102,8 +102,8 @@ class SessionProcesses:
             return pids, sum(len(procfs.tasks(pid)) for pid in pids)
         # Orphans of an ended kernel are children of init. A kernel without its first thread looks
         # like a zombie, so its start time decides.
-        is_there = procfs.stat(self._kernel)[19:20] == self._kernel_start != []
-        pids, tasks = [self._init, self._kernel] if is_there else [self._init], 0
+        is_kernel_alive = procfs.stat(self._kernel)[19:20] == self._kernel_start != []
+        pids, tasks = [self._init, self._kernel] if is_kernel_alive else [self._init], 0
         for pid in pids:  # Grows while it is walked.
             threads = procfs.tasks(pid)
             tasks += len(threads)
@@ -114,7 +114,7 @@ class SessionProcesses:
         return pids[: self._max_tasks], tasks
 
     def clocks(self) -> dict[int, int]:
-        """Return the processor clock of each process, for `have_moved`; -1 if unknown."""
+        """Return the processor clock of each process, for `has_run_since`; -1 if unknown."""
         clocks = {pid: procfs.clock_nanoseconds(pid) for pid in self.pids()}
         # List again, as a process that was forked meanwhile may be missing in the first list, and
         # the processes that forked it may never run again.
@@ -125,7 +125,7 @@ class SessionProcesses:
         return clocks if is_complete else clocks | {self._init: _UNKNOWN}
 
     @staticmethod
-    def have_moved(clocks: Mapping[int, int]) -> bool:
+    def has_run_since(clocks: Mapping[int, int]) -> bool:
         """Return whether any process ran since `clocks` were read. Cheap.
 
         If none did, the session has no more memory, files or processes than then.
@@ -145,10 +145,10 @@ class SessionProcesses:
         self._cpu_seconds = max(self._cpu_seconds, ticks / _TICKS_PER_SECOND)
         return self._cpu_seconds
 
-    def strain(self) -> Strain:
+    def sample_load(self) -> LoadSample:
         """Measure the session's load on the machine; takes some milliseconds a process."""
         ticks = sum(sum(map(int, procfs.stat(pid)[12:15:2])) for pid in self.pids())
-        return Strain(self.memory_bytes(), ticks / _TICKS_PER_SECOND)
+        return LoadSample(self.memory_bytes(), ticks / _TICKS_PER_SECOND)
 
     def written_bytes(self) -> int:
         """Return the bytes that live processes have ever written, to files and sockets."""
@@ -229,23 +229,23 @@ class SessionProcesses:
         """
         budget = procfs.TimeBudget(_READING_SECONDS)
         numbers = ((pid, procfs.readable_id(pid)) for pid in pids)
-        bounds = {pair: procfs.upper_bound_bytes(pair[1]) for pair in numbers if pair[1]}
+        upper_bounds = {pair: procfs.upper_bound_bytes(pair[1]) for pair in numbers if pair[1]}
         low_bytes, high_bytes = limit_bytes or 0, limit_bytes or math.inf
-        read_bytes, unread_bytes = 0, sum(bounds.values())
-        for pid, number in sorted(bounds, key=bounds.__getitem__, reverse=True):
+        read_bytes, unread_bytes = 0, sum(upper_bounds.values())
+        for pid, number in sorted(upper_bounds, key=upper_bounds.__getitem__, reverse=True):
             if read_bytes + unread_bytes <= low_bytes:
                 return read_bytes + unread_bytes, False
             if budget.is_spent:
                 # The processes read so far may be there to hide the others.
                 return read_bytes + unread_bytes, True
-            unread_bytes -= bounds[pid, number]
+            unread_bytes -= upper_bounds[pid, number]
             try:
                 read_bytes += procfs.proportional_bytes(number)
             except PermissionError:
                 # A kernel's init is the bot's own code, undumpable, and shares the init server's
                 # pages.
-                is_own = pid == self._init and self._kernel
-                read_bytes += 0 if is_own else bounds[pid, number]
+                is_own_init = pid == self._init and self._kernel
+                read_bytes += 0 if is_own_init else upper_bounds[pid, number]
             except OSError:
                 continue  # It is gone.
             if read_bytes > high_bytes:
@@ -254,7 +254,7 @@ class SessionProcesses:
 
     def reading(self, limit_bytes: int, max_tasks: int | None = None) -> Reading:
         """Read everything once, for a bounded time; if there are too many tasks, not the memory."""
-        pids, tasks = self._walk()
+        pids, tasks = self._list_processes()
         if max_tasks is not None and tasks > max_tasks:
             return Reading(tasks=tasks)
         with procfs.reading_as(self._read_as):

@@ -60,8 +60,10 @@ def package_of(module: str, installed: dict[str, str]) -> str:
         version = installed[package]
         raise errors.PackagesError(package_words.without_module(package, version, module))
     if module not in _PACKAGE_OF_MODULE:
-        near = [name for name in installed if abs(len(name) - len(package)) <= _MAX_EXTRA_LETTERS]
-        for other in difflib.get_close_matches(package, near, 1, _MIN_SIMILARITY):
+        candidates = [
+            name for name in installed if abs(len(name) - len(package)) <= _MAX_EXTRA_LETTERS
+        ]
+        for other in difflib.get_close_matches(package, candidates, 1, _MIN_SIMILARITY):
             raise errors.PackagesError(package_words.similar(module, other, package))
     return package
 

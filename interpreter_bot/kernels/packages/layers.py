@@ -39,7 +39,7 @@ class Layers:
 
     def __init__(
         self,
-        place: pathlib.Path,
+        root: pathlib.Path,
         staging: pathlib.Path,
         uv: uv_commands.Uv,
         *,
@@ -51,7 +51,7 @@ class Layers:
         """Open nothing yet.
 
         Args:
-            place: directory of all package files.
+            root: directory of all package files.
             staging: directory of this process in the same file system.
             uv: fills a new layer.
             max_bytes: of all layers together.
@@ -59,9 +59,9 @@ class Layers:
             platform: Python version and processor that layers are built for.
             used_names: returns the names of the layers that live kernels use.
         """
-        self.directory = directory(place)
-        self._place = place
-        self._records = place / _RECORDS
+        self.directory = directory(root)
+        self._place = root
+        self._records = root / _RECORDS
         self._staging = staging
         self._uv = uv
         self._max_bytes = max_bytes
@@ -146,22 +146,22 @@ class Layers:
         if shutil.disk_usage(self.directory).free < self._reserve_bytes:
             raise errors.PackagesError(package_words.DISK_FULL)
         async with self.working_directory() as work_directory:
-            built = work_directory / "layer"
-            await self._uv.unpack(lock, built, work_directory, person)
-            size_bytes = await cancellation.in_thread(self._seal, built)
-            await cancellation.in_thread(self._store, built, name, size_bytes)
+            layer_directory = work_directory / "layer"
+            await self._uv.unpack(lock, layer_directory, work_directory, person)
+            size_bytes = await cancellation.in_thread(self._seal, layer_directory)
+            await cancellation.in_thread(self._store, layer_directory, name, size_bytes)
         if not await self._evict():
             await cancellation.in_thread(self._delete, name)
             raise errors.PackagesError(package_words.CACHE_FULL)
 
-    def _seal(self, built: pathlib.Path) -> int:
+    def _seal(self, layer_directory: pathlib.Path) -> int:
         """Make unpacked files readable for everybody, and return their disk usage.
 
         Raises:
             PackagesError: there are other things than files and directories, or too many bytes.
         """
-        built.mkdir(exist_ok=True)
-        for entry in _entries(built):
+        layer_directory.mkdir(exist_ok=True)
+        for entry in _entries(layer_directory):
             status = entry.stat(follow_symlinks=False)
             if entry.is_dir(follow_symlinks=False):
                 os.chmod(entry.path, _PROGRAM_MODE)
@@ -169,13 +169,13 @@ class Layers:
                 os.chmod(entry.path, _PROGRAM_MODE if status.st_mode & 0o100 else _FILE_MODE)
             else:
                 raise errors.PackagesError(package_words.not_plain(repr(entry.name[:100])))
-        built.chmod(_PROGRAM_MODE)
-        return self._uv.check_size(built)
+        layer_directory.chmod(_PROGRAM_MODE)
+        return self._uv.check_size(layer_directory)
 
-    def _store(self, built: pathlib.Path, name: str, size_bytes: int) -> None:
+    def _store(self, layer_directory: pathlib.Path, name: str, size_bytes: int) -> None:
         # A bot that died may have left it, or another bot may have built it meanwhile.
         shutil.rmtree(self.directory / name, ignore_errors=True)
-        built.rename(self.directory / name)
+        layer_directory.rename(self.directory / name)
         (self._records / name).write_text(str(size_bytes))
 
     async def _evict(self) -> bool:
@@ -213,32 +213,32 @@ def translated_errors() -> Iterator[None]:
         ) from error
 
 
-def list_records(place: pathlib.Path) -> list[tuple[int, str, int]]:
+def list_records(root: pathlib.Path) -> list[tuple[int, str, int]]:
     """List the last use, name and size of each layer, the least recently used first; blocks."""
     records = []
-    for record in place.glob(f"{_RECORDS}/*"):
+    for record in root.glob(f"{_RECORDS}/*"):
         with contextlib.suppress(OSError, ValueError):
             records.append((record.stat().st_mtime_ns, record.name, int(record.read_text())))
     return sorted(records)
 
 
-def directory(place: pathlib.Path) -> pathlib.Path:
+def directory(root: pathlib.Path) -> pathlib.Path:
     """Return the directory that kernels see."""
-    return place / "layers"
+    return root / "layers"
 
 
-def make_directory(place: pathlib.Path) -> None:
+def make_directory(root: pathlib.Path) -> None:
     """Create the directory that kernels may enter, but not list; blocks.
 
     Raises:
         SettingsError: it cannot be created.
     """
     try:
-        place.mkdir(mode=0o700, parents=True, exist_ok=True)
-        directory(place).mkdir(mode=0o711, exist_ok=True)
-        directory(place).chmod(0o711)
+        root.mkdir(mode=0o700, parents=True, exist_ok=True)
+        directory(root).mkdir(mode=0o711, exist_ok=True)
+        directory(root).chmod(0o711)
     except OSError as error:
-        raise errors.SettingsError(host_words.unusable_directory(place)) from error
+        raise errors.SettingsError(host_words.unusable_directory(root)) from error
 
 
 def _entries(root: pathlib.Path) -> Iterator[os.DirEntry[str]]:

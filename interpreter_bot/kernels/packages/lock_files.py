@@ -118,9 +118,9 @@ def summary(lock: Lock, requested: Sequence[str]) -> str:
     descriptions = [
         f"{package.name} {package.version}" for package in lock if package.name in requested
     ]
-    more = len(lock) - len(descriptions)
-    text = ", ".join(descriptions) or quantities.count(more, "package")
-    if descriptions and more:
-        text += f" and {quantities.count(more, 'package')} more"
+    other_count = len(lock) - len(descriptions)
+    text = ", ".join(descriptions) or quantities.count(other_count, "package")
+    if descriptions and other_count:
+        text += f" and {quantities.count(other_count, 'package')} more"
     size_bytes = total_bytes(lock)
     return f"{text} ({quantities.size(size_bytes)})" if size_bytes else text

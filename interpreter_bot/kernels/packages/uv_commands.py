@@ -47,9 +47,9 @@ _COMMON_OPTIONS: Final = (
 )
 _MAX_PROCESSES: Final = 2
 _INSTALL_SECONDS: Final = 300.0
-_DATA_BYTES: Final = 2 * settings.GIB
+_MAX_DATA_BYTES: Final = 2 * settings.GIB
 _MAX_FILES: Final = 100_000
-_INDEX_BYTES: Final = 512 * settings.MIB
+_MAX_CACHE_BYTES: Final = 512 * settings.MIB
 _WATCH_SECONDS: Final = 0.5
 _FILE_TOO_LARGE: Final = f"(os error {errno.EFBIG})"
 _SENTENCE_CHARACTERS: Final = 800
@@ -170,8 +170,8 @@ class Uv:
     async def _trim(self, cache: pathlib.Path, staging: pathlib.Path) -> None:
         """Delete the cache of the index once it is large and unused."""
         with contextlib.suppress(FileNotFoundError):  # Another task was quicker.
-            usage = await cancellation.in_thread(_usage, cache, _INDEX_BYTES)
-            if usage.is_over and not self._resolving_count:
+            usage = await cancellation.in_thread(_usage, cache, _MAX_CACHE_BYTES)
+            if usage.is_over_limit and not self._resolving_count:
                 # The next resolution starts a new cache; this one is deleted with `staging`.
                 cache.rename(staging / "former")  # noqa: ASYNC240 - no file is moved.
 
@@ -202,22 +202,22 @@ class Uv:
         options = ["--no-deps", "--require-hashes", "--link-mode", "hardlink", "--quiet"]
         # A separate cache, so that all written files are in one directory that is measured and
         # deleted.
-        working = asyncio.create_task(
+        uv_task = asyncio.create_task(
             self._run(
                 [*command, *options], staging=staging, cache=staging / "cache", person=person
             ),
             name="uv",
         )
-        watching = asyncio.create_task(self._watch(staging), name="size of an installation")
+        watch_task = asyncio.create_task(self._watch(staging), name="size of an installation")
         try:
-            await asyncio.wait({working, watching}, return_when=asyncio.FIRST_COMPLETED)
-            if watching.done():
-                watching.result()
-            await working
+            await asyncio.wait({uv_task, watch_task}, return_when=asyncio.FIRST_COMPLETED)
+            if watch_task.done():
+                watch_task.result()
+            await uv_task
         finally:
-            for task in (working, watching):
+            for task in (uv_task, watch_task):
                 task.cancel()
-            await asyncio.wait({working, watching})
+            await asyncio.wait({uv_task, watch_task})
 
     async def _watch(self, staging: pathlib.Path) -> None:
         """Raise PackagesError once an installation has become too large."""
@@ -232,7 +232,7 @@ class Uv:
             PackagesError: it exceeds the limit.
         """
         usage = _usage(directory, self._config.unpacked_bytes)
-        if usage.is_over:
+        if usage.is_over_limit:
             raise errors.PackagesError(package_words.UNPACKED_TOO_LARGE)
         return usage.bytes
 
@@ -263,7 +263,7 @@ class Uv:
             rlimits={
                 "FSIZE": config.unpacked_bytes,
                 "CPU": int(_INSTALL_SECONDS) + 1,
-                "DATA": _DATA_BYTES,
+                "DATA": _MAX_DATA_BYTES,
                 "CORE": 0,
             },
         )

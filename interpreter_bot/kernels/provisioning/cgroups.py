@@ -172,7 +172,7 @@ class Group:
     def kill(self) -> None:
         """Kill all processes without waiting, and prevent new ones."""
         for directory in self._directories:
-            kill(directory, forks_of=self._directory_of["pids"])
+            kill(directory, pids_directory=self._directory_of["pids"])
 
     async def remove(self) -> bool:
         """Kill all processes and remove the cgroup in a thread, within 2 seconds.
@@ -244,13 +244,13 @@ class Cgroups:
             candidates.append((1, bases))
         for version, bases in candidates:
             try:
-                return cls._try(version, bases)
+                return cls._try_version(version, bases)
             except (OSError, errors.BotError) as error:
                 reasons.append(f"version {version}: {error.__cause__ or error}")
         return cls(0, "no control groups: " + ("; ".join(reasons) or "none are mounted"))
 
     @classmethod
-    def _try(cls, version: Literal[1, 2], bases: dict[str, str]) -> Cgroups:
+    def _try_version(cls, version: Literal[1, 2], bases: dict[str, str]) -> Cgroups:
         if version == 2:
             base = claim(bases["memory"], _REQUIRED_CONTROLLERS)
             optional = [name for name in _OPTIONAL_CONTROLLERS[2] if could_enable(base, name)]
@@ -321,12 +321,12 @@ class Cgroups:
         return await asyncio.to_thread(self._sweep)
 
     def _sweep(self) -> int:
-        swept = set()
+        dead_bots = set()
         for base in dict.fromkeys(self._bases.values()):
             for name in children(base):
                 if is_left_over(name) and remove_tree(f"{base}/{name}"):
-                    swept.add(name)
-        return len(swept)
+                    dead_bots.add(name)
+        return len(dead_bots)
 
     async def close(self) -> None:
         """Kill and remove every remaining cgroup of this process."""
@@ -366,8 +366,10 @@ def _set_limits(
 
 def _join_for_trial(group: Group) -> None:
     command = [sys.executable, "-I", "-S", "-c", "input()"]
-    with subprocess.Popen(command, stdin=subprocess.PIPE, stderr=subprocess.DEVNULL, env={}) as it:
-        group.add(it.pid)
+    with subprocess.Popen(
+        command, stdin=subprocess.PIPE, stderr=subprocess.DEVNULL, env={}
+    ) as process:
+        group.add(process.pid)
 
 
 # ---- The file system of cgroups, which blocks
@@ -404,17 +406,17 @@ def processes(directory: str) -> set[int]:
     return {int(line) for line in text.split()} - {0}
 
 
-def kill(directory: str, *, forks_of: str) -> None:
+def kill(directory: str, *, pids_directory: str) -> None:
     """Send SIGKILL to every process of a cgroup, without waiting. Never raises OSError.
 
-    Where needed, `pids.max` in the directory `forks_of` is set to 0 first, so that no new process
-    escapes.
+    If the kernel has no `cgroup.kill`, `pids.max` in `pids_directory` is set to 0 first, so that
+    no new process escapes.
     """
     try:
         write(directory, "cgroup.kill", 1)
     except OSError:  # Version 1, or a kernel before 5.14.
         with contextlib.suppress(OSError):
-            write(forks_of, "pids.max", 0)
+            write(pids_directory, "pids.max", 0)
         signalled_pids: set[int] = set()
         while new_pids := processes(directory) - signalled_pids:
             _signal(new_pids, directory)
@@ -459,7 +461,7 @@ def remove_tree(directory: str) -> bool:
     """Kill and remove a cgroup and its children; return whether all are removed."""
     subgroups = [f"{directory}/{name}" for name in children(directory)]
     for group in (*subgroups, directory):
-        kill(group, forks_of=group)
+        kill(group, pids_directory=group)
     return all([remove(group) for group in (*subgroups, directory)])
 
 
@@ -552,10 +554,10 @@ def _unescape(field: bytes) -> str:
 
 def _mounted_path(path: str, root: str, point: str) -> str | None:
     """Return a cgroup's path below a mount of `root` at `point`; None if it is not mounted."""
-    inside = os.path.relpath(path, root)
-    if inside.split("/")[0] == ".." or path.startswith("/.."):
+    relative_path = os.path.relpath(path, root)
+    if relative_path.split("/")[0] == ".." or path.startswith("/.."):
         return None
-    mounted = os.path.normpath(f"{point}/{inside}")
+    mounted = os.path.normpath(f"{point}/{relative_path}")
     return mounted if os.path.isdir(mounted) else None
 
 

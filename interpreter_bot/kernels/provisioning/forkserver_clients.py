@@ -89,7 +89,7 @@ class ForkServer:
         workspaces: pathlib.Path,
         skills: pathlib.Path,
         has_own_ids: bool,
-        is_lasting: bool,
+        expects_many_kernels: bool,
         scratch: pathlib.Path,
         layers: pathlib.Path | None = None,
         private: Sequence[pathlib.Path] = (),
@@ -104,14 +104,14 @@ class ForkServer:
             workspaces: the directory of all workspaces.
             skills: the directory that all kernels see at /skills.
             has_own_ids: give kernels the ids of `sandbox` instead of the bot's, if possible.
-            is_lasting: many kernels are expected, so modules are preloaded.
+            expects_many_kernels: many kernels are expected, so modules are preloaded.
             scratch: directory of this process alone, used if there are no namespaces.
             layers: the directory of installed packages; None if nothing can be installed.
             private: paths that kernels must not see.
         """
         self._private = private
         self._python = python
-        self._preload = list(kernels.preload) if is_lasting else []
+        self._preload = list(kernels.preload) if expects_many_kernels else []
         self._limits = limits
         self._sandbox = sandbox
         self._workspaces = workspaces
@@ -129,13 +129,13 @@ class ForkServer:
         self.doors_refusal = ""
         """Why sessions without namespaces cannot have doors; empty if they can."""
         self._lock = asyncio.Lock()
-        self._unanswered: set[str] = set()
+        self._timed_out_requests: set[str] = set()
         self._silence_count = 0
         self._process: subprocess.Popen[bytes] | None = None
         self._channel: control_channels.ControlChannel | None = None
         self._kernels: set[str] = set()
         self._retired: list[_RetiredServer] = []
-        self._is_resting = False
+        self._was_stopped = False
         self._launching: set[str] = set()
         self._launch_settled = asyncio.Event()
         self._preloading: asyncio.Task[None] | None = None
@@ -151,13 +151,13 @@ class ForkServer:
 
         Without it, its init server may still run for the present kernels.
         """
-        is_there = self._process is not None and self._process.poll() is None
-        return is_there and self._channel is not None and not self._channel.has_ended
+        is_running = self._process is not None and self._process.poll() is None
+        return is_running and self._channel is not None and not self._channel.has_ended
 
     @property
-    def is_resting(self) -> bool:
+    def was_stopped(self) -> bool:
         """Whether the server was ended because no kernel was needed."""
-        return self._process is None and self._is_resting
+        return self._process is None and self._was_stopped
 
     async def __aenter__(self) -> ForkServer:
         await self.start()
@@ -181,11 +181,13 @@ class ForkServer:
         """
         await self._end_preloading()
         await self._retire()
-        self._is_resting = False
+        self._was_stopped = False
         self.is_complete.clear()
-        environment = await asyncio.to_thread(python_environments.interrogate, self._python)
+        environment = await asyncio.to_thread(python_environments.inspect_environment, self._python)
         if self._sandbox.enabled:
-            await asyncio.to_thread(python_environments.refuse_exposed, environment, self._private)
+            await asyncio.to_thread(
+                python_environments.check_private_paths, environment, self._private
+            )
         self.packages, self.environment = environment.packages, environment
         try:
             await self._start_process(environment)
@@ -213,7 +215,7 @@ class ForkServer:
             _RefusedWallsError: the machine refuses these walls.
         """
         self._process, self._channel = await self._spawn(environment, [])
-        self._unanswered, self._silence_count = set(), 0
+        self._timed_out_requests, self._silence_count = set(), 0
 
     async def _preload_in_background(self, environment: python_environments.Environment) -> None:
         """Start a process with all modules preloaded, and replace the first one with it."""
@@ -242,7 +244,7 @@ class ForkServer:
                 await self._launch_settled.wait()
             await self._retire()
             self._process, self._channel = process, channel
-            self._unanswered, self._silence_count = set(), 0
+            self._timed_out_requests, self._silence_count = set(), 0
 
     async def _spawn(
         self, environment: python_environments.Environment, preload: Sequence[str]
@@ -365,7 +367,7 @@ class ForkServer:
                 answer = await self._receive_answer(request.id)
         except TimeoutError as error:
             _log.error("the fork server was silent for %g s", _ANSWER_SECONDS)
-            self._unanswered.add(request.id)
+            self._timed_out_requests.add(request.id)
             self._silence_count += 1
             if self._silence_count == _MAX_SILENCES:
                 await self._replace_later("it does not answer any more")
@@ -388,24 +390,24 @@ class ForkServer:
             if answered_id == request_id:
                 return answer
             answer.close()
-            if answered_id not in self._unanswered:
+            if answered_id not in self._timed_out_requests:
                 # No request has this id, and its descriptors may be those of a workspace.
                 await self._replace_later("it answered something else")
                 raise errors.KernelStartError
-            self._unanswered.discard(answered_id)
+            self._timed_out_requests.discard(answered_id)
 
     async def _replace_later(self, reason: str) -> None:
         """Retire the server; the next start of a kernel starts another one."""
         _log.critical("the fork server is replaced: %s", reason)
         await self._retire()
 
-    async def rest(self) -> None:
+    async def stop_if_unused(self) -> None:
         """End the process, unless it has kernels; `start` starts another one."""
         if self.is_alive and not self._kernels:
             await self._end_preloading()
             _log.info("no kernel was needed for long: the fork server ends")
             await self._retire()
-            self._is_resting = True
+            self._was_stopped = True
 
     async def _end_preloading(self) -> None:
         if self._preloading is not None:
@@ -431,14 +433,14 @@ class ForkServer:
             server.process.kill()
             await asyncio.to_thread(server.process.wait)
 
-    def settle(self, kernel_id: str) -> None:
+    def note_started(self, kernel_id: str) -> None:
         """Note that a kernel has started, and no longer needs the process that forked it."""
         self._launching.discard(kernel_id)
         self._launch_settled.set()
 
-    async def forget(self, kernel_id: str) -> None:
+    async def note_ended(self, kernel_id: str) -> None:
         """Note that a kernel, or the attempt to start it, has ended."""
-        self.settle(kernel_id)
+        self.note_started(kernel_id)
         for kernels in (self._kernels, *(server.kernels for server in self._retired)):
             kernels.discard(kernel_id)
         await self._end_retired()
@@ -446,7 +448,7 @@ class ForkServer:
     async def fork(
         self, kernel_id: str, kernel: control_messages.KernelParameters, link: int
     ) -> None:
-        """Fork the init process of a kernel, whose id must be passed to `forget` at the end.
+        """Fork the init process of a kernel, whose id must be passed to `note_ended` at the end.
 
         If the server forks it only after the request failed, it ends at once, because the other end
         of its channel is closed by then.

@@ -182,11 +182,13 @@ class ForkProvisioner:
                 doors=context.doors,
             )
             await context.server.fork(self.kernel_id, kernel, guest_end.fileno())
-        self._init_fd, sockets = await self._expect(control_messages.InitReady, len(context.doors))
+        self._init_fd, sockets = await self._receive_start_message(
+            control_messages.InitReady, len(context.doors)
+        )
         self._doors = [sockets.pop() for _ in context.doors][::-1]
-        with contextlib.ExitStack() as open_here:
-            for entry in sockets:
-                open_here.enter_context(entry)
+        with contextlib.ExitStack() as open_sockets:
+            for endpoint in sockets:
+                open_sockets.enter_context(endpoint)
             start_parameters.listen_on_channels(self._directory, sockets)
         self._pid = procfs.pid_of(self._init_fd)
         loop = asyncio.get_running_loop()
@@ -198,8 +200,10 @@ class ForkProvisioner:
         finally:
             for entry_file in entry_files:
                 os.close(entry_file)
-        self._kernel_fd, self._sockets = await self._expect(control_messages.KernelStarted)
-        context.server.settle(self.kernel_id)
+        self._kernel_fd, self._sockets = await self._receive_start_message(
+            control_messages.KernelStarted
+        )
+        context.server.note_started(self.kernel_id)
         read_as = self._uid if self._is_in_container and context.uids.are_own else None
         self._usage = SessionUsage(
             self._pid,
@@ -250,7 +254,7 @@ class ForkProvisioner:
         proxy, services = (door.dup() for door in self._doors)
         return proxy, services, os.dup(self._init_fd)
 
-    async def _expect(
+    async def _receive_start_message(
         self, kind: type[control_messages.Message], door_count: int = 0
     ) -> tuple[int, list[socket.socket]]:
         """Wait for a message with a pidfd, a socket for each channel, and the doors' sockets."""
@@ -341,12 +345,12 @@ class ForkProvisioner:
         if self._is_unwalled:
             self._unwalled_home.symlink_to(workspace)
             return
-        trees = await self._directories(directories)
+        directory_fds = await self._open_directories(directories)
         try:
-            await self._control.send(control_messages.Attach(), trees)
+            await self._control.send(control_messages.Attach(), directory_fds)
         finally:
-            for tree in trees:
-                os.close(tree)
+            for descriptor in directory_fds:
+                os.close(descriptor)
         end = asyncio.create_task(self.ended.wait(), name="attaching")
         events: set[asyncio.Future[Any]] = {self._attached, end}
         try:
@@ -361,7 +365,7 @@ class ForkProvisioner:
             raise errors.KernelStartError(host_words.FILES_SLOW)
         raise errors.KernelStartError
 
-    async def _directories(self, directories: Sequence[pathlib.Path]) -> Sequence[int]:
+    async def _open_directories(self, directories: Sequence[pathlib.Path]) -> Sequence[int]:
         """Open a session's directories for its kernel; the caller closes the descriptors.
 
         Raises:
@@ -450,8 +454,8 @@ class ForkProvisioner:
             self._init_listener.cancel()
         self._control = self._init_listener = None
         self._sockets_changed.set()
-        for entry in (*self._sockets, *self._doors):
-            entry.close()
+        for endpoint in (*self._sockets, *self._doors):
+            endpoint.close()
         self._sockets, self._doors = [], []
         for descriptor in (self._init_fd, self._kernel_fd):
             if descriptor >= 0:
@@ -467,7 +471,7 @@ class ForkProvisioner:
         if self._group is not None:
             await self._group.remove()
             self._group = None
-        await self.host_context.server.forget(self.kernel_id)
+        await self.host_context.server.note_ended(self.kernel_id)
 
 
 def _recreate(directory: pathlib.Path) -> None:

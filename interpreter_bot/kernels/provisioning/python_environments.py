@@ -90,7 +90,7 @@ def spawn(
         os.close(place)
 
 
-def interrogate(python: pathlib.Path) -> Environment:
+def inspect_environment(python: pathlib.Path) -> Environment:
     """Inspect a Python environment by running its interpreter.
 
     Raises:
@@ -136,7 +136,7 @@ def interrogate(python: pathlib.Path) -> Environment:
     )
 
 
-def refuse_exposed(environment: Environment, private: Sequence[pathlib.Path]) -> None:
+def check_private_paths(environment: Environment, private: Sequence[pathlib.Path]) -> None:
     """Check that an environment does not show private paths to kernels, even missing ones.
 
     Raises:

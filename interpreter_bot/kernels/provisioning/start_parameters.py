@@ -60,14 +60,14 @@ def listen_on_channels(directory: pathlib.Path, sockets: Sequence[socket.socket]
     """
     directory.mkdir(mode=0o700, parents=True)
     # A socket reveals the path it was bound to; this path means nothing in a kernel.
-    place = os.open(directory, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+    directory_fd = os.open(directory, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         for channel, listener in zip(CHANNELS, sockets, strict=True):
-            listener.bind(f"/proc/self/fd/{place}/{address(channel)}")
+            listener.bind(f"/proc/self/fd/{directory_fd}/{address(channel)}")
             listener.listen(_BACKLOG)
             listener.setblocking(False)
     finally:
-        os.close(place)
+        os.close(directory_fd)
 
 
 def address(channel: str) -> str:

@@ -33,7 +33,7 @@ _CLONE_NEWUSER: Final = 0x10000000
 _CAPSET: Final = {"x86_64": 126, "aarch64": 91}
 _CAPABILITY_VERSION_3: Final = 0x20080522
 # CHOWN, DAC_OVERRIDE, DAC_READ_SEARCH, FOWNER, KILL, SETGID, SETUID, SYS_PTRACE.
-_NEEDED: Final = sum(1 << number for number in (0, 1, 2, 3, 5, 6, 7, 19))
+_NEEDED_CAPABILITIES: Final = sum(1 << number for number in (0, 1, 2, 3, 5, 6, 7, 19))
 # Run outside of the namespace, where these programs have their setuid bit.
 _MAPPER: Final = "read -r _ && newuidmap $PID $UIDS && newgidmap $PID $GIDS"
 _libc: Final = ctypes.CDLL(None, use_errno=True)
@@ -163,7 +163,7 @@ def _enter(uids: str, gids: str) -> None:
         mapper.communicate(b"\n")
     if mapper.returncode:
         raise subprocess.CalledProcessError(mapper.returncode, "newuidmap")
-    low, high = _NEEDED & 0xFFFFFFFF, 0
+    low, high = _NEEDED_CAPABILITIES & 0xFFFFFFFF, 0
     header = struct.pack("II", _CAPABILITY_VERSION_3, 0)
     sets = struct.pack("6I", low, low, 0, high, high, 0)
     _check(_libc.syscall(_CAPSET[os.uname().machine], header, sets))

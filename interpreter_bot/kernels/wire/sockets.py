@@ -17,7 +17,7 @@ from interpreter_bot.kernels.wire import jupyter_messages, zmtp
 Connect = Callable[[], Awaitable[socket.socket]]
 """Opens a non-blocking connection; OSError if that fails."""
 
-_Read = TypeVar("_Read")
+_Result = TypeVar("_Result")
 _CHUNK_BYTES = 64 * 1024
 # After so many bytes without a wait, other tasks run first.
 _PAUSE_EVERY_BYTES = settings.MIB
@@ -38,9 +38,9 @@ class Socket:
         self._connect = connect
         self._decoder = zmtp.Decoder(kind)
         self._socket: socket.socket | None = None
-        self._sending = asyncio.Lock()
+        self._send_lock = asyncio.Lock()
         self._waiters: set[asyncio.Future[None]] = set()
-        self._unwaited_bytes = 0
+        self._bytes_since_wait = 0
         self._command_count = 0
         self.received_bytes = 0
         """Bytes received so far, over all connections."""
@@ -126,9 +126,9 @@ class Socket:
         if self._command_count % _PAUSE_EVERY_COMMANDS == 0:
             await asyncio.sleep(_PAUSE_SECONDS)
 
-    def _translate_errors(self, read: Callable[[], _Read]) -> _Read:
+    def _translate_errors(self, decode: Callable[[], _Result]) -> _Result:
         try:
-            return read()
+            return decode()
         except zmtp.MessageTooLargeError as error:
             raise jupyter_messages.OversizedMessage from error
         except zmtp.BrokenProtocolError as error:
@@ -137,8 +137,8 @@ class Socket:
 
     async def _read(self) -> None:
         """Read available bytes, or wait until some arrive."""
-        if self._unwaited_bytes > _PAUSE_EVERY_BYTES:
-            self._unwaited_bytes = 0
+        if self._bytes_since_wait > _PAUSE_EVERY_BYTES:
+            self._bytes_since_wait = 0
             await asyncio.sleep(0)
         while self._socket is not None:
             try:
@@ -154,13 +154,13 @@ class Socket:
                 self.close()
                 break
             self.received_bytes += len(data)
-            self._unwaited_bytes += len(data)
+            self._bytes_since_wait += len(data)
             self._decoder.feed(data)
             return
         raise LostSocket
 
     async def _send(self, data: bytes) -> None:
-        async with self._sending:
+        async with self._send_lock:
             endpoint, sent_bytes = self._socket, 0
             try:
                 while endpoint is not None and endpoint is self._socket:
@@ -198,7 +198,7 @@ class Socket:
             await waiter
         finally:
             self._waiters.discard(waiter)
-            self._unwaited_bytes = 0
+            self._bytes_since_wait = 0
             if endpoint is self._socket:
                 unwatch(endpoint.fileno())
 

@@ -12,20 +12,24 @@ from interpreter_bot.kernels.provisioning import cgroups
 from interpreter_bot.wording import run_words
 
 MIB = settings.MIB
-Strain = session_metering.Strain
-HELD, WORKED, LITTLE = Strain(300 * MIB, 0.1), Strain(-MIB, 1.5), Strain(5 * MIB, 0.4)
+LoadSample = session_metering.LoadSample
+HELD, WORKED, LITTLE = LoadSample(300 * MIB, 0.1), LoadSample(-MIB, 1.5), LoadSample(5 * MIB, 0.4)
 # What is gone, what of it the kernel holds, what sessions did meanwhile: who is to blame.
 CASES = {
     "who holds most of it": (400, 0, {"a": HELD, "b": WORKED, "c": LITTLE}, "a"),
     "who holds most of what many hold": (
         *(500, 0),
-        {"a": Strain(99 * MIB, 9), "b": Strain(101 * MIB, 0), "c": Strain(100 * MIB, 0)},
+        {
+            "a": LoadSample(99 * MIB, 9),
+            "b": LoadSample(101 * MIB, 0),
+            "c": LoadSample(100 * MIB, 0),
+        },
         "b",
     ),
     "who made the kernel hold it": (400, 350, {"b": WORKED, "c": LITTLE}, "b"),
     "nobody, as another program has it": (400, 20, {"b": WORKED, "c": LITTLE}, None),
     "nobody, as it is next to nothing": (10, 10, {"b": WORKED, "c": LITTLE}, None),
-    "nobody, as nobody did anything": (400, 400, {"d": Strain(0, 0.0)}, None),
+    "nobody, as nobody did anything": (400, 400, {"d": LoadSample(0, 0.0)}, None),
     "nobody, as nobody is there": (400, 400, {}, None),
 }
 
@@ -48,9 +52,9 @@ class Session:
     def memory_bytes(self):
         return self.held * MIB
 
-    def strain(self):
+    def sample_load(self):
         self.measured += 1
-        return Strain(self.held * MIB, self.system_seconds)
+        return LoadSample(self.held * MIB, self.system_seconds)
 
     def kill_with_reason(self, ending, reason):
         self.ended.append((ending, reason))

@@ -101,7 +101,7 @@ async def test_what_another_kernel_has_saved_is_neither_replaced_nor_deleted(
     assert "another Python has saved" in caplog.text
     generations.prune(workspace, new)
     assert _left(workspace) == ["2"]
-    snapshot_generations.forget(workspace)
+    snapshot_generations.delete_all(workspace)
     _write(workspace, 4)
     _activate(generations, workspace, 4, {2})
     assert generations.find(workspace) is None, "a session that was reset gets nothing back"

@@ -35,7 +35,7 @@ async def one():
     async with asyncio.timeout(30):
         while not one.launching:  # noqa: ASYNC110 - it has no event
             await asyncio.sleep(0.01)
-    assert (len(one), one.places) == (0, 1)
+    assert (len(one), one.kernel_count) == (0, 1)
     yield one
     await one.close()
 
@@ -44,23 +44,23 @@ async def test_who_waits_for_the_spare_being_started_finds_it_ready(one):
     launching = one.launching
     one.started.set()
     await asyncio.wait({launching})
-    assert (len(one), one.places, one.launching) == (1, 1, None)
+    assert (len(one), one.kernel_count, one.launching) == (1, 1, None)
     assert (await one.take()).kernel.is_alive
-    assert (len(one), one.places) == (0, 0)
+    assert (len(one), one.kernel_count) == (0, 0)
 
 
 async def test_place_of_a_spare_that_cannot_be_started_is_free_again(one):
     launching, one.fault = one.launching, errors.KernelStartError()
     one.started.set()
     await asyncio.wait({launching})
-    assert (len(one), one.places, await one.take()) == (0, 0, None)
+    assert (len(one), one.kernel_count, await one.take()) == (0, 0, None)
 
 
 async def test_nobody_waits_for_a_spare_that_is_broken_off(one):
     launching = one.launching
     await one.close()
     assert launching.done()
-    assert (len(one), one.places) == (0, 0)
+    assert (len(one), one.kernel_count) == (0, 0)
 
 
 async def test_none_is_started_once_they_are_closed(one):
@@ -70,4 +70,4 @@ async def test_none_is_started_once_they_are_closed(one):
     await one.close()
     one.refill_soon()
     await asyncio.sleep(0.1)
-    assert (len(one), one.places) == (0, 0)
+    assert (len(one), one.kernel_count) == (0, 0)

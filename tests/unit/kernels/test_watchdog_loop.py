@@ -28,7 +28,7 @@ from interpreter_bot.wording import run_words
 MIB = settings.MIB
 LIMITS = settings.Limits(memory_bytes=512 * MIB, workspace_bytes=64 * MIB, workspace_files=100)
 FINE = session_metering.Reading(MIB, 2, 1)
-NOTHING = directory_contents.DirectoryUsage(0, 0, is_partial=False, is_over=False)
+NOTHING = directory_contents.DirectoryUsage(0, 0, is_partial=False, is_over_limit=False)
 
 
 class Kernel:
@@ -77,7 +77,7 @@ class Session:
     def is_counted(self):
         return self.group_bytes is not None
 
-    have_moved = staticmethod(session_metering.SessionProcesses.have_moved)
+    has_run_since = staticmethod(session_metering.SessionProcesses.has_run_since)
 
     def reading(self, limit_bytes, max_tasks):
         assert (limit_bytes, max_tasks) == (576 * MIB, None if self.provisioner.has_own_id else 128)
@@ -265,7 +265,7 @@ async def test_idle_sessions_wait_at_most_as_long_again_where_many_begin(
     assert seconds < 20
 
 
-OVER = directory_contents.DirectoryUsage(81 * MIB, 5, is_partial=False, is_over=True)
+OVER = directory_contents.DirectoryUsage(81 * MIB, 5, is_partial=False, is_over_limit=True)
 CONDEMNED = {
     "memory": (
         {"reading": session_metering.Reading(577 * MIB, 2, 1)},
@@ -299,7 +299,7 @@ INTERRUPTED = {
     "what cannot be counted": (
         {
             "usage": directory_contents.DirectoryUsage(
-                5, 5, is_partial=True, is_over=True, is_uncountable=True
+                5, 5, is_partial=True, is_over_limit=True, is_uncountable=True
             )
         },
         run_words.UNCOUNTABLE,
@@ -377,7 +377,7 @@ async def test_a_session_that_rests_is_looked_at_once_and_again_when_it_moves(
         os.kill(resting, signal.SIGCONT)
         await until(lambda: len(looks) > 1)
         session.seen_clocks = {resting: procfs.clock_nanoseconds(resting)}
-        await until(lambda: not session.have_moved(session.seen_clocks))
+        await until(lambda: not session.has_run_since(session.seen_clocks))
         await asyncio.sleep(0.2)
         seen = len(looks)
         # Nor does code that only waits, as for an answer, need to be looked at.
@@ -466,7 +466,7 @@ async def test_a_session_is_frozen_once_nobody_uses_it_and_looked_at_rarely(
         await until(lambda: idle.kernel.is_frozen)
         assert time.monotonic() >= idle.kernel.last_used + 0.3
         before, asked = len(looks), []
-        monkeypatch.setattr(idle, "have_moved", lambda _: asked.append(1))
+        monkeypatch.setattr(idle, "has_run_since", lambda _: asked.append(1))
         await asyncio.sleep(1.0)
         assert len(looks) == before
         assert not asked

@@ -177,7 +177,7 @@ def test_file_swapped_for_a_link_while_opened_never_yields_the_secret(place, roo
     (place / "link").symlink_to("../secret")
 
     def swap():
-        safe_open.place(root, "file", root, "away")
+        safe_open.move_without_replacing(root, "file", root, "away")
         os.rename(place / "link", place / "file")
         os.rename(place / "file", place / "link")
         os.rename(place / "away", place / "file")
@@ -229,7 +229,7 @@ def test_file_of_any_name_is_listed_harmlessly_and_read_by_that_name(place, root
     assert len(listed) == len(HOSTILE_NAMES)
     assert all(name.isprintable() for name in listed)
     assert not any(sign in name for name in listed for sign in "\u2215\u202e\u200b")
-    contents = {_read(root, directory_contents.fs_name(name)) for name in listed}
+    contents = {_read(root, directory_contents.path_of_name(name)) for name in listed}
     assert contents == {b"%d" % number for number in range(len(HOSTILE_NAMES))}
     assert {r"new\x0aline.csv", r"literal\x5cx0a", "naïve é 日本.txt"} <= listed
 
@@ -238,19 +238,19 @@ def test_file_of_any_name_is_listed_harmlessly_and_read_by_that_name(place, root
 def test_shown_is_harmless_and_reversible(path):
     name = directory_contents.display_name(path)
     assert name.isprintable()
-    assert directory_contents.fs_name(name) == path
+    assert directory_contents.path_of_name(name) == path
 
 
 @hypothesis.given(st.text(max_size=30))
 def test_raw_accepts_only_what_is_shown(name):
     with contextlib.suppress(errors.FileMissingError):
-        assert directory_contents.display_name(directory_contents.fs_name(name)) == name
+        assert directory_contents.display_name(directory_contents.path_of_name(name)) == name
 
 
 @pytest.mark.parametrize("name", [r"a\x2fb", r"\x41", "a\nb", "\ud800", r"\xzz", "a" * 1025])
 def test_raw_refuses_what_is_never_shown(name):
     with pytest.raises(errors.FileMissingError):
-        directory_contents.fs_name(name)
+        directory_contents.path_of_name(name)
 
 
 def test_scan_stops_at_its_bound_and_says_so(place, root):
@@ -261,7 +261,7 @@ def test_scan_stops_at_its_bound_and_says_so(place, root):
     assert len(scan.entries) == 10_000
     assert not directory_contents.scan(root, 11_000).is_truncated
     usage = directory_contents.measure(root, max_bytes=10**9, max_files=100)
-    assert (usage.files, usage.is_partial, usage.is_over) == (101, True, True)
+    assert (usage.files, usage.is_partial, usage.is_over_limit) == (101, True, True)
 
 
 def _dig(place: pathlib.Path, depth: int, name: str = "d" * 20):
@@ -281,10 +281,10 @@ def _dig(place: pathlib.Path, depth: int, name: str = "d" * 20):
 def test_deep_tree_is_bounded_measured_and_removed(place, root, depth):
     _dig(place, depth)
     entries = directory_contents.scan(root, 10_000).entries
-    assert 0 < len(entries) <= 2 * directory_contents.DEPTH
+    assert 0 < len(entries) <= 2 * directory_contents.MAX_DEPTH
     assert {entry.refusal for entry in entries} == {"", "it is nested too deeply"}
     usage = directory_contents.measure(root, max_bytes=10**9, max_files=10**6)
-    assert usage.is_over  # what cannot be counted is no free storage
+    assert usage.is_over_limit  # what cannot be counted is no free storage
     _remove(place)
 
 
@@ -301,7 +301,7 @@ def _remove(place):
 def test_depth_that_programs_can_name_is_counted_fully(place, root):
     _dig(place, 1000, "d")
     usage = directory_contents.measure(root, max_bytes=10**9, max_files=10**6)
-    assert (usage.files, usage.is_over) == (2000, False)
+    assert (usage.files, usage.is_over_limit) == (2000, False)
 
 
 def test_removal_follows_no_link_and_copes_with_everything(place):

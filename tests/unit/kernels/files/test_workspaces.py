@@ -129,7 +129,9 @@ async def test_upload_works_where_renameat2_does_not(workspace, monkeypatch, cal
     monkeypatch.setattr(safe_open, "_libc", Libc)
     monkeypatch.setattr(safe_open.ctypes, "get_errno", lambda: 22)
     monkeypatch.setattr(
-        safe_open, "_openat2", lambda root, path, flags: safe_open._walk(root, path, flags)
+        safe_open,
+        "_openat2",
+        lambda root, path, flags: safe_open._open_by_component(root, path, flags),
     )
     assert [(await workspace.put("a", _chunks(b"x"))).name for _ in range(2)] == ["a", "a (2)"]
     assert _left_behind(workspace)[1] == []
@@ -389,7 +391,7 @@ async def test_changes_are_bounded(tmp_path):
         os.symlink("x", workspace.directory / f"{number}")
     changes = await workspace.changes_since(mark)
     assert (changes.files, len(changes.skipped), changes.is_truncated) == ((), 100, True)
-    assert (await workspace.usage()).is_over
+    assert (await workspace.usage()).is_over_limit
 
 
 async def test_usage_counts_hard_links_once_and_every_kind_of_entry(workspace):
@@ -397,10 +399,15 @@ async def test_usage_counts_hard_links_once_and_every_kind_of_entry(workspace):
     os.link(workspace.directory / "a", workspace.directory / "b")
     os.mkfifo(workspace.directory / "fifo")
     usage = await workspace.usage()
-    assert (usage.bytes, usage.files, usage.is_partial, usage.is_over) == (8192, 3, False, False)
+    assert (usage.bytes, usage.files, usage.is_partial, usage.is_over_limit) == (
+        8192,
+        3,
+        False,
+        False,
+    )
     (workspace.directory / "c").write_bytes(b"x" * 4 * MIB)
     usage = await workspace.usage()
-    assert usage.is_over
+    assert usage.is_over_limit
     assert usage.bytes > 4 * MIB
 
 

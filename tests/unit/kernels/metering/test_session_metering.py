@@ -27,7 +27,7 @@ def at_rest(found):
         clocks.clear()
         clocks.update(found.clocks())
         time.sleep(0.05)
-        return not found.have_moved(clocks)
+        return not found.has_run_since(clocks)
 
     until(is_at_rest)
     return clocks
@@ -253,7 +253,7 @@ def test_whatever_runs_in_a_session_moves_its_clocks(session, tmp_path, what):
     # Opened once the other end is; what waits there goes on when it is closed.
     with gate.open("w"):
         clocks = at_rest(found)
-    until(lambda: found.have_moved(clocks))
+    until(lambda: found.has_run_since(clocks))
     at_rest(found)
 
 
@@ -288,7 +288,7 @@ def test_a_sibling_that_comes_between_list_and_clock_is_not_taken_to_rest(sessio
         patch.setattr(procfs, "clock_nanoseconds", read_after_a_fork)
         clocks = found.clocks()
     assert len(found.pids()) == 3
-    assert found.have_moved(clocks)
+    assert found.has_run_since(clocks)
     at_rest(found)
 
 
@@ -299,10 +299,10 @@ def test_an_end_is_a_move(session, tmp_path):
     with gate.open("w"):
         clocks = at_rest(found)
         assert len(clocks) == 2
-    until(lambda: found.have_moved(clocks))
+    until(lambda: found.has_run_since(clocks))
     found.process.kill()
     found.process.wait()
-    assert found.have_moved(found.clocks()), "nobody is left to rest"
+    assert found.has_run_since(found.clocks()), "nobody is left to rest"
 
 
 def test_of_a_storm_only_as_many_are_listed_as_there_may_be(session):
@@ -311,7 +311,7 @@ def test_of_a_storm_only_as_many_are_listed_as_there_may_be(session):
     assert len(found.pids()) == 21
     assert len(bounded.pids()) == 8
     assert bounded.reading(0, 7).tasks > 7
-    assert bounded.have_moved(bounded.clocks()), "those that are not listed may have run"
+    assert bounded.has_run_since(bounded.clocks()), "those that are not listed may have run"
 
 
 def test_a_kernel_that_is_a_child_of_its_init_counts_once(session):

@@ -9,7 +9,7 @@ from interpreter_bot.kernels.packages import uv_commands
 
 
 async def test_what_is_remembered_is_not_taken_from_whoever_began_meanwhile(tmp_path, monkeypatch):
-    monkeypatch.setattr(uv_commands, "_INDEX_BYTES", 10)
+    monkeypatch.setattr(uv_commands, "_MAX_CACHE_BYTES", 10)
     cache, staging = tmp_path / "cache", tmp_path / "staging"
     cache.mkdir()
     staging.mkdir()
