@@ -16,7 +16,7 @@ def _template():
 
 
 @pytest.fixture(scope="session")
-def _interrogate():
+def _inspect_environment():
     return functools.cache(python_environments.inspect_environment)
 
 
@@ -27,7 +27,7 @@ def _room_for_many_bots(monkeypatch):
 
 
 @pytest.fixture(autouse=True)
-def _quick_starts(_template, _interrogate, monkeypatch):
+def _quick_starts(_template, _inspect_environment, monkeypatch):
     """Copy fork servers, and look at their Python once: see `tests/forkserver_copies`."""
     monkeypatch.setattr(python_environments, "spawn", _template.spawn)
-    monkeypatch.setattr(python_environments, "interrogate", _interrogate)
+    monkeypatch.setattr(python_environments, "inspect_environment", _inspect_environment)
