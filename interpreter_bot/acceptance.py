@@ -19,8 +19,9 @@ _T = TypeVar("_T")
 
 _log = logging.getLogger(__name__)
 
-DIGEST_CHARACTERS: Final = 12
-"""So many characters of a digest name a version."""
+DIGEST_CHARACTERS: Final = 32
+"""So many characters of a digest name a version: of fewer, its author can make two with the same
+ones, one to be read and one to be accepted."""
 _MAX_BYTES: Final = 16 * 1024 * 1024
 
 

@@ -19,12 +19,12 @@ def test_nothing_is_used_before_it_was_accepted_as_it_was_read(known):
     assert known.usable("jira").tools == ()
     for digest, sentence in (
         ("", "Name the version"),
-        (OLD.digest[:11], "Name the version"),
-        (NEW.digest[:12], "read what has changed"),
+        (OLD.digest[:31], "Name the version"),
+        (NEW.digest[:32], "read what has changed"),
     ):
         with pytest.raises(errors.BotError, match=sentence):
             known.accept("jira", digest)
-    known.accept("jira", OLD.digest[:12])
+    known.accept("jira", OLD.digest[:32])
     assert [tool.name for tool in known.usable("jira").tools] == ["a", "b", "c"]
     assert known.usable("jira").instructions == "Kind."
 
