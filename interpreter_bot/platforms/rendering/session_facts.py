@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from interpreter_bot import code_activity, session_variables, settings, values
-from interpreter_bot.sessions import tool_listings
 from interpreter_bot.text import quantities
 from interpreter_bot.wording import fact_words
 
@@ -15,7 +14,7 @@ if TYPE_CHECKING:
     # It brings the database, which a command that shows the limits does not need.
     import decimal
 
-    from interpreter_bot.sessions import past_turns
+    from interpreter_bot.sessions import past_turns, tool_listings
 
 _MAX_VARIABLES: Final = 20
 _MAX_TOOLS: Final = 30

@@ -7,7 +7,6 @@ import re
 
 import interpreter_bot
 from interpreter_bot import errors
-from interpreter_bot.agent import chat_messages
 from tests.unit.house import sources
 
 # Modules of which a model alone reads the sentences: prompts, results of tools, descriptions.
@@ -85,10 +84,6 @@ def test_notes_to_a_model_are_marked_as_such():
         if place.rpartition(".")[0] not in OF_MODELS
     ]
     assert found == []
-
-
-def test_a_note_to_a_model_is_no_text_for_people():
-    assert not isinstance(chat_messages.Note("[x]"), str)
 
 
 def _all_errors(kind):

@@ -11,41 +11,39 @@ MAX_CPU_SECONDS = 0.3
 HEAVY = {"aiohttp", "anthropic", "discord", "openai", "slack_bolt", "sqlalchemy"}
 SCRIPT = """
 import importlib, json, sys
-importlib.import_module(f"interpreter_bot.commands.{sys.argv[1]}")
-print(json.dumps(sorted(sys.modules)))
+for names in json.loads(sys.argv[1]):
+    for name in names:
+        importlib.import_module(f"interpreter_bot.{name}")
+    print(json.dumps(sorted(sys.modules)))
 """
 
 
-@pytest.mark.parametrize(
-    ("command", "needed"),
-    [
-        ("limits", set()),
-        ("doctor", set()),
-        ("execute", set()),
+def _loaded(*steps):
+    """Give the modules that are loaded after each step, all in one process."""
+    command = [sys.executable, "-c", SCRIPT, json.dumps(steps)]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    return [set(json.loads(line)) for line in done.stdout.splitlines()]
+
+
+def test_commands_import_what_they_need():
+    # Of `ask` and `run` the rest is imported while the kernels' process starts.
+    small, host, listing = _loaded(
+        [f"commands.{name}" for name in ("limits", "doctor", "execute", "ask", "run")],
         # The process of the kernels has neither models nor platforms nor a database.
-        ("host", {"aiohttp"}),
-        # The rest is imported while the kernels' process starts.
-        ("ask", set()),
-        ("sessions_command", {"aiohttp", "sqlalchemy"}),
-        ("run", set()),
-    ],
-)
-def test_a_command_imports_what_it_needs(command, needed):
-    done = subprocess.run(
-        [sys.executable, "-c", SCRIPT, command], capture_output=True, text=True, check=True
+        ["commands.host"],
+        ["commands.sessions_command"],
     )
-    assert HEAVY & set(json.loads(done.stdout)) == needed
+    assert HEAVY & small == set()
+    assert HEAVY & host == {"aiohttp"}
+    assert HEAVY & listing == {"aiohttp", "sqlalchemy"}
 
 
 def test_who_runs_code_in_a_host_that_is_there_has_nothing_of_bots_or_kernels():
     """Each is a good part of the time until the first line of output."""
-    loaded = "import interpreter_bot.hosts.host_processes;" + SCRIPT
-    done = subprocess.run(
-        [sys.executable, "-c", loaded, "execute"], capture_output=True, text=True, check=True
-    )
     unwanted = {f"interpreter_bot.{name}" for name in ("agent", "mcp_servers", "skills", "store")}
     unwanted |= {"interpreter_bot.kernels.pools", "interpreter_bot.kernels.files", "yaml"}
-    assert unwanted & set(json.loads(done.stdout)) == set()
+    (loaded,) = _loaded(["hosts.host_processes", "commands.execute"])
+    assert unwanted & loaded == set()
 
 
 STARTED = """
@@ -73,6 +71,7 @@ asyncio.run(start())
 """
 
 
+@pytest.mark.slow
 @pytest.mark.kernel
 def test_people_see_what_they_missed_before_the_sdks_of_models_are_imported(short_path):
     """That takes as long as half of a start; and it is done before anybody has asked."""
@@ -84,13 +83,13 @@ def test_people_see_what_they_missed_before_the_sdks_of_models_are_imported(shor
 @pytest.mark.parametrize(
     ("arguments", "status"),
     [
-        (["--help"], 0),
-        (["ask", "--help"], 0),
         (["-v", "--config", "x.toml", "run", "--help"], 0),
-        (["--version"], 0),
         (["rnu"], 2),
-        ([], 2),
-        (["exec", "--nothing"], 2),
+        pytest.param(["--help"], 0, marks=pytest.mark.slow),
+        pytest.param(["ask", "--help"], 0, marks=pytest.mark.slow),
+        pytest.param(["--version"], 0, marks=pytest.mark.slow),
+        pytest.param([], 2, marks=pytest.mark.slow),
+        pytest.param(["exec", "--nothing"], 2, marks=pytest.mark.slow),
     ],
 )
 def test_help_and_mistakes_are_answered_at_once(arguments, status):

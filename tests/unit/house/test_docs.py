@@ -1,18 +1,17 @@
 """README and docs: links lead somewhere, commands parse, names of settings exist."""
 
+import itertools
 import json
-import pathlib
 import re
 import runpy
 import shlex
 
-import pytest
-
 from interpreter_bot import settings
 from interpreter_bot.commands import options
 from interpreter_bot.setting_groups import unknown_names
+from tests.unit.house import sources
 
-ROOT = pathlib.Path(__file__).parents[3]
+ROOT = sources.ROOT
 MANUAL = [ROOT / "README.md", *sorted(ROOT.glob("docs/*.md"))]
 TEXTS = [
     *MANUAL,
@@ -23,10 +22,8 @@ TEXTS = [
 MAX_README_LINES = 200
 MAX_IMAGE_BYTES = 150_000
 GROUPS = settings.Settings.model_fields
-SOURCES = "\n".join(path.read_text("utf-8") for path in (ROOT / "interpreter_bot").rglob("*.py"))
+SOURCES = "\n".join(text for text, _ in sources.modules().values())
 TARGETS = re.findall(r"^([a-z][\w-]*):", (ROOT / "Makefile").read_text("utf-8"), re.MULTILINE)
-OF_ALL = pytest.mark.parametrize("path", TEXTS, ids=lambda path: str(path.relative_to(ROOT)))
-OF_MANUAL = pytest.mark.parametrize("path", MANUAL, ids=lambda path: path.name)
 
 
 def blocks(path, language):
@@ -65,20 +62,19 @@ def _simple(words):
             command = []
 
 
-@OF_ALL
-def test_links_lead_to_files_and_headings(path):
+def test_links_lead_to_files_and_headings():
     broken = []
-    for link in re.findall(r"\]\((?!https?:)([^)\s]+)\)", path.read_text("utf-8")):
-        name, _, anchor = link.partition("#")
-        target = path.parent / name if name else path
-        if not target.exists() or (anchor and anchor not in anchors(target)):
-            broken.append(link)
+    for path in TEXTS:
+        for link in re.findall(r"\]\((?!https?:)([^)\s]+)\)", path.read_text("utf-8")):
+            name, _, anchor = link.partition("#")
+            target = path.parent / name if name else path
+            if not target.exists() or (anchor and anchor not in anchors(target)):
+                broken.append((path.name, link))
     assert broken == []
 
 
-@OF_MANUAL
-def test_commands_parse(path):
-    for words in commands(path):
+def test_commands_parse():
+    for words in itertools.chain.from_iterable(map(commands, MANUAL)):
         variables = {word.partition("=")[0] for word in words if re.match(r"[A-Z_]+=", word)}
         assert _unknown(variables) == []
         while words and ("=" in words[0] or words[0] == "export"):
@@ -87,24 +83,25 @@ def test_commands_parse(path):
             assert set(words[1:]) <= set(TARGETS)
         elif words and words[0].endswith("interpreter-bot"):
             until = next((n for n, word in enumerate(words) if word in ("<", ">")), None)
-            assert options.read(words[1:until]).module
+            assert options.read(words[1:until]).module, words
 
 
-@OF_MANUAL
-def test_settings_in_examples_are_valid(path, tmp_path):
-    for block in blocks(path, "toml"):
-        file = tmp_path / "example.toml"
-        file.write_text(block, "utf-8")
-        settings.load(file)
+def test_examples_are_valid(tmp_path):
+    file = tmp_path / "example.toml"
+    for path in MANUAL:
+        for block in blocks(path, "json"):
+            json.loads(block)
+        for block in blocks(path, "toml"):
+            file.write_text(block, "utf-8")
+            settings.load(file)
 
 
-@OF_MANUAL
-def test_settings_that_are_mentioned_exist(path):
+def test_settings_that_are_mentioned_exist():
     known = set(unknown_names.dotted_names(settings.Settings))
-    dotted = re.findall(r"`([a-z_]+(?:\.[a-z_]+)+)(?: = [^`]*)?`", prose(path))
+    text = "".join(path.read_text("utf-8") for path in MANUAL)
+    dotted = re.findall(r"`([a-z_]+(?:\.[a-z_]+)+)(?: = [^`]*)?`", "".join(map(prose, MANUAL)))
     missing = [name for name in dotted if name.partition(".")[0] in GROUPS and name not in known]
     assert missing == []
-    text = path.read_text("utf-8")
     assert _unknown(set(re.findall(r"\bINTERPRETER_BOT_[A-Z_]+", text))) == []
     others = set(re.findall(r"\b(?:OPENAI|ANTHROPIC|SLACK|DISCORD)_[A-Z_]+", text))
     assert [name for name in others if f'"{name}"' not in SOURCES] == []
@@ -137,9 +134,3 @@ def test_images_are_small_and_used():
     for image in (ROOT / "docs/images").iterdir():
         assert image.stat().st_size <= MAX_IMAGE_BYTES
         assert image.name in shown
-
-
-@OF_MANUAL
-def test_json_examples_are_json(path):
-    for block in blocks(path, "json"):
-        json.loads(block)
