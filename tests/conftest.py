@@ -15,6 +15,7 @@ from interpreter_bot import settings
 from interpreter_bot.kernels.provisioning import cgroups, subordinate_ids
 from tests import browsers, machine, unprivileged
 
+_BROWSERS = {"browsing", "browsing_as_people"}
 _TESTS = pathlib.Path(__file__).parent
 
 # pytest-asyncio looks for the loop that is set, which makes one where none ever was. Nobody closes
@@ -36,9 +37,9 @@ if os.environ.get(unprivileged.GRANTED):
 def pytest_collection_modifyitems(items):
     """Mark as slow what `make test` leaves to `make test-all`, beside what has that mark.
 
-    Of `acceptance` it runs what has the mark `gate`. Of what has several cases it runs the first
-    where the mark `first_case` says so, in `acceptance`, and in `attacks` but for those that are
-    tried in a session of all; `every_case` keeps them all.
+    Of `acceptance`, and of what opens a browser, it runs what has the mark `gate`. Of what has
+    several cases it runs the first where the mark `first_case` says so, in `acceptance`, and in
+    `attacks` but for those that are tried in a session of all; `every_case` keeps them all.
     """
     begun = set()
     for item in items:
@@ -49,7 +50,8 @@ def pytest_collection_modifyitems(items):
         is_costly = suite == "acceptance" or (
             suite == "attacks" and "attempt" not in item.fixturenames
         )
-        is_left_out = suite == "acceptance" and not item.get_closest_marker("gate")
+        is_chosen = suite == "acceptance" or not _BROWSERS.isdisjoint(item.fixturenames)
+        is_left_out = is_chosen and not item.get_closest_marker("gate")
         has_one = is_costly or item.get_closest_marker("first_case")
         if is_left_out or (has_one and is_further):
             item.add_marker("slow")

@@ -1,5 +1,7 @@
 """What people without a mouse, or without seeing, need of the page."""
 
+import pytest
+
 from interpreter_bot import values
 from tests.integration.web import visits
 
@@ -22,6 +24,7 @@ ANSWER = (
 )
 
 
+@pytest.mark.gate
 async def test_everything_has_a_name_at_every_width(serving_fake, browsing):
     script = visits.playing(text="Here is `made.csv`.", artifacts=[("made.csv", b"1,2\n")])
     async with serving_fake(script) as (_, client), browsing() as browser:

@@ -1,5 +1,7 @@
 """Being asked before code runs: what is seen, what is chosen, and what then runs."""
 
+import pytest
+
 from interpreter_bot import settings, values
 from tests.integration.web import visits
 
@@ -18,6 +20,7 @@ def _asking(code, seen, *, words=""):
     return {"go": play}
 
 
+@pytest.mark.gate
 async def test_what_cannot_be_seen_in_code_is_shown_and_runs_unchanged(serving_fake, browsing):
     seen = []
     async with serving_fake(_asking(HIDDEN, seen)) as (_, client), browsing() as browser:
@@ -36,6 +39,7 @@ async def test_what_cannot_be_seen_in_code_is_shown_and_runs_unchanged(serving_f
             await page.reload()
 
 
+@pytest.mark.gate
 async def test_code_is_edited_or_refused_and_a_tool_allowed_while_code_runs(serving_fake, browsing):
     seen = []
 

@@ -36,6 +36,7 @@ async def _gated(bot):
     return gate
 
 
+@pytest.mark.gate
 async def test_python_is_written_in_an_editor(serving_fake, browsing):
     async with serving_fake({"a": _nothing, "b": _nothing}) as (_, client), browsing() as browser:
         page = await visits.opened(browser, client)
@@ -203,6 +204,7 @@ async def test_python_mode_is_kept_over_a_reload_and_another_conversation(servin
         assert await page.value(pressed) == "true"
 
 
+@pytest.mark.gate
 async def test_commands_are_understood_as_people_type_them(serving_fake, browsing):
     script = {"/Users": lambda turn: asyncio.sleep(0, "A folder.")}
     models = ("GPT-5", "Scribe 2")
@@ -315,6 +317,7 @@ async def test_a_file_that_is_chosen_first_goes_along_though_it_is_sent_at_once(
         assert [(one.text, one.files) for one in bot.requests] == [("look at it", ("x.csv",))]
 
 
+@pytest.mark.gate
 async def test_a_message_whose_file_does_not_arrive_is_given_back_and_a_sample_is_there(
     serving_fake, browsing, tmp_path
 ):
@@ -360,6 +363,7 @@ async def test_leaving_the_page_with_an_upload_is_asked_about_and_said_later(
         gate.set()
 
 
+@pytest.mark.gate
 async def test_without_a_connection_buttons_say_so(serving_fake, browsing):
     async with browsing() as browser:
         async with serving_fake() as (_, client):

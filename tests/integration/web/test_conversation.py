@@ -4,6 +4,8 @@ import asyncio
 import datetime
 import zoneinfo
 
+import pytest
+
 from interpreter_bot import code_activity, errors, settings, values
 from interpreter_bot.store import turns
 from tests.fakes import conversations
@@ -132,6 +134,7 @@ async def test_code_that_waits_is_seen_and_can_be_withdrawn_calmly(serving_fake,
         await visits.answered(page, 2)
 
 
+@pytest.mark.gate
 async def test_an_answer_given_in_another_tab_is_shown_but_no_secret(serving_fake, browsing):
     async def play(turn):
         await turn.reply.code(0, turn.request.text)
@@ -156,6 +159,7 @@ async def test_an_answer_given_in_another_tab_is_shown_but_no_secret(serving_fak
         assert "hunter2" not in await page.value("document.body.innerText")
 
 
+@pytest.mark.gate
 async def test_a_conversation_goes_on_in_a_copy_and_takes_its_last_answer_back(
     serving_fake, browsing
 ):
@@ -321,6 +325,7 @@ async def test_code_is_run_again_edited_and_hidden(serving_fake, browsing):
             assert await page.value(seen) is is_seen
 
 
+@pytest.mark.gate
 async def test_colours_of_printed_text_are_shown_and_nothing_else_of_escapes(
     serving_fake, browsing
 ):
@@ -393,6 +398,7 @@ async def test_black_and_inverse_text_can_be_read_on_coloured_grounds(serving_fa
         ]
 
 
+@pytest.mark.gate
 async def test_queries_stand_folded_below_the_code_also_after_a_reload(serving_fake, browsing):
     statement = "select region, sum(units)\nfrom orders -- <img src=x onerror=alert(1)>"
 
@@ -472,6 +478,7 @@ PICTURE = values.Image(mime="image/png", data=visits.png(600, 900), plain="a plo
 TABLE = values.Table(columns=("n",), rows=(("7",),), row_count=1, column_count=1)
 
 
+@pytest.mark.gate
 async def test_an_answer_begins_with_its_words_and_how_it_came_about_folds_away(
     serving_fake, browsing
 ):

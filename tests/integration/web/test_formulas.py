@@ -4,6 +4,8 @@ import hashlib
 import importlib.resources
 import json
 
+import pytest
+
 from interpreter_bot import values
 from interpreter_bot.platforms import web
 from tests.integration.web import visits
@@ -81,6 +83,7 @@ async def test_the_page_is_light_before_the_first_formula(serving_fake, browsing
         assert 50_000 < weight <= 150_000, weight
 
 
+@pytest.mark.gate
 async def test_formulas_of_an_answer_are_typeset(serving_fake, browsing):
     async with serving_fake() as (_, client), browsing() as browser:
         page = await visits.opened(browser, client)
@@ -105,6 +108,7 @@ async def test_what_is_no_formula_stands_as_it_was_written(serving_fake, browsin
         assert await page.value("document.querySelectorAll('.words :is(img, script)').length") == 0
 
 
+@pytest.mark.gate
 async def test_no_formula_leaves_its_place(serving_fake, browsing):
     tex = r"\(a\kern{-1000em}b\rule{900em}{900em}\) and \(\raisebox{900em}{x}\hspace{-500em}y\)"
     async with serving_fake() as (_, client), browsing() as browser:

@@ -85,6 +85,7 @@ async def test_who_was_sent_the_cookie_on_another_port_can_do_nothing_with_it(se
         assert not list(bot.directory(KEY).iterdir())
 
 
+@pytest.mark.gate
 async def test_a_page_that_has_lost_its_key_is_locked(serving_fake, browsing):
     async with serving_fake() as (_, client), browsing() as browser:
         page = await visits.opened(browser, client)
@@ -98,6 +99,7 @@ async def test_a_page_that_has_lost_its_key_is_locked(serving_fake, browsing):
         await page.until("document.body.innerText.includes('This page is locked')")
 
 
+@pytest.mark.gate
 async def test_a_made_up_key_does_not_replace_the_kept_one(serving_fake, browsing):
     async with serving_fake() as (_, client), browsing() as browser:
         page = await visits.opened(browser, client)
@@ -108,6 +110,7 @@ async def test_a_made_up_key_does_not_replace_the_kept_one(serving_fake, browsin
             assert "key=" not in await page.value("location.href")
 
 
+@pytest.mark.gate
 async def test_a_key_that_is_refused_gives_way_or_the_page_is_locked(serving_fake, browsing):
     async with serving_fake() as (_, client), browsing() as browser:
         page = await visits.opened(browser, client)

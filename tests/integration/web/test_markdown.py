@@ -56,6 +56,7 @@ CASES = {
 }
 
 
+@pytest.mark.gate
 async def test_markdown_is_drawn(drawing):
     drawn = await drawing(*CASES)
     assert dict(zip(CASES, drawn, strict=True)) == CASES
@@ -75,6 +76,7 @@ async def test_tables_and_code_are_drawn(drawing):
     assert "still being written" in open_code
 
 
+@pytest.mark.gate
 async def test_only_addresses_of_the_web_and_of_mail_become_links(drawing):
     bad = (
         *("javascript:alert(1)", "JaVaScRiPt:alert(1)", " javascript:alert(1)", "data:text/html,x"),
@@ -97,6 +99,7 @@ async def test_only_addresses_of_the_web_and_of_mail_become_links(drawing):
     assert "<img" not in drawn[-1]
 
 
+@pytest.mark.gate
 async def test_html_is_text(drawing):
     texts = (
         "<script>alert(1)</script>",

@@ -21,6 +21,7 @@ HOSTILE = (
 )
 
 
+@pytest.mark.gate
 async def test_first_screen_greets_and_warns(serving_fake, browsing):
     opening = serving_fake(notice="A demo model.", sandbox_level="none")
     async with opening as (_, client), browsing() as browser:
@@ -78,6 +79,7 @@ async def test_a_sign_of_life_comes_at_once(serving_fake, browsing):
         assert "Stopped" in await page.text(".turn")
 
 
+@pytest.mark.gate
 async def test_outputs_are_shown_in_order(serving_fake, browsing):
     table = values.Table(
         columns=("", "n"), rows=(("a", "1"),), row_count=1000, column_count=1, index_count=1
@@ -161,6 +163,7 @@ async def test_progress_is_one_line_and_displays_are_redrawn(serving_fake, brows
         assert await page.text(".stdout") == "frame 2\n"
 
 
+@pytest.mark.gate
 async def test_no_text_of_anybodys_becomes_html(serving_fake, browsing_as_people):
     name = HOSTILE.replace("/", "") + "\u202egpj"
     outputs = (
@@ -215,6 +218,7 @@ async def test_no_text_of_anybodys_becomes_html(serving_fake, browsing_as_people
         assert await page.value("window.hacked ?? 0") == 0
 
 
+@pytest.mark.gate
 async def test_a_page_of_code_runs_and_reaches_nothing(serving_fake, browsing_as_people):
     tries = """<script>
       const found = [];
@@ -297,6 +301,7 @@ async def test_usage_is_shown_with_what_is_allowed(serving_fake, browsing):
         assert "1,200 input, 345 output tokens" in shown
 
 
+@pytest.mark.gate
 async def test_what_is_too_much_is_refused_and_kept(serving_fake, browsing):
     limits = settings.Limits(upload_bytes=1000)
     async with serving_fake(limits=limits) as (bot, client), browsing() as browser:
@@ -318,6 +323,7 @@ async def test_what_is_too_much_is_refused_and_kept(serving_fake, browsing):
         assert bot.requests == []
 
 
+@pytest.mark.gate
 async def test_files_are_dropped_chosen_and_refused(serving_fake, browsing, tmp_path):
     small, empty, big = tmp_path / "a b.csv", tmp_path / "empty", tmp_path / "big.bin"
     small.write_bytes(b"x,y\n1,2\n")
@@ -411,6 +417,7 @@ async def test_a_turn_that_another_bot_began_goes_on_where_it_stands(serving_fak
         await visits.answered(page)
 
 
+@pytest.mark.gate
 async def test_several_conversations_stay_apart(serving_fake, browsing):
     async def echo(turn):
         return f"You said: {turn.request.text}"
@@ -462,6 +469,7 @@ async def chosen(page, name):
     )
 
 
+@pytest.mark.gate
 async def test_conversations_are_found_by_what_was_said(serving_fake, browsing):
     async def echo(turn):
         return f"You said: {turn.request.text}"
@@ -485,6 +493,7 @@ async def test_conversations_are_found_by_what_was_said(serving_fake, browsing):
         await page.until("document.getElementById('conversations').innerText.includes('sea')")
 
 
+@pytest.mark.gate
 async def test_everything_is_done_by_keys(serving_fake, browsing):
     async def echo(turn):
         return "Echo."
@@ -526,6 +535,7 @@ async def test_everything_is_done_by_keys(serving_fake, browsing):
         assert await page.value("document.getElementById('spoken').getAttribute('aria-live')")
 
 
+@pytest.mark.gate
 async def test_code_asks_in_the_turn(serving_fake, browsing):
     async def ask(turn):
         await turn.reply.code(0, turn.request.text)
@@ -544,6 +554,7 @@ async def test_code_asks_in_the_turn(serving_fake, browsing):
         assert "secret" not in await page.text("#turns")
 
 
+@pytest.mark.gate
 async def test_a_choice_is_made_by_a_button(serving_fake, browsing):
     async def ask(turn):
         await turn.reply.code(0, turn.request.text)
@@ -563,6 +574,7 @@ async def test_a_choice_is_made_by_a_button(serving_fake, browsing):
         await page.until("document.querySelector('.outputs').innerText.includes('It was session')")
 
 
+@pytest.mark.gate
 async def test_what_fails_says_why_and_can_be_asked_again(serving_fake, browsing):
     async def fail(turn):
         raise errors.BotError("No money is left for today.")
@@ -662,6 +674,7 @@ async def test_a_frame_is_as_tall_as_what_is_in_it_and_its_margins(
         assert await page.value("said.over") == 0
 
 
+@pytest.mark.gate
 @pytest.mark.first_case
 @pytest.mark.parametrize("is_walled", [True, False], ids=["walled", "without the header"])
 async def test_a_page_of_code_cannot_send_through_its_browser(
@@ -697,6 +710,7 @@ async def test_a_page_of_code_cannot_send_through_its_browser(
     assert reached == (set() if is_walled else {"UDP", "TCP"})
 
 
+@pytest.mark.gate
 async def test_an_operator_may_want_pages_without_scripts(serving_fake, browsing_as_people):
     html = "<p>Still.</p><script>parent.postMessage('ran', '*')</script>"
     web = settings.Web(port=0, page_scripts=False)

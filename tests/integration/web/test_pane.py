@@ -87,6 +87,7 @@ async def test_a_text_is_shown_by_its_encoding_or_it_is_said_that_it_is_another(
     assert shown == {"utf16": ("Zoë", False), "bom": ("Zoë", False)}
 
 
+@pytest.mark.gate
 @pytest.mark.kernel
 async def test_files_are_looked_into_renamed_deleted_and_taken_along(serving_kernels, browsing):
     async with serving_kernels() as (_, address), browsing() as browser:

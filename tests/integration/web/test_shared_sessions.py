@@ -70,6 +70,7 @@ async def _status(stranger, client, path, *, method="GET"):
         return response.status
 
 
+@pytest.mark.gate
 async def test_a_thread_is_read_by_who_has_the_link(serving_fake, browsing):
     picture = values.Image(data=visits.png(60, 40), mime="image/png", plain="Units by month")
     words = "Units **grew**: see `made.csv`."

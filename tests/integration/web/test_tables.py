@@ -148,6 +148,7 @@ async def test_a_table_is_explored_in_all_of_the_window(serving_kernels, browsin
         )
 
 
+@pytest.mark.gate
 async def test_a_small_table_is_explored_and_saved_and_leaves_no_file(serving_kernels, browsing):
     code = "import pandas; pandas.DataFrame({'a': [1, 2], 'b': ['x', 'y']})"
     async with serving_kernels() as (service, address), browsing() as browser:

@@ -2,6 +2,8 @@
 
 import contextlib
 
+import pytest
+
 from interpreter_bot import settings
 from interpreter_bot.app import bot_startup
 from interpreter_bot.platforms import login_pages
@@ -12,6 +14,7 @@ from tests.fakes import authorization_server, tool_servers
 LINK = "document.querySelector('dialog[open] a, .turn .notice a')"
 
 
+@pytest.mark.gate
 async def test_a_person_logs_in_from_the_page_and_out_again(tmp_path, short_path, browsing):
     giver = authorization_server.AuthorizationServer()
     async with contextlib.AsyncExitStack() as stack:
