@@ -98,6 +98,7 @@ NO_UTF8 = {
 }
 
 
+@pytest.mark.first_case
 @pytest.mark.parametrize("what", NO_UTF8)
 async def test_printed_text_that_is_no_utf8_has_a_substitute(run, what):
     code, shown = NO_UTF8[what]
@@ -174,6 +175,7 @@ async def test_a_progress_bar_is_over_before_the_next_line(run):
     assert "Warning" not in ran.stderr
 
 
+@pytest.mark.first_case
 @pytest.mark.parametrize("module", ["tqdm.notebook", "tqdm.autonotebook", "tqdm.auto"])
 async def test_bars_for_notebooks_are_text(run, module):
     ran = await run(f"from {module} import tqdm, trange\nfor _ in tqdm(trange(3)): pass")
@@ -182,6 +184,7 @@ async def test_bars_for_notebooks_are_text(run, module):
     assert "Warning" not in ran.stderr
 
 
+@pytest.mark.first_case
 @pytest.mark.parametrize("flooded", ["stdout", "stderr"])
 async def test_a_flood_of_one_stream_leaves_the_other_and_its_own_end(run, flooded):
     other = {"stdout": "stderr", "stderr": "stdout"}[flooded]
@@ -242,6 +245,7 @@ async def test_a_task_that_exits_ends_itself_alone(run):
 EXITS = ["sys.exit()", "sys.exit(0)", "exit()", "quit()", "raise SystemExit", "sys.exit(False)"]
 
 
+@pytest.mark.first_case
 @pytest.mark.parametrize("code", EXITS)
 async def test_an_exit_without_an_error_is_none(run, code):
     ran = await run(f"import sys\nprint('worked')\n{code}\nprint('never')")
@@ -295,6 +299,7 @@ LOOPS = {
 }
 
 
+@pytest.mark.first_case
 @pytest.mark.parametrize("how", LOOPS)
 async def test_scripts_run_coroutines(run, how):
     ran = await run(f"""
@@ -308,6 +313,7 @@ async def main():
     assert (ran.ending, ran.stdout, after.stdout) == (values.Ending.OK, "7\n", "7\n")
 
 
+@pytest.mark.first_case
 @pytest.mark.parametrize("what", ["None", "io.StringIO()", "open('/dev/null', 'w')"])
 async def test_replaced_streams_are_back_in_the_next_cell(run, what):
     ran = await run(
@@ -438,6 +444,7 @@ TRACEBACKS = {
 }
 
 
+@pytest.mark.first_case
 @pytest.mark.parametrize("what", TRACEBACKS)
 async def test_tracebacks_are_the_persons_own_frames_and_the_last_line(run, what):
     code, traceback = TRACEBACKS[what]
@@ -613,6 +620,7 @@ async def test_a_figure_with_half_a_character_is_drawn(run):
     assert (ran.ending, len(ran.pictures), ran.of(values.Error)) == (values.Ending.OK, 1, [])
 
 
+@pytest.mark.slow
 async def test_functions_that_tell_limits_can_be_saved(run):
     ran = await run("""
         import os, pickle

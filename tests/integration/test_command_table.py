@@ -12,6 +12,7 @@ from tests.fakes import offers
 CONDITIONAL = {command for commands in offers.COMMANDS.values() for command in commands}
 
 
+@pytest.mark.first_case
 @pytest.mark.parametrize("platform", ["web", "console"])
 @pytest.mark.parametrize(
     "things", [(), *((thing,) for thing in offers.COMMANDS), tuple(offers.COMMANDS)], ids=str
@@ -46,6 +47,7 @@ async def place_on(tmp_path):
         yield place
 
 
+@pytest.mark.first_case
 @pytest.mark.parametrize(
     ("text", "exists"),
     [

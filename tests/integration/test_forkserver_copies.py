@@ -17,6 +17,7 @@ def test_no_copy_is_an_error_and_no_pid(monkeypatch):
         forkserver_copies.copied()
 
 
+@pytest.mark.slow
 def test_who_gets_no_copy_starts_the_real_thing(monkeypatch):
     # Not that of the other tests, whose process is not to be killed.
     monkeypatch.undo()

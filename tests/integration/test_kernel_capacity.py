@@ -118,6 +118,7 @@ async def test_variables_are_saved_before_a_kernel_makes_room(opened, limits):
         assert finished.ending is values.Ending.OK
 
 
+@pytest.mark.slow
 async def test_a_person_with_one_busy_session_gets_as_much_as_one_with_several(opened):
     async with opened(per_person=0, concurrent=20) as pool:
         if not pool._machine_setup.host_context.groups.version:

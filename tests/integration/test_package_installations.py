@@ -94,6 +94,7 @@ except PermissionError:
 """
 
 
+@pytest.mark.slow
 async def test_refusals_are_one_sentence_that_says_who_can_change_it(bot, index):
     young = datetime.datetime.now(datetime.UTC) - datetime.timedelta(days=1)
     index.add("young", uploaded=young)
@@ -136,6 +137,7 @@ async def test_refusals_are_one_sentence_that_says_who_can_change_it(bot, index)
         assert not [one for one in (left / "staging").rglob("*") if one.parent.parent != left]
 
 
+@pytest.mark.slow
 async def test_a_person_has_a_part_of_the_room_and_what_is_used_is_not_deleted(bot, index):
     for name in ("first", "second", "third"):
         index.add(name, files={f"{name}.py": os.urandom(1_000_000).hex().encode()})
@@ -185,6 +187,7 @@ async def test_packages_are_shared_and_come_back_with_the_next_kernel(bot, index
             assert (await _run(await lease.kernel(), "import first"))[0] is values.Ending.ERROR
 
 
+@pytest.mark.slow
 async def test_layers_used_longest_ago_make_room_and_those_in_use_stay(bot, index):
     for name in ("a1", "a2", "a3"):
         index.add(name, files={f"{name}.py": f"text = {secrets.token_hex(500_000)!r}"})

@@ -90,6 +90,7 @@ async def test_values_that_out_drops_do_not_stay_in_memory(opened):
         assert (await _run(kernel, "kept[0]() is None, kept[-1]() is None"))[0] == "(True, False)"
 
 
+@pytest.mark.slow
 async def test_what_is_not_preloaded_comes_with_its_import_and_is_as_good(opened):
     async with opened() as pool:
         kernel = await pool.take("a")
@@ -419,6 +420,7 @@ async def test_preloaded_libraries_are_released_once_nobody_uses_a_kernel(opened
     assert "the fork server died" not in caplog.text
 
 
+@pytest.mark.slow
 async def test_a_kernel_is_there_before_all_is_preloaded_and_lives_on(opened):
     modules = ("pandas", "matplotlib.pyplot", "seaborn", "sklearn.ensemble")
     is_imported = "import sys; 'pandas' in sys.modules"
@@ -836,6 +838,7 @@ async def test_what_threads_show_costs_no_descriptors_and_an_idle_kernel_does_no
         assert text == "1" * 30 + "True\n0 0\n"
 
 
+@pytest.mark.first_case
 @pytest.mark.parametrize(
     "echo",
     [

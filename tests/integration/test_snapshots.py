@@ -102,6 +102,7 @@ CHECK = "limit = 1; above([1, 2]), holder['counts'] is counts, os.getcwd(), 'run
 BACK = "([2], True, '/mnt/data/sub', False)"
 
 
+@pytest.mark.slow
 async def test_options_of_pandas_come_back(opened):
     async with opened() as pool:
         kernel = await pool.take("a")
@@ -254,6 +255,7 @@ async def test_a_session_that_grows_too_large_by_being_saved_is_not_ended_for_it
         assert await run(kernel, "type(slow).__name__") == "'Slow'"
 
 
+@pytest.mark.first_case
 @pytest.mark.parametrize("swapped", [True, False])
 async def test_a_snapshot_of_another_session_is_not_used(opened, tmp_path, swapped):
     async with opened(end_seconds=30.0) as pool:
@@ -269,6 +271,7 @@ async def test_a_snapshot_of_another_session_is_not_used(opened, tmp_path, swapp
         assert found == ("" if swapped else "'a'")
 
 
+@pytest.mark.first_case
 @pytest.mark.parametrize(
     "damage",
     [
@@ -341,6 +344,7 @@ async def test_a_kernel_that_writes_its_own_manifest_harms_only_itself(opened):
         assert await run(kernel, "1 + 1") == "2"
 
 
+@pytest.mark.first_case
 @pytest.mark.parametrize(
     "prepared",
     [
@@ -626,6 +630,7 @@ async def _chunks(data):
     yield data
 
 
+@pytest.mark.slow
 async def test_starts_that_people_wait_for_come_before_saving(opened, monkeypatch):
     monkeypatch.setattr(os, "cpu_count", lambda: 1)
     async with opened(starts=1) as pool:

@@ -58,6 +58,7 @@ def test_an_unforeseen_error_has_its_traceback(log, capsys):
     assert "Traceback" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_thousands_of_renewed_tokens_slow_no_line_down(log, capsys):
     logs.configure("info", is_json=False)
     logs.add_secrets(["the-operators-key"])

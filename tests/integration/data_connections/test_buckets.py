@@ -77,6 +77,7 @@ async def test_files_of_a_bucket_are_listed_by_pages_and_read(kind):
         assert told["error"] == "There is no file '2026/none.csv'."
 
 
+@pytest.mark.first_case
 @pytest.mark.parametrize(
     ("kind", "changed"),
     [

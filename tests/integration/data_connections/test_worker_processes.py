@@ -72,6 +72,7 @@ def duckdb_file(tmp_path_factory):
     return path
 
 
+@pytest.mark.slow
 async def test_sqlite_gives_rows_with_types(sqlite_file):
     async with processes("sqlite", sqlite_file) as workers:
         table, told = await ask(
@@ -191,6 +192,7 @@ async def test_postgresql_lets_nothing_be_written_even_by_who_might(postgresql):
     assert "ib-was-here" not in os.listdir("/tmp")
 
 
+@pytest.mark.slow
 async def test_postgresql_tells_its_tables_and_what_a_login_could_change(postgresql):
     async with processes("postgresql", postgresql.reader) as workers, workers.worker() as worker:
         (table,) = (await worker.ask({"do": "tables"}))["tables"]
@@ -238,6 +240,7 @@ async def test_what_is_cancelled_stops_on_the_server_and_the_process_is_used_aga
         assert told["rows"] == 1
 
 
+@pytest.mark.first_case
 @pytest.mark.parametrize("limits", [{"rows": 10}, {"bytes": 100}])
 async def test_what_is_too_much_is_cut_and_said(limits, postgresql, sqlite_file):
     for kind, address in (("postgresql", postgresql.reader), ("sqlite", sqlite_file)):
@@ -266,6 +269,7 @@ async def test_duckdb_gives_rows_and_opens_no_other_file(duckdb_file, tmp_path):
             assert (listed["name"], listed["rows"]) == ("orders", 1000)
 
 
+@pytest.mark.slow
 async def test_a_dialect_of_sqlalchemy_serves_too(sqlite_file):
     async with processes("sqlalchemy", f"sqlite:///{sqlite_file}") as workers:
         table, _ = await ask(workers, "select id, ':id' as t from orders where id = :id", {"id": 7})
@@ -275,6 +279,7 @@ async def test_a_dialect_of_sqlalchemy_serves_too(sqlite_file):
             assert listed["name"] == "orders"
 
 
+@pytest.mark.slow
 async def test_a_writing_connection_writes(postgresql):
     async with processes("postgresql", postgresql.writer, writes=True) as workers:
         _, told = await ask(workers, "create table written as select 1 a")
@@ -283,6 +288,7 @@ async def test_a_writing_connection_writes(postgresql):
     postgresql.sql("drop table written")
 
 
+@pytest.mark.slow
 def test_the_doctor_names_what_to_revoke(postgresql):
     connection = settings.Connection(name="it", kind="postgresql", address=postgresql.reader)
     config = settings.Settings(connections=(connection,))

@@ -118,6 +118,7 @@ async def test_what_writes_runs_once_a_person_allows_it_and_only_as_they_saw_it(
         assert plain(await house.run(count)).strip() == "2"
 
 
+@pytest.mark.slow
 async def test_what_a_turn_asked_is_told_with_its_end_and_stays_with_it(opened, connections):
     code = (
         "sales = connections['sales']\n"

@@ -42,6 +42,7 @@ async def test_a_turn_that_is_cancelled_anywhere_is_whole(opened):
             assert [turn.status for turn in past] in ([], [reply.end.status.value]), ticks
 
 
+@pytest.mark.slow
 async def test_code_whose_host_fails_is_shown_as_ended(opened, monkeypatch):
     follow = executions.Executions.follow
 
@@ -116,6 +117,7 @@ async def test_stopping_while_files_are_looked_into_does_not_wait_for_that(opene
     assert reply.end.status is Status.STOPPED
 
 
+@pytest.mark.first_case
 @pytest.mark.parametrize("is_code", [False, True])
 async def test_time_that_is_over_before_anything_ran_is_not_called_a_stop(opened, is_code):
     async with opened(turn=settings.TurnLimits(seconds=1)) as house:
@@ -151,6 +153,7 @@ async def test_a_model_hears_of_files_that_could_not_be_had_and_of_missing_words
     assert "without a word" in second
 
 
+@pytest.mark.slow
 async def test_a_table_from_elsewhere_is_described_as_it_is_to_be_read(opened):
     sent = attachment("städte.csv", "Stadt;Größe\nKöln;1,5\nBonn;2,25\n".encode("cp1252"))
     async with opened(openai_server.text("Ja.")) as house:

@@ -206,6 +206,7 @@ async def test_what_a_file_really_is_is_said_to_the_model_and_on_the_page(opened
                     await house.service.files.open_table(KEY, name, ANNA)
 
 
+@pytest.mark.slow
 async def test_what_is_left_out_of_a_table_is_said(opened):
     async with opened() as house:
         await house.run(

@@ -134,6 +134,7 @@ async def test_branches_have_the_state_before_a_turn_and_know_each_other(opened,
             await house.service.branches.branch(KEY, 10**9, new_key=COPY, person="u2")
 
 
+@pytest.mark.slow
 async def test_a_branch_whose_variables_are_not_kept_names_the_code_to_run_again(opened):
     async with opened(snapshots=settings.Snapshots(enabled=True, checkpoints=0)) as house:
         await house.run("x = 1\nopen('f', 'w').write('old')")
@@ -148,6 +149,7 @@ async def test_a_branch_whose_variables_are_not_kept_names_the_code_to_run_again
         assert (cells, "without variables" in notice) == ((), True)
 
 
+@pytest.mark.slow
 async def test_code_too_long_to_be_asked_for_again_is_left_out_of_a_branch_and_said(opened):
     long = "y = 1  # " + "long " * 20_000
     script = [openai_server.code(long), openai_server.text("Done.")]
@@ -190,6 +192,7 @@ async def test_the_last_turn_is_taken_back_with_variables_files_and_words(opened
         assert len(await _asked(house)) == 1
 
 
+@pytest.mark.slow
 async def test_a_copy_of_variables_has_them_and_so_has_its_own_copy(opened):
     async with opened() as house:
         await house.run("x = ['text']; large = bytearray(9_000_000)")
@@ -200,6 +203,7 @@ async def test_a_copy_of_variables_has_them_and_so_has_its_own_copy(opened):
         assert _printed(await house.run("print(x)", key=third)) == "['text', 9000000]\n"
 
 
+@pytest.mark.slow
 async def test_code_that_begins_at_once_after_other_code_can_be_undone(opened, monkeypatch):
     monkeypatch.setattr(session_forks, "_MAX_WAIT_SECONDS", 60.0)
     # By nothing else is anything saved in this test.
@@ -235,6 +239,7 @@ async def test_code_that_begins_at_once_after_other_code_can_be_undone(opened, m
         assert "before the last 2 pieces of code ran" in told
 
 
+@pytest.mark.slow
 async def test_what_a_host_took_back_is_recorded_though_the_database_is_away(opened, locked):
     async with opened() as house:
         await house.run("x = 1")
@@ -248,6 +253,7 @@ async def test_what_a_host_took_back_is_recorded_though_the_database_is_away(ope
         assert await _asked(house) == ["x = 1", "print(x)"]
 
 
+@pytest.mark.slow
 async def test_a_copy_that_was_not_made_leaves_nothing_and_takes_nothing_from_others(
     opened, monkeypatch
 ):
@@ -288,6 +294,7 @@ LARGE = "open('large', 'wb').write(bytes(3_000_000))"
 ODD = "open('f', 'w').close(); os.link('f', 'g')"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("make", "flaw"), [(LARGE, "more than 2.86 MiB"), (ODD, "it has several names")]
 )
@@ -312,6 +319,7 @@ async def test_variables_are_taken_back_and_why_files_are_not_is_said(opened, ma
         assert _printed(await house.run("print(x, open('h').read())")) == "1 newer\n"
 
 
+@pytest.mark.slow
 async def test_a_file_that_cannot_be_copied_is_named_in_a_copy_and_in_a_branch(opened):
     async with opened(snapshots=settings.Snapshots(enabled=True, checkpoints=0)) as house:
         await house.run(f"import os\nx = 1\n{ODD}")
@@ -378,6 +386,7 @@ async def test_an_edited_message_runs_on_the_state_before_it(opened):
         ]
 
 
+@pytest.mark.slow
 async def test_cells_that_made_what_was_not_kept_are_found(opened):
     async with opened() as house:
         await house.run("x = 1")

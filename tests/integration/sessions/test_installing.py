@@ -13,6 +13,7 @@ from tests.integration.sessions import conftest
 pytestmark = pytest.mark.kernel
 
 
+@pytest.mark.first_case
 @pytest.mark.parametrize("approval", ["never", "every"])
 async def test_a_model_installs_what_is_missing_and_uses_it(opened, approval):
     install, use = "%pip install greeter", "import greeter; print(greeter.version)"

@@ -144,6 +144,7 @@ async def test_no_look_runs_code_of_the_values_or_starts_a_kernel(opened, looked
         assert not house.service.services.hosts.pool.live
 
 
+@pytest.mark.slow
 async def test_a_table_is_saved_as_parquet(opened):
     code = "import polars\nshown = polars.DataFrame({'a': range(60)})\nshown"
     async with opened() as house:
@@ -153,6 +154,7 @@ async def test_a_table_is_saved_as_parquet(opened):
         assert (await house.run(read)).of("output")[0].text == "1770\n"
 
 
+@pytest.mark.slow
 async def test_tables_of_a_released_session_open_from_its_saved_variables(opened, looked):
     code = """
 import pandas

@@ -76,6 +76,7 @@ KINDS = [
 ]
 
 
+@pytest.mark.slow
 async def test_pictures_of_all_kinds_are_seen_whatever_they_are_called(opened):
     sent = [attachment(name, data) for name, data, _ in KINDS]
     script = [openai_server.text("ok"), openai_server.text("ok")]
@@ -113,6 +114,7 @@ async def test_bombs_and_trash_are_not_seen_and_harm_nobody(opened):
     assert shown.size == (400, 300)
 
 
+@pytest.mark.slow
 async def test_more_pictures_than_may_be_shown_are_told_in_words(opened):
     sent = tuple(attachment(f"{n}.png", picture(size=(10 + n, 10))) for n in range(6))
     async with opened(openai_server.text("ok"), serving=LOOKING) as house:
@@ -121,6 +123,7 @@ async def test_more_pictures_than_may_be_shown_are_told_in_words(opened):
         assert "5.png" in str(house.server.requests[0].body)
 
 
+@pytest.mark.slow
 async def test_the_model_looks_at_what_lies_in_the_workspace(opened):
     """An attachment beyond those shown at once, and a file that code saved; from any directory."""
     saving = (
@@ -173,6 +176,7 @@ async def test_plots_are_seen_again_in_later_turns_and_after_a_restart(opened):
     assert len([event for event in turn.events if hasattr(event, "output")]) == 2
 
 
+@pytest.mark.slow
 async def test_a_blind_models_people_wait_for_no_scaling(opened):
     script = [openai_server.text("ok")]
     async with opened(*script, model={"can_see_images": False}) as house:

@@ -27,6 +27,7 @@ async def test_signatures_outlive_a_restart_and_are_shown_to_nobody(opened):
     assert "Signed+" not in "".join(seen)
 
 
+@pytest.mark.slow
 async def test_a_conversation_has_one_cache_key_for_ever(opened):
     keys = []
     for _ in range(2):

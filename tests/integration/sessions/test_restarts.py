@@ -151,6 +151,7 @@ async def test_code_goes_on_and_each_line_is_recorded_once_and_told(opened, outl
     assert after.of("output") == [values.Text("stdout", "here 1\n")]
 
 
+@pytest.mark.slow
 async def test_what_is_recorded_is_shown_again_once_in_a_new_reply(opened, outliving):
     async with opened(sessions=BRIEF) as house:
         running, _ = await begin(house, lambda reply: house.run(TICKS, reply))
@@ -164,6 +165,7 @@ async def test_what_is_recorded_is_shown_again_once_in_a_new_reply(opened, outli
     assert [one.ending for one in reply.of("finished")] == [values.Ending.OK]
 
 
+@pytest.mark.slow
 async def test_a_turn_that_goes_on_twice_says_so_once_after_all_that_is_recorded(opened, outliving):
     async with opened(sessions=BRIEF) as house:
         running, _ = await begin(house, lambda reply: house.run(TICKS, reply))
@@ -203,6 +205,7 @@ async def test_a_model_goes_on_with_what_its_code_showed_and_runs_nothing_twice(
     assert again == ()
 
 
+@pytest.mark.slow
 async def test_what_was_asked_of_the_model_is_asked_again_and_code_stays_done(opened, outliving):
     slow = openai_server.text(*"So slow", delay_seconds=0.5)
     script = [openai_server.code("count = 1\nprint(count)"), slow]
@@ -241,6 +244,7 @@ async def test_a_question_waits_for_the_next_bot(opened, outliving):
     assert reply.end.status is values.TurnStatus.DONE
 
 
+@pytest.mark.slow
 async def test_a_killed_bot_leaves_as_much_to_the_next_one(opened, outliving, tmp_path):
     script = [openai_server.code(TICKS), openai_server.text(*"Too late", delay_seconds=30)]
     async with opened(*script, sessions=BRIEF) as house:
@@ -272,6 +276,7 @@ async def test_code_of_a_host_that_is_gone_is_not_run_again_and_the_model_is_tol
     assert after.of("output")[-1] == values.Text("stdout", "False\n")
 
 
+@pytest.mark.slow
 async def test_files_that_were_made_meanwhile_are_given_back(opened, outliving):
     code = "open('before.txt', 'w').write('1')\n" + TICKS + "open('after.txt', 'w').write('2')"
     async with opened(sessions=BRIEF) as house:
@@ -284,6 +289,7 @@ async def test_files_that_were_made_meanwhile_are_given_back(opened, outliving):
     assert reply.files == {"before.txt": b"1", "after.txt": b"2"}
 
 
+@pytest.mark.slow
 async def test_progress_of_another_release_is_told_as_an_interruption(opened, outliving):
     async with opened(sessions=BRIEF) as house:
         running, _ = await begin(house, lambda reply: house.run(TICKS, reply))

@@ -147,6 +147,7 @@ async def test_variables_and_files_that_went_are_told_in_one_sentence(opened_kee
     assert "are kept." not in told
 
 
+@pytest.mark.first_case
 @pytest.mark.parametrize("use", ["turn", "upload"])
 async def test_any_use_refutes_a_warning(opened_keeper, use):
     async with opened_keeper() as keeper:
@@ -198,6 +199,7 @@ async def test_a_deletion_cut_short_is_finished_without_a_word(opened_keeper):
         assert await keeper.house.service.queries.notice(key("a")) == "They were deleted."
 
 
+@pytest.mark.slow
 async def test_of_a_deletion_that_nobody_was_told_of_people_hear_when_they_come_back(opened_keeper):
     async with opened_keeper() as keeper:
         await keeper.fill("t")
@@ -211,6 +213,7 @@ async def test_of_a_deletion_that_nobody_was_told_of_people_hear_when_they_come_
         assert (await keeper.house.run("1")).of("announcement") == ["They were deleted."]
 
 
+@pytest.mark.slow
 async def test_a_deletion_that_began_ends_though_its_job_is_cancelled(opened_keeper):
     async with opened_keeper(total_bytes=1) as keeper:
         await keeper.fill("t")
@@ -285,6 +288,7 @@ async def test_a_warning_that_reached_no_one_does_not_count(opened_keeper):
         assert await keeper.retention.apply() == 1
 
 
+@pytest.mark.slow
 async def test_who_could_not_be_told_does_not_hold_up_others(opened_keeper, monkeypatch):
     monkeypatch.setattr(retention, "_MAX_WARNED", 1)
     async with opened_keeper() as keeper:
@@ -324,6 +328,7 @@ async def test_a_bot_that_ends_deletes_nothing_and_logs_no_fault(opened_keeper, 
     assert not [one for one in caplog.records if one.exc_info]
 
 
+@pytest.mark.slow
 async def test_a_workspace_that_cannot_be_measured_is_in_the_log(opened_keeper, caplog):
     async with opened_keeper() as keeper:
         await keeper.fill("t")
@@ -334,6 +339,7 @@ async def test_a_workspace_that_cannot_be_measured_is_in_the_log(opened_keeper, 
         assert "is not counted" in caplog.text
 
 
+@pytest.mark.slow
 async def test_what_was_never_warned_of_is_warned_of_first_however_old(opened_keeper):
     async with opened_keeper() as keeper:
         await keeper.fill("t")

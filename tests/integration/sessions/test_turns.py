@@ -189,6 +189,7 @@ async def test_requests_of_one_conversation_wait_in_order_and_are_told_so(opened
     assert [output.plain for output in third.of("output")] == ["[1, 2]\n"]
 
 
+@pytest.mark.first_case
 @pytest.mark.parametrize(
     ("text", "sentence"),
     [("  \n", "message is empty"), ("x" * 2_000_000, "the limit is 100,000 characters")],
@@ -324,6 +325,7 @@ async def test_a_plan_is_wanted_in_words_before_it_is_asked_about(opened):
     assert [output.plain for output in reply.of("output")] == ["one\n"]
 
 
+@pytest.mark.first_case
 @pytest.mark.parametrize("who", ["operator", "platform", "server", "channel", "person"])
 async def test_approval_is_the_strictest_that_anybody_chose(opened, who):
     scopes = {
@@ -527,6 +529,7 @@ async def test_a_download_is_shown_while_it_lasts_and_remembered_by_nobody(opene
     assert not any(isinstance(event, events.NoticeShown) for event in turn.events)
 
 
+@pytest.mark.first_case
 @pytest.mark.parametrize(
     "name",
     ["data (1).csv", "Q1 [final] 100%.csv", "Übersicht 'Mai'.csv", "写真 (2).csv", "a_b*c.csv"],

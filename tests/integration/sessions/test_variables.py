@@ -82,6 +82,7 @@ async def test_people_and_model_are_told_before_code_runs_after_idleness(opened)
     assert _remarks(second) == [remark]
 
 
+@pytest.mark.first_case
 @pytest.mark.parametrize("ending", ["ordered", "killed", "idle before"])
 async def test_a_restart_of_the_bot_is_told(opened, ending):
     async with opened() as house:
@@ -101,6 +102,7 @@ async def test_a_restart_of_the_bot_is_told(opened, ending):
     assert _notices(again) == []
 
 
+@pytest.mark.slow
 async def test_a_model_that_comes_later_knows_of_a_loss_in_a_turn_without_it(opened):
     async with opened(openai_server.text("Well.")) as house:
         await house.run("x = 1")
@@ -132,6 +134,7 @@ async def test_an_evicted_conversation_is_told(opened):
     assert _notices(reply) == [_sentence("x", "Python was stopped to make room for others.")]
 
 
+@pytest.mark.slow
 async def test_where_nothing_was_held_nothing_is_told(opened):
     async with opened(openai_server.text("Hello.")) as house:
         hello = await house.ask("hi")
@@ -143,6 +146,7 @@ async def test_where_nothing_was_held_nothing_is_told(opened):
     assert [_notices(one) for one in (hello, reply, restarted)] == [[], [], []]
 
 
+@pytest.mark.slow
 async def test_variables_whose_names_are_not_shown_are_told_all_the_same(opened):
     async with opened() as house:
         await house.run("globals().update({'long' * 20 + str(i): i for i in range(3)})")
@@ -153,6 +157,7 @@ async def test_variables_whose_names_are_not_shown_are_told_all_the_same(opened)
     ]
 
 
+@pytest.mark.slow
 async def test_a_reset_and_a_deletion_are_no_loss(opened):
     async with opened() as house:
         await house.run("x = 1")
@@ -187,6 +192,7 @@ async def test_code_that_breaks_its_namespace_breaks_nothing_else(opened):
     assert [one.plain for one in reply.of("output")] == ["fine\n"]
 
 
+@pytest.mark.slow
 async def test_a_turn_that_failed_before_the_model_heard_of_it_does_not_hide_the_loss(opened):
     script = [openai_server.text("I see.")]
     async with opened(*script) as house:
@@ -224,6 +230,7 @@ async def test_people_and_model_are_told_what_came_back_and_what_did_not(saving)
     assert re.search(r"is there again. Not kept: running \(a generator\)\. *\]", remark)
 
 
+@pytest.mark.first_case
 @pytest.mark.parametrize("is_idle", [True, False])
 async def test_variables_survive_an_orderly_restart_of_the_bot(saving, is_idle):
     async with saving() as house:
@@ -295,6 +302,7 @@ async def test_what_a_killed_bot_was_running_counts_as_lost(saving):
     assert "before the last piece of code ran" in notice
 
 
+@pytest.mark.slow
 async def test_within_a_turn_a_new_kernel_says_what_it_has_back(saving):
     script = [
         openai_server.code("import os; os._exit(3)"),

@@ -442,6 +442,7 @@ def test_what_follows_a_thought_is_not_lost(size):
     assert "".join(piece.text for piece in pieces) == "Hello\nyou"
 
 
+@pytest.mark.first_case
 @pytest.mark.parametrize(
     "text",
     [

@@ -30,6 +30,7 @@ def refusal(tmp_path, monkeypatch, capsys):
     root.setLevel(level)
 
 
+@pytest.mark.first_case
 @pytest.mark.parametrize(
     ("variable", "meant"),
     [
@@ -72,6 +73,7 @@ def test_a_wrong_value_is_named_and_not_repeated(refusal):
 KEY = "sk-" + "a1b2" * 8
 
 
+@pytest.mark.first_case
 @pytest.mark.parametrize(
     ("value", "fault"),
     [
@@ -103,6 +105,7 @@ def test_a_key_that_no_server_can_take_is_refused_at_once(refusal, value, fault)
         assert "a1b2a1b2" not in said
 
 
+@pytest.mark.first_case
 @pytest.mark.parametrize(
     ("variable", "value", "fault"),
     [

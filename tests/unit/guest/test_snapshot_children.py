@@ -59,6 +59,7 @@ def written(monkeypatch):
     return lambda content: os.write(pipes[-1][1], content)
 
 
+@pytest.mark.first_case
 @pytest.mark.parametrize(
     ("content", "pause", "seconds", "reason"),
     # The one is ended for how much it is, the other for how long it takes.

@@ -258,6 +258,7 @@ add.note, add.__kwdefaults__ = [1], None
         names["later"]()
 
 
+@pytest.mark.slow
 def test_what_shares_with_a_great_many_objects_stays_shared(session):
     saved = session("""
 many = [[number] for number in range(400_000)]
@@ -505,6 +506,7 @@ threads = {"one": thread, "shared": shared}
     assert names["threads"]["shared"] is names["shared"]
 
 
+@pytest.mark.slow
 def test_what_is_lost_in_many_variables_takes_no_longer_the_more_there_are(session):
     saved = session("""
 for i in range(50):
@@ -725,6 +727,7 @@ whole = [Model()] * 1000
     assert isinstance(names["whole"][0], names["Model"])
 
 
+@pytest.mark.slow
 def test_what_many_share_that_cannot_be_read_is_kept_in_others(session):
     saved = session("""
 class Bad:
@@ -834,6 +837,7 @@ large = [1] * 1000
     assert (names["small"], names["large"]) == (1, [1] * 1000)
 
 
+@pytest.mark.slow
 def test_what_waits_behind_too_many_that_end_python_says_so(session):
     saved = session(f"""
 import os
@@ -862,6 +866,7 @@ slow, bad, behind = [Slow()], [0] * 50 + [Ends()], [1] * 1000
     assert saved.save(seconds=5.0)["lost"] == {"bad": "saving it ended Python"}
 
 
+@pytest.mark.slow
 def test_others_of_a_type_that_ends_python_are_not_tried_but_for_what_holds_them(session):
     saved = session("""
 import collections, os
@@ -893,6 +898,7 @@ good, one, two, untried = map(Model, (False, True, True, False))
     assert saved.restored()["good"].ends is False
 
 
+@pytest.mark.first_case
 @pytest.mark.parametrize(
     "odd",
     [
@@ -926,6 +932,7 @@ forks, small, large = Forks(), 1, [1] * 1000
     assert [name for record in records for name in record.names].count("forks") == 1
 
 
+@pytest.mark.first_case
 @pytest.mark.parametrize("forged", [b'{"ending": {"is_done": true}}\n', b"[]\n", b"{\n"])
 def test_one_that_writes_where_it_is_told_what_is_saved_costs_only_itself(session, forged):
     saved = session(f"""
@@ -953,6 +960,7 @@ odd, small, large = Odd(), 1, [1] * 1000
     assert saved.restored()["large"] == [1] * 1000
 
 
+@pytest.mark.first_case
 @pytest.mark.parametrize(
     "asked",
     [
@@ -1001,6 +1009,7 @@ table, x = Table(), 1
         saved.save()
 
 
+@pytest.mark.first_case
 @pytest.mark.parametrize("before", ["import os", "import os, numpy\ndef function(): pass"])
 def test_where_no_variable_is_reached_nothing_earlier_is_replaced(session, before):
     saved = session(f"""
@@ -1178,6 +1187,7 @@ def few_descriptors(free):
             os.close(descriptor)
 
 
+@pytest.mark.first_case
 @pytest.mark.parametrize("free", range(5))
 def test_where_code_has_taken_the_descriptors_it_is_said_whether_there_is_a_snapshot(session, free):
     saved = session("x = 1")
@@ -1191,6 +1201,7 @@ def test_where_code_has_taken_the_descriptors_it_is_said_whether_there_is_a_snap
     assert saved.path("manifest.json").exists()
 
 
+@pytest.mark.slow
 def test_where_code_has_taken_the_descriptors_no_large_buffer_is_said_to_be_damaged(session):
     saved = session("""
 import numpy

@@ -33,6 +33,7 @@ def read(document):
     return outputs.OutputReader(settings.Limits()).read(message)
 
 
+@pytest.mark.first_case
 @pytest.mark.parametrize("what", DISPLAYS)
 def test_the_longest_displays_are_read_as_sent_and_quickly(what):
     data = DISPLAYS[what]

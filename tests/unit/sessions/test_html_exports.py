@@ -94,6 +94,7 @@ async def test_nothing_hostile_acts_in_the_page():
     assert "The first 1 of 7 rows." in written
 
 
+@pytest.mark.first_case
 @pytest.mark.parametrize(
     "piece", ["![", "![a](b ", "[", "[[]", "> ", "* ", "|a|b\n|-|-\n", "[a]: b\n"]
 )

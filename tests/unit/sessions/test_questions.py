@@ -140,6 +140,7 @@ async def registry_of(database):
     return registry
 
 
+@pytest.mark.first_case
 @pytest.mark.parametrize(
     ("question", "answer"),
     [
