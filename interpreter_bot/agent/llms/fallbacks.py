@@ -42,6 +42,7 @@ class FallbackLlm:
         self._llm = llm
         self._fenced = fenced
         self._plain_until = -math.inf
+        self._no_reasoning_until = -math.inf
         self._reasoning_refusals = 0
         self._tools_trial_at: float | None = None
 
@@ -64,7 +65,7 @@ class FallbackLlm:
         self, prompt: chat_messages.Prompt
     ) -> Iterator[tuple[ports.Llm, chat_messages.Prompt]]:
         """Give the ways to ask, at most six, each with less."""
-        if self._reasoning_refusals >= _MAX_REASONING_REFUSALS:
+        if time.monotonic() < self._no_reasoning_until:
             prompt = _without_reasoning(prompt)
         whole = dataclasses.replace(prompt, is_plain=time.monotonic() < self._plain_until)
         plain = dataclasses.replace(prompt, is_plain=True)
@@ -123,6 +124,9 @@ class FallbackLlm:
             emit(events.NoticeShown(model_words.PICTURES_REFUSED))
         if lacks_reasoning:
             self._reasoning_refusals += 1
+            if self._reasoning_refusals == _MAX_REASONING_REFUSALS:
+                self._no_reasoning_until = time.monotonic() + _TRIAL_SECONDS
+                self._reasoning_refusals = 0
         elif had_reasoning:
             self._reasoning_refusals = 0
         return dataclasses.replace(

@@ -26,7 +26,7 @@ from interpreter_bot.text import code_reading
 from interpreter_bot.wording import access_words
 
 _KINDS: Final = frozenset({discord.MessageType.default, discord.MessageType.reply})
-_ANSWERS: Final = frozenset({"answer", "once", "session", "install", "yes", "no"})
+_ANSWERS: Final = frozenset({"answer"})
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

@@ -549,3 +549,36 @@ async def test_the_servers_script_is_strict():
 def test_ending_of_code_is_never_a_failure_of_the_model():
     assert not {one.value for one in OutcomeKind} & {"error", "crashed"}
     assert values.Ending.STOPPED.value == OutcomeKind.STOPPED.value
+
+
+class Forgetful:
+    """A model whose server refuses all reasoning that is sent back."""
+
+    def __init__(self):
+        self.had_reasoning = []
+
+    async def reply(self, prompt, *, emit):
+        has_reasoning = prompt.messages[0].reasoning is not None
+        self.had_reasoning.append(has_reasoning)
+        if has_reasoning:
+            raise model_errors.RequestRefusedError
+        return chat_messages.ModelReply(text="Hi.")
+
+
+async def test_reasoning_that_was_refused_twice_is_tried_again_after_a_while(monkeypatch):
+    reasoning = chat_messages.Reasoning("model", "{}")
+    message = chat_messages.AssistantMessage(text="a", reasoning=reasoning)
+    prompt = chat_messages.Prompt(system="", messages=(message,))
+    forgetful = Forgetful()
+    llm = fallbacks.FallbackLlm(forgetful)
+
+    for _ in range(2):
+        assert (await llm.reply(prompt, emit=lambda _: None)).is_reasoning_refused
+    forgetful.had_reasoning.clear()
+    await llm.reply(prompt, emit=lambda _: None)
+    assert forgetful.had_reasoning == [False]
+
+    now = fallbacks.time.monotonic()
+    monkeypatch.setattr(fallbacks.time, "monotonic", lambda: now + 3600)
+    await llm.reply(prompt, emit=lambda _: None)
+    assert forgetful.had_reasoning[1]
