@@ -232,10 +232,9 @@ class Inbox(claims.OrderedClaims, Generic[_Raw, _T]):
                 continue
             if message.answers is not None:
                 is_answer = question.id in message.answers
-            elif question.is_password or is_other:
-                is_answer = False
             else:
-                is_answer = await self._messages.may_answer(message, question)
+                # A password typed there is refused, so that no model reads it as a request.
+                is_answer = not is_other and await self._messages.may_answer(message, question)
             if is_answer:
                 return question
         return None
