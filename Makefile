@@ -90,7 +90,8 @@ test-as-others: setup
 	@$(MAKE) --no-print-directory -j3 --keep-going --output-sync=target RERUNS="$(TWO_MORE)" $(AS_OTHERS)
 
 # Where no bytecode is written, each of hundreds of processes would compile all of it anew, and pytest
-# the tests. Tests wait as well as compute: four suites side by side leave a fifth of two cores idle, so it is five.
+# the tests. Tests wait as well as compute: four suites side by side leave a fifth of two cores idle,
+# so it is five.
 RUN_SUITES = $(BIN)/python -m compileall -q -j 0 interpreter_bot; \
 	PYTHONDONTWRITEBYTECODE= $(MAKE) --no-print-directory -j5 --keep-going --output-sync=target \
 	test-attacks test-acceptance test-others \

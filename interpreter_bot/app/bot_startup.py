@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import gc
 import importlib
 from collections.abc import AsyncIterator, Mapping
 from typing import TYPE_CHECKING
@@ -70,8 +69,6 @@ async def open_service(
     """
     secrets = environment if secrets is None else secrets
     async with contextlib.AsyncExitStack() as stack:
-        # What `paused` exempts from collection is garbage once all is closed.
-        stack.callback(gc.unfreeze)
         with garbage_collection.paused():
             if broker is None:
                 opening_broker = execution_startup.open_broker(
