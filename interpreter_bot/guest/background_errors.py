@@ -22,11 +22,11 @@ def watch(loop: asyncio.AbstractEventLoop) -> None:
 
 def _make_task(loop: asyncio.AbstractEventLoop, coro: Any, **options: Any) -> Any:
     task: Any = asyncio.Task(coro, loop=loop, **options)
-    task.add_done_callback(_look_later)
+    task.add_done_callback(_check_task_later)
     return task
 
 
-def _look_later(task: Any) -> None:
+def _check_task_later(task: Any) -> None:
     if task._log_traceback:
         task.get_loop().call_later(_WAITER_SECONDS, _show_task_error, task)
 

@@ -36,7 +36,7 @@ def _describe_files(shell: Any, names: list[str], separator: str) -> None:
 
 
 def _describe_variables(shell: Any) -> list[dict[str, Any]]:
-    return variable_descriptions.describe(shell.newest_variables())
+    return variable_descriptions.describe(shell.defined_variables())
 
 
 def _look_at_table(shell: Any, handle: str, question: str) -> str | None:

@@ -52,19 +52,19 @@ _NAMED_KINDS = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWO
 _Option = tuple[str, str, str]
 
 
-def answer(shell: Any, before: str) -> dict[str, Any]:
+def answer(shell: Any, code: str) -> dict[str, Any]:
     """Find completions of code.
 
     Args:
         shell: with the variables.
-        before: the code up to the cursor; its beginning may be missing.
+        code: the code up to the cursor; its beginning may be missing.
 
     Returns:
         `typed`, the number of characters of an option before the cursor, `options`, and `signature`
         of the function that is being called, if there is one.
     """
     encoded = bounded_children.run(
-        lambda: json.dumps(_in_child(shell, before)).encode(),
+        lambda: json.dumps(_in_child(shell, code)).encode(),
         seconds=_MAX_SECONDS,
         max_bytes=_MAX_ANSWER_BYTES,
     )
@@ -72,23 +72,23 @@ def answer(shell: Any, before: str) -> dict[str, Any]:
     return result
 
 
-def find(shell: Any, before: str) -> dict[str, Any]:
+def find(shell: Any, code: str) -> dict[str, Any]:
     """Do what `answer` does, in this process."""
     # A name of another class than `str` may run code when it is compared.
     space = {name: value for name, value in shell.user_ns.items() if type(name) is str}
     shell.Completer.namespace = shell.Completer.global_namespace = space
     shell.Completer.use_jedi, shell.Completer.evaluation = False, "limited"
-    quote, brackets = _scan_brackets(before)
+    quote, brackets = _scan_brackets(code)
     if quote == -1:
         return _matching_options("", ())
     if quote is not None:
-        return _complete_string(shell.Completer, before, quote)
-    typed = _WORD.search(before)[0]  # type: ignore[index]
-    start = before[: len(before) - len(typed)]
-    called_function = _find_called_function(space, before, brackets)
+        return _complete_string(shell.Completer, code, quote)
+    typed = _WORD.search(code)[0]  # type: ignore[index]
+    start = code[: len(code) - len(typed)]
+    called_function = _find_called_function(space, code, brackets)
     options: Iterable[_Option]
-    if _IMPORT.search(before.rpartition("\n")[2]):
-        line = _IMPORTED_BEFORE.sub("", before)
+    if _IMPORT.search(code.rpartition("\n")[2]):
+        line = _IMPORTED_BEFORE.sub("", code)
         names = _last_parts(_ask_ipython(shell.Completer, line))
         options = [(name, "namespace", "") for name in names]
     elif start.rstrip().endswith("."):
@@ -103,15 +103,15 @@ def find(shell: Any, before: str) -> dict[str, Any]:
     )
 
 
-def _in_child(shell: Any, before: str) -> dict[str, Any]:
+def _in_child(shell: Any, code: str) -> dict[str, Any]:
     # Text that a user's class prints here is not output of the session.
     sys.stdout = sys.stderr = open(os.devnull, "w")  # noqa: SIM115
-    return find(shell, before)
+    return find(shell, code)
 
 
-def _ask_ipython(ipython: completer.IPCompleter, before: str) -> list[completer.Completion]:
+def _ask_ipython(ipython: completer.IPCompleter, code: str) -> list[completer.Completion]:
     """Ask IPython, which looks at the last line; its time grows with the square of the length."""
-    line = before.rpartition("\n")[2][-_MAX_LINE_CHARACTERS:]
+    line = code.rpartition("\n")[2][-_MAX_LINE_CHARACTERS:]
     with completer.provisionalcompleter():
         options = list(ipython.completions(line, len(line)))
     return [option for option in options if option.type != "magic"]
@@ -121,7 +121,7 @@ def _last_parts(options: Iterable[completer.Completion]) -> list[str]:
     return [option.text.rpartition(".")[2] for option in options]
 
 
-def _matching_options(typed: str, options: Iterable[_Option], **more: Any) -> dict[str, Any]:
+def _matching_options(typed: str, options: Iterable[_Option], **extra: Any) -> dict[str, Any]:
     """Keep the options that begin as was typed; private names only if one was begun."""
     prefix = typed.casefold()
     by_name: dict[str, _Option] = {}
@@ -133,7 +133,7 @@ def _matching_options(typed: str, options: Iterable[_Option], **more: Any) -> di
             by_name.setdefault(name, option)
     ordered = sorted(by_name, key=lambda name: (name[-1:] != "=", not name.startswith(typed), name))
     options_shown = [list(by_name[name]) for name in ordered[:_MAX_OPTIONS]]
-    return {"typed": len(typed), "options": options_shown, "signature": None} | more
+    return {"typed": len(typed), "options": options_shown, "signature": None} | extra
 
 
 def _scan_brackets(text: str) -> tuple[int | None, list[int]]:
@@ -173,10 +173,10 @@ def _is_escaped(text: str, position: int) -> bool:
 # ---- what may follow
 
 
-def _complete_string(ipython: completer.IPCompleter, before: str, quote: int) -> dict[str, Any]:
+def _complete_string(ipython: completer.IPCompleter, code: str, quote: int) -> dict[str, Any]:
     """Offer keys and columns; if there are none, files, if the string may be a path."""
-    typed, opening = before[quote:], before[:quote].rstrip("\"'rbfRBF").rstrip()
-    options = _ask_ipython(ipython, before)
+    typed, opening = code[quote:], code[:quote].rstrip("\"'rbfRBF").rstrip()
+    options = _ask_ipython(ipython, code)
     keys = [option.text for option in options if option.type == "dict key"]
     if keys:
         return _matching_options(
@@ -233,12 +233,12 @@ def _evaluate(space: dict[str, Any], text: str) -> Any:
 
 
 def _find_called_function(
-    space: dict[str, Any], before: str, brackets: list[int]
+    space: dict[str, Any], code: str, brackets: list[int]
 ) -> tuple[str, Any] | None:
     """Return the function whose arguments are being written, and its name."""
-    if not brackets or before[brackets[-1]] != "(":
+    if not brackets or code[brackets[-1]] != "(":
         return None
-    text = before[: brackets[-1]]
+    text = code[: brackets[-1]]
     value = _evaluate(space, text)
     return None if value is None else (_WORD.search(text)[0], value)  # type: ignore[index]
 

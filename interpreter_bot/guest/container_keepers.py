@@ -146,7 +146,7 @@ class Keeper(init_processes.Init):
         pid = os.fork()
         if pid == 0:
             try:
-                container_walls.become(self._kernel.uid)
+                container_walls.switch_user(self._kernel.uid)
                 if not has_ended:
                     with contextlib.suppress(ProcessLookupError):
                         os.kill(-1, signal.SIGKILL)

@@ -44,7 +44,7 @@ _PAUSE_SECONDS = 0.002
 _TRUNCATION_ABI, _SIGNALS_ABI = 3, 6
 
 
-def missing(*, has_own_ids: bool) -> str:
+def missing_support(*, has_own_ids: bool) -> str:
     """Return what this machine lacks for these walls, without a full stop; empty if nothing."""
     abi = syscalls.landlock_abi()
     needed = _TRUNCATION_ABI if has_own_ids else _SIGNALS_ABI
@@ -52,8 +52,8 @@ def missing(*, has_own_ids: bool) -> str:
         return ""
     if not abi:
         return "Linux offers no Landlock here"
-    who = "" if has_own_ids else " where several share one user id"
-    return f"Linux offers Landlock {abi} here, and {needed} is needed{who}"
+    condition = "" if has_own_ids else " where several share one user id"
+    return f"Linux offers Landlock {abi} here, and {needed} is needed{condition}"
 
 
 def own_id_refusal(uid: int, readable: Iterable[str]) -> str:
@@ -65,7 +65,7 @@ def own_id_refusal(uid: int, readable: Iterable[str]) -> str:
     pid = os.fork()
     if pid == 0:
         try:
-            become(uid)
+            switch_user(uid)
             closed = next(filter(None, map(_first_closed_part, readable)), "")
             reason = f"{closed} is closed to other users" if closed else ""
         except OSError as error:
@@ -86,7 +86,7 @@ def _first_closed_part(path: str, right: int = os.R_OK) -> str:
     return closed or ("" if os.access(path, right) else path)
 
 
-def become(uid: int) -> None:
+def switch_user(uid: int) -> None:
     """Switch to this user and group id irrevocably."""
     os.setgroups([])
     os.setresgid(uid, uid, uid)
@@ -173,11 +173,11 @@ def _group(pid: int) -> int:
 
 def reap() -> dict[int, int]:
     """Return the wait status of each child that has ended, by its pid."""
-    ended = {}
+    statuses = {}
     with contextlib.suppress(ChildProcessError):
         while (child := os.waitpid(-1, os.WNOHANG))[0]:
-            ended[child[0]] = child[1]
-    return ended
+            statuses[child[0]] = child[1]
+    return statuses
 
 
 def _children() -> list[int]:
@@ -276,7 +276,7 @@ def _become_and_enforce(ruleset: int, uid: int | None) -> None:
     if uid is not None:
         # This needs a capability that is lost with the id.
         syscalls.drop_bounding_capabilities()
-        become(uid)
+        switch_user(uid)
     # After the change of credentials, which clears both.
     syscalls.set_dumpable(True)
     syscalls.die_with_parent(signal.SIGKILL)

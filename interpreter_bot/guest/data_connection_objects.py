@@ -75,8 +75,8 @@ class Connection:
 
     def __getattr__(self, name: str) -> Any:
         # Such as `cursor`, which pandas.read_sql looks for.
-        way = f"connections[{self.__dict__.get('name', '')!r}].query('SELECT …')"
-        raise AttributeError(f"A data connection has no {name!r}: ask it by {way}")
+        query_call = f"connections[{self.__dict__.get('name', '')!r}].query('SELECT …')"
+        raise AttributeError(f"A data connection has no {name!r}: ask it by {query_call}")
 
     def query(
         self, sql: str, params: Mapping[str, Any] | None = None, *, as_: str = "pandas"

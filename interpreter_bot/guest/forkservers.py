@@ -299,8 +299,8 @@ class _ContainerForkServer(_ForkServer):
                 f"code would run as root, because {refusal}. Change that, or start the bot as a "
                 "plain user"
             )
-        if lack := container_walls.missing(has_own_ids=has_own_ids):
-            raise OSError(lack)
+        if missing_support := container_walls.missing_support(has_own_ids=has_own_ids):
+            raise OSError(missing_support)
         # Build once for all children.
         for has_doors in (False, True):
             seccomp.build(has_namespaces=False, has_shared_id=not has_own_ids, has_doors=has_doors)

@@ -63,5 +63,7 @@ def install(directory: str, packages: list[str], *, can_install: bool) -> dict[s
 
 
 def _sentence(packages: list[str]) -> str:
-    there = ", ".join(packages) or "see `pip list`"
-    return f"ERROR: There is no network here, so nothing can be installed; what is there: {there}."
+    installed = ", ".join(packages) or "see `pip list`"
+    return (
+        f"ERROR: There is no network here, so nothing can be installed; what is there: {installed}."
+    )

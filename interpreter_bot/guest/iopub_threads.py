@@ -36,7 +36,7 @@ class IOPubThread:
     def __init__(self, socket: zmq.Socket[bytes], session: sessions.Session) -> None:
         self._socket = socket
         self._session = session
-        self._waiting: collections.deque[tuple[list[Any], dict[str, Any]]] = collections.deque()
+        self._queue: collections.deque[tuple[list[Any], dict[str, Any]]] = collections.deque()
         self._using_socket = threading.Lock()
         self._has_text = False
         self.is_handing_over = False
@@ -48,9 +48,9 @@ class IOPubThread:
             target=self._send_for_ever, args=(printer,), name="IOPub", daemon=True
         ).start()
 
-    def send_multipart(self, parts: list[Any], **options: Any) -> None:
+    def send_multipart(self, frames: list[Any], **options: Any) -> None:
         """Send a message, at once or soon; as of a socket."""
-        self._waiting.append((parts, options))
+        self._queue.append((frames, options))
         # Reentrant, because a signal handler may publish during a send.
         if self.is_handing_over or not self._using_socket.acquire(blocking=False):
             os.eventfd_write(self._wakeup, 1)
@@ -96,10 +96,10 @@ class IOPubThread:
 
     def _serve_socket(self) -> None:
         """Send waiting messages, and welcome new subscribers."""
-        for _ in range(len(self._waiting)):
-            parts, options = self._waiting.popleft()
+        for _ in range(len(self._queue)):
+            frames, options = self._queue.popleft()
             with contextlib.suppress(Exception):
-                self._socket.send_multipart(parts, **options)
+                self._socket.send_multipart(frames, **options)
         # Its descriptor tells of these only once, and any use of the socket takes note.
         with contextlib.suppress(Exception):
             while int(self._socket.get(zmq.EVENTS)) & zmq.POLLIN:

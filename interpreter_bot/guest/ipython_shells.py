@@ -76,7 +76,7 @@ class GuestShell(package_requests.InstallingShell):
     _has_failed = False
     _saving = 0
     _transformed: tuple[str, str] | None = None
-    _ended: ClassVar[list[int]] = []
+    _ending_children: ClassVar[list[int]] = []
 
     def init_display_formatter(self) -> None:
         """Add tables and charts to the display formats."""
@@ -90,12 +90,12 @@ class GuestShell(package_requests.InstallingShell):
 
     def variables(self) -> dict[str, Any]:
         """Return the names that code has defined, newest first, and how many there are."""
-        newest = self.newest_variables()
-        return {"names": variable_descriptions.displayable(newest), "count": len(newest)}
+        variables = self.defined_variables()
+        return {"names": variable_descriptions.displayable(variables), "count": len(variables)}
 
-    def newest_variables(self) -> dict[str, Any]:
+    def defined_variables(self) -> dict[str, Any]:
         """Return the variables that code has defined, newest first."""
-        return variable_descriptions.newest(self.user_ns, self.user_ns_hidden)
+        return variable_descriptions.defined_variables(self.user_ns, self.user_ns_hidden)
 
     def begin_saving(self, number: int, *, seconds: float, max_bytes: int) -> None:
         """Start a child that saves all variables as a new generation; see `snapshots.begin`."""
@@ -113,8 +113,10 @@ class GuestShell(package_requests.InstallingShell):
         if child:
             snapshot_children.end(child)
             # A large process takes a while to go.
-            self._ended.append(child)
-        self._ended[:] = [child for child in self._ended if not snapshot_children.has_ended(child)]
+            self._ending_children.append(child)
+        self._ending_children[:] = [
+            child for child in self._ending_children if not snapshot_children.has_ended(child)
+        ]
 
     def transform_cell(self, raw_cell: str) -> str:
         """Turn magics into Python: once, though ipykernel and IPython both ask before a cell."""

@@ -87,7 +87,7 @@ IPYKERNEL_INTERNALS = (
 """Private names of ipykernel that this module alone uses; the version is pinned."""
 
 
-class _Nowhere:
+class _NullSocket:
     """Placeholder for a socket before there is one."""
 
     def send_multipart(self, *_: Any, **__: Any) -> None:
@@ -110,18 +110,18 @@ class _GuestSession(sessions.Session):
     Attributes:
         printer: source of printed text.
         execution: the request to which displays of all threads belong; None between executions.
-        own_thread: the thread that runs the bot's own code, whose displays are sent directly.
+        bot_thread: the thread that runs the bot's own code, whose displays are sent directly.
         displays_left: number of displays that may still be sent; the bot checks again.
-        waiting: displays since the last execution.
+        queued_displays: displays since the last execution.
         figures: hashes of pictures of figures that the execution has shown.
     """
 
     printer: ClassVar[standard_streams.Printer | None] = None
     execution: ClassVar[dict[str, Any] | None] = None
-    own_thread: ClassVar = 0
+    bot_thread: ClassVar = 0
     displays_left: ClassVar = 0
-    waiting: ClassVar[collections.deque[tuple[Any, dict[str, Any], Any]]] = collections.deque(
-        maxlen=_MAX_WAITING_DISPLAYS
+    queued_displays: ClassVar[collections.deque[tuple[Any, dict[str, Any], Any]]] = (
+        collections.deque(maxlen=_MAX_WAITING_DISPLAYS)
     )
     figures: ClassVar[set[int]] = set()
 
@@ -132,9 +132,9 @@ class _GuestSession(sessions.Session):
             return None
         kind = msg_or_type if isinstance(msg_or_type, str) else msg_or_type["header"]["msg_type"]
         if kind in _DISPLAYS and not isinstance(msg_or_type, str):
-            if threading.get_ident() != self.own_thread:
+            if threading.get_ident() != self.bot_thread:
                 if self.execution is None:
-                    self.waiting.append((stream, msg_or_type, options))
+                    self.queued_displays.append((stream, msg_or_type, options))
                     return None
                 # This includes displays of threads that an earlier execution started.
                 msg_or_type["parent_header"] = self.execution["header"]
@@ -166,8 +166,8 @@ class _GuestSession(sessions.Session):
         self.figures.clear()
         if self.printer is not None:
             self.printer.begin(request)
-        while self.waiting:
-            stream, message, options = self.waiting.popleft()
+        while self.queued_displays:
+            stream, message, options = self.queued_displays.popleft()
             self.send(stream, message, **options)
 
     def end(self) -> None:
@@ -226,15 +226,15 @@ class _GuestKernel(ipkernel.IPythonKernel):
         parent = self.get_parent("shell")
         is_bot_code = silent or not store_history
         if is_bot_code:
-            _GuestSession.own_thread = threading.get_ident()
+            _GuestSession.bot_thread = threading.get_ident()
             _GuestSession.displays_left = self.max_displays
         else:
             self._restore_streams()
             self.session.begin(parent, self.max_displays)
             self.open_files.begin()
-        muted = self.session.printer.muted() if is_bot_code else contextlib.nullcontext()
+        muting = self.session.printer.muted() if is_bot_code else contextlib.nullcontext()
         try:
-            with muted:
+            with muting:
                 self.shell.end_saving()
                 self.execution = parent["header"]["msg_id"]
                 self.iopub_thread.is_handing_over = True
@@ -252,7 +252,7 @@ class _GuestKernel(ipkernel.IPythonKernel):
                 # A child that the cell forked and that returned here is no kernel.
                 os._exit(0)
             if is_bot_code:
-                _GuestSession.own_thread = 0
+                _GuestSession.bot_thread = 0
             else:
                 self._restore_streams()
                 self.open_files.end()
@@ -441,7 +441,7 @@ def warm_up(configuration: control_messages.Configuration) -> None:
     shell.can_install = bool(configuration.layers)
     shell.absent = configuration.absent
     _app().make_kernel()
-    shell.displayhook.pub_socket = shell.display_pub.pub_socket = _Nowhere()
+    shell.displayhook.pub_socket = shell.display_pub.pub_socket = _NullSocket()
     shell.set_parent({})
     stdout, sys.stdout = sys.stdout, open(os.devnull, "w")  # noqa: SIM115
     if "matplotlib" in sys.modules:

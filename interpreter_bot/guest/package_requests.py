@@ -84,12 +84,12 @@ def install_for_import(kernel: Any, error: BaseException) -> tuple[str, bool]:
     if is_known or not _NAME.fullmatch(module):
         return "", True
     # Code may have changed the working directory, even to a deleted one.
-    if is_own(module, (kernel.home, os.curdir, _SKILLS)):
+    if is_local_module(module, (kernel.home, os.curdir, _SKILLS)):
         return "", True
     return _ask(kernel, module)
 
 
-def is_own(module: str, directories: Iterable[str]) -> bool:
+def is_local_module(module: str, directories: Iterable[str]) -> bool:
     """Return whether a file in these directories has a module's name, which no index must learn."""
     for directory in directories:
         remaining = _MAX_FILES
@@ -134,11 +134,13 @@ class InstallingShell(zmqshell.ZMQInteractiveShell):
         self._installed = notice
         return None
 
-    async def run_cell_async(self, raw_cell: str, store_history: bool = False, **how: Any) -> Any:
+    async def run_cell_async(
+        self, raw_cell: str, store_history: bool = False, **options: Any
+    ) -> Any:
         """Run a cell; what its first try showed is replaced if it runs again."""
         before, self._may_offer = self._may_offer, store_history
         try:
-            result = await super().run_cell_async(raw_cell, store_history, **how)
+            result = await super().run_cell_async(raw_cell, store_history, **options)
             for _ in range(_MAX_REPEATS):
                 if not self._installed:
                     break
@@ -147,7 +149,7 @@ class InstallingShell(zmqshell.ZMQInteractiveShell):
                 self._installed = ""
                 # It is the same cell.
                 self.execution_count -= 1
-                result = await super().run_cell_async(raw_cell, store_history, **how)
+                result = await super().run_cell_async(raw_cell, store_history, **options)
             return result
         finally:
             self._may_offer, self._installed = before, ""

@@ -37,13 +37,13 @@ def scale(
 
     Image.init()
     del ImageOps, WebPImagePlugin
-    return [_apart(source, max_side, max_bytes) for source in sources]
+    return [_scale_in_child(source, max_side, max_bytes) for source in sources]
 
 
-def _apart(source: str | bytes, max_side: int, max_bytes: int) -> tuple[str, bytes] | None:
+def _scale_in_child(source: str | bytes, max_side: int, max_bytes: int) -> tuple[str, bytes] | None:
     """Scale one picture in a child process."""
     answer = bounded_children.run(
-        lambda: _scaled(source, max_side, max_bytes),
+        lambda: _scale(source, max_side, max_bytes),
         seconds=_MAX_SECONDS,
         max_bytes=2 * max_bytes,
     )
@@ -51,7 +51,7 @@ def _apart(source: str | bytes, max_side: int, max_bytes: int) -> tuple[str, byt
     return (mime.decode("ascii", "replace"), data) if data else None
 
 
-def _scaled(source: str | bytes, max_side: int, max_bytes: int) -> bytes:
+def _scale(source: str | bytes, max_side: int, max_bytes: int) -> bytes:
     """Decode, scale and re-encode; the MIME type comes first, on a line of its own."""
     from PIL import Image, ImageOps
 
@@ -71,29 +71,29 @@ def _scaled(source: str | bytes, max_side: int, max_bytes: int) -> bytes:
         small = ImageOps.exif_transpose(small)
         bare = Image.frombytes(small.mode, small.size, small.tobytes())
     if not is_photograph:
-        data = _encoded(bare, "PNG")
+        data = _encode(bare, "PNG")
         if len(data) <= max_bytes:
             return b"image/png\n" + data
     while True:
-        data = _encoded(_flat(bare), "JPEG", quality=_JPEG_QUALITY)
+        data = _encode(_flatten(bare), "JPEG", quality=_JPEG_QUALITY)
         if len(data) <= max_bytes:
             return b"image/jpeg\n" + data
         # Noise hardly gets smaller by any other means.
         bare = bare.resize((max(bare.width // 2, 1), max(bare.height // 2, 1)))
 
 
-def _flat(image: Any) -> Any:
+def _flatten(image: Any) -> Any:
     """Lay a transparent picture on white."""
     from PIL import Image
 
     if image.mode not in ("LA", "RGBA"):
         return image
-    below = Image.new("RGBA", image.size, "white")
-    below.alpha_composite(image.convert("RGBA"))
-    return below.convert("RGB")
+    background = Image.new("RGBA", image.size, "white")
+    background.alpha_composite(image.convert("RGBA"))
+    return background.convert("RGB")
 
 
-def _encoded(image: Any, kind: str, **options: Any) -> bytes:
+def _encode(image: Any, kind: str, **options: Any) -> bytes:
     buffer = io.BytesIO()
     image.save(buffer, format=kind, **options)
     return buffer.getvalue()

@@ -56,34 +56,34 @@ _LAZY = (
 
 
 class _Finder:
-    """Meta path finder for modules with a waiting hook; the finders behind it do the finding."""
+    """Meta path finder for modules with a pending hook; it delegates to the finders after it."""
 
     def __init__(self, hooks: Mapping[str, Hook]) -> None:
-        self._waiting = dict(hooks)
+        self._hooks = dict(hooks)
 
     def find_spec(
         self, name: str, path: Sequence[str] | None = None, target: ModuleType | None = None
     ) -> importlib.machinery.ModuleSpec | None:
         """Find a module; None, as for most, leaves it to the next finder."""
-        if name not in self._waiting:
+        if name not in self._hooks:
             return None
-        # Those before it have found nothing, and may be another of its kind, which would ask back.
-        rest = itertools.dropwhile(lambda finder: finder is not self, sys.meta_path)
-        behind = itertools.islice(rest, 1, None)
-        finds = (finder.find_spec for finder in behind if hasattr(finder, "find_spec"))
+        # The finders before it have found nothing. One may be another `_Finder`: it would recurse.
+        finders = itertools.dropwhile(lambda finder: finder is not self, sys.meta_path)
+        later_finders = itertools.islice(finders, 1, None)
+        finds = (finder.find_spec for finder in later_finders if hasattr(finder, "find_spec"))
         spec = next(filter(None, (find(name, path, target) for find in finds)), None)
         if spec is not None and spec.loader is not None:
             self._run_after(spec.loader, name)
         return spec
 
     def _run_after(self, loader: Any, name: str) -> None:
-        """Let a loader run a module's hook; until then it waits, as many only look for a module."""
+        """Run the hook when the loader executes the module: many searches never load one."""
         execute = loader.exec_module
 
         def exec_module(module: ModuleType) -> None:
             execute(module)
             try:
-                if hook := self._waiting.pop(name, None):
+                if hook := self._hooks.pop(name, None):
                     hook(module)
             except Exception:
                 # Any version of the module: its displays then stay as they would have been.
@@ -94,13 +94,13 @@ class _Finder:
 
 def after_import(hooks: Mapping[str, Hook]) -> None:
     """Run each hook once, when its module is imported; now, if it already is."""
-    waiting = {}
+    pending_hooks = {}
     for name, hook in hooks.items():
         if (module := sys.modules.get(name)) is not None:
             hook(module)
         else:
-            waiting[name] = hook
-    sys.meta_path.insert(0, _Finder(waiting))
+            pending_hooks[name] = hook
+    sys.meta_path.insert(0, _Finder(pending_hooks))
 
 
 def reseed() -> None:

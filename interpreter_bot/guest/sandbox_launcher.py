@@ -107,7 +107,7 @@ def _refusal_of_namespaces() -> str:
 def _refusal_of_container(walls: SandboxWalls) -> str:
     """Return why a program cannot have the walls of the level `container`; empty if it can."""
     is_root = not os.getuid()
-    reason = container_walls.missing(has_own_ids=is_root)
+    reason = container_walls.missing_support(has_own_ids=is_root)
     if is_root and not reason:
         reason = container_walls.own_id_refusal(walls.uid, walls.readable)
     return reason
@@ -124,17 +124,17 @@ def _await_end(child: int, program_input: int) -> int:
     poll, deadline = select.poll(), math.inf
     poll.register(wakeups, select.POLLIN)
     poll.register(program_input, 0)  # For the hang-up only.
-    while child not in (ended := container_walls.reap()):
-        left = deadline - time.monotonic()
-        if left <= 0:
+    while child not in (statuses := container_walls.reap()):
+        seconds_left = deadline - time.monotonic()
+        if seconds_left <= 0:
             return _FAILED
-        for descriptor, _ in poll.poll(None if deadline == math.inf else 1000 * left):
+        for descriptor, _ in poll.poll(None if deadline == math.inf else 1000 * seconds_left):
             if descriptor == wakeups:
                 os.read(wakeups, 4096)
             else:
                 poll.unregister(program_input)
                 deadline = time.monotonic() + _SECONDS_WITHOUT_INPUT
-    return _status(ended[child])
+    return _status(statuses[child])
 
 
 def _run_in_container(walls: SandboxWalls, program: list[str], program_input: int) -> NoReturn:
@@ -226,8 +226,8 @@ def _run(walls: SandboxWalls, program: list[str]) -> NoReturn:
         os.dup2(null, number)
     confinement.confine()
     while True:
-        ended, status = os.wait()
-        if ended == child:
+        pid, status = os.wait()
+        if pid == child:
             os._exit(_status(status))
 
 

@@ -180,7 +180,7 @@ _ABSENT: dict[str, _Numbers] = {
     "memfd_create": (319, 279),
 }
 # The newest call that was reviewed: file_setattr, of Linux 6.17.
-_NEWEST = 469
+_LAST_REVIEWED_NUMBER = 469
 
 _CLONE = (56, 220)
 _IOCTL = (16, 29)
@@ -540,7 +540,7 @@ def build(
     program += _instruction(_RETURN, _RETURN_KILL)
     program += _load(_NUMBER)
     # This includes the numbers of x86-64's x32 table, which are far larger.
-    program += _if_at_least(_NEWEST + 1, _fail(errno.ENOSYS))
+    program += _if_at_least(_LAST_REVIEWED_NUMBER + 1, _fail(errno.ENOSYS))
     program += _dispatch(dict.fromkeys(_ABSENT.values(), _fail(errno.ENOSYS)), column)
     program += _dispatch(dict.fromkeys(_DENIED.values(), _DENY), column)
     if not has_namespaces:

@@ -9,7 +9,7 @@ import math
 import os
 from typing import Any
 
-_MAX_COUNTED = 20_000
+_MAX_COUNTED_FILES = 20_000
 _TEMPORARY = ("/tmp/", "/dev/shm/")
 
 
@@ -52,7 +52,7 @@ def _is_temporary(path: Any, home: str) -> bool:
 
 def _used_bytes(home: str) -> int:
     """Return the size of the workspace in bytes, counting a bounded number of files."""
-    used, remaining = 0, _MAX_COUNTED
+    used, remaining = 0, _MAX_COUNTED_FILES
     for directory, _, names in os.walk(home):
         for name in names:
             try:

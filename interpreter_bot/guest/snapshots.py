@@ -270,7 +270,9 @@ class _Attempts:
                 if loss := pickler.losses.get(id(value)):
                     note(snapshot_children.Loss(name, ": ".join(filter(None, loss))))
                     continue
-                missing = list(dict.fromkeys(what for what, _ in pickler.losses.values()))
+                missing = list(
+                    dict.fromkeys(description for description, _ in pickler.losses.values())
+                )
                 note(snapshot_children.Tried(name, missing[:_MAX_MISSING_PARTS]))
                 sharing.add(name, pickler)
             except Exception as error:

@@ -30,8 +30,9 @@ PAUSE_SECONDS = 0.05
 _NAMES = ("stdout", "stderr")
 _MAX_CHUNK_CHARACTERS = 32 * 1024
 _MAX_TAIL_BYTES = 32 * 1024
-_SHORTER = 8
-# In the place of how many characters are missing, which only the end tells.
+# A tail that is sent before the end of the output is shorter by this factor.
+_EARLY_TAIL_DIVISOR = 8
+# Stands for the number of missing characters, which is known at the end of the output only.
 _CUT_FROM_HERE = -1
 _MAX_WAITING_BYTES = 64 * 1024
 # Beyond so many, text of the two streams keeps its order only from one sending to the next: each
@@ -94,19 +95,22 @@ class _Share:
 
         Unless it `is_last`, the end is short, and returned only a few times.
         """
-        max_bytes = self._max_tail_bytes // (1 if is_last else _SHORTER)
+        max_bytes = self._max_tail_bytes // (1 if is_last else _EARLY_TAIL_DIVISOR)
         if not self._tail or not (is_last or self._tail_left >= self._max_tail_bytes + max_bytes):
             return "", 0
-        text, cut = "".join(self._tail), self._cut_characters
+        text, cut_characters = "".join(self._tail), self._cut_characters
         max_bytes = max_bytes if text.isascii() else max_bytes // 4
         if len(text) > max_bytes:
-            text, cut = text[len(text) - max_bytes :], cut + len(text) - max_bytes
-        if cut and 0 <= (start := text.find("\n")) < len(text) - 1:
-            text, cut = text[start + 1 :], cut + start + 1
+            text, cut_characters = (
+                text[len(text) - max_bytes :],
+                cut_characters + len(text) - max_bytes,
+            )
+        if cut_characters and 0 <= (start := text.find("\n")) < len(text) - 1:
+            text, cut_characters = text[start + 1 :], cut_characters + start + 1
         self._tail_left -= _size(text)
         self._tail.clear()
         self._tail_bytes = self._cut_characters = 0
-        return text, cut
+        return text, cut_characters
 
 
 def _size(text: str) -> int:
@@ -133,7 +137,7 @@ class Printer:
         self._is_reading = False
         self._parent: Parent | None = None
         self._muted_thread = 0
-        self._parts: list[tuple[str, str, int]] = []
+        self._pending_texts: list[tuple[str, str, int]] = []
         self._size = 0
         self._changes = 0
         self._sent_at = 0.0
@@ -154,11 +158,11 @@ class Printer:
         self.read()
         with self._lock:
             self._end_shares()
-            waiting, self._parts = self._parts, []
+            pending_texts, self._pending_texts = self._pending_texts, []
             self._shares = {name: _Share(self._limit_bytes) for name in _NAMES}
             self._parent, self._size, self._changes = parent, 0, 0
-            for name, text, cut in waiting:
-                self._add(name, self._shares[name].take_head(text), cut)
+            for name, text, cut_characters in pending_texts:
+                self._add(name, self._shares[name].take_head(text), cut_characters)
         self.connect()
 
     def end(self) -> None:
@@ -200,16 +204,16 @@ class Printer:
             self._add(name, share.take_head(text), 0)
             if share.is_cut:
                 share.is_cut = False
-                self._parts.append((name, "", _CUT_FROM_HERE))
+                self._pending_texts.append((name, "", _CUT_FROM_HERE))
             if self._size >= _MAX_CHUNK_CHARACTERS:
                 self.push()
                 return
         self._push_soon()
 
-    def _add(self, name: str, text: str, cut: int) -> None:
+    def _add(self, name: str, text: str, cut_characters: int) -> None:
         if text:
-            self._changes += bool(self._parts) and self._parts[-1][0] != name
-            self._parts.append((name, text, cut))
+            self._changes += bool(self._pending_texts) and self._pending_texts[-1][0] != name
+            self._pending_texts.append((name, text, cut_characters))
             self._size += len(text)
 
     def _end_shares(self) -> None:
@@ -224,9 +228,9 @@ class Printer:
     def push(self) -> None:
         """Send what waits, if there is an execution to send it for."""
         with self._lock:
-            if self._parent is None or not self._parts:
+            if self._parent is None or not self._pending_texts:
                 return
-            parts, self._parts, self._size = self._parts, [], 0
+            parts, self._pending_texts, self._size = self._pending_texts, [], 0
             self._sent_at = now()
             if self._changes > _MAX_CHANGES:
                 parts.sort(key=lambda part: part[0])
@@ -238,18 +242,18 @@ class Printer:
                     and not parts[place][2]
                 ):
                     continue
-                name, _, cut = parts[start]
-                self._send(name, "".join(text for _, text, _ in parts[start:place]), cut)
+                name, _, cut_characters = parts[start]
+                self._send(name, "".join(text for _, text, _ in parts[start:place]), cut_characters)
                 start = place
 
-    def _send(self, name: str, text: str, cut: int) -> None:
+    def _send(self, name: str, text: str, cut_characters: int) -> None:
         for start in range(0, max(len(text), 1), 2 * _MAX_CHUNK_CHARACTERS):
             content: dict[str, Any] = {
                 "name": name,
                 "text": text[start : start + 2 * _MAX_CHUNK_CHARACTERS],
             }
-            if cut and not start:
-                content["cut"] = cut
+            if cut_characters and not start:
+                content["cut"] = cut_characters
             if self._parent is not None:
                 self._publish(content, self._parent)
 
@@ -279,9 +283,9 @@ class Printer:
         So it is shown before what code prints afterwards.
         """
 
-        def then_read(run: Callable[..., int]) -> Callable[..., int]:
+        def read_after(run: Callable[..., int]) -> Callable[..., int]:
             @functools.wraps(run)
-            def waiting(*arguments: Any, **options: Any) -> int:
+            def run_then_read(*arguments: Any, **options: Any) -> int:
                 try:
                     return run(*arguments, **options)
                 finally:
@@ -289,10 +293,10 @@ class Printer:
                     if os.getpid() == self.owner_pid:
                         self.read()
 
-            return waiting
+            return run_then_read
 
-        subprocess.Popen.wait = then_read(subprocess.Popen.wait)  # type: ignore[method-assign]
-        os.system = then_read(os.system)
+        subprocess.Popen.wait = read_after(subprocess.Popen.wait)  # type: ignore[method-assign]
+        os.system = read_after(os.system)
         # Importable name, by which a variable that is this function is pickled.
         os.system.__module__ = "os"
 

@@ -288,7 +288,7 @@ def _try_to_supervise(uid: int) -> None:
 
 def _connect_as_session(uid: int, session_end: socket.socket) -> None:
     if uid:
-        container_walls.become(uid)
+        container_walls.switch_user(uid)
     syscalls.set_dumpable(True)
     syscalls.forbid_new_privileges()
     program = seccomp.build(has_namespaces=False, has_shared_id=not uid, has_doors=True)

@@ -18,7 +18,7 @@ _TABLES = frozenset({"DataFrame", "Series", "Table", "RecordBatch"})
 _SIZED = frozenset({str, bytes, bytearray, list, tuple, set, frozenset, dict})
 
 
-def newest(space: dict[Any, Any], hidden: dict[Any, Any]) -> dict[str, Any]:
+def defined_variables(space: dict[Any, Any], hidden: dict[Any, Any]) -> dict[str, Any]:
     """Return variables that code has defined, newest first, without private names.
 
     Values are only compared by identity with those in `hidden`, which each kernel starts with.

@@ -83,8 +83,8 @@ _MAX_VALUE_LENGTH = 64 * 1024
 class LostObject:
     """Placeholder of an object that could not be kept; any use raises an error that names it."""
 
-    def __init__(self, what: str, why: str) -> None:
-        self.__dict__.update(_what=what, _why=why)
+    def __init__(self, description: str, reason: str) -> None:
+        self.__dict__.update(_what=description, _why=reason)
 
     def __repr__(self) -> str:
         return f"<not kept: {self._what}>"
@@ -226,11 +226,11 @@ class VariablePickler(cloudpickle.Pickler):  # type: ignore[misc]
                 raise
             return self.replace(obj, reason(error))
 
-    def replace(self, obj: Any, why: str = "", what: str = "") -> tuple[Any, ...]:
+    def replace(self, obj: Any, reason: str = "", description: str = "") -> tuple[Any, ...]:
         """Reduce an object to a placeholder for it, and record the loss."""
-        what = what or describe(type(obj))
-        self.losses[id(obj)] = what, why
-        return _make_lost_object, (what, why)
+        description = description or describe(type(obj))
+        self.losses[id(obj)] = description, reason
+        return _make_lost_object, (description, reason)
 
     def _reduce_view(self, kind: type, obj: Any) -> tuple[Any, ...] | None:
         """Reduce a view of an array that is a variable to that array and an offset."""
@@ -308,8 +308,8 @@ def _current_namespace() -> dict[str, Any]:
     return _namespace
 
 
-def _make_lost_object(what: str, why: str) -> LostObject:
-    return LostObject(what, why)
+def _make_lost_object(description: str, reason: str) -> LostObject:
+    return LostObject(description, reason)
 
 
 def _make_function(code: Any, namespace: Any, name: str, closure: Any) -> types.FunctionType:
