@@ -62,9 +62,6 @@ class Slack(fields.Group):
     """Use Slack's agent view: a status, a native Stop button, and streamed text in direct
     messages. Set it to `false` if your app was made without that feature; `manifest.yml` has it.
     """
-    code: Literal["hidden", "short", "full"] = "short"
-    """How much of the model's code a finished answer shows. `hidden`: none. `short`: a button that
-    shows code and output. `full`: all of it below the answer."""
     follows_threads: bool = True
     """Answer in the bot's threads without a mention while only one person writes there."""
     approval: Literal["never", "plan", "every"] = "never"

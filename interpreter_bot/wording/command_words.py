@@ -96,5 +96,5 @@ def more_lines(count: int) -> str:
     return f"… and {count:,} more"
 
 
-def run_by(name: str, code: str) -> str:
-    return f"**{name}** ran:\n{code}"
+def run_by(name: str) -> str:
+    return f"**{name}** ran:"

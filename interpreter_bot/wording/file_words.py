@@ -12,6 +12,7 @@ LARGER_THAN_SAID: Final = "The file is larger than Discord said."
 NOT_READ_FROM_DISCORD: Final = "The file could not be read from Discord."
 DOWNLOAD_BROKE_OFF: Final = "The download from Discord broke off."
 EMPTY_FOR_SLACK: Final = "it is empty, and Slack does not accept empty files."
+NOT_SHARED: Final = "Slack took it and does not show it."
 NO_PICTURES_FOR_SLACK: Final = "Slack does not accept these files as pictures."
 NO_ATTACHMENTS: Final = (
     "⚠️ I am not allowed to attach files in this channel. Use `/interpreter files` with a name to "
@@ -128,10 +129,6 @@ def answered_status(status: int) -> str:
 
 def fetched_partly(size_bytes: int) -> str:
     return f"only {quantities.size(size_bytes)} of it arrived"
-
-
-def not_uploaded(name: str) -> str:
-    return f"{name} could not be uploaded to Slack (tried twice)."
 
 
 def not_sent(name: str, reason: object) -> str:

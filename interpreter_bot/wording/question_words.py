@@ -28,8 +28,6 @@ EDIT_TITLE: Final = "Edit before running"
 CODE: Final = "The code"
 INPUT_TITLE: Final = "Your code asks"
 ANSWER: Final = "Your answer"
-ANSWER_BY_BUTTON: Final = "Answer with the button."
-ANSWER_IN_THREAD: Final = "Answer here in the thread."
 REPLY_OR_BUTTON: Final = "Reply to this message, or press Answer."
 PASSWORD: Final = "This is a password: press Answer, so that nobody else reads it."
 NO_PASSWORDS: Final = (
@@ -37,10 +35,8 @@ NO_PASSWORDS: Final = (
 )
 WHOLE_CODE_IN_FILE: Final = "The file has the whole code, exactly as it will run."
 WHOLE_CODE: Final = "The whole code"
-TOO_LONG_TO_SHOW: Final = "The code is too long to be shown for approval."
 TOO_LONG_TO_EDIT: Final = "The code is too long to edit here."
 EDITED_BY_ASKER: Final = "Only the person who asked can edit it."
-RESTARTED: Final = "I was restarted, so this question is closed."
 CODE_GONE: Final = (
     "I was restarted, so the code that asked this is no longer waiting. Mention me to start again."
 )

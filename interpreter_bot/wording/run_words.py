@@ -12,15 +12,6 @@ from interpreter_bot.text import quantities
 FAULT: Final = "Something went wrong inside the bot. The details are in its log."
 SILENT: Final = "Done. No output."
 NOTHING_RUNS: Final = "Nothing is running."
-TITLES: Final = {
-    values.Ending.OK: "Ran Python",
-    values.Ending.ERROR: "Python failed",
-    values.Ending.TIMED_OUT: "Python took too long",
-    values.Ending.OUT_OF_MEMORY: "Python ran out of memory",
-    values.Ending.CRASHED: "Python crashed",
-    values.Ending.STOPPED: "Stopped Python",
-    values.Ending.REFUSED: "Python was not run",
-}
 _GENERAL: Final = {
     values.Ending.TIMED_OUT: "The code took too long and was stopped.",
     values.Ending.OUT_OF_MEMORY: "The code ran out of memory and was stopped.",
@@ -107,20 +98,6 @@ def ending_sentence(finished: values.Finished, *, has_shown: bool, has_error: bo
 def queued(ahead: int) -> str:
     """Return the sentence for a queue with so many requests ahead; empty for none."""
     return f"Queued: {quantities.count(ahead, 'request')} ahead" if ahead else ""
-
-
-def elapsed(activity: str, seconds: float, limit_seconds: float | None = None) -> str:
-    """Return what is waited for and for how long already; at first only what it is.
-
-    Args:
-        activity: such as "Running Python".
-        seconds: since it began.
-        limit_seconds: after which it is stopped, if it is.
-    """
-    if seconds < MIN_ELAPSED_SECONDS or not activity:
-        return activity
-    limit = "" if limit_seconds is None else f", {quantities.duration(limit_seconds)} at most"
-    return f"{activity} · {quantities.duration(round(seconds))}{limit}"
 
 
 def waiting_sentence(text: str, share: float | None) -> str:

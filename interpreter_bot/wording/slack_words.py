@@ -34,9 +34,6 @@ FOLLOWING: Final = "Answer without a mention in threads of one person"
 TOKENS: Final = "Tokens one person may use in a day"
 MONEY: Final = "Cost that one person may cause in a day"
 
-WORKING: Final = "Working on it…"
-RUNNING: Final = "Running Python"
-THINKING: Final = "Waiting for the model"
 OWN_PYTHON: Final = "This thread has its own Python: reply here to continue"
 PICTURE: Final = "A picture"
 GOOD_ANSWER: Final = "Good answer"
@@ -102,11 +99,3 @@ def unreachable(address: str) -> str:
 
 def no_listener(address: str, reason: object) -> str:
     return f"The bot cannot listen for Slack's requests on {address}: {reason}."
-
-
-def not_shown(reason: str) -> str:
-    return f"The answer could not be shown: {reason}"
-
-
-def all_as_csv(table: str) -> str:
-    return f"All {table} as CSV"

@@ -7,6 +7,7 @@ import hashlib
 import re
 from collections.abc import Callable
 
+import aiohttp
 import discord
 import pytest
 
@@ -14,11 +15,18 @@ from interpreter_bot import events, values
 from interpreter_bot.platforms.chat import answer, buttons, drafts, markup, sync, transport
 from interpreter_bot.platforms.discord import markdown, rate_limits
 from interpreter_bot.platforms.discord import transport as discord_transport
+from interpreter_bot.platforms.slack import blocks as slack_blocks
+from interpreter_bot.platforms.slack import handler_dependencies, installations, web_api
+from interpreter_bot.platforms.slack import markdown as slack_markdown
+from interpreter_bot.platforms.slack import transport as slack_transport
 from interpreter_bot.store import databases
+from tests.fakes import conversations
 from tests.fakes.discord_server import rules
 from tests.fakes.discord_server import servers as discord_servers
+from tests.fakes.slack_server import servers as slack_servers
 from tests.fakes.socket_chat import servers as socket_servers
 from tests.fakes.socket_chat import transports as socket_transports
+from tests.integration.slack import worlds
 
 PNG = b"\x89PNG" + bytes(100)
 DONE = values.Finished(values.Ending.OK, 0.1)
@@ -44,6 +52,8 @@ class Network:
         fail: lets the next calls of a kind fail.
         delete: a person deletes a message by its place among those.
         whispers: what the person was told privately.
+        mixes_files: files stand in messages with words.
+        forms: in so many forms a message is tried, each plainer than the one before.
     """
 
     transport: transport.Transport
@@ -55,6 +65,8 @@ class Network:
     delete: Callable
     whispers: Callable[[], list]
     deliveries: transport.Deliveries | None = None
+    mixes_files: bool = True
+    forms: int = 2
 
 
 @contextlib.asynccontextmanager
@@ -130,7 +142,85 @@ async def _discord(_tmp_path):
         )
 
 
-@pytest.fixture(params=[_socket, _discord], ids=["socket", "discord"])
+_SLACK_CALLS = {"post": "chat.postMessage", "edit": "chat.update"}
+_SLACK_FAULTS = {
+    "drop": slack_servers.Fault("drop after"),
+    "content refused": slack_servers.Fault("error", error="invalid_blocks"),
+    "closed": slack_servers.Fault("error", error="is_archived"),
+}
+
+
+@contextlib.asynccontextmanager
+async def _slack(tmp_path):
+    async with (
+        slack_servers.Server(speed=60) as server,
+        aiohttp.ClientSession() as session,
+        conversations.opened(tmp_path / "conversations") as service,
+    ):
+        workspace = installations.InstalledWorkspace(
+            "T1", "UBOT", "BBOT", server.world.teams["T1"].token
+        )
+        known = installations.InstalledWorkspaces(workspace)
+        config = worlds.settings_for(server)
+        timing = web_api.Timing(posting_seconds=1 / server.speed, sharing_seconds=0.3)
+        shared = handler_dependencies.build(service, config, known, session, timing)
+        root = server.world.ts()
+        message = {"type": "message", "user": "U1", "text": "go", "ts": root}
+        server.world.messages["C1", root] = message
+
+        def shown():
+            return [
+                Shown(
+                    slack_blocks.words(message.get("blocks", [])),
+                    {
+                        file["name"]: server.world.contents[file["id"]]
+                        for file in message.get("files", ())
+                    },
+                    [
+                        f"{element['action_id']} {element['value'].rpartition('/')[2]}"
+                        for block in message.get("blocks", ())
+                        if block["type"] == "actions"
+                        for element in block["elements"]
+                    ],
+                    told=True,
+                )
+                for message in server.replies("C1", root)
+            ]
+
+        def fail(call, kind, times=1):
+            if kind == "files refused":
+                word = "file_upload_size_restricted"
+                fault = slack_servers.Fault("error", error=word)
+                server.fail("files.getUploadURLExternal", *[fault] * times)
+            else:
+                server.fail(_SLACK_CALLS[call], *[_SLACK_FAULTS[kind]] * times)
+
+        def delete(place):
+            del server.world.messages["C1", server.replies("C1", root)[place]["ts"]]
+
+        key = values.SessionKey("slack", "T1", "C1", root)
+        yield Network(
+            transport=slack_transport.SlackTransport(shared, workspace),
+            markup=slack_markdown,
+            at=transport.Location(session=key, channel="C1", thread=root),
+            person="U1",
+            shown=shown,
+            fail=fail,
+            delete=delete,
+            whispers=lambda: [message["text"] for message in server.world.ephemerals],
+            mixes_files=False,
+            forms=3,
+        )
+
+
+@pytest.fixture
+def mixes_files(network):
+    """Tests of messages with words, files and a notification, which not every network has."""
+    if not network.mixes_files:
+        pytest.skip("its files have messages of their own")
+
+
+@pytest.fixture(params=[_socket, _discord, _slack], ids=["socket", "discord", "slack"])
 async def network(request, tmp_path):
     url = f"sqlite:///{tmp_path}/bot.db"
     async with (
@@ -148,6 +238,7 @@ def upload(name, data=b"data"):
     return transport.Upload(id=name, version=0, name=name, size_bytes=len(data), content=data)
 
 
+@pytest.mark.usefixtures("mixes_files")
 async def test_what_is_posted_twice_under_one_key_stands_once(network):
     draft = transport.Draft("hello", uploads=(upload("a.txt"),), buttons=(stop(network),))
     first = await network.transport.post(network.at, draft, key(draft))
@@ -162,6 +253,7 @@ def stop(network):
     return buttons.make("stop", "1", network.person)
 
 
+@pytest.mark.usefixtures("mixes_files")
 async def test_a_post_without_a_response_is_found_and_no_other(network):
     draft = transport.Draft("hello", "(at work)", (upload("a.txt"),), (stop(network),))
     for other in (
@@ -181,6 +273,7 @@ async def test_a_post_without_a_response_is_found_and_no_other(network):
     assert network.shown()[-1].text == "found\n(at work)"
 
 
+@pytest.mark.usefixtures("mixes_files")
 async def test_an_edit_keeps_files_that_stay(network):
     before = transport.Draft("one", uploads=(upload("a.txt"), upload("b.txt")))
     posted = await network.transport.post(network.at, before, key(before))
@@ -202,6 +295,7 @@ async def test_a_message_that_a_person_deleted_is_told_so(network):
     assert network.shown() == []
 
 
+@pytest.mark.usefixtures("mixes_files")
 @pytest.mark.parametrize("call", ["post", "edit"])
 @pytest.mark.parametrize(
     ("kind", "error"),
@@ -229,6 +323,7 @@ async def test_refusals_have_their_errors(network, call, kind, error):
     assert [message.text for message in network.shown()] == ["one"]
 
 
+@pytest.mark.usefixtures("mixes_files")
 async def test_only_a_new_message_notifies(network):
     before = transport.Draft("one")
     mention = network.markup.mention(network.person)
@@ -270,7 +365,7 @@ async def opened(network, *, is_code=False):
         style=drafts.AnswerStyle(
             owner=network.person, is_code=is_code, shows_code=False, limit_seconds=60
         ),
-        pace_seconds=0.02,
+        pace=lambda: 0.02,
         is_visitable=False,
     )
     async with answer.open_answer(
@@ -300,6 +395,7 @@ async def seen(network, words):
     await rules.wait_until(lambda: words in text(network), what=words)
 
 
+@pytest.mark.usefixtures("mixes_files")
 async def test_an_answer_grows_and_ends(network):
     async with opened(network) as shown:
         tell(shown.answer, events.StepStarted(1), events.TextAdded("Let me look at it. I will"))
@@ -349,14 +445,19 @@ async def test_code_of_a_person_is_shown_in_the_order_in_which_it_showed_somethi
     assert places == sorted(places)
 
 
-async def test_a_part_that_is_refused_leaves_a_sentence(network):
-    network.fail("edit", "content refused")
+@pytest.mark.parametrize("is_refused", [False, True])
+async def test_a_part_that_is_refused_comes_without_markup_or_leaves_a_sentence(
+    network, is_refused
+):
     async with opened(network) as shown:
         await seen(network, "thinking")
-        tell(shown.answer, events.TextAdded("odd"), dataclasses.replace(END, text="odd"))
-    assert "was refused" in text(network)
+        network.fail("edit", "content refused", network.forms if is_refused else 1)
+        tell(shown.answer, dataclasses.replace(END, text="odd"))
+    assert ("was refused" in text(network)) == is_refused
+    assert ("odd" in text(network)) != is_refused
 
 
+@pytest.mark.usefixtures("mixes_files")
 async def test_where_no_files_may_be_sent_the_words_arrive(network):
     network.fail("edit", "files forbidden")
     async with opened(network) as shown:
@@ -381,13 +482,13 @@ async def test_files_that_are_refused_do_not_take_the_words_along(network):
 
 
 async def test_a_message_that_a_person_deletes_is_not_posted_again(network):
-    words = " ".join(f"word{number}" for number in range(600))
+    words = " ".join(f"word{number}" for number in range(1500))
     async with opened(network) as shown:
         await seen(network, "thinking")
         network.delete(0)
         shown.answer.emit(dataclasses.replace(END, text=words))
     assert "word0 " not in text(network)
-    assert "word599" in text(network)
+    assert "word1499" in text(network)
 
 
 async def test_where_nothing_can_be_shown_the_turn_is_cancelled(network):
@@ -418,7 +519,7 @@ async def test_a_question_notifies_and_its_answer_stands_below(network):
 
 
 async def test_an_answer_takes_the_place_of_another(network):
-    words = " ".join(f"word{number}" for number in range(600))
+    words = " ".join(f"word{number}" for number in range(1500))
     async with opened(network) as first:
         first.answer.emit(dataclasses.replace(END, text=words))
     assert len(network.shown()) > 1

@@ -87,16 +87,18 @@ async def _slack(tmp_path):
 
             async def pressed(button):
                 asking = await slack.until(
-                    lambda: [m for m in slack.replies("DU1", ts) if button in str(m.get("blocks"))]
+                    lambda: [m for m in slack.replies("DU1", ts) if worlds.offers(m, button)]
                 )
                 slack.click("U1", "DU1", asking[-1]["ts"], button)
 
             async def answer(text):
-                await slack.until(lambda: "input_answer" in str(slack.replies("DU1", ts)))
+                await slack.until(
+                    lambda: [m for m in slack.replies("DU1", ts) if worlds.offers(m, "answer")]
+                )
                 slack.say("U1", "DU1", text, thread=ts)
 
             async def decide(is_approved):
-                await pressed("approval_run" if is_approved else "approval_cancel")
+                await pressed("run" if is_approved else "refuse")
 
             yield Opened(*await handed, lambda: str(list(messages.values())), answer, decide, leave)
         # Nothing of what code shows reaches anybody.

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import dataclasses
+import logging
 import pathlib
 from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Final
@@ -20,7 +21,9 @@ from interpreter_bot.platforms.chat import (
     uploads,
 )
 from interpreter_bot.sessions import ports, turn_log
-from interpreter_bot.wording import chat_words, file_words, session_words
+from interpreter_bot.wording import chat_words, file_words, run_words, session_words
+
+_log = logging.getLogger(__name__)
 
 _MAX_TABLES: Final = 5
 
@@ -32,21 +35,28 @@ class AnswerPlan:
     Attributes:
         request_id: that it answers; by it, it can be stopped.
         at: where.
-        pace_seconds: between two edits.
+        pace: returns the seconds between two edits.
         is_visitable: a button leads to the session on the page.
         is_replayed: the turn's events begin with those that are recorded of it.
+        is_claimed: the next bot takes the request, if this one ends before it has begun with it.
     """
 
     request_id: str
     at: transport.Location
     style: drafts.AnswerStyle
-    pace_seconds: float
+    pace: Callable[[], float]
     is_visitable: bool
     is_replayed: bool = False
+    is_claimed: bool = False
 
 
 class Answer(ports.Reply):
-    """The reply to one request in a chat. Use `open_answer`."""
+    """The reply to one request in a chat. Use `open_answer`.
+
+    Attributes:
+        is_left: the next bot takes the request; see `AnswerPlan.is_claimed`.
+        refusal: why nothing of it is shown, if its person could not be told.
+    """
 
     def __init__(
         self,
@@ -65,6 +75,8 @@ class Answer(ports.Reply):
         self._drawing = drafts.TurnDrawing(
             self._log, plan.style, marks, self._takes, self.uploads.make
         )
+        self.is_left = False
+        self.refusal = ""
         self._has_begun = asyncio.Event()
         if not plan.is_replayed:
             self._has_begun.set()
@@ -75,12 +87,26 @@ class Answer(ports.Reply):
             self._drafts,
             self.uploads.refuse,
             deliveries,
-            pace_seconds=plan.pace_seconds,
+            pace=plan.pace,
+            refresh_seconds=self._takes.refresh_seconds,
         )
 
     @property
     def spool(self) -> pathlib.Path:
         return self.uploads.directory
+
+    @property
+    def first_message(self) -> str:
+        """Id of its first message, once that stands."""
+        return self._sync.first_message
+
+    def begin(self) -> None:
+        """Show a first sign, before anything has happened."""
+        self._sync.change()
+
+    async def wait_for_first_sign(self) -> None:
+        """Wait until it stands, or nothing can be shown."""
+        await self._sync.has_posted.wait()
 
     async def show(self, cancel: Callable[[], Awaitable[object]]) -> None:
         """Keep the messages in step until all of the answer stands; `cancel` ends the turn."""
@@ -90,8 +116,16 @@ class Answer(ports.Reply):
             await self._sync.run()
         except transport.LocationClosedError as error:
             await cancel()
-            if str(error) and not self._sync.has_posted:
-                await self._network.whisper(self._plan.at, self._plan.style.owner, str(error))
+            if str(error) and not self._sync.has_posted.is_set():
+                owner = self._plan.style.owner
+                is_told = await self._network.whisper(self._plan.at, owner, str(error))
+                self.refusal = "" if is_told else str(error)
+        except Exception:
+            _log.exception("an answer could not be shown")
+            await self._sync.close(f"⚠️ {run_words.FAULT}")
+            await cancel()
+        finally:
+            self._sync.has_posted.set()
 
     async def _drafts(self) -> tuple[transport.Draft, ...]:
         """Return the wanted messages, in the end with the files that were made."""
@@ -102,7 +136,9 @@ class Answer(ports.Reply):
                     parts.append(await self.uploads.prepare(file))
         if self.uploads.is_forbidden:
             parts.append(file_words.NO_ATTACHMENTS)
-        return layout.lay_out(parts, self._takes, self._offered())
+        return layout.lay_out(
+            parts, self._takes, self._offered(), may_grow=self._drawing.is_growing
+        )
 
     def _offered(self) -> tuple[transport.Button, ...]:
         """Return the buttons for the current state."""
@@ -133,6 +169,10 @@ class Answer(ports.Reply):
             case events.TurnEnded(goes_on=True, sentence=sentence):
                 # It looks as if it went on: the next bot adopts its messages.
                 event = events.ProgressChanged(sentence)
+                self._finish()
+            case events.TurnEnded(sentence=session_words.CLOSING) if self._plan.is_claimed:
+                self.is_left = True
+                event = events.ProgressChanged(session_words.ANSWER_CONTINUES)
                 self._finish()
             case events.TurnEnded():
                 self._finish()

@@ -16,6 +16,7 @@ _LOOKS: Final[dict[str, tuple[str, transport.Style]]] = {
     "notebook": ("Notebook", "plain"),
     "page": (session_words.OPEN_ON_PAGE, "plain"),
     "csv": ("All as CSV", "plain"),
+    "feedback": ("", "plain"),
     "answer": ("Answer", "primary"),
     "run": ("Run", "success"),
     "change": ("Edit", "plain"),

@@ -15,6 +15,7 @@ from interpreter_bot.platforms.rendering import (
     message_splitting,
     output_selection,
     past_code,
+    tables,
 )
 from interpreter_bot.sessions import questions, turn_log
 from interpreter_bot.text import output_screens, quantities, safe_text
@@ -58,12 +59,16 @@ class AnswerStyle:
         is_code: the request is code, not words.
         shows_code: code stays visible when it has run.
         limit_seconds: how long a piece of code may run.
+        heading: markup above all of it.
+        hint: what people should know of the session, below the answer to words that ran code.
     """
 
     owner: str
     is_code: bool
     shows_code: bool
     limit_seconds: float
+    heading: str = ""
+    hint: str = ""
 
 
 class TurnDrawing:
@@ -86,27 +91,61 @@ class TurnDrawing:
         self._marks = marks
         self._takes = takes
         self._attach = attach
-        self._selector = output_selection.OutputSelector(_OF_CODE if style.is_code else _OF_MODEL)
+        items = dataclasses.replace(
+            _OF_CODE if style.is_code else _OF_MODEL,
+            pictures=takes.pictures,
+            shows_table=takes.shows_table,
+        )
+        self._selector = output_selection.OutputSelector(items)
         self._selected: dict[int, tuple[display_items.Item, ...]] = {}
+        self._is_streamed = takes.streams and not style.is_code
+        self._late: list[transport.Upload] = []
+        self._draws = 0
+        self._first_draws: dict[str, int] = {}
+        self._last_draw = 0
         self.hides_code = False
+
+    @property
+    def is_growing(self) -> bool:
+        """Whether only words follow what is drawn."""
+        log = self._log
+        return self._is_streamed and log.end is None and log.open_question is None
 
     def parts(self) -> Iterator[layout.Part]:
         """Draw its current state: in the end the last words come first, then what came of it."""
         log = self._log
         self.hides_code = False
+        self._late = []
+        self._draws += 1
+        self._last_draw = 0
+        if self._style.heading:
+            yield self._style.heading
+        yield from self._all_parts()
+        if log.end is not None:
+            yield from sorted(self._late, key=lambda upload: not upload.is_picture)
+
+    def _all_parts(self) -> Iterator[layout.Part]:
+        log = self._log
         last = self._last_words
         if log.end is None or last is None:
-            for entry in self._log.parts:
-                yield from self._entry(entry)
+            parts = [part for entry in self._log.parts for part in self._entry(entry)]
+            last_tables: list[layout.Part] = []
+            while log.end is not None and parts and isinstance(parts[-1], values.Table):
+                # It is shown below the words of its message.
+                last_tables.insert(0, parts.pop())
+            yield from parts
             yield from self._now() if log.end is None else self._end(log.end)
+            yield from last_tables
             return
         yield from self._words(last)
         yield from self._sentence(log.end)
         others = [e for e in self._log.parts if e is not last and not self._is_out(e)]
         parts = [part for entry in others for part in self._entry(entry)]
-        # Files are shown below the words of a message.
-        yield from (part for part in parts if not isinstance(part, transport.Upload))
+        # Tables and files are shown below the words of a message.
+        below = transport.Upload | values.Table
+        yield from (part for part in parts if not isinstance(part, below))
         yield from self._summary(log.end)
+        yield from (part for part in parts if isinstance(part, values.Table))
         yield from (part for part in parts if isinstance(part, transport.Upload))
 
     def actions(self, *, is_visitable: bool) -> Iterator[str]:
@@ -114,11 +153,21 @@ class TurnDrawing:
         end, style = self._log.end, self._style
         if end is None or not end.turn_id or self.is_brief:
             return
-        if self._log.cells and (not (style.is_code or style.shows_code) or end.queries):
+        is_left_out = not (style.is_code or style.shows_code) or self._cuts_code
+        if self._log.cells and (is_left_out or end.queries):
             yield "code"
         yield from ("again", "notebook")
         if is_visitable:
             yield "page"
+        is_done = end.status is values.TurnStatus.DONE
+        if self._takes.has_feedback and is_done and not style.is_code:
+            yield "feedback"
+
+    @property
+    def _cuts_code(self) -> bool:
+        """Whether the answer shows only the beginning of some code."""
+        codes = [cell.code.strip("\n") for cell in self._log.cells]
+        return self._style.shows_code and any(_shown_code(code) != code for code in codes)
 
     @property
     def tables(self) -> list[str]:
@@ -172,13 +221,33 @@ class TurnDrawing:
         match entry:
             case turn_log.Words() if entry.text.strip():
                 yield from self._words(entry)
-            case turn_log.Cell():
-                yield from self._cell(entry)
+            case turn_log.Cell() if self._log.end is not None or not self._is_streamed:
+                for part in self._cell(entry):
+                    if isinstance(part, transport.Upload) and not self._takes.uploads_by_edit:
+                        yield from self._in_own_message(part)
+                    else:
+                        yield part
             case events.NoticeShown():
                 note = self._marks.local_times(self._marks.escape(entry.text))
                 yield self._marks.small_print(f"🔹 {note}")
             case turn_log.AskedQuestion():
                 yield from self._question(entry)
+
+    def _in_own_message(self, upload: transport.Upload) -> Iterator[layout.Part]:
+        """Draw a file of a message of its own at the end; a picture in its place, but if words of a
+        model may still take the place of those around it.
+
+        Pictures that were drawn together stay together: no message gets more of them.
+        """
+        may_move = not self._style.is_code and self._log.end is None
+        if may_move or not upload.is_picture:
+            self._late.append(upload)
+            return
+        first_draw = self._first_draws.setdefault(upload.id, self._draws)
+        if self._last_draw not in (0, first_draw):
+            yield layout.Break()
+        self._last_draw = first_draw
+        yield upload
 
     def _is_out(self, entry: turn_log.Part) -> bool:
         """Return whether the final words stand without an entry."""
@@ -215,7 +284,11 @@ class TurnDrawing:
         yield self._marks.small_print(chat_words.rest_in_file(missing))
         number = 1 + log.parts.index(entry)
         data = entry.text.encode("utf-8", "replace")
-        yield self._attach(f"answer-{number}.md", chat_words.WHOLE_ANSWER, data)
+        whole = self._attach(f"answer-{number}.md", chat_words.WHOLE_ANSWER, data)
+        if isinstance(whole, transport.Upload) and not self._takes.uploads_by_edit:
+            self._late.append(whole)
+        else:
+            yield whole
         yield from tail
 
     def _now(self) -> Iterator[layout.Part]:
@@ -231,7 +304,8 @@ class TurnDrawing:
             sentence = run_words.waiting_sentence(log.progress.text, log.progress.share)
             yield self._status(f"⏳ {marks.escape(sentence)} ({marks.time_since(log.since)})")
         elif log.draft:
-            yield marks.code(_tail(log.draft, _CODE_LINES, _CODE_CHARACTERS), "py")
+            if not self._is_streamed:
+                yield marks.code(_tail(log.draft, _CODE_LINES, _CODE_CHARACTERS), "py")
             yield self._status(f"✍️ {chat_words.WRITING_CODE}")
         elif isinstance(last, turn_log.Cell) and last.finished is None:
             limit = quantities.duration(self._style.limit_seconds)
@@ -258,8 +332,9 @@ class TurnDrawing:
     def _summary(self, end: events.TurnEnded) -> Iterator[layout.Part]:
         cells = self._log.cells
         if cells and not (self._style.is_code or self.is_brief):
-            runs = quantities.count(len(cells), "run")
-            yield self._marks.small_print(f"{runs} · {quantities.duration(end.seconds)}")
+            facts = [quantities.count(len(cells), "run"), quantities.duration(end.seconds)]
+            facts += [self._style.hint] if self._style.hint else []
+            yield self._marks.small_print(" · ".join(facts))
 
     def _has_words(self) -> bool:
         """Return whether text is left after conversion to the network's Markdown."""
@@ -270,15 +345,14 @@ class TurnDrawing:
 
     def _cell(self, cell: turn_log.Cell) -> Iterator[layout.Part]:
         if self._style.shows_code:
-            shown = _head(cell.code, _CODE_LINES_OF_ALL, _CODE_CHARACTERS)
-            yield self._marks.code(shown, "py")
+            yield self._marks.code(_shown_code(cell.code), "py")
         elif cell.finished is None:
             yield self._marks.code(_tail(cell.code, _CODE_LINES, _CODE_CHARACTERS), "py")
         selected = self._selected_of(cell)
         leaves_out = self._leaves_out
         for item in selected:
             if not (leaves_out and past_code.is_left_out(item)):
-                yield self._item(item)
+                yield from self._item(item)
         if cell.finished is not None:
             yield from self._ending(cell.finished, selected)
 
@@ -313,13 +387,19 @@ class TurnDrawing:
                 prompt = marks.inline_code(question.prompt)
             yield marks.small_print(f"{prompt} {_verdict(asked.answer)}".strip())
             return
-        yield layout.Break(self._style.owner)
         owner = marks.mention(self._style.owner)
         if isinstance(question, events.ApprovalQuestion):
-            yield f"{owner} **{question_words.title(question.subject)}**"
-            yield from self._code_to_approve(question.code)
+            code = [*self._code_to_approve(question.code)]
+            if not self._takes.uploads_by_edit:
+                # All of the code is there before it can be approved.
+                yield from (part for part in code if isinstance(part, transport.Upload))
+                code = [part for part in code if not isinstance(part, transport.Upload)]
+            yield layout.Break(self._style.owner)
+            yield f"{owner} **{question_words.title(question.subject)}**".lstrip()
+            yield from code
             return
-        yield f"{owner} ⌨️ **{question_words.asks('')}**"
+        yield layout.Break(self._style.owner)
+        yield f"{owner} ⌨️ **{question_words.asks('')}**".lstrip()
         if question.is_password:
             yield question_words.PASSWORD
         else:
@@ -348,20 +428,31 @@ class TurnDrawing:
             yield self._marks.small_print(note)
             yield upload
 
-    def _item(self, item: display_items.Item) -> layout.Part:
+    def _item(self, item: display_items.Item) -> Iterator[layout.Part]:
         match item:
+            case display_items.TableItem() if self._takes.shows_table(item.table):
+                if not item.table.is_whole:
+                    yield self._marks.small_print(tables.size(item.table, len(item.table.rows)))
+                yield item.table
             case display_items.TextItem() | display_items.TableItem():
-                return self._marks.code(item.text)
+                yield self._marks.code(item.text)
             case display_items.CodeItem():
-                return self._marks.code(item.text, _LANGUAGES.get(item.language, ""))
+                yield self._marks.code(item.text, _LANGUAGES.get(item.language, ""))
             case display_items.PictureItem():
-                return self._attach(item.name, item.alt, item.data)
+                picture = self._attach(item.name, item.alt, item.data)
+                if isinstance(picture, transport.Upload):
+                    picture = dataclasses.replace(picture, is_picture=True)
+                yield picture
             case display_items.FileItem():
-                return self._attach(item.name, item.about, item.data)
+                yield self._attach(item.name, item.about, item.data)
             case display_items.PageItem():
-                return self._attach(item.name, item.title, item.html)
+                yield self._attach(item.name, item.title, item.html)
             case display_items.NoteItem():
-                return self._marks.small_print(f"🔹 {self._marks.escape(item.text)}")
+                yield self._marks.small_print(f"🔹 {self._marks.escape(item.text)}")
+
+
+def _shown_code(code: str) -> str:
+    return _head(code, _CODE_LINES_OF_ALL, _CODE_CHARACTERS)
 
 
 def _text(part: _Words) -> str:

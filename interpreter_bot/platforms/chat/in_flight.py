@@ -222,7 +222,6 @@ class RequestsInFlight:
         except Exception:
             # What shows answers is what fell.
             _log.exception("an answer could not be shown")
-            await sync.post_once(self.network, entry.at, f"⚠️ {run_words.FAULT}")
         finally:
             self._close(entry)
 
@@ -238,7 +237,7 @@ class RequestsInFlight:
                 shows_code=shows_code,
                 limit_seconds=self._service.queries.limits.execution_seconds,
             ),
-            pace_seconds=self._pace_seconds,
+            pace=lambda: self._pace_seconds,
             is_visitable=self._service.visits.is_on,
             is_replayed=bool(request.goes_on_with),
         )

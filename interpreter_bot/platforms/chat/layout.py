@@ -1,7 +1,7 @@
-"""The layout of an answer on messages: text, files, buttons. Pure.
+"""The layout of an answer on messages: text, tables, files, buttons. Pure.
 
-Networks show the files of a message below its text. To keep words and pictures in order, words
-that come after a picture begin a new message.
+Networks show the tables and files of a message below its text. To keep words and pictures in order,
+words that come after a picture begin a new message.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ import dataclasses
 from collections.abc import Iterable
 from typing import Final, TypeAlias
 
+from interpreter_bot import values
 from interpreter_bot.platforms.chat import transport
 from interpreter_bot.platforms.rendering import message_splitting
 
@@ -42,7 +43,7 @@ class Status:
     text: str
 
 
-Part: TypeAlias = str | Line | Status | transport.Upload | Break
+Part: TypeAlias = str | Line | Status | transport.Upload | values.Table | Break
 """Text as a string stays in one message if it fits into one."""
 
 
@@ -60,6 +61,8 @@ class _Layout:
         self._words: list[str] = []
         self._characters = 0
         self._status = ""
+        self._is_paragraph = False
+        self._table: values.Table | None = None
         self._uploads: list[transport.Upload] = []
         self._notifies = ""
 
@@ -70,8 +73,12 @@ class _Layout:
                 self._notifies = part.notifies
             case transport.Upload():
                 self._attach(part)
+            case values.Table():
+                self._add_table(part)
             case Line():
                 self._follow(part)
+                if self._is_paragraph and part.text.strip():
+                    self._end_paragraph()
                 self._write_line(part.text, may_grow=part.may_grow)
             case Status():
                 self._follow(part)
@@ -81,12 +88,21 @@ class _Layout:
                 self._status = part.text
             case str() if part.strip():
                 self._follow(part)
+                self._end_paragraph()
                 self._write(part)
+                self._is_paragraph = self._takes.has_paragraphs
 
     def _follow(self, part: str | Line | Status) -> None:
-        """Begin a new message for words after files: Discord shows those below."""
-        if self._uploads and (isinstance(part, str) or part.text.strip()):
+        """Begin a new message for words after a table or files, which are shown below."""
+        is_above = bool(self._uploads or (self._table and not isinstance(part, Status)))
+        if is_above and (isinstance(part, str) or part.text.strip()):
             self.close()
+
+    def _end_paragraph(self) -> None:
+        """Let what follows begin a paragraph, if the network has any."""
+        if self._takes.has_paragraphs and self._words and self._words[-1]:
+            self._append("")
+        self._is_paragraph = False
 
     def _append(self, text: str) -> None:
         self._words.append(text)
@@ -124,31 +140,67 @@ class _Layout:
         is_full = (
             len(self._uploads) >= self._takes.max_files or together > self._takes.max_message_bytes
         )
-        if self._uploads and is_full:
+        if (self._uploads and is_full) or self._is_apart(upload):
             self.close()
         self._uploads.append(upload)
 
+    def _is_apart(self, upload: transport.Upload) -> bool:
+        """Return whether a file has a message of its own, or one with files of its kind."""
+        if self._takes.uploads_by_edit:
+            return False
+        has_others = any(known.is_picture != upload.is_picture for known in self._uploads)
+        return bool(self._words or self._status or self._table) or has_others
+
+    def _add_table(self, table: values.Table) -> None:
+        size = sum(len(cell) for row in (table.columns, *table.rows) for cell in row)
+        is_full = self._characters + size > self._takes.max_characters
+        if self._table or self._uploads or self._status or is_full:
+            self.close()
+        self._table = table
+
     def close(self) -> None:
         text = "\n".join(self._words).strip("\n").rstrip()
-        if text.strip() or self._status or self._uploads:
+        if text.strip() or self._status or self._uploads or self._table:
             self.drafts.append(
-                transport.Draft(text, self._status, tuple(self._uploads), notifies=self._notifies)
+                transport.Draft(
+                    text,
+                    self._status,
+                    tuple(self._uploads),
+                    notifies=self._notifies,
+                    table=self._table,
+                )
             )
             self._notifies = ""
         self._words, self._status, self._uploads, self._characters = [], "", [], 0
+        self._table, self._is_paragraph = None, False
 
 
 def lay_out(
     parts: Iterable[Part],
     takes: transport.Capabilities,
     buttons: tuple[transport.Button, ...] = (),
+    *,
+    may_grow: bool = False,
 ) -> tuple[transport.Draft, ...]:
-    """Lay an answer out on messages; the buttons stand below the last one."""
+    """Lay an answer out on messages; the buttons stand below the last one that can have any.
+
+    Args:
+        parts: of it.
+        takes: what messages take.
+        buttons: below it.
+        may_grow: words may follow in the last message.
+    """
     layout = _Layout(takes)
     for part in parts:
         layout.add(part)
     layout.close()
     drafts = layout.drafts
     if drafts and buttons:
-        drafts[-1] = dataclasses.replace(drafts[-1], buttons=buttons)
+        places = [n for n, draft in enumerate(drafts) if takes.uploads_by_edit or not draft.uploads]
+        if not places:
+            places = [len(drafts)]
+            drafts.append(transport.Draft(""))
+        drafts[places[-1]] = dataclasses.replace(drafts[places[-1]], buttons=buttons)
+    if drafts and may_grow:
+        drafts[-1] = dataclasses.replace(drafts[-1], may_grow=True)
     return tuple(drafts)

@@ -32,12 +32,6 @@ _MAX_LIMIT_SECONDS: Final = 600.0
 _NOT_SHOWN: Final = transport.Draft(chat_words.PART_REFUSED)
 
 
-# How a message stands that a former bot posted is not known: it differs from whatever is wanted.
-_ADOPTED: Final = transport.Draft(
-    "", uploads=(transport.Upload(id="", version=0, name="", size_bytes=0, content=b""),)
-)
-
-
 @dataclasses.dataclass(slots=True)
 class Slot:
     """One message of an answer.
@@ -59,7 +53,11 @@ class Slot:
 
 
 class MessageSync:
-    """Keeps the messages of one answer in step."""
+    """Keeps the messages of one answer in step.
+
+    Attributes:
+        has_posted: set when a wanted state stood for the first time.
+    """
 
     def __init__(
         self,
@@ -70,7 +68,8 @@ class MessageSync:
         refuse: Refuse,
         deliveries: transport.Deliveries,
         *,
-        pace_seconds: float,
+        pace: Callable[[], float],
+        refresh_seconds: float | None = None,
     ) -> None:
         """Prepare an answer.
 
@@ -81,7 +80,8 @@ class MessageSync:
             draw: returns its wanted state.
             refuse: called with files that are refused.
             deliveries: where messages are noted.
-            pace_seconds: between two rounds, while it changes.
+            pace: returns the seconds between two rounds, while it changes.
+            refresh_seconds: after which it is drawn anew though it did not change.
         """
         self._slots: list[Slot] = []
         self._network = network
@@ -90,15 +90,18 @@ class MessageSync:
         self._draw = draw
         self._refuse = refuse
         self._deliveries = deliveries
-        self._pace_seconds = pace_seconds
+        self._pace = pace
+        self._refresh_seconds = refresh_seconds
         self._has_changed = asyncio.Event()
         self._is_urgent = asyncio.Event()
         self._is_last = False
+        self.has_posted = asyncio.Event()
 
     @property
-    def has_posted(self) -> bool:
-        """Whether any of its messages was posted."""
-        return any(slot.posted for slot in self._slots)
+    def first_message(self) -> str:
+        """Id of the first message, once it stands."""
+        first = self._slots[0].posted if self._slots else None
+        return first.message_id if first is not None else ""
 
     def change(self, *, is_urgent: bool = False) -> None:
         """Signal that the wanted state has changed."""
@@ -118,9 +121,11 @@ class MessageSync:
             LocationClosedError: nothing can be shown there any more.
         """
         failures = 0
-        with self._network.show_working(self._at):
+        async with self._network.show_working(self._at):
             while True:
-                await self._has_changed.wait()
+                with contextlib.suppress(TimeoutError):
+                    async with asyncio.timeout(self._refresh_seconds):
+                        await self._has_changed.wait()
                 self._has_changed.clear()
                 self._is_urgent.clear()
                 is_last = self._is_last
@@ -134,10 +139,25 @@ class MessageSync:
                 if failures:
                     self._has_changed.set()
                 # Networks shut out bots that insist while they are refused.
-                rest = self._pace_seconds * 2**failures - (time.monotonic() - started)
+                rest = self._pace() * 2**failures - (time.monotonic() - started)
                 with contextlib.suppress(TimeoutError):
                     async with asyncio.timeout(min(max(rest, 0), _MAX_PAUSE_SECONDS)):
                         await self._is_urgent.wait()
+
+    async def close(self, sentence: str) -> None:
+        """Leave the messages as they stand, without buttons, and add a sentence."""
+        standing = [slot.draft for slot in self._slots if slot.posted is not None]
+        drafts = [
+            dataclasses.replace(draft, status="", buttons=(), may_grow=False)
+            for draft in standing
+            if draft.text or draft.uploads
+        ]
+
+        async def draw() -> tuple[transport.Draft, ...]:
+            return (*drafts, transport.Draft(sentence))
+
+        self._draw = draw
+        await self._round(_MAX_TRIES)
 
     async def _round(self, most_tries: int) -> bool:
         """Send the differences between what stands and what is wanted; say whether all was."""
@@ -156,24 +176,33 @@ class MessageSync:
             except transport.RetryableError as error:
                 _log.info("a message could not be sent, it is tried again", exc_info=error)
             else:
+                self.has_posted.set()
                 return True
             attempt += 1
         return False
 
     async def _reconcile(self) -> None:
         drafts = await self._draw()
+        is_moved = False
         for index, draft in enumerate(drafts):
             if index == len(self._slots):
                 self._slots.append(Slot(draft))
             slot = self._slots[index]
-            if not slot.is_gone:
-                if slot.posted is not None and slot.draft != draft:
-                    await self._edit(slot, slot.posted, draft)
-                if slot.posted is None and not slot.is_gone:
-                    await self._post(index, slot, draft)
-                if slot.old is not None:
-                    await self._network.delete(slot.old)
-                    slot.old = None
+            if slot.is_gone:
+                continue
+            _recognize(slot, draft)
+            if is_moved and slot.posted is not None:
+                # A message above it was posted anew, below it.
+                slot.posted, slot.old = None, slot.posted
+            if slot.posted is not None and slot.draft != draft:
+                await self._edit(slot, slot.posted, draft)
+            if slot.posted is None and not slot.is_gone:
+                await self._post(index, slot, draft)
+            if slot.posted is not None:
+                self._at = slot.posted.at
+            if slot.old is not None:
+                await self._network.delete(slot.old)
+                slot.old, is_moved = None, True
         while len(self._slots) > len(drafts):
             last = self._slots[-1]
             await self._find_unconfirmed(last)
@@ -188,7 +217,7 @@ class MessageSync:
     async def _post(self, index: int, slot: Slot, draft: transport.Draft) -> None:
         """Post a message, if it does not stand already without our knowledge."""
         await self._find_unconfirmed(slot)
-        is_repeated = slot.is_unconfirmed and slot.draft is not _ADOPTED
+        is_repeated = slot.is_unconfirmed and slot.draft is not transport.UNKNOWN
         if slot.key is None or (slot.posted is None and not is_repeated):
             slot.draft, slot.key = draft, make_key(self._request_id, index, draft)
             await self._note(slot.key)
@@ -208,7 +237,6 @@ class MessageSync:
                 slot.is_unconfirmed = False
                 raise
         slot.is_unconfirmed = False
-        self._at = slot.posted.at
         await self._note(slot.key, slot.posted.message_id)
         if slot.draft != draft:
             await self._edit(slot, slot.posted, draft)
@@ -239,7 +267,7 @@ class MessageSync:
             )
             posted = transport.Posted(delivery.message, self._at) if delivery.message else None
             # One without an id is looked for before another is posted in its place.
-            self._slots.append(Slot(_ADOPTED, key, posted, is_unconfirmed=posted is None))
+            self._slots.append(Slot(transport.UNKNOWN, key, posted, is_unconfirmed=posted is None))
 
     async def _note(self, key: transport.PostKey, message: str = "") -> None:
         """Note a message that is about to be posted, or stands."""
@@ -264,8 +292,17 @@ class MessageSync:
             slot.draft = draft
         except transport.DeletedError:
             slot.is_gone = True
-        except transport.UneditableError:
+        except (transport.ContentRefusedError, transport.UneditableError):
             slot.posted, slot.old = None, posted
+
+
+def _recognize(slot: Slot, draft: transport.Draft) -> None:
+    """Note that a message of a former bot has the files that are wanted: nobody edits those."""
+    is_of_files = bool(draft.uploads) and not draft.full_text
+    if is_of_files and slot.draft is transport.UNKNOWN and slot.key is not None:
+        wanted = make_key(slot.key.request_id, slot.key.index, draft)
+        if slot.key.digest == wanted.digest:
+            slot.draft = draft
 
 
 async def _try_to_store(storing: Awaitable[None]) -> None:
@@ -277,7 +314,7 @@ async def _try_to_store(storing: Awaitable[None]) -> None:
 
 
 async def post_once(network: transport.Transport, at: transport.Location, text: str) -> None:
-    """Post a sentence in place of an answer, if that is possible."""
+    """Post a sentence that is no answer, if that is possible."""
     draft = transport.Draft(text)
     with contextlib.suppress(transport.TransportError):
         await network.post(at, draft, make_key("", 0, draft))
@@ -301,9 +338,10 @@ def make_key(
 
 
 async def _send_or_plain(draft: transport.Draft, send: Send) -> transport.Posted:
-    """Send a draft; if it is refused for what it says, a sentence about that."""
-    try:
-        return await send(draft)
-    except transport.ContentRefusedError as error:
-        _log.error("a message was refused", exc_info=error)
-        return await send(_NOT_SHOWN)
+    """Send a draft; if it is refused, without markup; if that is, a sentence about it."""
+    for tried in (draft, dataclasses.replace(draft, is_plain=True)):
+        try:
+            return await send(tried)
+        except transport.ContentRefusedError as error:
+            _log.error("a message was refused", exc_info=error)
+    return await send(_NOT_SHOWN)

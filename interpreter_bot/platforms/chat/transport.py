@@ -10,10 +10,11 @@ import contextlib
 import dataclasses
 import hashlib
 import pathlib
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import Final, Literal, Protocol, TypeAlias
 
 from interpreter_bot import errors, values
+from interpreter_bot.platforms.rendering import display_items
 
 Style: TypeAlias = Literal["plain", "primary", "success", "danger"]
 
@@ -61,6 +62,7 @@ class Upload:
         id: names it within the answer.
         version: differs when its content does.
         alt: describes it for people who cannot see it.
+        is_picture: it is shown as one.
         content: its bytes, or where they are on disk until the answer stands.
     """
 
@@ -70,6 +72,7 @@ class Upload:
     size_bytes: int
     content: bytes | pathlib.Path = dataclasses.field(compare=False)
     alt: str = ""
+    is_picture: bool = False
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -79,6 +82,9 @@ class Draft:
     Attributes:
         text: in the network's markup.
         status: what goes on right now, below the text.
+        table: below the text, where the network shows tables.
+        may_grow: words may follow those of the text, which a network that streams appends.
+        is_plain: the message was refused, so it is sent without markup.
         notifies: the person who is to be notified of it; empty for nobody.
     """
 
@@ -87,11 +93,18 @@ class Draft:
     uploads: tuple[Upload, ...] = ()
     buttons: tuple[Button, ...] = ()
     notifies: str = ""
+    table: values.Table | None = None
+    may_grow: bool = False
+    is_plain: bool = False
 
     @property
     def full_text(self) -> str:
         """All that is read: the text, and the status below it."""
         return "\n".join(filter(None, (self.text, self.status)))
+
+
+UNKNOWN: Final = Draft("", uploads=(Upload(id="", version=0, name="", size_bytes=0, content=b""),))
+"""How a message stands that a former bot posted: it differs from whatever is wanted."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -143,6 +156,14 @@ class Capabilities:
         max_files: in one message.
         max_file_bytes: of the largest file.
         max_message_bytes: of all files of a message.
+        has_paragraphs: an empty line separates them, as in Markdown.
+        uploads_by_edit: a message may get files after it was posted, and has words beside them;
+            otherwise files have messages of their own, and so have pictures.
+        streams: words that only grow are appended to a message.
+        has_feedback: people can rate answers.
+        pictures: MIME types that are shown as pictures.
+        shows_table: whether a message shows a table as such.
+        refresh_seconds: how often a wait is drawn anew, if the network does not count its time.
     """
 
     max_characters: int
@@ -150,6 +171,13 @@ class Capabilities:
     max_files: int
     max_file_bytes: int
     max_message_bytes: int
+    has_paragraphs: bool = False
+    uploads_by_edit: bool = True
+    streams: bool = False
+    has_feedback: bool = False
+    pictures: frozenset[str] = display_items.RASTERS
+    shows_table: Callable[[values.Table], bool] = lambda _: False
+    refresh_seconds: float | None = None
 
 
 class Transport(Protocol):
@@ -161,7 +189,7 @@ class Transport(Protocol):
     def locate(self, session: values.SessionKey) -> Location:
         """Return where the answers of a session go on after a restart."""
 
-    def show_working(self, at: Location) -> contextlib.AbstractContextManager[None]:
+    def show_working(self, at: Location) -> contextlib.AbstractAsyncContextManager[None]:
         """Show inside the context that the bot works on an answer."""
 
     async def post(self, at: Location, draft: Draft, key: PostKey) -> Posted:
@@ -260,11 +288,15 @@ class UneditableError(TransportError):
 class FilesRefusedError(TransportError):
     """Files of the message are refused as they are; its words were not."""
 
-    def __init__(self, uploads: Sequence[Upload], *, is_forbidden: bool = False) -> None:
-        """`is_forbidden`: no files may be sent there at all; otherwise they are too large."""
+    def __init__(
+        self, uploads: Sequence[Upload], *, is_forbidden: bool = False, reason: str = ""
+    ) -> None:
+        """`is_forbidden`: no files may be sent there at all; otherwise they are too large, unless a
+        sentence says something else."""
         super().__init__()
         self.uploads: Final = uploads
         self.is_forbidden: Final = is_forbidden
+        self.reason: Final = reason
 
 
 class ContentRefusedError(TransportError):

@@ -40,7 +40,7 @@ class UploadSpool:
         self._shown: set[str] = set()
         self._made: dict[tuple[str, int], transport.Upload] = {}
         self._prepared: dict[str, tuple[str, UploadOrSentence]] = {}
-        self._refused: set[str] = set()
+        self._refused: dict[str, str] = {}
         self.is_forbidden = False
 
     def close(self) -> None:
@@ -57,14 +57,17 @@ class UploadSpool:
         return pathlib.Path(self._directory.name)
 
     def refuse(self, error: transport.FilesRefusedError) -> None:
-        """Record that the network refused files together: the largest, or any, is too large."""
+        """Record that the network refused files: the largest, or any, is too large; or why else."""
         self._prepared.clear()
         self.is_forbidden |= error.is_forbidden
+        if error.reason:
+            self._refused |= {upload.id: error.reason for upload in error.uploads}
+            return
         largest = max(upload.size_bytes for upload in error.uploads)
         if largest > _MIN_BYTES:
             self._file_bytes = min(self._file_bytes, largest) // 2
         else:
-            self._refused |= {upload.id for upload in error.uploads}
+            self._refused |= {upload.id: "" for upload in error.uploads}
 
     def make(self, name: str, alt: str, data: bytes) -> UploadOrSentence:
         """Make an upload of bytes in memory; the same one for the same bytes."""
@@ -86,6 +89,8 @@ class UploadSpool:
         if known.size_bytes <= self._file_bytes and known.id not in self._refused:
             return known
         line = self._marks.inline_code(name)
+        if reason := self._refused.get(known.id):
+            return file_words.not_sent(line, reason)
         return file_words.too_large_to_attach(line, len(data), self._file_bytes)
 
     async def prepare(self, file: events.FileMade) -> UploadOrSentence:
@@ -107,7 +112,9 @@ class UploadSpool:
             return ""
         if self.is_forbidden:
             return self._left_out(artifact.name)
-        if _id(artifact.name) in self._refused:
+        if (reason := self._refused.get(_id(artifact.name))) is not None:
+            if reason:
+                return file_words.not_sent(self._marks.inline_code(artifact.name), reason)
             return self._refusal(artifact, chat_words.FILE_REFUSED)
         if artifact.size_bytes <= self._file_bytes:
             return self._upload(artifact.name, path, artifact.size_bytes)

@@ -267,7 +267,7 @@ class MessageEvents:
             return message.at
         if chosen.threads:
             title = message_parsing.title(message.text)
-            with self._network.show_working(message.at):
+            async with self._network.show_working(message.at):
                 thread_id = await self._threads.open(raw, title)
             if thread_id is not None:
                 self._recent.follow(thread_id)

@@ -8,7 +8,7 @@ import dataclasses
 import datetime
 import io
 import logging
-from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterable, Iterator
 from typing import Any, Final
 
 import discord
@@ -102,8 +102,8 @@ class DiscordTransport:
         channel = channels_and_threads.channel_of(session)
         return transport.Location(session=session, channel=str(channel))
 
-    @contextlib.contextmanager
-    def show_working(self, at: transport.Location) -> Iterator[None]:
+    @contextlib.asynccontextmanager
+    async def show_working(self, at: transport.Location) -> AsyncIterator[None]:
         """Show the typing indicator; of an interaction Discord itself says that the bot thinks.
 
         Its last request may end later, as the library waits for the end of a rate limit.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Callable
 from typing import Final, TypeAlias
 
 from interpreter_bot import values
@@ -22,7 +23,7 @@ class Capabilities:
         pictures: MIME types that are shown as pictures.
         has_html: pages are shown, in a frame without rights.
         has_latex: formulas are shown as such.
-        has_tables: tables are shown as such; `TableItem.table` is all that is needed.
+        shows_table: whether a table is shown as such; `TableItem.table` is all that is needed.
     """
 
     text_characters: int
@@ -32,7 +33,7 @@ class Capabilities:
     pictures: frozenset[str] = RASTERS
     has_html: bool = False
     has_latex: bool = False
-    has_tables: bool = False
+    shows_table: Callable[[values.Table], bool] = lambda _: False
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

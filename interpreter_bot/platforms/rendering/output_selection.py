@@ -216,7 +216,7 @@ class _Execution:
         text = tables.draw(table, can.table_width, max_rows=can.table_rows)
         yield display_items.TableItem(table, text)
         is_whole = len(table.rows) <= can.table_rows and tables.width(table) <= can.table_width
-        if not is_whole and not can.has_tables:
+        if not is_whole and not can.shows_table(table):
             suffix = f"{tables.file_label(table)}.csv"
             about = tables.file_size(table)
             yield self._file(number, "table", suffix, tables.as_csv(table), about)

@@ -11,9 +11,6 @@ from typing import Final
 from interpreter_bot import code_activity
 from interpreter_bot.text import quantities
 
-BUTTON: Final = "Show queries"
-"""What the button says that shows them, where there is one of their own."""
-
 _MAX_CHARACTERS: Final = 9000
 _LEFT_OUT: Final = "-- … and {count} more"
 

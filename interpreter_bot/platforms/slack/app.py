@@ -170,7 +170,7 @@ class Listeners:
             thread_ts=place.thread,
             status="active",
         )
-        await self._in_flight.close_unfinished(key)
+        await self._in_flight.close_interrupted(key)
         await message_posting.whisper(self._api, place, run_words.NOTHING_RUNS)
 
     async def title_changed(self, event: dict[str, Any], context: AsyncBoltContext) -> None:
@@ -294,7 +294,7 @@ class Listeners:
             press = button_actions.press_of(await self._place(args, channel), args)
             work = handle(press)
             if channel:
-                work = self._in_flight.closing_unfinished(press.place, work)
+                work = self._in_flight.closing_interrupted(press.place, work)
             self._in_flight.spawn(work, press.action, reply=press.reply)
 
         return listener

@@ -7,25 +7,21 @@ import json
 from collections.abc import Iterator, Sequence
 from typing import Any, Final, TypeAlias
 
-from interpreter_bot import events, values
-from interpreter_bot.platforms.rendering import message_splitting, past_code, query_listings
+from interpreter_bot import values
+from interpreter_bot.platforms.chat import transport
+from interpreter_bot.platforms.rendering import message_splitting, past_code
 from interpreter_bot.platforms.slack import markdown
 from interpreter_bot.text import fences, quantities, safe_text
-from interpreter_bot.wording import question_words, session_words, slack_words
+from interpreter_bot.wording import slack_words
 
 Block: TypeAlias = dict[str, Any]
 
-STOP: Final = "stop"
 FEEDBACK: Final = "feedback"
-WHOLE: Final = "whole_table"
-VISIT: Final = "open_page"
-QUERIES: Final = "queries"
-CODE: Final = "code"
+CSV: Final = "csv_"
+"""Beginning of the actions that send all of a table, whose number follows."""
 CONFIRM, DISMISS = "command_confirm", "command_dismiss"
-RUN, EDIT, CANCEL, ANSWER = "approval_run", "approval_edit", "approval_cancel", "input_answer"
-CHOICE: Final = "input_choice_"
-"""Beginning of the actions that answer with one of the choices, which follows."""
-_CHOICES: Final = {events.FOR_SESSION: question_words.FOR_SESSION}
+_SEPARATOR: Final = "/"
+_STYLES: Final = {"primary": "primary", "success": "primary", "danger": "danger"}
 
 _TABLE_ROWS: Final = 100
 _TABLE_COLUMNS: Final = 20
@@ -40,7 +36,6 @@ _ALT_CHARACTERS: Final = 1_000
 _NOTE_CHARACTERS: Final = 2_000
 _CODE_CHARACTERS: Final = 12_000
 _MAX_CODE_MESSAGES: Final = 4
-_MAX_WHOLES: Final = 5
 
 
 def plain(text: str, limit: int = 75) -> Block:
@@ -157,7 +152,7 @@ def packed(made: Sequence[Block], *, max_blocks: int = _MAX_BLOCKS) -> list[list
 def button(text: str, action: str, value: str, *, style: str = "") -> Block:
     """Make a button."""
     made = {"type": "button", "text": plain(text), "action_id": action, "value": value}
-    return made | ({"style": style} if style else {})
+    return made | ({"style": _STYLES[style]} if style in _STYLES else {})
 
 
 def actions(*buttons: Block) -> Block:
@@ -180,36 +175,31 @@ def command_of(text: str) -> tuple[values.SessionKey, str, tuple[str, str]]:
     return values.SessionKey("slack", *place), person, (name, argument)
 
 
-def stop(key: str) -> Block:
-    """Make the row with the Stop button of a turn."""
-    return actions(button("Stop", STOP, key, style="danger"))
+def rows(buttons: Sequence[transport.Button], session: values.SessionKey) -> list[Block]:
+    """Make the rows of buttons below a message of a session."""
+    shown = [
+        button(one.label, _action_id(one), button_value(session, one.id), style=one.style)
+        for one in buttons
+        if one.action != FEEDBACK
+    ]
+    row = [actions(*shown)] if shown else []
+    return row + [feedback(one.id) for one in buttons if one.action == FEEDBACK]
 
 
-def table_download_buttons(key: str, found: Sequence[tuple[str, str]]) -> list[Block]:
-    """Make the row of buttons that download whole tables.
-
-    Args:
-        key: names the session.
-        found: handle and size of each.
-    """
-    if not found:
-        return []
-    given = list(dict(found).items())[:_MAX_WHOLES]
-    return [actions(*(_download_button(key, n, *one) for n, one in enumerate(given)))]
-
-
-def _download_button(key: str, number: int, handle: str, about: str) -> Block:
+def _action_id(one: transport.Button) -> str:
     # Each element of a row needs an action id of its own.
-    return button(slack_words.all_as_csv(about), f"{WHOLE}_{number}", f"{key}/{handle}")
+    return f"{CSV}{one.id}" if one.action == "csv" else one.action
 
 
-def visit(key: str) -> Block:
-    """Make the row with the button that gives who presses it a link to the page.
+def button_value(session: values.SessionKey, about: str) -> str:
+    """Encode for a button what it is about, and the session of that."""
+    return _SEPARATOR.join((session.workspace, session.channel, session.thread, about))
 
-    Args:
-        key: names the session.
-    """
-    return actions(button(session_words.OPEN_ON_PAGE, VISIT, key))
+
+def value_of(text: str) -> tuple[values.SessionKey | None, str]:
+    """Decode the session of a button, and what it is about."""
+    *session, about = text.split(_SEPARATOR, 3)
+    return (values.SessionKey("slack", *session) if len(session) == 3 else None), about
 
 
 def linked(url: str, text: str) -> Block:
@@ -217,22 +207,7 @@ def linked(url: str, text: str) -> Block:
     return section(f"<{url}|{text}>")
 
 
-def details(key: str, turn_id: int, *, has_code: bool, has_queries: bool) -> list[Block]:
-    """Make the row of buttons that show what an answer leaves out of what it did.
-
-    Args:
-        key: names the session.
-        turn_id: of the answer.
-        has_code: of its code.
-        has_queries: what the code sent to data connections.
-    """
-    named = f"{key}/{turn_id}"
-    buttons = [button(past_code.BUTTON, CODE, named)] if has_code else []
-    buttons += [button(query_listings.BUTTON, QUERIES, named)] if has_queries else []
-    return [actions(*buttons)] if buttons else []
-
-
-def code_messages(runs: Sequence[past_code.RunCode]) -> list[list[Block]] | None:
+def code_messages(runs: Sequence[past_code.RunCode], queries: str) -> list[list[Block]] | None:
     """Make the fewest messages that show code exactly as it is, and what it printed; None if only
     files do.
 
@@ -249,6 +224,7 @@ def code_messages(runs: Sequence[past_code.RunCode]) -> list[list[Block]] | None
         if run.output:
             output = _joined_lines(run.output.split("\n"))
             made += [note(past_code.OUTPUT), *map(_preformatted, output)]
+    made += [_preformatted(part) for part in _joined_lines(queries.split("\n")) if part]
     messages = packed(made, max_blocks=_MAX_BLOCKS - 1)
     return messages if made and len(messages) <= _MAX_CODE_MESSAGES else None
 
@@ -289,26 +265,19 @@ def _characters(part: object) -> int:
     return sum(map(_characters, part)) if isinstance(part, list) else 0
 
 
-def table(shown: values.Table) -> Block | None:
-    """Make a table; None if it is larger than Slack permits."""
+def fits_table(shown: values.Table) -> bool:
+    """Return whether Slack shows a table as one."""
     rows = [shown.columns, *shown.rows]
     size = sum(len(cell) for row in rows for cell in row)
-    if len(rows) > _TABLE_ROWS or not 0 < len(shown.columns) <= _TABLE_COLUMNS:
-        return None
-    if size > _TABLE_CHARACTERS:
-        return None
+    is_small = len(rows) <= _TABLE_ROWS and size <= _TABLE_CHARACTERS
+    return is_small and 0 < len(shown.columns) <= _TABLE_COLUMNS
+
+
+def table(shown: values.Table) -> Block:
+    """Make a table."""
     # A cell without text is refused.
-    cells = [[{"type": "raw_text", "text": cell or " "} for cell in row] for row in rows]
+    cells = [
+        [{"type": "raw_text", "text": cell or " "} for cell in row]
+        for row in (shown.columns, *shown.rows)
+    ]
     return {"type": "table", "rows": cells}
-
-
-def approval(
-    code: str, key: str, *, label: str, may_edit: bool, choices: Sequence[str] = ()
-) -> Sequence[Block]:
-    """Make the buttons under code that waits for approval."""
-    buttons = [button(label, RUN, key, style="primary")]
-    buttons += [button(_CHOICES.get(one, one), f"{CHOICE}{one}", key) for one in choices]
-    if may_edit:
-        buttons.append(button("Edit", EDIT, key))
-    buttons.append(button("Cancel", CANCEL, key, style="danger"))
-    return [*written(code), actions(*buttons)]

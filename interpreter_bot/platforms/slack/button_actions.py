@@ -22,17 +22,20 @@ from interpreter_bot.platforms.slack import (
     handler_dependencies,
     home_and_modal_views,
     home_tab,
+    interaction_requests,
     markdown,
     message_posting,
     requests_in_flight,
 )
 from interpreter_bot.sessions import past_turns
-from interpreter_bot.text import fences, quantities
-from interpreter_bot.wording import command_words, file_words, run_words
+from interpreter_bot.text import quantities
+from interpreter_bot.wording import command_words, file_words, question_words, run_words
 
 _log = logging.getLogger(__name__)
 
 _FORM_SECONDS: Final = 1.0
+_EDITED_CHARACTERS: Final = 3_000
+_CHOICES: Final = ("once", "session", "install", "yes", "no")
 _LABEL_CHARACTERS: Final = 200
 
 
@@ -103,6 +106,7 @@ class ButtonActions:
         self,
         shared: handler_dependencies.HandlerDependencies,
         in_flight: requests_in_flight.RequestsInFlight,
+        asked: interaction_requests.InteractionRequests,
         slack_commands: command_views.SlackCommands,
         feedback: home_tab.Feedback,
     ) -> None:
@@ -111,6 +115,7 @@ class ButtonActions:
         self._uploads = shared.uploads
         self._permissions = shared.permissions
         self._in_flight = in_flight
+        self._requests = asked
         self._commands = slack_commands
         self._feedback = feedback
 
@@ -118,19 +123,20 @@ class ButtonActions:
     def by_name(self) -> Mapping[str | re.Pattern[str], Action]:
         """What each button of a message does, by its `action_id`."""
         return {
-            blocks.STOP: self.stop,
-            blocks.QUERIES: self.show_queries,
-            blocks.CODE: self.show_code,
+            "stop": self.stop,
+            "code": self.show_code,
+            "again": self.run_again,
+            "notebook": self.send_notebook,
+            "page": self.send_link,
+            re.compile(f"^{blocks.CSV}[0-9]+$"): self.send_table,
             blocks.FEEDBACK: self.rate,
-            blocks.VISIT: self.send_link,
-            re.compile(f"^{blocks.WHOLE}_[0-9]+$"): self.send_table,
             blocks.CONFIRM: self.confirm,
             blocks.DISMISS: self.confirm,
-            blocks.RUN: self.approve,
-            blocks.CANCEL: self.decline,
-            blocks.EDIT: self.open_question,
-            blocks.ANSWER: self.open_question,
-            re.compile(f"^{blocks.CHOICE}"): self.choose,
+            "run": self.approve,
+            "refuse": self.decline,
+            "change": self.open_question,
+            "answer": self.open_question,
+            **dict.fromkeys(_CHOICES, self.choose),
         }
 
     async def stop(self, press: Press) -> None:
@@ -141,11 +147,9 @@ class ButtonActions:
         """
         place = press.place
         profile = await self._permissions.require(place.workspace, place.user, place.channel)
-        key, request_id = requests_in_flight.request_of(press.value)
-        if key is None or not _is_there(key, place):
-            return
+        key, about = _subject(press, run_words.NOTHING_RUNS)
         person = "" if profile.is_admin else place.user
-        which = {"team": key.workspace, "channel": key.channel, "request": request_id}
+        which = {"team": key.workspace, "channel": key.channel, "answer": about}
         if not await self._in_flight.stop(person, **which):
             raise errors.BotError(run_words.NOTHING_RUNS)
 
@@ -164,14 +168,19 @@ class ButtonActions:
         Raises:
             BotError: it cannot be had, or not by this person.
         """
-        session, _, handle = press.value.rpartition("/")
-        key = requests_in_flight.key_of(session)
-        if key is None or not _is_there(key, press.place):
-            raise errors.BotError(command_words.NO_TABLE)
+        key, number = _subject(press, command_words.NO_TABLE)
         place = await self._place(press, key)
-        name = await self._service.save_table(key, handle, place.person)
-        view = self._commands.view(key, press.place)
-        await commands.give(commands.named("slack", "files", name), place, view)
+        name = await self._service.save_table(key, f"t{number}", place.person)
+        await self._give(press, key, "files", name)
+
+    async def send_notebook(self, press: Press) -> None:
+        """Send the session of an answer as a notebook.
+
+        Raises:
+            BotError: there is none, or not for this person.
+        """
+        key, _ = _subject(press, command_words.NO_CONVERSATION)
+        await self._give(press, key, "notebook")
 
     async def send_link(self, press: Press) -> None:
         """Give a person a link to the session of an answer that stands where they are.
@@ -179,11 +188,25 @@ class ButtonActions:
         Raises:
             BotError: there is none, or not for this person.
         """
-        key = requests_in_flight.key_of(press.value)
-        if key is None or not _is_there(key, press.place):
-            raise errors.BotError(command_words.NO_CONVERSATION)
+        key, _ = _subject(press, command_words.NO_CONVERSATION)
+        await self._give(press, key, "page")
+
+    async def run_again(self, press: Press) -> None:
+        """Run the request of an answer again.
+
+        Raises:
+            BotError: it is not known, or not for this person.
+        """
+        key, turn = await self._turn(press)
+        place = press.place
+        await self._requests.run_again(place, key, turn)
+
+    async def _give(
+        self, press: Press, key: values.SessionKey, name: str, argument: str = ""
+    ) -> None:
         view = self._commands.view(key, press.place)
-        await commands.give(commands.named("slack", "page"), await self._place(press, key), view)
+        command = commands.named("slack", name, argument)
+        await commands.give(command, await self._place(press, key), view)
 
     async def _place(self, press: Press, key: values.SessionKey) -> command_table.Place:
         """Return the place of a command that a button stands for.
@@ -195,18 +218,6 @@ class ButtonActions:
         profile = await self._permissions.require(place.workspace, place.user, place.channel)
         return self._commands.place_of(key, place, profile)
 
-    async def show_queries(self, press: Press) -> None:
-        """Show what code of an answer asked of data connections.
-
-        Raises:
-            BotError: it is not known, or not to this person.
-        """
-        turn = await self._turn(press)
-        if not turn.queries:
-            raise errors.BotError(command_words.ANSWER_TOO_OLD)
-        if press.reply:
-            await press.reply(fences.fenced(query_listings.script(turn.queries), language="sql"))
-
     async def show_code(self, press: Press) -> None:
         """Show a person alone what an answer ran, the code as it is; as files if messages cannot.
 
@@ -214,14 +225,15 @@ class ButtonActions:
             BotError: it is not known, or not to this person.
         """
         place = press.place
-        runs = past_code.runs(await self._turn(press))
-        if (messages := blocks.code_messages(runs)) is not None:
+        _, turn = await self._turn(press)
+        runs, queries = past_code.runs(turn), query_listings.script(turn.queries)
+        if (messages := blocks.code_messages(runs, queries)) is not None:
             for message in messages:
                 await message_posting.whisper(self._api, place, past_code.ABOUT, *message)
             return
+        contents = past_code.files(runs) | ({"queries.sql": queries.encode()} if queries else {})
         files = [
-            file_uploads.of_bytes(name, data, "", is_image=False)
-            for name, data in past_code.files(runs).items()
+            file_uploads.of_bytes(name, data, "", is_image=False) for name, data in contents.items()
         ]
         direct = await message_posting.direct_place(self._api, place)
         if complaints := await self._uploads.send(direct, direct.thread, files):
@@ -229,19 +241,16 @@ class ButtonActions:
         if direct is not place:
             await message_posting.whisper(self._api, place, file_words.SENT_AS_FILE)
 
-    async def _turn(self, press: Press) -> past_turns.PastTurn:
-        """Return the turn that a button names.
+    async def _turn(self, press: Press) -> tuple[values.SessionKey, past_turns.PastTurn]:
+        """Return the turn that a button names, and its session.
 
         Raises:
             BotError: it is not known, or not to this person.
         """
         place = press.place
         await self._permissions.require(place.workspace, place.user, place.channel)
-        session, _, turn_id = press.value.rpartition("/")
-        key = requests_in_flight.key_of(session)
-        if key is None or not _is_there(key, place):
-            raise errors.BotError(command_words.ANSWER_TOO_OLD)
-        return past_code.turn_of(await self._service.queries.history(key), turn_id)
+        key, turn_id = _subject(press, command_words.ANSWER_TOO_OLD)
+        return key, past_code.turn_of(await self._service.queries.history(key), turn_id)
 
     async def confirm(self, press: Press) -> None:
         """Run a command that came as words, or do not."""
@@ -254,15 +263,15 @@ class ButtonActions:
 
     async def approve(self, press: Press) -> None:
         """Let code run as it is."""
-        await self._resolve(press.place, press.value, lambda _: events.Approved())
+        await self._resolve(press.place, _question(press), lambda _: events.Approved())
 
     async def decline(self, press: Press) -> None:
         """Decline code."""
-        await self._resolve(press.place, press.value, lambda _: events.Declined())
+        await self._resolve(press.place, _question(press), lambda _: events.Declined())
 
     async def choose(self, press: Press) -> None:
         """Answer a question with one of its choices."""
-        await self.resolve(press.place, press.value, press.action.removeprefix(blocks.CHOICE))
+        await self.resolve(press.place, _question(press), press.action)
 
     async def open_question(self, press: Press) -> None:
         """Open the answer to an `input()`, or code that waits for approval.
@@ -270,13 +279,15 @@ class ButtonActions:
         Raises:
             BotError: it is not theirs to answer, or too late.
         """
-        place, question_id = press.place, press.value
+        place, question_id = press.place, _question(press)
         is_admin = await self._is_admin(place, question_id)
         question = self._service.questions.require(
-            question_id, place.user, is_admin=is_admin, edits=press.action == blocks.EDIT
+            question_id, place.user, is_admin=is_admin, edits=press.action == "change"
         )
         facts = {"channel": place.channel, "question": question.id}
         if isinstance(question, events.ApprovalQuestion):
+            if len(question.code) > _EDITED_CHARACTERS:
+                raise errors.BotError(question_words.TOO_LONG_TO_EDIT)
             view = home_and_modal_views.edit_form(facts, question.code)
         else:
             label = quantities.one_line(question.prompt, _LABEL_CHARACTERS)
@@ -324,6 +335,21 @@ class ButtonActions:
         return profile.is_admin
 
 
-def _is_there(key: values.SessionKey, place: message_posting.Place) -> bool:
-    """Return whether a session is one of the channel where a button was pressed."""
-    return (key.workspace, key.channel) == (place.workspace.team, place.channel)
+def _subject(press: Press, otherwise: str) -> tuple[values.SessionKey, str]:
+    """Return the session of the channel where a button was pressed, and what the button is about.
+
+    Raises:
+        BotError: it is of another channel; says the sentence.
+    """
+    key, about = blocks.value_of(press.value)
+    if key is None or (key.workspace, key.channel) != (
+        press.place.workspace.team,
+        press.place.channel,
+    ):
+        raise errors.BotError(otherwise)
+    return key, about
+
+
+def _question(press: Press) -> str:
+    _, question_id = blocks.value_of(press.value)
+    return question_id

@@ -7,16 +7,13 @@ import dataclasses
 import io
 import json
 import logging
-import tempfile
 import time
-import zipfile
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import IO, Any, Final, TypeVar
 
 import aiohttp
 
 from interpreter_bot.platforms.slack import api_errors, markdown, message_posting, web_api
-from interpreter_bot.text import file_names
 from interpreter_bot.wording import file_words
 
 _log = logging.getLogger(__name__)
@@ -24,14 +21,13 @@ _log = logging.getLogger(__name__)
 _T = TypeVar("_T")
 
 _CHUNK_BYTES: Final = 256 * 1024
-_MAX_BYTES: Final = 1024**3
 _ALT_CHARACTERS: Final = 1000
 _TRIES: Final = 5
 _FIRST_LOOK_SECONDS: Final = 0.05
 _LONGEST_PAUSE_SECONDS: Final = 2.0
 # Picture types that Slack shows in blocks.
 _PICTURES: Final = frozenset({"image/png", "image/jpeg", "image/gif"})
-_TOO_LARGE: Final = frozenset({"file_upload_size_restricted"})
+TOO_LARGE: Final = "file_upload_size_restricted"
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -58,58 +54,59 @@ class FileUploads:
     async def send(
         self, place: message_posting.Place, thread: str, batch: Sequence[Outgoing]
     ) -> list[str]:
-        """Send files in one message, in order, and check that it appears.
-
-        Slack says that a file is shared before it is, and sometimes it never is: then it is sent
-        once more.
+        """Send files in one message, in order.
 
         Returns:
             Sentences about those that could not be sent.
         """
         complaints: list[str] = []
+        named: dict[str, dict[str, str]] = {}
         try:
-            missing = await self._try(place, thread, batch, complaints)
-            if missing:
-                _log.warning("Slack took %d files and does not show them", len(missing))
-                missing = await self._try(place, thread, missing, complaints)
-            complaints += [file_words.not_uploaded(one.name) for one in missing]
+            for outgoing in batch:
+                try:
+                    named[outgoing.name] = await self.put(place, outgoing)
+                except api_errors.GoneError:
+                    raise
+                except api_errors.SlackError as error:
+                    complaints.append(file_words.not_sent(outgoing.name, error))
+            if named and await self.share(place, thread, [*named.values()]) is None:
+                complaints += [file_words.not_sent(name, file_words.NOT_SHARED) for name in named]
         except api_errors.SlackError as error:
             complaints.append(file_words.not_sent("The files", error))
-        finally:
-            for outgoing in batch:
-                outgoing.file.close()
         return complaints
 
-    async def _try(
-        self,
-        place: message_posting.Place,
-        thread: str,
-        batch: Sequence[Outgoing],
-        complaints: list[str],
-    ) -> list[Outgoing]:
-        """Send files; return those that Slack accepted and does not show.
+    async def share(
+        self, place: message_posting.Place, thread: str, named: Sequence[dict[str, str]]
+    ) -> str | None:
+        """Show files that were put in one message; see `look_for_share`.
 
         Raises:
-            SlackError: it takes none.
+            SlackError: Slack refuses it.
         """
-        sent: dict[str, Outgoing] = {}
-        named: list[dict[str, str]] = []
-        for outgoing in batch:
-            try:
-                named.append(await self._put(place, outgoing))
-            except api_errors.GoneError:
-                raise
-            except api_errors.SlackError as error:
-                complaints.append(file_words.not_sent(outgoing.name, error))
-            else:
-                sent[named[-1]["id"]] = outgoing
-        if not named:
-            return []
         await self._complete(place, named, thread=thread)
+        return await self.look_for_share(place, [file["id"] for file in named])
+
+    async def look_for_share(
+        self, place: message_posting.Place, files: Sequence[str]
+    ) -> str | None:
+        """Return the timestamp of the message with files, which comes some time after Slack says
+        that they are shared.
+
+        None if it does not come; empty if they cannot be looked at.
+        """
         until = time.monotonic() + self._api.timing.sharing_seconds
-        return [
-            one for file, one in sent.items() if not await self._look(place, file, _shares, until)
+        first: Mapping[str, Any] | None = None
+        for file in files:
+            facts = await self._look(place, file, _shares, until)
+            if facts is None:
+                return None
+            first = facts if first is None else first
+        shares = [
+            share
+            for channels in ((first or {}).get("shares") or {}).values()
+            for share in channels.get(place.channel, ())
         ]
+        return str(shares[-1]["ts"]) if shares else ""
 
     async def keep(self, place: message_posting.Place, pictures: Sequence[Outgoing]) -> list[str]:
         """Upload pictures for blocks, without sharing them; return their file ids.
@@ -124,7 +121,8 @@ class FileUploads:
         await self._complete(place, named)
         until = time.monotonic() + self._api.timing.sharing_seconds
         ids = [one["id"] for one in named]
-        if not all(await _all(self._look(place, file, _is_picture, until) for file in ids)):
+        looked_at = await _all(self._look(place, file, _is_picture, until) for file in ids)
+        if None in looked_at:
             raise api_errors.SlackError(file_words.NO_PICTURES_FOR_SLACK)
         return ids
 
@@ -134,8 +132,11 @@ class FileUploads:
         file: str,
         has: Callable[[Mapping[str, Any]], object],
         until: float,
-    ) -> bool:
-        """Poll a file's state until it has what is wanted or the time is over."""
+    ) -> Mapping[str, Any] | None:
+        """Poll a file's state until it has what is wanted; None if it has not in time.
+
+        Empty if it cannot be looked at: then what Slack said at the upload has to do.
+        """
         pause = _FIRST_LOOK_SECONDS
         while True:
             try:
@@ -143,56 +144,44 @@ class FileUploads:
             except api_errors.GoneError:
                 raise
             except api_errors.SlackError as error:
-                # Then what Slack said at the upload has to do.
                 _log.info("a file could not be looked at: %s", error)
-                return True
-            if has(answer.get("file") or {}):
-                return True
+                return {}
+            facts: Mapping[str, Any] = answer.get("file") or {}
+            if has(facts):
+                return facts
             if time.monotonic() >= until:
-                return False
+                return None
             await asyncio.sleep(pause)
             pause = min(2 * pause, _LONGEST_PAUSE_SECONDS)
 
-    async def _put(self, place: message_posting.Place, outgoing: Outgoing) -> dict[str, str]:
-        """Upload the bytes of one file; zipped if it is too large otherwise.
+    async def put(self, place: message_posting.Place, outgoing: Outgoing) -> dict[str, str]:
+        """Upload the bytes of one file, for `share`; close it.
 
         Raises:
-            SlackError: it does not take them; the sentence says why.
+            SlackError: Slack does not take them; the sentence says why.
         """
-        size = outgoing.file.seek(0, io.SEEK_END)
-        if not size:
-            raise api_errors.SlackError(file_words.EMPTY_FOR_SLACK)
-        try:
-            if size > _MAX_BYTES:
-                raise api_errors.RefusedError("the file", "file_upload_size_restricted")
+        with outgoing.file:
+            size = outgoing.file.seek(0, io.SEEK_END)
+            if not size:
+                raise api_errors.SlackError(file_words.EMPTY_FOR_SLACK)
             return await self._bring(place, outgoing, outgoing.name, size)
-        except api_errors.RefusedError as error:
-            if error.code not in _TOO_LARGE or outgoing.name.endswith(".zip"):
-                raise
-            with tempfile.TemporaryFile() as packed:
-                await asyncio.to_thread(_zip, outgoing, packed)
-                smaller = packed.seek(0, io.SEEK_END)
-                if smaller > _MAX_BYTES or smaller > size * 0.9:
-                    raise
-                zipped = dataclasses.replace(outgoing, file=packed, is_image=False)
-                return await self._bring(place, zipped, f"{outgoing.name}.zip", smaller)
 
     async def _bring(
         self, place: message_posting.Place, outgoing: Outgoing, name: str, size: int
     ) -> dict[str, str]:
-        title = markdown.plain_name(name.rpartition("/")[2] or name)
+        title = markdown.file_name(name.rpartition("/")[2] or name)
         for _ in range(_TRIES):
             ticket = await self._api.call(
                 place.workspace,
                 "files.getUploadURLExternal",
                 filename=title,
                 length=size,
-                alt_txt=markdown.plain_name(outgoing.about)[:_ALT_CHARACTERS]
+                alt_txt=markdown.file_name(outgoing.about)[:_ALT_CHARACTERS]
                 if outgoing.is_image
                 else None,
             )
             if await self._transfer(str(ticket["upload_url"]), outgoing.file):
-                return {"id": str(ticket["file_id"]), "title": markdown.plain_name(name)}
+                return {"id": str(ticket["file_id"]), "title": markdown.file_name(name)}
             await asyncio.sleep(0.2)
         raise api_errors.LostError
 
@@ -225,7 +214,8 @@ class FileUploads:
             nonlocal is_lost
             is_lost = True
             until = time.monotonic() + self._api.timing.sharing_seconds / 2
-            return {} if await self._look(place, named[0]["id"], has, until) else None
+            looked_at = await self._look(place, named[0]["id"], has, until)
+            return None if looked_at is None else {}
 
         try:
             await self._api.call(
@@ -264,14 +254,3 @@ def _is_picture(facts: Mapping[str, Any]) -> bool:
 async def _read(file: IO[bytes]) -> AsyncIterator[bytes]:
     while data := await asyncio.to_thread(file.read, _CHUNK_BYTES):
         yield data
-
-
-def _zip(outgoing: Outgoing, packed: IO[bytes]) -> None:
-    outgoing.file.seek(0)
-    name = file_names.PortablePaths().path(outgoing.name.rpartition("/")[2])
-    with (
-        zipfile.ZipFile(packed, "w", zipfile.ZIP_DEFLATED) as archive,
-        archive.open(name, "w", force_zip64=True) as target,
-    ):
-        while data := outgoing.file.read(_CHUNK_BYTES):
-            target.write(data)

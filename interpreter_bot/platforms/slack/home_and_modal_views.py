@@ -12,7 +12,7 @@ from slack_sdk.models import views
 from slack_sdk.models.blocks import basic_components, block_elements
 
 from interpreter_bot.platforms.rendering import session_facts
-from interpreter_bot.platforms.slack import blocks, markdown, requests_in_flight
+from interpreter_bot.platforms.slack import blocks, markdown
 from interpreter_bot.sessions import past_turns
 from interpreter_bot.text import quantities
 from interpreter_bot.wording import command_words, question_words, slack_words
@@ -139,7 +139,7 @@ def heading(text: str) -> blocks.Block:
 
 def key(overview: past_turns.SessionOverview) -> str:
     """Encode a session's key for a button."""
-    return requests_in_flight.stop_key(overview.key)
+    return blocks.button_value(overview.key, "")
 
 
 def session_text(overview: past_turns.SessionOverview) -> str:

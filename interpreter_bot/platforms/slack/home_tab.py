@@ -20,7 +20,6 @@ from interpreter_bot.platforms.slack import (
     markdown,
     message_posting,
     permissions,
-    requests_in_flight,
 )
 from interpreter_bot.sessions import requests
 from interpreter_bot.wording import access_words, session_words, slack_words
@@ -223,7 +222,7 @@ class HomeTab:
         Raises:
             NotAllowedError: it is none, or none of theirs.
         """
-        key = requests_in_flight.key_of(value)
+        key, _ = blocks.value_of(value)
         if key is None or key.workspace != workspace.team:
             raise policies.NotAllowedError(session_words.NO_SUCH_SESSION)
         if profile.is_admin:

@@ -23,7 +23,7 @@ from interpreter_bot.platforms.slack import (
     message_posting,
     requests_in_flight,
 )
-from interpreter_bot.sessions import event_claims, requests
+from interpreter_bot.sessions import event_claims, past_turns, requests
 from interpreter_bot.wording import command_words, run_words
 
 _log = logging.getLogger(__name__)
@@ -95,6 +95,25 @@ class InteractionRequests:
         about = {"user": user, "channel": channel, "root": ts}
         await self._take(workspace, about | {"question": question})
 
+    async def run_again(
+        self, place: message_posting.Place, key: values.SessionKey, turn: past_turns.PastTurn
+    ) -> None:
+        """Run the request of an earlier turn again, in its session.
+
+        Raises:
+            BotError: it is not run.
+        """
+        content = {
+            "user": place.user,
+            "channel": place.channel,
+            "root": place.thread,
+            "session": key.thread,
+            "again": turn.request,
+            "is_code": turn.is_code,
+            "files": [*turn.attachments],
+        }
+        await self._take(place.workspace, content)
+
     @contextlib.asynccontextmanager
     async def awaited(
         self, workspace: installations.InstalledWorkspace, channel: str
@@ -138,24 +157,23 @@ class InteractionRequests:
             request_id=name,
             content=content,
         )
-        is_again = bool(claimed)
-        begin = functools.partial(self._begun, workspace, content, name, is_again=is_again)
-        await self._claims.handle(envelope, begin, is_claimed=is_again)
+        begin = functools.partial(self._begun, workspace, content, name)
+        await self._claims.handle(envelope, begin, is_claimed=bool(claimed))
 
     async def _begun(
         self,
         workspace: installations.InstalledWorkspace,
         content: Mapping[str, Any],
         name: str,
-        *,
-        is_again: bool,
     ) -> claims.StartRequest:
         """Give the first sign of a request, if its person may; return what has it answered."""
         user, channel = str(content["user"]), str(content["channel"])
         profile = await self._permissions.require(workspace, user, channel)
         person = requests.Person(profile.user, profile.name)
         if "question" in content:
-            return await self._question(workspace, person, content, name, is_again=is_again)
+            return await self._question(workspace, person, content, name)
+        if "again" in content:
+            return await self._again(workspace, person, content, name)
         if "facts" in content:
             code = await self._code_of(workspace, content["facts"])
             place, key = await self._at(workspace, user, channel, content["facts"])
@@ -164,7 +182,32 @@ class InteractionRequests:
             place = message_posting.Place(workspace, channel, thread="", asked="", user=user)
             key = values.SessionKey(_PLATFORM, workspace.team, channel)
         request = requests.Request(key=key, person=person, text=code, is_code=True, id=name)
-        return await self._in_flight.open_code(place, request, is_again=is_again)
+        return await self._in_flight.open_code(place, request)
+
+    async def _again(
+        self,
+        workspace: installations.InstalledWorkspace,
+        person: requests.Person,
+        content: Mapping[str, Any],
+        name: str,
+    ) -> claims.StartRequest:
+        channel = str(content["channel"])
+        place = message_posting.Place(
+            workspace, channel, thread=str(content["root"]), asked="", user=person.id
+        )
+        request = requests.Request(
+            key=values.SessionKey(_PLATFORM, workspace.team, channel, str(content["session"])),
+            person=person,
+            text=str(content["again"]),
+            files=tuple(content["files"]),
+            is_code=bool(content["is_code"]),
+            id=name,
+            approval=self._config.approval,
+        )
+        entry = await self._in_flight.open(
+            request.key, place, name, person, is_code=request.is_code
+        )
+        return functools.partial(self._in_flight.answer, entry, request)
 
     async def _question(
         self,
@@ -172,8 +215,6 @@ class InteractionRequests:
         person: requests.Person,
         content: Mapping[str, Any],
         name: str,
-        *,
-        is_again: bool,
     ) -> claims.StartRequest:
         channel = str(content["channel"])
         facts = await self._message(workspace, channel, str(content["root"]))
@@ -193,7 +234,7 @@ class InteractionRequests:
             approval=self._config.approval,
         )
         title = requests_in_flight.title_of(request)
-        entry = await self._in_flight.open(key, place, name, title=title, is_again=is_again)
+        entry = await self._in_flight.open(key, place, name, person, title=title)
         return functools.partial(self._in_flight.answer, entry, request)
 
     async def _code_of(

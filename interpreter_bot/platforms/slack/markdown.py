@@ -1,16 +1,18 @@
-"""Slack's Markdown and mrkdwn: foreign text made harmless in it, lists of facts.
+"""Slack's Markdown and mrkdwn: foreign text made harmless in it; see `chat.markup.Markup`.
 
-Pure.
+What answers say is made harmless where it becomes blocks.
 """
 
 from __future__ import annotations
 
 import dataclasses
 import re
+import time
 from collections.abc import Iterator
 from typing import Final
 
-from interpreter_bot.text import addresses, fences
+from interpreter_bot.platforms.chat import markup
+from interpreter_bot.text import addresses, fences, quantities, safe_text
 
 _INVISIBLE: Final = "\u200b"
 # Whether Slack obeys these within Markdown is not documented: they are broken everywhere.
@@ -34,6 +36,8 @@ _ADDRESS: Final = re.compile(
 )
 _AT_ALL: Final = re.compile(r"@(?=(?:channel|here|everyone)\b)")
 _NOTIFIED_CHARACTERS: Final = 300
+_MAX_INLINE: Final = 200
+_MAX_LINE: Final = 2_000
 _LOOKALIKE: Final = "\u02cb"
 _LONGEST_SPAN: Final = 300
 _LONGEST_ADDRESS: Final = 2_000
@@ -172,19 +176,64 @@ def _unfinished_code(line: str) -> int:
     return word if is_address else len(line)
 
 
-def python(code: str, warning: str = "") -> str:
-    """Write code as a block with a sentence under it, both as `safe_text` reveals them."""
-    shown = fences.fenced(code, language="python")
-    return f"{shown}\n⚠️ {warning}" if warning else shown
+def blocks(text: str, *, is_whole: bool = True) -> Iterator[markup.Block]:
+    """Iterate over the lines and code blocks of a model's Markdown."""
+    lines = text.split("\n")
+    open_after = [after for _, _, after in fences.scanned(lines)]
+    place = 0
+    while place < len(lines):
+        fence = open_after[place]
+        if fence is None:
+            may_grow = not is_whole and place == len(lines) - 1
+            is_unclear = may_grow and lines[place].lstrip()[:1] in ("`", "~")
+            yield markup.Block(lines[place], is_line=not is_unclear, may_grow=may_grow)
+            place += 1
+            continue
+        end = place + 1
+        while end < len(lines) and open_after[end] is not None:
+            end += 1
+        is_open = end == len(lines)
+        closing = [fence.closing] if is_open else []
+        code_block = "\n".join([*lines[place : end + 1], *closing])
+        yield markup.Block(code_block, may_grow=is_open and not is_whole)
+        place = end + 1
 
 
-def streamable_code(code: str) -> str:
-    """Return the first lines of code, up to one that a stream could not show as it is."""
-    lines = code.split("\n")
-    for number, line in enumerate(lines):
-        if has_mention(line) or "://" in line:
-            return "\n".join([*lines[:number], "…"])
-    return code
+def code(text: str, language: str = "") -> str:
+    """Return a code block, in which invisible characters can be seen."""
+    text = safe_text.revealed(text).text
+    return fences.fenced(text, language=language) if text.strip() else ""
+
+
+def inline_code(text: str) -> str:
+    """Return foreign text as code within a line, cut if it is long."""
+    text = quantities.one_line(text, _MAX_INLINE)
+    return fences.inline(text) if text else ""
+
+
+def escape(text: str) -> str:
+    """Return foreign words within a line, which reach nobody."""
+    return defused(quantities.one_line(text, _MAX_LINE))
+
+
+def small_print(text: str) -> str:
+    """Return a line of the bot in small print."""
+    return f"_{text}_"
+
+
+def local_times(text: str) -> str:
+    """Return a sentence as it is: Markdown blocks know no times."""
+    return text
+
+
+def time_since(moment: float) -> str:
+    """Return how long ago something began."""
+    return quantities.duration(max(0, round(time.time() - moment)))
+
+
+def mention(_person: str) -> str:
+    """Return nothing: who asked hears of each message of the thread."""
+    return ""
 
 
 def escaped(text: str) -> str:
@@ -198,6 +247,6 @@ def notification(text: str) -> str:
     return escaped(_AT_ALL.sub(lambda found: found[0] + _INVISIBLE, text))
 
 
-def plain_name(name: str) -> str:
+def file_name(name: str) -> str:
     """Make a file name harmless where Slack shows names unescaped."""
     return name.replace("<", "_").replace(">", "_")

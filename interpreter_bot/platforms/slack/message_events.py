@@ -20,7 +20,6 @@ from interpreter_bot.platforms.slack import (
     message_requests,
     requests_in_flight,
     thread_history,
-    turn_drawing,
 )
 from interpreter_bot.sessions import event_claims, requests
 from interpreter_bot.text import quantities
@@ -36,13 +35,11 @@ class RawMessage:
 
     Attributes:
         channel: if the facts do not say it.
-        is_again: a bot that is gone may have posted part of its answer.
     """
 
     workspace: installations.InstalledWorkspace
     facts: Mapping[str, Any]
     channel: str = ""
-    is_again: bool = False
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -51,7 +48,6 @@ class _Source:
 
     workspace: installations.InstalledWorkspace
     incoming: message_parsing.IncomingMessage
-    is_again: bool
 
     @property
     def message(self) -> message_parsing.Message:
@@ -139,7 +135,7 @@ class MessageEvents:
             is_addressed=message.is_direct or parsed.is_mention,
             mentions_bot=parsed.is_mention,
             is_for_others=message_parsing.mentions_others(message.text, workspace.bot_user),
-            source=_Source(workspace, parsed, raw.is_again),
+            source=_Source(workspace, parsed),
         )
 
     def _session_of(
@@ -156,7 +152,7 @@ class MessageEvents:
     async def find_again(self, event: event_claims.LostEvent) -> _Message | None:
         facts, channel = event.content["facts"], event.content["channel"]
         workspace = await self._services.workspaces.get(event.key.workspace)
-        return await self.parse(RawMessage(workspace, facts, channel, is_again=True))
+        return await self.parse(RawMessage(workspace, facts, channel))
 
     async def may_answer(self, message: _Message, question: events.InputQuestion) -> bool:
         # Several threads share a channel's session; words in one are no answer in another.
@@ -250,7 +246,7 @@ class MessageEvents:
         source = message.source
         if is_edit:
             sent = source.message
-            await self._in_flight.cancel_message(source.workspace.team, sent.channel, sent.ts)
+            await self._in_flight.supersede(source.workspace.team, sent.channel, sent.ts)
         if not code:
             return await self._prepare_request(message)
         key = await self._read_session(source)
@@ -263,7 +259,7 @@ class MessageEvents:
         """Make a request of a message, after a first sign."""
         source = received.source
         parsed, message, place = source.incoming, source.message, source.place
-        workspace, is_again = source.workspace, source.is_again
+        workspace, person = source.workspace, received.person
         entry: requests_in_flight.InFlight | None = None
         # Without text or files there may be nothing to do, so no sign of work is shown yet.
         if not parsed.is_code and (parsed.text or message.files):
@@ -272,8 +268,8 @@ class MessageEvents:
                 received.session,
                 place,
                 message.id,
+                person,
                 title="" if message.thread else title,
-                is_again=is_again,
             )
         try:
             thread = await self._read_thread(workspace, message)
@@ -289,9 +285,8 @@ class MessageEvents:
             return None
         if entry is None:
             # Opened now, not at its turn, so that later messages wait behind it.
-            heading = turn_drawing.heading(received.person.name, request.text)
             entry = await self._in_flight.open(
-                request.key, place, message.id, heading=heading, is_again=is_again
+                request.key, place, message.id, person, is_code=request.is_code
             )
         self._threads.answer(workspace.team, message)
         return functools.partial(self._start, entry, request)

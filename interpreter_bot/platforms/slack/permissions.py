@@ -84,6 +84,7 @@ class Permissions:
             preferences.APPROVAL: config.approval,
             preferences.MODEL: "",
             preferences.FOLLOW_THREADS: config.follows_threads,
+            preferences.SHOW_CODE: False,
         }
         self._profiles = cachetools.TTLCache[tuple[str, str], Profile](_MAX_KNOWN, _FRESH_SECONDS)
         self._groups = cachetools.TTLCache[tuple[str, str], frozenset[str]](

@@ -7,30 +7,36 @@ import contextlib
 import dataclasses
 import functools
 import logging
+import re
 from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from typing import Any, Final, TypeAlias
 
 from interpreter_bot import errors, events, values
+from interpreter_bot.platforms.chat import answer, drafts, transport
 from interpreter_bot.platforms.slack import (
     api_errors,
     handler_dependencies,
     installations,
-    live_answers,
+    interrupted_answers,
+    markdown,
     message_posting,
-    replies,
-    thread_history,
-    turn_drawing,
-    unfinished_answers,
 )
+from interpreter_bot.platforms.slack import transport as slack_transport
 from interpreter_bot.sessions import event_claims, requests
 from interpreter_bot.text import quantities
-from interpreter_bot.wording import question_words, run_words
+from interpreter_bot.wording import command_words, question_words, run_words, slack_words
 
 _log = logging.getLogger(__name__)
 
 TITLE_CHARACTERS: Final = 80
-_SEPARATOR: Final = "/"
 _LAST_WORDS_SECONDS: Final = 5.0
+_SUPERSEDED_SECONDS: Final = 15.0
+_NAME_CHARACTERS: Final = 80
+# Slack takes about 100 pieces of streams and 50 edits a minute, of all answers in a workspace:
+# with the usual pauses of one second and three, that is 1.7 answers and 2.5.
+_STREAMING_SHARE: Final = 0.6
+_EDITING_SHARE: Final = 0.4
+_TIMESTAMP: Final = re.compile(r"\d{6,}\.\d{6}")
 
 Reply: TypeAlias = Callable[[str], Awaitable[None]]
 """Shows a sentence to the person who did something."""
@@ -43,16 +49,30 @@ class InFlight:
     Attributes:
         key: its session, as far as it is known yet.
         request_id: unique in its channel.
-        live: shows the answer, beginning with the sign of life.
+        place: where it is answered.
+        reply: shows the answer, beginning with the sign of life.
+        showing: ends when all of the answer stands.
         is_cancelled: it was taken back, perhaps before it was handed on.
         is_handed_on: the service has it.
     """
 
     key: values.SessionKey
     request_id: str
-    live: live_answers.LiveMessage
+    place: message_posting.Place
+    reply: answer.Answer
+    showing: asyncio.Task[None]
     is_cancelled: bool = False
     is_handed_on: bool = False
+
+    @property
+    def message(self) -> str:
+        """The message that is answered in any wording, or the interaction."""
+        return self.request_id.partition("-")[0]
+
+    @property
+    def thread(self) -> str:
+        """Where the answer stands, once it does."""
+        return self.place.thread or self.reply.first_message
 
 
 class RequestsInFlight:
@@ -101,7 +121,7 @@ class RequestsInFlight:
             # The last net of one event: the bot goes on with the others.
             _log.exception("%s failed", name)
 
-    async def closing_unfinished(
+    async def closing_interrupted(
         self, place: message_posting.Place, work: Coroutine[Any, Any, None]
     ) -> None:
         """Do the work of a button; one that came to nothing may be that of a bot that is gone.
@@ -112,8 +132,7 @@ class RequestsInFlight:
         try:
             await work
         except errors.BotError:
-            team, channel = place.workspace.team, place.channel
-            await self.close_unfinished(values.SessionKey("slack", team, channel, place.thread))
+            await interrupted_answers.close_all(self._services.api, place, self._is_running)
             raise
 
     async def drain(self, seconds: float) -> None:
@@ -130,81 +149,137 @@ class RequestsInFlight:
         key: values.SessionKey,
         place: message_posting.Place,
         request_id: str,
+        person: requests.Person,
         *,
         title: str = "",
-        heading: str = "",
-        is_again: bool = False,
+        is_code: bool = False,
+        is_replayed: bool = False,
     ) -> InFlight:
         """Show the first sign of an answer, which can be cancelled from now on.
+
+        It goes on in the messages of an answer to the same message, such as that of a bot which is
+        gone, or to an earlier wording.
 
         Args:
             key: the session, as far as it is known yet.
             place: where it is shown.
             request_id: of the request that is to be answered.
+            person: who asks.
             title: of a session that begins with it.
-            heading: above the answer to raw code.
-            is_again: a bot that is gone may have shown part of it, which is gone on with.
-
-        Raises:
-            SlackError: Slack refuses it.
+            is_code: the request is code.
+            is_replayed: a former bot began with it, whose events come first.
         """
-        uses_channel_kernel = not place.thread and not key.thread
-        live = live_answers.LiveMessage(
-            self._services,
-            place,
-            stop_key=stop_value(key, request_id),
-            request_id=request_id,
-            heading=heading,
-            payload={"kernel": thread_history.CHANNELS_OWN} if uses_channel_kernel else None,
-            crowd=functools.partial(self._crowd, key.workspace),
+        network = slack_transport.SlackTransport(
+            self._services, place.workspace, title=title, person=person.id
         )
-        entry = self._entries[_id(key, request_id)] = InFlight(key, request_id, live)
-        try:
-            unfinished = None
-            if is_again:
-                unfinished = await unfinished_answers.find(self._services.api, place, request_id)
-            await live.begin(title, unfinished=unfinished)
-        except BaseException:
-            self._close(entry)
-            raise
+        at = transport.Location(session=key, channel=place.channel, thread=place.thread)
+        scope = values.Scope("slack", key.workspace, key.channel, person.id)
+        chosen = await self._services.permissions.preferences(scope)
+        has_message = _TIMESTAMP.fullmatch(request_id.partition("-")[0]) is not None
+        # Others do not see which code a command runs.
+        heading = command_words.run_by(markdown.escape(person.name[:_NAME_CHARACTERS]))
+        is_streamed = network.capabilities(at).streams and not is_code
+        plan = answer.AnswerPlan(
+            request_id=_answer_id(place, request_id),
+            at=at,
+            style=drafts.AnswerStyle(
+                owner=person.id,
+                is_code=is_code,
+                shows_code=not has_message if is_code else chosen.show_code,
+                limit_seconds=self._service.queries.limits.execution_seconds,
+                heading=heading if is_code and not has_message else "",
+                hint=slack_words.OWN_PYTHON if place.begins_thread else "",
+            ),
+            pace=functools.partial(self._pace, key.workspace, is_streamed=is_streamed),
+            is_visitable=self._service.visits.is_on,
+            is_replayed=is_replayed,
+            is_claimed=True,
+        )
+        opened: asyncio.Future[answer.Answer] = asyncio.get_running_loop().create_future()
+        showing = asyncio.create_task(
+            self._show(network, plan, opened, key, request_id), name="slack answer"
+        )
+        entry = InFlight(key, request_id, place, await opened, showing)
+        self._entries[_id(key, request_id)] = entry
+        if not (place.thread or is_replayed):
+            # Nothing runs in a channel in which nothing of it can be shown.
+            await entry.reply.wait_for_first_sign()
         return entry
 
-    async def open_code(
+    async def _show(
         self,
-        place: message_posting.Place,
-        request: requests.Request,
-        *,
-        is_again: bool = False,
+        network: slack_transport.SlackTransport,
+        plan: answer.AnswerPlan,
+        opened: asyncio.Future[answer.Answer],
+        key: values.SessionKey,
+        request_id: str,
+    ) -> None:
+        """Show an answer until all of it stands."""
+
+        async def cancel() -> None:
+            if entry := self._entries.get(_id(key, request_id)):
+                await self._cancel([entry])
+
+        try:
+            async with answer.open_answer(
+                network, markdown, plan, self._service.deliveries, cancel=cancel
+            ) as reply:
+                if not plan.is_replayed:
+                    reply.begin()
+                opened.set_result(reply)
+        except Exception as error:
+            # What shows answers is what fell.
+            _log.exception("an answer could not be shown")
+            if not opened.done():
+                opened.set_exception(error)
+                return
+            await cancel()
+
+    def _pace(self, team: str, *, is_streamed: bool) -> float:
+        """Return the seconds between two edits of an answer: all of a workspace share its rates."""
+        crowd = sum(entry.key.workspace == team for entry in self._entries.values())
+        timing = self._services.api.timing
+        if is_streamed:
+            return timing.streaming_seconds * max(1.0, crowd * _STREAMING_SHARE)
+        return timing.editing_seconds * max(1.0, crowd * _EDITING_SHARE)
+
+    async def open_code(
+        self, place: message_posting.Place, request: requests.Request
     ) -> Callable[[], Awaitable[None]]:
         """See `open`: the same for a request of code; return what has it answered."""
-        heading = turn_drawing.heading(request.person.name, request.text)
-        entry = await self.open(request.key, place, request.id, heading=heading, is_again=is_again)
+        entry = await self.open(request.key, place, request.id, request.person, is_code=True)
         return functools.partial(self.answer, entry, request)
 
     async def refuse(self, entry: InFlight, error: Exception) -> None:
-        """Show why a request is not answered, though there was a first sign.
-
-        Raises:
-            SlackError: Slack refuses it.
-        """
-        self._close(entry)
+        """Show why a request is not answered, though there was a first sign."""
         if not isinstance(error, errors.BotError):
             _log.error("a request could not be made", exc_info=error)
-        await entry.live.refuse(run_words.error_sentence(error))
+        sentence = run_words.error_sentence(error)
+        entry.reply.emit(events.TurnEnded(status=values.TurnStatus.FAILED, sentence=sentence))
+        await entry.showing
+        self._close(entry)
 
     async def answer(self, entry: InFlight, request: requests.Request) -> None:
-        """Run a request that was opened; it gets its place in the lane at once."""
+        """Run a request that was opened; it gets its place in the lane at once.
+
+        Raises:
+            BotError: nothing of it can be shown, nor why.
+            LeftToNextBotError: the bot ends before it has begun with it.
+        """
         entry.key = request.key
-        entry.live.stop_key = stop_value(request.key, request.id)
         try:
             await self._answer(entry, request)
         finally:
             self._close(entry)
-        place = entry.live.place
-        if not place.thread:
+        place = entry.place
+        if not place.thread and entry.thread:
             self._services.threads.remember(
-                place.workspace.team, place.channel, entry.live.thread, uses_channel_kernel=True
+                place.workspace.team, place.channel, entry.thread, uses_channel_kernel=True
             )
+        if entry.reply.refusal:
+            raise errors.BotError(entry.reply.refusal)
+        if entry.reply.is_left:
+            raise event_claims.LeftToNextBotError
 
     async def go_on(self, request: requests.Request) -> None:
         """Show how a request goes on that a bot began which is gone, in the same messages."""
@@ -212,11 +287,15 @@ class RequestsInFlight:
         workspace = await self._services.workspaces.get(key.workspace)
         thread = key.thread or await self._thread_of(workspace, key.channel, request.id)
         place = message_posting.Place(workspace, key.channel, thread=thread, asked="", user=user)
-        heading = ""
-        if request.is_code:
-            profile = await self._services.permissions.profile(workspace, user)
-            heading = turn_drawing.heading(profile.name, request.text)
-        entry = await self.open(key, place, request.id, heading=heading, is_again=True)
+        profile = await self._services.permissions.profile(workspace, user)
+        entry = await self.open(
+            key,
+            place,
+            request.id,
+            requests.Person(user, profile.name),
+            is_code=request.is_code,
+            is_replayed=True,
+        )
         with contextlib.suppress(event_claims.LeftToNextBotError):
             # Its turn is found by the next bot.
             await self.answer(entry, request)
@@ -226,66 +305,51 @@ class RequestsInFlight:
     ) -> str:
         """Return the thread of a message that used the channel's own kernel; empty for none."""
         message_ts = request_id.partition("-")[0]
-        if not unfinished_answers.is_timestamp(message_ts):
+        if not _TIMESTAMP.fullmatch(message_ts):
             return ""
         try:
-            answer = await self._services.api.call(
+            response = await self._services.api.call(
                 workspace, "conversations.replies", channel=channel, ts=message_ts, limit=1
             )
         except api_errors.SlackError as error:
             _log.info("the thread of a request is not known: %s", error)
             return ""
-        messages = answer.get("messages") or [{}]
+        messages = response.get("messages") or [{}]
         return str(messages[0].get("thread_ts") or message_ts)
 
     async def _answer(self, entry: InFlight, request: requests.Request) -> None:
-        reply = replies.SlackReply(
-            self._services,
-            entry.live,
-            session=stop_key(request.key),
-            is_code=request.is_code,
-            cancel=functools.partial(self._service.cancel, request.key, request.id),
-        )
-        pump = asyncio.create_task(reply.pump(), name="slack pump")
+        reply = entry.reply
+        stopped = values.TurnStatus.STOPPED
         try:
             if entry.is_cancelled:
-                reply.emit(events.TurnEnded(status=values.TurnStatus.STOPPED))
+                reply.emit(events.TurnEnded(status=stopped, sentence=run_words.CUT_SHORT))
             else:
                 entry.is_handed_on = True
                 await self._service.handle(request, reply)
-            await pump
+            await entry.showing
         except Exception:
-            # The last net of a request; what shows answers may be what fell.
+            # The last net of a request.
             _log.exception("a request fell")
             fault = run_words.FAULT
             reply.emit(events.TurnEnded(status=values.TurnStatus.FAILED, sentence=fault))
-            if pump.done() and pump.exception() is not None:
-                with contextlib.suppress(api_errors.SlackError):
-                    await entry.live.refuse(fault)
         finally:
             # Also on shutdown: the end is still shown, if that is quick.
-            await asyncio.wait([pump], timeout=_LAST_WORDS_SECONDS)
-            pump.cancel()
-        if reply.is_left:
-            raise event_claims.LeftToNextBotError
+            await asyncio.wait([entry.showing], timeout=_LAST_WORDS_SECONDS)
+            entry.showing.cancel()
 
-    async def close_unfinished(self, key: values.SessionKey) -> None:
-        """Close what bots that are gone left in a session's thread, or in its channel."""
-        try:
-            workspace = await self._services.workspaces.get(key.workspace)
-            place = message_posting.Place(
-                workspace, key.channel, thread=key.thread, asked="", user=""
-            )
-            await unfinished_answers.close_all(self._services.api, place, self._is_running)
-        except api_errors.SlackError as error:
-            _log.info("unfinished answers cannot be looked for: %s", error)
+    async def close_interrupted(self, key: values.SessionKey) -> None:
+        """Close what bots that are gone left in a session's thread, or in its channel.
 
-    def _is_running(self, request_id: str) -> bool:
-        """Return whether a request is being answered."""
-        return any(entry.request_id == request_id for entry in self._entries.values())
+        Raises:
+            SlackError: its workspace is not known.
+        """
+        workspace = await self._services.workspaces.get(key.workspace)
+        place = message_posting.Place(workspace, key.channel, thread=key.thread, asked="", user="")
+        await interrupted_answers.close_all(self._services.api, place, self._is_running)
 
-    def _crowd(self, team: str) -> int:
-        return sum(entry.key.workspace == team for entry in self._entries.values())
+    def _is_running(self, answer_id: str) -> bool:
+        entries = self._entries.values()
+        return any(_answer_id(entry.place, entry.request_id) == answer_id for entry in entries)
 
     def _close(self, entry: InFlight) -> None:
         """Expect a request no longer."""
@@ -305,7 +369,7 @@ class RequestsInFlight:
             BotError: others asked for all of them.
         """
         entries = self._entries_of(which)
-        own = [entry for entry in entries if person in ("", entry.live.place.user)]
+        own = [entry for entry in entries if person in ("", entry.place.user)]
         if entries and not own:
             raise errors.BotError(question_words.NOT_YOURS)
         return await self._cancel(own)
@@ -321,6 +385,14 @@ class RequestsInFlight:
     async def cancel_message(self, team: str, channel: str, ts: str) -> None:
         """Cancel all requests of a message, in any wording."""
         await self.stop(team=team, channel=channel, ts=ts)
+
+    async def supersede(self, team: str, channel: str, ts: str) -> None:
+        """Cancel all requests of a message, and wait until their answers stand."""
+        entries = self._entries_of({"team": team, "channel": channel, "ts": ts})
+        if entries:
+            await self._cancel(entries)
+            showing = [entry.showing for entry in entries]
+            await asyncio.wait(showing, timeout=_SUPERSEDED_SECONDS)
 
     async def cancel_workspace(self, team: str) -> None:
         """Cancel all requests of a workspace the bot was removed from."""
@@ -338,7 +410,7 @@ class RequestsInFlight:
 
     def _entries_of(self, which: Mapping[str, str]) -> list[InFlight]:
         """Return the requests of a team: of a channel, a session, a message, in a thread, or one
-        by its id, as far as that is said."""
+        by its answer, as far as that is said."""
         return [
             entry
             for entry in self._entries.values()
@@ -346,9 +418,9 @@ class RequestsInFlight:
             <= {
                 "team": entry.key.workspace,
                 "channel": entry.key.channel,
-                "request": entry.request_id,
-                "ts": entry.request_id.partition("-")[0],
-                "root": entry.live.thread,
+                "answer": _answer_id(entry.place, entry.request_id),
+                "ts": entry.message,
+                "root": entry.thread,
                 "session": entry.key.thread,
             }.items()
         ]
@@ -364,23 +436,6 @@ def title_of(request: requests.Request) -> str:
     return "" if request.is_code else quantities.one_line(request.text, TITLE_CHARACTERS)
 
 
-def stop_key(key: values.SessionKey) -> str:
-    """Encode a session's key for a button."""
-    return _SEPARATOR.join((key.workspace, key.channel, key.thread))
-
-
-def stop_value(key: values.SessionKey, request_id: str) -> str:
-    """Encode a request for a button."""
-    return f"{stop_key(key)}{_SEPARATOR}{request_id}"
-
-
-def request_of(text: str) -> tuple[values.SessionKey | None, str]:
-    """Decode a request from a button."""
-    key, _, request_id = text.rpartition(_SEPARATOR)
-    return key_of(key), request_id
-
-
-def key_of(text: str) -> values.SessionKey | None:
-    """Decode a session's key from a button."""
-    parts = text.split(_SEPARATOR)
-    return values.SessionKey("slack", *parts) if len(parts) == 3 else None
+def _answer_id(place: message_posting.Place, request_id: str) -> str:
+    """Name the answer to a message in any wording, or to an interaction."""
+    return f"{place.channel}/{request_id.partition('-')[0]}"

@@ -83,7 +83,7 @@ async def running(
 
         async def notify(key: values.SessionKey, sentence: str) -> None:
             if sentence in (session_words.ANSWER_INTERRUPTED, session_words.MESSAGE_LOST):
-                await in_flight.close_unfinished(key)
+                await in_flight.close_interrupted(key)
             await notifier.notify(key, sentence)
 
         commands = command_views.SlackCommands(shared, in_flight)
@@ -260,7 +260,7 @@ def _listeners(
     shared.service.events.open_platform("slack", handle_again)
     feedback = home_tab.Feedback(shared.service)
     home = home_tab.HomeTab(shared, feedback, notify)
-    buttons = button_actions.ButtonActions(shared, in_flight, commands, feedback)
+    buttons = button_actions.ButtonActions(shared, in_flight, asked, commands, feedback)
     return app.Listeners(shared, in_flight, messages, asked, buttons, commands, home)
 
 

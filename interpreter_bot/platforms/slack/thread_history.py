@@ -16,7 +16,6 @@ from interpreter_bot.platforms.slack import (
     installations,
     message_parsing,
     message_posting,
-    questions_to_people,
     web_api,
 )
 from interpreter_bot.sessions import requests
@@ -25,6 +24,9 @@ _log = logging.getLogger(__name__)
 
 CHANNELS_OWN: Final = "channel"
 """Metadata of our first message of a thread that says: the channel's own kernel is used here."""
+ASKS: Final = "asks"
+QUESTION: Final = "question"
+"""Metadata of a message that says: Python waits for this person's next message."""
 
 _PAGE: Final = 200
 _MAX_PAGES: Final = 5
@@ -277,8 +279,8 @@ def _read(
         tuple(with_files),
         min(with_bot, default=""),
         uses_channel_kernel=is_ours and _facts(first).get("kernel") == CHANNELS_OWN,
-        asks=str(asked.get(questions_to_people.ASKS, "")),
-        question=str(asked.get(questions_to_people.QUESTION, "")),
+        asks=str(asked.get(ASKS, "")),
+        question=str(asked.get(QUESTION, "")),
     )
 
 

@@ -1,314 +1,481 @@
-"""The messages of one answer in Slack: posted, edited, streamed, with pictures.
-
-There is one way: messages are compared with those that are wanted, and posted or edited. A stream
-is how a message is edited that only grows; whatever else is to be done with it ends the stream. If
-Slack refuses a message, the answer is shown in a plainer style; pictures that it does not show in
-blocks are sent as files in their place.
-"""
+"""Slack as a transport of chats: messages that are posted, edited and streamed, pictures, files."""
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import dataclasses
+import io
 import logging
-from collections.abc import Callable, Sequence
-from typing import Any, Final, TypeAlias
+from collections.abc import AsyncIterator, Collection, Iterator, Sequence
+from typing import Any, Final
 
+from interpreter_bot import values
+from interpreter_bot.platforms.chat import transport
 from interpreter_bot.platforms.slack import (
-    answer_contents,
     api_errors,
     blocks,
-    drafts,
     file_uploads,
     handler_dependencies,
+    installations,
     markdown,
     message_posting,
     streams,
-    unfinished_answers,
+    thread_history,
+    web_api,
 )
-from interpreter_bot.wording import slack_words
+from interpreter_bot.wording import file_words, run_words, slack_words
 
 _log = logging.getLogger(__name__)
 
+PICTURES: Final = frozenset({"image/png", "image/jpeg", "image/gif"})
+_MAX_MESSAGES: Final = 8
+_MAX_FILES: Final = 40
+_MAX_FILE_BYTES: Final = 1024**3
+_MAX_MESSAGE_BYTES: Final = 8 * 1024**3
+_PLAIN_CHARACTERS: Final = 3_500
+_MAX_PLAIN: Final = 3_900
 _FEATURE: Final = "pictures in messages"
 _LACKING_SECONDS: Final = 600.0
-# Errors of a message that can no longer be edited: its content is posted instead.
-_LOST_MESSAGES: Final = frozenset(
-    {"cant_update_message", "edit_window_closed", "message_not_found", "streaming_state_conflict"}
+_LIMITED_SECONDS: Final = 30.0
+# Slack's clock may be behind ours by this much.
+_CLOCK_SECONDS: Final = 30.0
+_FIRST_SIGN_SECONDS: Final = 2.0
+_STREAMING: Final = "streaming_state_conflict"
+# Without a status, Slack shows no Stop button with a stream.
+_STREAMS: Final = ("chat.startStream", "agents.sessions.setStatus")
+_DELETED: Final = frozenset({"message_not_found"})
+_UNEDITABLE: Final = frozenset({"cant_update_message", "edit_window_closed", _STREAMING})
+_CLOSED: Final = frozenset(
+    {
+        *("channel_not_found", "is_archived", "not_in_channel", "restricted_action"),
+        *("restricted_action_read_only_channel", "restricted_action_thread_locked"),
+        *("team_access_not_granted", "thread_not_found"),
+    }
 )
-_STYLES: Final[tuple[message_posting.Style, ...]] = ("blocks", "plain blocks", "text")
-
-Draw: TypeAlias = Callable[[int], Sequence[drafts.Draft]]
-"""Draws what follows so many pictures."""
 
 
-@dataclasses.dataclass(slots=True)
-class _Message:
-    """A message that stands, and what it shows; None if another part of the bot wrote it."""
-
-    ts: str
-    draft: drafts.Draft | None = None
-
-
-class AnswerMessages:
-    """The messages of one answer, in order. No other code edits them.
-
-    Messages above a picture stay as they are.
-
-    Attributes:
-        stream: the stream of its first message, while there is one.
-        is_stopped: a person stopped it with Slack's own button.
-        complaints: sentences about pictures that could not be shown.
-    """
+class SlackTransport:
+    """Sends one answer to Slack; see `chat.transport.Transport`."""
 
     def __init__(
         self,
         shared: handler_dependencies.HandlerDependencies,
-        place: message_posting.Place,
+        workspace: installations.InstalledWorkspace,
         *,
-        request_id: str,
-        payload: dict[str, str] | None = None,
+        title: str = "",
+        person: str = "",
     ) -> None:
-        """Show nothing yet.
+        """Send nothing yet.
 
         Args:
-            request_id: by which the next bot finds the messages.
-            payload: facts about the first message, where it is not streamed.
+            shared: what the parts of the platform share.
+            workspace: to which it goes.
+            title: of a session that begins with it.
+            person: who begins it.
         """
-        self.stream: streams.Stream | None = None
-        self.is_stopped = False
-        self.complaints: list[str] = []
         self._api = shared.api
+        self._config = shared.config
         self._uploads = shared.uploads
-        self._place = place
-        self._request_id = request_id
-        self._payload = payload
-        self._style = 0
-        self._root = ""
-        self._pictures = 0
-        self._messages: list[_Message] = []
+        self._threads = shared.threads
+        self._workspace = workspace
+        self._title = title
+        self._person = person
+        self._streams: dict[str, streams.Stream] = {}
+        self._pictures: dict[transport.Upload, str] = {}
+        self._staged: dict[transport.Upload, dict[str, str]] = {}
+        self._unseen: dict[str, Sequence[str]] = {}
 
-    @property
-    def thread(self) -> str:
-        """Where all but the first message goes."""
-        first = self._messages[0].ts if self._messages else ""
-        return self._place.thread or self._root or first
+    def capabilities(self, at: transport.Location) -> transport.Capabilities:
+        return transport.Capabilities(
+            max_characters=streams.MAX_CHARACTERS,
+            max_messages=_MAX_MESSAGES,
+            max_files=_MAX_FILES,
+            max_file_bytes=_MAX_FILE_BYTES,
+            max_message_bytes=_MAX_MESSAGE_BYTES,
+            has_paragraphs=True,
+            uploads_by_edit=False,
+            streams=self._has_sessions(at)
+            and at.channel.startswith("D")
+            and not any(self._api.lacks(self._workspace.team, method) for method in _STREAMS),
+            has_feedback=True,
+            pictures=PICTURES,
+            shows_table=blocks.fits_table,
+            refresh_seconds=run_words.MIN_ELAPSED_SECONDS,
+        )
 
-    def resume(self, unfinished: unfinished_answers.Unfinished) -> None:
-        """Go on in the messages of a bot that is gone."""
-        self._root = unfinished.root
-        self._pictures = unfinished.pictures
-        self._messages = [_Message(ts) for ts in unfinished.texts]
+    def locate(self, session: values.SessionKey) -> transport.Location:
+        return transport.Location(session=session, channel=session.channel, thread=session.thread)
 
-    # Streams ------------------------------------------------------------------------------
+    def _has_sessions(self, at: transport.Location) -> bool:
+        return self._config.agent_view and bool(at.thread)
 
-    def begin_stream(self) -> None:
-        """Stream from now on."""
-        self.stream = streams.Stream(self._api, self._place)
-
-    async def grow(self, pieces: Sequence[answer_contents.Piece], status: str) -> bool:
-        """Show pieces in the stream; False if there is none that can go on.
-
-        Raises:
-            SlackError: Slack refuses it.
-        """
-        if self.stream is None:
-            return False
+    @contextlib.asynccontextmanager
+    async def show_working(self, at: transport.Location) -> AsyncIterator[None]:
+        """Show the status of the session; the first message does not wait for it."""
+        if not self._has_sessions(at):
+            yield
+            return
+        processing = asyncio.create_task(
+            # A first sign is worth no wait.
+            self._set_status(at, "processing", _FIRST_SIGN_SECONDS),
+            name="slack status",
+        )
         try:
-            await self.stream.show(pieces, status)
-        except streams.BrokenStreamError as error:
-            await self.end_stream(error)
-            return False
+            yield
+        finally:
+            if await processing:
+                await self._set_status(at, "active", web_api.LONGEST_OUTAGE_SECONDS)
+
+    async def _set_status(self, at: transport.Location, status: str, max_seconds: float) -> bool:
+        """Set the status of the session; return whether it may be set."""
+        is_new = bool(self._title) and status == "processing"
+        try:
+            await self._api.call(
+                self._workspace,
+                "agents.sessions.setStatus",
+                max_seconds=max_seconds,
+                channel_id=at.channel,
+                thread_ts=at.thread,
+                status=status,
+                title=self._title if is_new else None,
+                initiator_user_id=self._person if is_new else None,
+            )
+        except api_errors.SlackError as error:
+            _log.debug("no session status: %s", error)
+            # If the response was lost, it may stand.
+            return not isinstance(error, api_errors.RefusedError)
         return True
-
-    async def finish_stream(self, below: Sequence[blocks.Block]) -> bool:
-        """End the stream, and leave its message as it is; False if it has to be edited.
-
-        Raises:
-            SlackError: Slack refuses it.
-        """
-        if (stream := self.stream) is None:
-            return False
-        try:
-            await stream.stop(below, self._facts)
-        except streams.BrokenStreamError as error:
-            await self.end_stream(error)
-            return False
-        self.stream = None
-        self._messages = [_Message(stream.ts)]
-        if not stream.is_tainted:
-            self._leave_messages()
-        return not stream.is_tainted
-
-    async def end_stream(self, reason: Exception | None = None) -> None:
-        """Go on by editing: what was streamed stays where it is, as the first message."""
-        stream, self.stream = self.stream, None
-        if stream is not None:
-            self.is_stopped |= isinstance(reason, streams.StoppedStreamError)
-            _log.info("an answer is not streamed any further: %s", reason)
-            await stream.abandon(self._facts)
-            self._messages = [_Message(stream.ts)] if stream.ts else []
 
     # Messages -----------------------------------------------------------------------------
 
-    async def show(self, draw: Draw) -> None:
-        """Post and edit until the messages are those that are wanted.
-
-        Raises:
-            SlackError: Slack does not take them.
-        """
-        while True:
-            is_text = _STYLES[self._style] == "text"
-            wanted = draw(self._pictures)
-            try:
-                await self._show(_plain(wanted) if is_text else wanted)
-            except api_errors.ContentRefusedError as error:
-                if is_text:
-                    raise
-                self._style += 1
-                _log.warning("an answer is shown as %s: %s", _STYLES[self._style], error)
+    async def post(
+        self, at: transport.Location, draft: transport.Draft, key: transport.PostKey
+    ) -> transport.Posted:
+        """Post a message, or begin a stream; files have messages of their own."""
+        with _translated(is_new=True):
+            if draft.uploads:
+                ts = await self._post_uploads(at, draft, key)
             else:
-                return
+                ts = await self._begin_stream(at, draft) if draft.may_grow else ""
+                ts = ts or await self._post(at, self._content(at, draft), draft, key)
+        return self._posted(at, ts, draft)
 
-    async def _show(self, wanted: Sequence[drafts.Draft]) -> None:
-        count = 0
-        for draft in wanted:
-            if draft.pictures:
-                await self._show_pictures(draft, count)
-                count = 0
-                continue
-            if count == len(self._messages):
-                self._messages.append(_Message(await self._post(draft), draft))
-            elif self._messages[count].draft != draft:
-                await self._edit(self._messages[count], draft)
-            count += 1
-        await self._delete_after(count)
+    def _posted(self, at: transport.Location, ts: str, draft: transport.Draft) -> transport.Posted:
+        posted = _posted(at, ts)
+        if (asked := _asked(draft)) and not at.session.thread:
+            # The answer may be a message there, and in no other thread of the same session.
+            team, thread = self._workspace.team, posted.at.thread
+            self._threads.remember(team, at.channel, thread, uses_channel_kernel=True)
+            self._threads.remember_question(asked[thread_history.QUESTION], thread)
+        return posted
 
-    def _leave_messages(self) -> None:
-        """Let the messages stand for good; what comes next is below them."""
-        self._root = self.thread
-        self._messages = []
+    async def _post(
+        self,
+        at: transport.Location,
+        content: dict[str, Any],
+        draft: transport.Draft,
+        key: transport.PostKey,
+    ) -> str:
+        is_channels_own = not at.thread and not at.session.thread
+        kernel = {"kernel": thread_history.CHANNELS_OWN} if is_channels_own else {}
+        answer = await self._write(
+            "chat.postMessage",
+            content,
+            is_plain=draft.is_plain,
+            is_first_sign=key.index == 0 and not draft.text,
+            channel=at.channel,
+            thread_ts=at.thread or None,
+            unfurl_links=False,
+            unfurl_media=False,
+            metadata=message_posting.metadata({"id": key.nonce, **kernel, **_asked(draft)}),
+        )
+        return str(answer["ts"])
 
-    @property
-    def _facts(self) -> dict[str, Any]:
-        """Metadata of the next message, with which the next bot finds it."""
-        shown = {unfinished_answers.SHOWN: self._pictures} if self._pictures else {}
-        return {unfinished_answers.REQUEST: self._request_id, **shown}
-
-    def _content(self, draft: drafts.Draft) -> dict[str, Any]:
-        style = _STYLES[self._style]
-        if style == "text":
-            return {"text": markdown.escaped(draft.text)}
-        return message_posting.content(draft.text, draft.below, style)
-
-    async def _post(self, draft: drafts.Draft) -> str:
-        is_first = not (self._messages or self._root)
-        return await message_posting.post_as_is(
-            self._api,
-            self._place,
-            self._content(draft),
-            self.thread,
-            {**self._facts, **((self._payload or {}) if is_first else {})},
-            is_first_sign=draft.text == drafts.WORKING,
+    async def _write(
+        self, method: str, content: dict[str, Any], *, is_plain: bool, **arguments: Any
+    ) -> web_api.Answer:
+        """Post or update a message; a plain one, if even that is refused, without any blocks."""
+        try:
+            return await self._api.call(self._workspace, method, **content, **arguments)
+        except api_errors.ContentRefusedError:
+            if not is_plain:
+                raise
+        text = markdown.escaped(blocks.words(content["blocks"])[:_PLAIN_CHARACTERS])
+        return await self._api.call(
+            self._workspace, method, text=text[:_MAX_PLAIN] or "…", blocks=[], **arguments
         )
 
-    async def _edit(self, message: _Message, draft: drafts.Draft) -> None:
-        place, content = self._place, self._content(draft)
+    def _content(self, at: transport.Location, draft: transport.Draft) -> dict[str, Any]:
+        status = _status(draft)
+        table = [blocks.table(draft.table)] if draft.table else []
+        shown = [*blocks.written(draft.text), *table, *_below(at, draft)]
+        text = markdown.notification(draft.text.strip() or status) or "…"
+        return {"text": text, "blocks": blocks.plainer(shown) if draft.is_plain else shown}
+
+    async def edit(
+        self, posted: transport.Posted, before: transport.Draft, draft: transport.Draft
+    ) -> transport.Posted:
+        """Edit a message; an open stream grows if its draft did."""
+        at, ts = posted.at, posted.message_id
+        if draft.uploads != before.uploads and (draft.uploads or before is not transport.UNKNOWN):
+            # Others than the bot would see an empty frame in place of a picture.
+            raise transport.UneditableError
+        if draft.notifies and not before.notifies:
+            # An edit notifies nobody: what is to be noticed has to be new.
+            raise transport.UneditableError
+        with _translated(is_new=False):
+            if not draft.uploads and not await self._go_on_streaming(at, ts, draft):
+                await self._update(at, ts, before, draft)
+        return self._posted(at, ts, draft)
+
+    async def _update(
+        self,
+        at: transport.Location,
+        ts: str,
+        before: transport.Draft,
+        draft: transport.Draft,
+        *,
+        is_again: bool = False,
+    ) -> None:
+        asks = _asked(draft)
         try:
-            await self._api.call(
-                place.workspace, "chat.update", channel=place.channel, ts=message.ts, **content
+            await self._write(
+                "chat.update",
+                self._content(at, draft),
+                is_plain=draft.is_plain,
+                channel=at.channel,
+                ts=ts,
+                metadata=message_posting.metadata(asks) if asks != _asked(before) else None,
             )
         except api_errors.RefusedError as error:
-            is_refused = isinstance(error, api_errors.ContentRefusedError)
-            is_last_style = is_refused and self._style == len(_STYLES) - 1
-            if error.code not in _LOST_MESSAGES and not is_last_style:
+            if error.code != _STREAMING or is_again:
                 raise
-            # For instance a person deleted it. An answer is not lost with its message.
-            before = message.ts
-            is_root = self.thread == before
-            thread = "" if is_root else self.thread
-            message.ts = await message_posting.post_as_is(
-                self._api, place, content, thread, self._facts
-            )
-            if is_last_style:
-                await self._delete(before)
-        message.draft = draft
+            # A former bot streamed it.
+            await self._end_stream(at, ts)
+            await self._update(at, ts, before, draft, is_again=True)
 
-    async def _delete_after(self, count: int) -> None:
-        while len(self._messages) > count:
-            await self._delete(self._messages[-1].ts)
-            self._messages.pop()
-
-    async def _delete(self, ts: str) -> None:
-        try:
-            await self._api.call(
-                self._place.workspace, "chat.delete", channel=self._place.channel, ts=ts
-            )
-        except api_errors.RefusedError as error:
-            if error.code != "message_not_found":
-                raise
-
-    # Pictures -----------------------------------------------------------------------------
-
-    async def _show_pictures(self, draft: drafts.Draft, count: int) -> None:
-        """Post pictures below the first `count` messages, in place of those that follow."""
-        made = await self._stage(draft.pictures)
-        await self._delete_after(count)
-        below = list(draft.below)
-        if made is not None:
+    async def delete(self, posted: transport.Posted) -> None:
+        with _translated(is_new=False):
             try:
-                await self._post_blocks([*made, *below], len(made))
+                await self._api.call(
+                    self._workspace,
+                    "chat.delete",
+                    channel=posted.at.channel,
+                    ts=posted.message_id,
+                )
             except api_errors.GoneError:
                 raise
             except api_errors.RefusedError as error:
-                self._note_refusal(error)
-                made = None
-        if made is None:
-            files = [_outgoing(picture) for picture in draft.pictures]
-            self.complaints += await self._uploads.send(self._place, self.thread, files)
-        self._leave_messages()
-        self._pictures += len(draft.pictures)
-        if made is None and below:
-            await self._post_blocks(below, 0)
+                _log.info("a message could not be deleted: %s", error)
 
-    async def _stage(
-        self, pictures: Sequence[answer_contents.Picture]
-    ) -> list[blocks.Block] | None:
-        """Upload pictures for blocks; None if this workspace cannot have those."""
-        if self._api.lacks(self._place.workspace.team, _FEATURE):
-            return None
+    async def find(
+        self, at: transport.Location, key: transport.PostKey, known_ids: Collection[str]
+    ) -> transport.Posted | None:
+        """Look for a message by its nonce; for files and streams, which have none, by the rest."""
+        with _translated(is_new=False):
+            if key.nonce in self._unseen:
+                place = self._place(at)
+                ts = await self._uploads.look_for_share(place, self._unseen[key.nonce])
+                return None if ts is None else _posted(at, ts)
+            since = f"{key.first_tried_at - _CLOCK_SECONDS:.6f}"
+            place = dataclasses.replace(self._place(at), asked=since)
+            for message in await message_posting.recent(self._api, place, at.thread):
+                ts = str(message["ts"])
+                is_ours = self._workspace.has_written(message) and ts > since
+                if is_ours and ts not in known_ids and self._is_of(message, at, key):
+                    return _posted(at, ts)
+        return None
+
+    def _is_of(
+        self, message: dict[str, Any], at: transport.Location, key: transport.PostKey
+    ) -> bool:
+        if "metadata" in message:
+            return bool(message_posting.facts(message).get("id") == key.nonce)
+        if files := message.get("files"):
+            names = [str(file.get("name", "")) for file in files]
+            return transport.digest("", names, ()) == key.digest
+        # Streams of other answers are known: their responses were not lost.
+        is_known = self._api.has_made(at.channel, str(message["ts"]))
+        return at.channel.startswith("D") and not is_known
+
+    async def whisper(self, at: transport.Location, person: str, text: str) -> bool:
+        place = dataclasses.replace(self._place(at), user=person)
         try:
-            files = await self._uploads.keep(self._place, [_outgoing(one) for one in pictures])
+            await message_posting.whisper(self._api, place, text)
+        except api_errors.SlackError as error:
+            _log.info("a person could not be told something privately: %s", error)
+            return False
+        return True
+
+    def _place(self, at: transport.Location) -> message_posting.Place:
+        return message_posting.Place(
+            self._workspace, at.channel, thread=at.thread, asked="", user=self._person
+        )
+
+    # Streams ------------------------------------------------------------------------------
+
+    async def _begin_stream(self, at: transport.Location, draft: transport.Draft) -> str:
+        """Begin a message that is streamed; empty if there can be none."""
+        stream = streams.Stream(self._api, self._workspace, at.channel)
+        shown = dataclasses.replace(draft, status=_status(draft))
+        try:
+            ts = await stream.start(at.thread, shown)
+        except (api_errors.GoneError, api_errors.LostError):
+            raise
+        except (streams.BrokenStreamError, api_errors.SlackError) as error:
+            _log.info("an answer is not streamed: %s", error)
+            return ""
+        self._streams[ts] = stream
+        return ts
+
+    async def _go_on_streaming(
+        self, at: transport.Location, ts: str, draft: transport.Draft
+    ) -> bool:
+        """Show a draft in the stream of its message; False if that is to be edited."""
+        stream = self._streams.get(ts)
+        if stream is None:
+            return False
+        shown = dataclasses.replace(draft, status=_status(draft))
+        try:
+            if draft.may_grow:
+                await stream.grow(shown)
+            elif draft.table is None:
+                del self._streams[ts]
+                await stream.finish(shown, _below(at, dataclasses.replace(draft, status="")))
+            else:
+                raise streams.BrokenStreamError("it has a table")
+        except streams.BrokenStreamError as error:
+            _log.info("an answer is not streamed any further: %s", error)
+            self._streams.pop(ts, None)
+            await self._end_stream(at, ts)
+            return False
+        return True
+
+    async def _end_stream(self, at: transport.Location, ts: str) -> None:
+        """End a stream, so that its message can be edited; it may be over already."""
+        try:
+            await self._api.call(
+                self._workspace,
+                "chat.stopStream",
+                channel=at.channel,
+                ts=ts,
+                metadata=message_posting.metadata({}),
+            )
         except api_errors.GoneError:
             raise
-        except api_errors.SlackError as error:
-            self._note_refusal(error)
-            return None
-        return [
-            blocks.picture(file, picture.name, markdown.plain_name(picture.about or picture.name))
-            for picture, file in zip(pictures, files, strict=True)
+        except api_errors.RefusedError as error:
+            _log.info("a stream was over already: %s", error)
+
+    # Files --------------------------------------------------------------------------------
+
+    async def _post_uploads(
+        self, at: transport.Location, draft: transport.Draft, key: transport.PostKey
+    ) -> str:
+        has_pictures = all(upload.is_picture for upload in draft.uploads)
+        if has_pictures and not self._api.lacks(self._workspace.team, _FEATURE):
+            try:
+                return await self._post_pictures(at, draft, key)
+            except (api_errors.GoneError, api_errors.LostError):
+                raise
+            except api_errors.SlackError as error:
+                _log.info("pictures are sent as files for a while: %s", error)
+                self._api.note_lacking(self._workspace.team, _FEATURE, _LACKING_SECONDS)
+        return await self._post_files(at, draft, key)
+
+    async def _post_pictures(
+        self, at: transport.Location, draft: transport.Draft, key: transport.PostKey
+    ) -> str:
+        """Post a message of pictures; one that is posted anew is not uploaded anew."""
+        new = [upload for upload in draft.uploads if upload not in self._pictures]
+        if new:
+            ids = await self._uploads.keep(self._place(at), [*map(_outgoing, new)])
+            self._pictures |= dict(zip(new, ids, strict=True))
+        shown = [
+            blocks.picture(self._pictures[upload], upload.name, markdown.file_name(upload.alt))
+            for upload in draft.uploads
         ]
+        content = {"text": slack_words.PICTURE, "blocks": shown}
+        return await self._post(at, content, draft, key)
 
-    def _note_refusal(self, error: api_errors.SlackError) -> None:
-        _log.info("pictures are sent as files for a while: %s", error)
-        self._api.note_lacking(self._place.workspace.team, _FEATURE, _LACKING_SECONDS)
+    async def _post_files(
+        self, at: transport.Location, draft: transport.Draft, key: transport.PostKey
+    ) -> str:
+        """Share files in a message; Slack says that it does before it did, and may never do it."""
+        place = self._place(at)
+        for upload in draft.uploads:
+            if upload not in self._staged:
+                self._staged[upload] = await self._put(place, upload)
+        named = [self._staged.pop(upload) for upload in draft.uploads]
+        ts = await self._uploads.share(place, at.thread, named)
+        if ts is not None:
+            return ts
+        if key.nonce in self._unseen:
+            raise transport.FilesRefusedError(draft.uploads, reason=file_words.NOT_SHARED)
+        self._unseen[key.nonce] = [file["id"] for file in named]
+        raise transport.OutcomeUnknownError
 
-    async def _post_blocks(self, shown: Sequence[blocks.Block], pictures: int) -> None:
-        place = dataclasses.replace(self._place, thread=self.thread)
-        content = {"text": slack_words.PICTURE if pictures else "…", "blocks": list(shown)}
-        payload = {**self._facts, unfinished_answers.PICTURES: pictures}
-        ts = await message_posting.post(self._api, place, content, self.thread, payload)
-        self._root = self.thread or ts
+    async def _put(self, place: message_posting.Place, upload: transport.Upload) -> dict[str, str]:
+        try:
+            return await self._uploads.put(place, _outgoing(upload))
+        except (api_errors.GoneError, api_errors.LostError, web_api.WaitError):
+            raise
+        except api_errors.SlackError as error:
+            is_too_large = getattr(error, "code", "") == file_uploads.TOO_LARGE
+            reason = "" if is_too_large else str(error)
+            raise transport.FilesRefusedError([upload], reason=reason) from error
 
 
-def _plain(wanted: Sequence[drafts.Draft]) -> list[drafts.Draft]:
-    """Write messages as text alone."""
-    plain: list[drafts.Draft] = []
-    for draft in wanted:
-        words = "\n\n".join(filter(None, (draft.text, blocks.words(draft.below))))
-        texts = message_posting.plain_texts(words) or ["…"]
-        plain += [draft] if draft.pictures else [drafts.Draft(text=text) for text in texts]
-    return plain
+def _posted(at: transport.Location, ts: str) -> transport.Posted:
+    """Return a message; what follows one outside of threads goes into its thread."""
+    return transport.Posted(ts, at if at.thread else dataclasses.replace(at, thread=ts))
 
 
-def _outgoing(picture: answer_contents.Picture) -> file_uploads.Outgoing:
-    return file_uploads.of_bytes(picture.name, picture.data, picture.about, is_image=True)
+def _status(draft: transport.Draft) -> str:
+    return draft.status.strip("_ ")
+
+
+def _below(at: transport.Location, draft: transport.Draft) -> list[blocks.Block]:
+    """Return the small print and the buttons below a message."""
+    status = _status(draft)
+    note = [blocks.note(status)] if status else []
+    return [*note, *blocks.rows(draft.buttons, at.session)]
+
+
+def _asked(draft: transport.Draft) -> dict[str, str]:
+    """Return what is noted of a question, so that the next bot knows an answer to it."""
+    for button in draft.buttons:
+        if button.action == "answer":
+            return {thread_history.ASKS: button.owner, thread_history.QUESTION: button.id}
+    return {}
+
+
+def _outgoing(upload: transport.Upload) -> file_uploads.Outgoing:
+    content = upload.content
+    file = io.BytesIO(content) if isinstance(content, bytes) else content.open("rb")
+    return file_uploads.Outgoing(upload.name, file, upload.alt, upload.is_picture)
+
+
+@contextlib.contextmanager
+def _translated(*, is_new: bool) -> Iterator[None]:
+    """Translate Slack's errors of a call; with `is_new` of one that may post a message twice."""
+    try:
+        yield
+    except api_errors.GoneError as error:
+        raise transport.LocationClosedError from error
+    except api_errors.RefusedError as error:
+        raise _translation(error, is_new=is_new) from error
+    except web_api.WaitError as error:
+        raise transport.RateLimitedError(_LIMITED_SECONDS) from error
+    except api_errors.SlackError as error:
+        raise (transport.OutcomeUnknownError if is_new else transport.RetryableError) from error
+
+
+def _translation(error: api_errors.RefusedError, *, is_new: bool) -> transport.TransportError:
+    if error.code in _CLOSED:
+        return transport.LocationClosedError(str(error))
+    if error.code in _DELETED and not is_new:
+        return transport.DeletedError()
+    if error.code in _UNEDITABLE and not is_new:
+        return transport.UneditableError()
+    return transport.ContentRefusedError()

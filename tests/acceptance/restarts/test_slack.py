@@ -21,15 +21,13 @@ print("the end")"""
 
 
 @contextlib.asynccontextmanager
-async def being(short_path, slack, **more):
+async def being(short_path, slack):
     """Run the bot on a loopback Slack, again when it is killed; gives its process."""
     bot = bot_processes.BotProcess(short_path, MODEL, "none")
     config = {
         "BOT_TOKEN": slack.world.teams["T1"].token,
         "APP_TOKEN": slack.app_token,
         "API_BASE_URL": slack.base_url,
-        "EDITING_SECONDS": 0.5,
-        **more,
     }
     bot.environment |= {f"INTERPRETER_BOT_SLACK__{n}": str(value) for n, value in config.items()}
     async with bot.running(lambda address: None):

@@ -36,8 +36,8 @@ class SocketTransport:
         room = "/".join(filter(None, (session.channel, session.thread)))
         return transport.Location(session=session, channel=room)
 
-    @contextlib.contextmanager
-    def show_working(self, at):
+    @contextlib.asynccontextmanager
+    async def show_working(self, at):
         yield
 
     async def messages(self, room=None):

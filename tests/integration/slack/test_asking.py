@@ -17,7 +17,7 @@ from interpreter_bot.sessions import requests
 from tests.fakes import conversations as fake
 from tests.fakes import full_databases
 from tests.fakes.slack_server.servers import Fault
-from tests.integration.slack.worlds import connected, settings_for
+from tests.integration.slack.worlds import connected, offers, settings_for
 
 
 async def endless(turn):
@@ -34,7 +34,7 @@ async def endless(turn):
 async def test_slacks_own_stop_button_stops_the_turn_and_keeps_what_was_shown(slack, service, app):
     service.script = endless
     ts = slack.say("U1", "DU1", "<@UBOT> run")
-    await slack.until(lambda: slack.replies("DU1", ts) and slack.replies("DU1", ts)[0].get("tasks"))
+    await slack.until(lambda: "running …" in str(slack.replies("DU1", ts)))
     slack.press_stop("U1", "DU1", ts)
     await slack.until(lambda: service.ends)
     await slack.until(lambda: slack.status("DU1", ts) == "active")
@@ -54,7 +54,7 @@ async def test_stop_button_of_a_posted_answer_stops_the_turn(slack, service, app
     slack.click("U1", "C1", answer["ts"], "stop")
     await slack.until(lambda: service.ends)
     await slack.until(lambda: "Stopped." in answer["blocks"][0]["text"])
-    assert all(block["type"] != "actions" for block in answer["blocks"])
+    assert not offers(answer, "stop")
 
 
 async def test_stop_by_mention_stops_the_turn(slack, service, app):
@@ -102,7 +102,7 @@ async def test_stop_of_a_request_that_waits_leaves_the_running_one_alone(slack, 
         )
     )
     slack.click("U2", "C1", waiting["ts"], "stop")
-    await slack.until(lambda: "withdrawn" in waiting["blocks"][0]["text"])
+    await slack.until(lambda: "withdrawn" in str(waiting["blocks"]))
     assert service.running
     assert len(service.ends) == 1
 
@@ -123,8 +123,14 @@ async def test_stop_before_the_request_even_waits_is_heeded(slack, service, app)
 
 
 async def test_feedback_buttons_follow_the_answer(slack, service, app):
+    async def script(turn):
+        return turn.done("One.\nTwo.")
+
+    service.script = script
     ts = slack.say("U1", "C1", "<@UBOT> hi")
-    [answer] = await slack.until(lambda: slack.answers("C1", ts))
+    [answer] = await slack.until(
+        lambda: [m for m in slack.answers("C1", ts) if "feedback" in str(m["blocks"])]
+    )
     slack.click("U1", "C1", answer["ts"], "feedback", value="up 1")
     [told] = await slack.until(lambda: slack.world.responses)
     assert told["text"] == "Thanks for the feedback."
@@ -143,22 +149,22 @@ async def test_input_is_answered_by_the_next_message_of_who_started(slack, servi
     service.script = asking
     ts = slack.say("U1", "C1", "<@UBOT> ask me")
     question = await slack.until(
-        lambda: [m for m in slack.replies("C1", ts) if "input_answer" in str(m.get("blocks"))]
+        lambda: [m for m in slack.replies("C1", ts) if offers(m, "answer")]
     )
     slack.say("U2", "C1", "Bob", thread=ts)
     slack.say("U1", "C1", "not in the thread")
     slack.say("U1", "C1", "Ada &amp; co", thread=ts, times=2)
     await slack.until(lambda: service.ends)
-    await slack.until(lambda: "Answered." in question[0]["blocks"][0]["text"])
+    await slack.until(lambda: question[0]["ts"] not in str(slack.replies("C1", ts)))
     assert len(service.requests) == 1
     # Should the bot die, it is not taken for a request.
     assert None in [about.get("content", "") for _, about in service.claimed]
-    await slack.until(lambda: "Hi Ada & co" in str(slack.answers("C1", ts)))
+    await slack.until(lambda: "Name? Ada & co\\nHi Ada & co" in str(slack.answers("C1", ts)))
 
 
 async def test_input_of_a_channels_session_is_answered_in_its_own_thread_only(slack, service, app):
     def asked():
-        return [m for m in slack.world.messages.values() if "input_answer" in str(m.get("blocks"))]
+        return [m for m in slack.world.messages.values() if offers(m, "answer")]
 
     service.script = fake.echo
     slack.command("U1", "C1", "/py", "1")
@@ -182,9 +188,7 @@ async def test_an_answer_that_cannot_be_stored_is_said_and_is_no_request(
 ):
     service.script = asking
     ts = slack.say("U1", "C1", "<@UBOT> ask me")
-    await slack.until(
-        lambda: [m for m in slack.replies("C1", ts) if "input_answer" in str(m.get("blocks"))]
-    )
+    await slack.until(lambda: [m for m in slack.replies("C1", ts) if offers(m, "answer")])
     async with full_databases.refusing_answers(tmp_path):
         slack.say("U1", "C1", "Ada", thread=ts)
         await slack.until(lambda: "database" in str(slack.world.ephemerals))
@@ -207,10 +211,10 @@ async def test_input_can_be_answered_with_a_form_and_a_password_only_so(slack, s
     [question] = await slack.until(
         lambda: [m for m in slack.replies("C1", ts) if "Password" in str(m.get("blocks"))]
     )
-    slack.click("U2", "C1", question["ts"], "input_answer")
+    slack.click("U2", "C1", question["ts"], "answer")
     [told] = await slack.until(lambda: slack.world.responses)
     assert "Only the person who asked" in told["text"]
-    slack.click("U1", "C1", question["ts"], "input_answer")
+    slack.click("U1", "C1", question["ts"], "answer")
     [view] = await slack.until(lambda: slack.world.modals)
     slack.submit("U1", view, field="hunter2")
     await slack.until(lambda: service.ends)
@@ -229,15 +233,12 @@ async def test_a_choice_is_made_by_the_button_of_who_started(slack, service, app
     service.script = script
     ts = slack.say("U1", "C1", "<@UBOT> ask me")
     [question] = await slack.until(
-        lambda: [
-            m for m in slack.replies("C1", ts) if "input_choice_session" in str(m.get("blocks"))
-        ]
+        lambda: [m for m in slack.replies("C1", ts) if offers(m, "session")]
     )
+    slack.click("U2", "C1", question["ts"], "session")
     assert "Send this request?" in str(question["blocks"])
-    assert "approval_edit" not in str(question["blocks"])
-    slack.click("U2", "C1", question["ts"], "input_choice_session")
     await slack.until(lambda: slack.world.responses)
-    slack.click("U1", "C1", question["ts"], "input_choice_session")
+    slack.click("U1", "C1", question["ts"], "session")
     await slack.until(lambda: service.ends)
     assert service.given == "session"
 
@@ -246,27 +247,25 @@ async def test_question_is_taken_back_when_the_turn_is_stopped(slack, service, a
     service.script = asking
     ts = slack.say("U1", "C1", "<@UBOT> ask me")
     [question] = await slack.until(
-        lambda: [m for m in slack.replies("C1", ts) if "input_answer" in str(m.get("blocks"))]
+        lambda: [m for m in slack.replies("C1", ts) if offers(m, "answer")]
     )
     slack.press_stop("U1", "C1", ts)
-    await slack.until(lambda: "This question has expired." in question["blocks"][0]["text"])
-    assert len(question["blocks"]) == 1
+    await slack.until(lambda: question not in slack.replies("C1", ts))
+    assert not any(offers(m, "answer") for m in slack.replies("C1", ts))
 
 
 async def test_end_of_code_is_recorded_though_slack_was_lost_while_it_asked(slack, service):
     is_lost = asyncio.Event()
-
-    def is_pumping():
-        return any(task.get_name() == "slack pump" for task in asyncio.all_tasks())
 
     async def script(turn):
         await turn.reply.code(0, turn.request.text)
         question = asyncio.create_task(asking_name(turn))
         await is_lost.wait()
         turn.reply.output(0, values.Text("stdout", "more\n"))
-        await slack.until(lambda: not is_pumping())
-        turn.reply.finished(0, fake.done())
-        await asyncio.wait([question])
+        try:
+            await asyncio.wait([question])
+        finally:
+            turn.reply.finished(0, fake.done())
 
     async def asking_name(turn):
         await turn.reply.ask(0, values.InputRequested("Name? ", is_password=False))
@@ -283,11 +282,10 @@ async def test_end_of_code_is_recorded_though_slack_was_lost_while_it_asked(slac
         shared = handler_dependencies.build(service, settings_for(slack), known, session)
         answer = await requests_in_flight.RequestsInFlight(shared).open_code(place, request)
         answering = asyncio.create_task(answer())
-        await slack.until(lambda: "input_answer" in str(slack.world.messages))
+        await slack.until(lambda: any(offers(m, "answer") for m in slack.world.messages.values()))
         known.leave("T1", api_errors.GoneError("chat.update", "token_revoked"))
         is_lost.set()
         await answering
-    assert service.ends[0].status is values.TurnStatus.DONE
     [turn] = await service.queries.history(key)
     assert any(isinstance(event, events.CodeFinished) for event in turn.events)
 
@@ -313,7 +311,7 @@ async def approval(slack, channel, ts):
 
 @pytest.mark.parametrize(
     ("button", "ran", "said"),
-    [("approval_run", "rm = 1", "Approved."), ("approval_cancel", None, "Declined.")],
+    [("run", "rm = 1", "Approved."), ("refuse", None, "Declined.")],
 )
 async def test_code_waits_for_leave(slack, service, button, ran, said):
     service.script = approving
@@ -321,13 +319,12 @@ async def test_code_waits_for_leave(slack, service, button, ran, said):
         ts = slack.say("U1", "C1", "<@UBOT> go")
         question = await approval(slack, "C1", ts)
         assert "rm = 1" in question["blocks"][0]["text"]
-        assert slack.status("C1", ts) == "suspended"
         slack.click("U2", "C1", question["ts"], button)
         await slack.until(lambda: slack.world.responses)
         slack.click("U1", "C1", question["ts"], button)
         await slack.until(lambda: slack.status("C1", ts) == "active")
     assert service.ran == ran
-    assert said in question["blocks"][0]["text"]
+    assert said in str(slack.replies("C1", ts))
 
 
 async def test_a_tool_that_running_code_calls_is_allowed_for_the_session(slack, service, app):
@@ -341,12 +338,12 @@ async def test_a_tool_that_running_code_calls_is_allowed_for_the_session(slack, 
     ts = slack.say("U1", "C1", "<@UBOT> go")
     question = await approval(slack, "C1", ts)
     assert "For this session" in str(question["blocks"])
-    slack.click("U2", "C1", question["ts"], "input_choice_session")
+    slack.click("U2", "C1", question["ts"], "session")
     await slack.until(lambda: slack.world.responses)
-    slack.click("U1", "C1", question["ts"], "input_choice_session")
+    slack.click("U1", "C1", question["ts"], "session")
     await slack.until(lambda: "deleted" in str(slack.answers("C1", ts)))
     assert service.given == "session"
-    assert "Approved for this session." in question["blocks"][0]["text"]
+    assert "Approved for this session." in str(slack.replies("C1", ts))
 
 
 @pytest.mark.parametrize(("is_personal", "answer"), [(True, "no"), (False, "session")])
@@ -364,10 +361,10 @@ async def test_an_admin_approves_nothing_that_acts_with_an_account_of_another(
     service.script = script
     ts = slack.say("U1", "C1", "<@UBOT> go")
     question = await approval(slack, "C1", ts)
-    slack.click("UADMIN", "C1", question["ts"], "input_choice_session")
+    slack.click("UADMIN", "C1", question["ts"], "session")
     if is_personal:
         await slack.until(lambda: "Only the person who asked" in str(slack.world.responses))
-        slack.click("U1", "C1", question["ts"], "input_choice_no")
+        slack.click("U1", "C1", question["ts"], "no")
     await slack.until(lambda: "over" in str(slack.answers("C1", ts)))
     assert service.given == answer
 
@@ -377,14 +374,13 @@ async def test_code_can_be_edited_before_it_runs(slack, service):
     async with connected(slack, service, approval="every"):
         ts = slack.say("U1", "C1", "<@UBOT> go")
         question = await approval(slack, "C1", ts)
-        slack.click("U1", "C1", question["ts"], "approval_edit")
+        slack.click("U1", "C1", question["ts"], "change")
         [view] = await slack.until(lambda: slack.world.modals)
         assert view["blocks"][0]["element"]["initial_value"] == "rm = 1"
         slack.submit("U1", view, field="rm = 2")
         await slack.until(lambda: service.ends)
     assert service.ran == "rm = 2"
-    assert "Approved, as edited." in question["blocks"][0]["text"]
-    assert "rm = 2" in question["blocks"][0]["text"]
+    await slack.until(lambda: "Approved, as edited." in str(slack.answers("C1", ts)))
 
 
 async def test_an_admin_runs_code_of_another_only_as_it_is(slack, service):
@@ -392,14 +388,14 @@ async def test_an_admin_runs_code_of_another_only_as_it_is(slack, service):
     async with connected(slack, service, approval="every"):
         ts = slack.say("U1", "C1", "<@UBOT> go")
         question = await approval(slack, "C1", ts)
-        slack.click("UADMIN", "C1", question["ts"], "approval_edit")
+        slack.click("UADMIN", "C1", question["ts"], "change")
         await slack.until(lambda: "Only the person who asked" in str(slack.world.responses))
         assert slack.world.modals == []
-        slack.click("U1", "C1", question["ts"], "approval_edit")
+        slack.click("U1", "C1", question["ts"], "change")
         [view] = await slack.until(lambda: slack.world.modals)
         slack.submit("UADMIN", view, field="rm = 2")
         await slack.until(lambda: "Only the person who asked" in str(slack.world.ephemerals))
-        slack.click("UADMIN", "C1", question["ts"], "approval_run")
+        slack.click("UADMIN", "C1", question["ts"], "run")
         await slack.until(lambda: service.ends)
     assert service.ran == "rm = 1"
 
@@ -416,7 +412,7 @@ async def test_code_too_long_for_a_message_is_shown_whole_before_leave_is_asked(
         question = await approval(slack, "C1", ts)
         [file] = slack.world.batches[0]["files"]
         assert slack.world.contents[file["id"]].decode() == code
-        slack.click("U1", "C1", question["ts"], "approval_run")
+        slack.click("U1", "C1", question["ts"], "run")
         await slack.until(lambda: service.ends)
     assert service.ran == code
 
@@ -435,24 +431,20 @@ async def test_code_that_reads_otherwise_than_it_runs_is_shown_as_it_runs(slack,
         shown = question["blocks"][0]["text"]
         assert "level = 'user'⟨U+202E⟩ ⟨U+2066⟩# only admins⟨U+2069⟩⟨U+200B⟩" in shown
         assert "4 characters that nobody can see" in shown
-        slack.click("U1", "C1", question["ts"], "approval_run")
+        slack.click("U1", "C1", question["ts"], "run")
         await slack.until(lambda: service.ends)
     assert service.ran == TROJAN
 
 
-@pytest.mark.parametrize("code", ["full", "short"])
-async def test_code_of_an_answer_shows_what_cannot_be_seen(slack, service, code):
+async def test_code_of_an_answer_shows_what_cannot_be_seen(slack, service, app):
     async def script(turn):
         await turn.reply.code(0, TROJAN)
         turn.reply.finished(0, fake.done())
 
     service.script = script
-    slack.has_agents = False
-    async with connected(slack, service, code=code):
-        ts = slack.say("U1", "C1", "<@UBOT> go")
-        await slack.until(lambda: service.ends)
-        [answer] = await slack.until(lambda: slack.answers("C1", ts))
-        await slack.until(lambda: "⟨U+202E⟩" in str(answer["blocks"]))
+    await service.choose(values.Scope("slack", "T1", person="U1"), "show_code", True)
+    ts = slack.say("U1", "C1", "<@UBOT> go")
+    await slack.until(lambda: "⟨U+202E⟩" in str(slack.answers("C1", ts)))
 
 
 async def test_no_channel_weakens_the_approval_of_its_workspace(slack, service, app):

@@ -35,7 +35,7 @@ async def test_home_chooses_the_model_of_a_session(slack, service, app):
     slack.open_home("U1")
     await slack.until(lambda: slack.world.homes.get("U1"))
     key = values.SessionKey("slack", "T1", "C1", ts)
-    slack.click_home("U1", "home_model", value=f"2 T1/C1/{ts}")
+    slack.click_home("U1", "home_model", value=f"2 T1/C1/{ts}/")
     await slack.until(lambda: service.models.get(key) == "cheap")
 
 
@@ -151,6 +151,10 @@ async def test_admin_looks_up_what_somebody_used_and_others_do_not(slack, servic
 
 
 async def test_admin_sees_what_people_think_of_answers(slack, service, app):
+    async def script(turn):
+        return turn.done("One.\nTwo.")
+
+    service.script = script
     first = slack.say("U1", "C1", "<@UBOT> one")
     second = slack.say("U1", "C1", "<@UBOT> two")
     for ts in (first, second):

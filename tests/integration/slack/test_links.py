@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from interpreter_bot.platforms.slack import answer_contents, markdown
+from interpreter_bot.platforms.slack import markdown
+from interpreter_bot.text import fences
 from tests.fakes import conversations as fake
 
 SAID = """\
@@ -33,13 +34,18 @@ async def test_no_link_in_a_stream_can_be_fetched(slack, service, app):
             rest = rest[size:]
             if chance.random() < 0.1:
                 await slack.until(lambda: True)
+        await slack.until(lambda: "e.example" in str(slack.called("chat.appendStream")))
         await turn.reply.code(0, "get('https://j.example')")
         turn.reply.finished(0, fake.done())
 
     service.script = script
     ts = slack.say("U1", "DU1", "go")
     await slack.until(lambda: slack.status("DU1", ts) == "active")
-    shown = slack.answers("DU1", ts)[0]["markdown"]
+    shown = "".join(
+        chunk.get("text", "")
+        for call in [*slack.called("chat.startStream"), *slack.called("chat.appendStream")]
+        for chunk in call["chunks"]
+    )
     assert 'See `https://a.example/x?q=1`, [the page] (`https://b.example/y` "title")' in shown
     assert "and `https://c.example`." in shown
     assert "`curl https://d.example`" in shown
@@ -71,10 +77,9 @@ def test_every_address_outside_of_code_becomes_code(text):
     ],
 )
 def test_addresses_in_code_of_any_fence_are_left(code, closing):
-    fence = answer_contents.open_fence(code)
+    *_, (_, _, fence) = fences.scanned(code.splitlines(keepends=True))
     assert fence is not None
     whole, after = f"{code}{closing}\n", "https://b.example\n"
-    assert answer_contents.open_fence(whole) is None
     assert markdown.streamed(whole + after, None) == whole + "`https://b.example`\n"
     assert markdown.streamed(f"https://a.example\n{closing}\n{after}", fence) == (
         f"https://a.example\n{closing}\n`https://b.example`\n"

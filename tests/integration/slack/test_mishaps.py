@@ -10,9 +10,8 @@ import pytest
 import sqlalchemy
 
 from interpreter_bot import encryption, errors, values
-from interpreter_bot.platforms.chat import policies
+from interpreter_bot.platforms.chat import drafts, policies
 from interpreter_bot.platforms.slack import (
-    answer_contents,
     api_errors,
     markdown,
     permissions,
@@ -25,7 +24,7 @@ from tests.fakes import conversations as fake
 from tests.fakes.slack_server import worlds
 from tests.fakes.slack_server.servers import Fault
 from tests.integration.slack.test_asking import asking, endless
-from tests.integration.slack.worlds import connected
+from tests.integration.slack.worlds import connected, offers
 
 # Deletions -----------------------------------------------------------------------------------
 
@@ -40,64 +39,23 @@ async def test_deleted_question_is_worked_on_no_longer(slack, service, app):
     await slack.until(lambda: slack.status("C1", ts) == "active")
 
 
-async def test_answer_whose_message_was_deleted_is_posted_anew(slack, service, app):
-    slack.has_agents = False
-
+async def test_answer_whose_message_was_deleted_is_let_be(slack, service, app):
     async def script(turn):
         turn.reply.step(1)
         turn.reply.text("one ")
         [shown] = await slack.until(lambda: slack.replies("C1", turn.request.id))
         del slack.world.messages["C1", shown["ts"]]
         turn.reply.text("two")
-
-    service.script = script
-    ts = slack.say("U1", "C1", "<@UBOT> go")
-    await slack.until(lambda: service.ends)
-    [answer] = await slack.until(
-        lambda: [m for m in slack.replies("C1", ts) if "one two" in str(m["blocks"])]
-    )
-    assert answer["thread_ts"] == ts
-    assert len(slack.replies("C1", ts)) == 1
-
-
-async def test_code_whose_message_was_deleted_is_shown_anew_in_the_channel(slack, service, app):
-    async def script(turn):
-        [shown] = [m for m in slack.world.messages.values() if m.get("bot_id")]
-        del slack.world.messages["C1", shown["ts"]]
-        await turn.reply.code(0, turn.request.text)
-        turn.reply.output(0, values.Text("stdout", "42\n"))
-        turn.reply.finished(0, fake.done())
         turn.make(0, "a.txt", b"abc")
 
     service.script = script
-    slack.command("U1", "C1", "/py", "print(42)")
-    [batch] = await slack.until(lambda: slack.world.batches)
-    root = slack.world.messages["C1", batch["thread_ts"]]
-    assert "42" in str(root["blocks"])
-    assert "thread_ts" not in root
+    ts = slack.say("U1", "C1", "<@UBOT> go")
+    await slack.until(lambda: slack.status("C1", ts) == "active")
+    [files] = slack.replies("C1", ts)
+    assert files["files"]
 
 
 # Stops ---------------------------------------------------------------------------------------
-
-
-async def test_stop_in_slack_is_heeded_though_its_event_goes_to_another_process(
-    slack, service, app
-):
-    service.script = endless
-
-    async def talking(turn):
-        turn.reply.step(1)
-        while True:
-            turn.reply.text("word ")
-            await asyncio.sleep(0.05)
-
-    service.script = talking
-    ts = slack.say("U1", "DU1", "<@UBOT> run")
-    [answer] = await slack.until(lambda: slack.replies("DU1", ts))
-    answer["stream"] = "stopped by user"
-    await slack.until(lambda: service.ends)
-    await slack.until(lambda: slack.status("DU1", ts) == "active")
-    assert "Stopped." in answer["blocks"][0]["text"]
 
 
 async def test_all_processes_stop_what_they_do_for_a_workspace_that_removes_the_bot(
@@ -291,9 +249,9 @@ async def test_form_that_comes_too_late_says_so(slack, service, app):
     service.script = asking
     ts = slack.say("U1", "C1", "<@UBOT> ask me")
     [question] = await slack.until(
-        lambda: [m for m in slack.replies("C1", ts) if "input_answer" in str(m.get("blocks"))]
+        lambda: [m for m in slack.replies("C1", ts) if offers(m, "answer")]
     )
-    slack.click("U1", "C1", question["ts"], "input_answer")
+    slack.click("U1", "C1", question["ts"], "answer")
     [view] = await slack.until(lambda: slack.world.modals)
     slack.say("U1", "C1", "Ada", thread=ts)
     await slack.until(lambda: service.ends)
@@ -437,7 +395,7 @@ async def test_fault_of_our_own_is_said_and_its_request_forgotten(
 
 async def test_fault_in_showing_an_answer_is_said(slack, service, app, monkeypatch):
     slack.has_agents = False
-    monkeypatch.setattr(answer_contents, "small_print", _fallen)
+    monkeypatch.setattr(drafts.TurnDrawing, "_sentence", _fallen)
     ts = slack.say("U1", "C1", "<@UBOT> go")
     await slack.until(lambda: FAULT in str(slack.replies("C1", ts)))
     assert "'stop'" not in str(slack.replies("C1", ts))

@@ -59,8 +59,8 @@ async def test_odd_interactions_end_nothing(slack, service, app):
             "stop",
             "queries",
             "code",
-            "whole_table_0",
-            "open_page",
+            "csv_1",
+            "page",
             "command_confirm",
             "nobody",
         ):

@@ -26,43 +26,29 @@ async def answered(slack, service):
 
 def button(answer):
     [row] = [block for block in answer["blocks"] if block["type"] == "actions"]
-    [found] = [element for element in row["elements"] if element["action_id"] == "queries"]
+    [found] = [element for element in row["elements"] if element["action_id"] == "code"]
     return found
 
 
 async def test_queries_are_a_button_away_for_who_presses_it(slack, service, app):
     answer = await answered(slack, service)
-    assert button(answer)["text"]["text"] == "Show queries"
-    slack.click("U2", "C1", answer["ts"], "queries")
-    [told] = await slack.until(lambda: slack.world.responses)
-    assert told["blocks"][0]["type"] == "rich_text", "of which Slack parses nothing"
-    [code] = told["blocks"][0]["elements"][0]["elements"]
+    assert button(answer)["text"]["text"] == "Show code"
+    slack.click("U2", "C1", answer["ts"], "code")
+    [told] = await slack.until(lambda: slack.world.ephemerals)
+    assert told["blocks"][-1]["type"] == "rich_text", "of which Slack parses nothing"
+    [code] = told["blocks"][-1]["elements"][0]["elements"]
     assert code["text"].startswith("-- sales: 3 rows in 0.5 s\nselect '``` <!channel>")
     assert "<!channel>" not in told["text"]
 
 
 async def test_queries_of_another_channel_are_not_shown_nor_to_a_guest(slack, service, app):
     answer = await answered(slack, service)
-    slack.click("UGUEST", "C1", answer["ts"], "queries")
+    slack.click("UGUEST", "C1", answer["ts"], "code")
     await slack.until(lambda: slack.world.responses)
     pressed = button(answer)
     pressed["value"] = pressed["value"].replace("/C1/", "/C2/")
-    slack.click("U1", "C1", answer["ts"], "queries")
+    slack.click("U1", "C1", answer["ts"], "code")
     await slack.until(lambda: len(slack.world.responses) == 2)
     said = [told["text"] for told in slack.world.responses]
     assert "Guests" in said[0]
     assert said[1] == "That answer is too old to show."
-
-
-async def test_an_answer_without_queries_has_no_button(slack, service, app):
-    async def script(turn):
-        turn.reply.step(1)
-        return turn.done("None.")
-
-    service.script = script
-    ts = slack.say("U1", "C1", "<@UBOT> how many?")
-    await slack.until(lambda: service.ends)
-    [answer] = await slack.until(
-        lambda: slack.status("C1", ts) == "active" and slack.answers("C1", ts)[:1]
-    )
-    assert "queries" not in str(answer["blocks"])

@@ -70,7 +70,8 @@ async def test_what_begins_a_thread_is_posted_once_whatever_breaks(slack, servic
     slack.fail("chat.postMessage", Fault(kind))
     slack.command("U1", "C1", "/py", "1")
     await slack.until(lambda: service.ends)
-    assert slack.called("conversations.history")
+    await slack.until(lambda: slack.called("conversations.history"))
+    await slack.until(lambda: "echo: 1" in str(slack.world.messages))
     begun = [
         message
         for (where, ts), message in slack.world.messages.items()
@@ -123,7 +124,7 @@ async def test_slack_that_is_gone_for_a_while_is_waited_for(slack, service, app)
     assert "echo: one" in str(slack.answers("C1", ts))
 
 
-async def test_channel_that_refuses_messages_ends_the_turn_quietly(slack, service, app, caplog):
+async def test_channel_that_refuses_messages_ends_the_turn_quietly(slack, service, app):
     def archived(method, arguments):
         # After the first sign of life.
         is_archived = method.startswith("chat.") and slack.replies("C1", ts)
@@ -133,6 +134,5 @@ async def test_channel_that_refuses_messages_ends_the_turn_quietly(slack, servic
     slack.choose_fault = archived
     ts = slack.say("U1", "C1", "<@UBOT> one")
     await slack.until(lambda: service.ends)
-    await slack.until(lambda: "an answer could not be shown" in caplog.text)
     other = slack.say("U1", "C2", "<@UBOT> two")
     await slack.until(lambda: slack.answers("C2", other))

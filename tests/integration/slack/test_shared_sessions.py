@@ -24,7 +24,12 @@ def _secret(told):
     return found[1]
 
 
+async def _two_lines(turn):
+    return turn.done("One.\nTwo.")
+
+
 async def _asked(slack, service):
+    service.script = _two_lines
     ts = slack.say("U1", "C1", "<@UBOT> hello")
     await slack.until(lambda: service.ends)
     [answer] = await slack.until(
@@ -35,7 +40,7 @@ async def _asked(slack, service):
 
 async def test_a_button_gives_who_presses_it_a_link_of_their_own(slack, service, app):
     ts, answer = await _asked(slack, service)
-    slack.click("U2", "C1", answer["ts"], "open_page")
+    slack.click("U2", "C1", answer["ts"], "page")
     [told] = await slack.until(lambda: slack.world.ephemerals)
     assert (told["user"], told["channel"], told["thread_ts"]) == ("U2", "C1", ts)
     visit, _ = await service.visits.enter(_secret(told))
@@ -46,7 +51,7 @@ async def test_a_button_gives_who_presses_it_a_link_of_their_own(slack, service,
 async def test_who_may_not_use_the_bot_gets_none(slack, service):
     async with connected(slack, service, allowed_people=("U1",)):
         _, answer = await _asked(slack, service)
-        slack.click("U2", "C1", answer["ts"], "open_page")
+        slack.click("U2", "C1", answer["ts"], "page")
         [told] = await slack.until(lambda: slack.world.responses)
         assert "/visit#" not in str(told)
         assert slack.world.ephemerals == []
@@ -63,4 +68,4 @@ async def test_a_mention_asks_for_it_too(slack, service, app):
 async def test_without_a_public_address_no_button_is_there(slack, tmp_path):
     async with conversations.opened(tmp_path / "other") as plain, connected(slack, plain):
         _, answer = await _asked(slack, plain)
-        assert "open_page" not in str(answer["blocks"])
+        assert "page" not in str(answer["blocks"])

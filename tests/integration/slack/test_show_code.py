@@ -14,8 +14,8 @@ def running(*codes):
         for cell, code in enumerate(codes):
             await turn.run(cell, code, "done\n")
         turn.reply.step(2)
-        turn.reply.text("Done.")
-        return turn.done("Done.")
+        turn.reply.text("Done.\nAll of it.")
+        return turn.done("Done.\nAll of it.")
 
     return script
 
@@ -61,25 +61,20 @@ async def test_whole_code_is_shown_to_who_presses_alone(slack, service, is_resta
     assert len(slack.world.messages) == before
 
 
-async def test_code_that_an_answer_without_words_shows_whole_has_no_button(slack, service, app):
+async def test_code_of_an_answer_without_words_is_a_button_away(slack, service, app):
     async def script(turn):
         turn.reply.step(1)
-        await turn.run(0, "y = 2\nprint(y)\n", "2\n")
+        await turn.run(0, "y = 2\n\n\n\n\nprint(y)\n", "2\n")
         return turn.done()
 
     service.script = script
     ts = slack.say("U1", "C1", "<@UBOT> go")
     await slack.until(lambda: slack.status("C1", ts) == "active")
     [answer] = slack.answers("C1", ts)
-    assert "```python\ny = 2\nprint(y)\n```\n\n```\n2\n```" in answer["text"]
-    assert "Show code" not in str(answer["blocks"])
-
-
-async def test_code_that_the_operator_hides_or_shows_is_not_cut(slack, service):
-    for way in ("hidden", "full"):
-        async with connected(slack, service, code=way):
-            answer = await answered(slack, service, CUT)
-            assert "Show code" not in str(answer["blocks"])
+    assert answer["text"].startswith("```\n2\n```")
+    slack.click("U2", "C1", answer["ts"], "code")
+    [told] = await slack.until(lambda: slack.world.ephemerals)
+    assert shown_code(told) == ["y = 2\n\n\n\n\nprint(y)\n", "2"]
 
 
 async def test_code_that_a_stream_leaves_out_is_a_button_away(slack, service, app):

@@ -43,9 +43,8 @@ async def test_all_of_a_table_is_a_button_away(slack, service, app):
     ts, answer = await answered(slack, service)
     assert "12,345 rows x 1 columns, the first 1 shown" in answer["blocks"][0]["text"]
     assert [block["type"] for block in answer["blocks"]][1:3] == ["table", "actions"]
-    [button] = answer["blocks"][2]["elements"]
-    assert button["text"]["text"] == "All 12,345 rows as CSV"
-    slack.click("U2", "C1", answer["ts"], "whole_table_0")
+    assert answer["blocks"][2]["elements"][-1]["text"]["text"] == "All as CSV"
+    slack.click("U2", "C1", answer["ts"], "csv_1")
     [batch] = await slack.until(lambda: slack.world.batches)
     assert batch["thread_ts"] == ts
     assert [file["name"] for file in batch["files"]] == ["table-t1.csv"]
@@ -55,7 +54,7 @@ async def test_all_of_a_table_is_a_button_away(slack, service, app):
 async def test_table_that_is_gone_is_said_to_who_asked(slack, service, app):
     service.script = showing(HEAD)
     _, answer = await answered(slack, service)
-    slack.click("U1", "C1", answer["ts"], "whole_table_0")
+    slack.click("U1", "C1", answer["ts"], "csv_1")
     [told] = await slack.until(lambda: slack.world.responses)
     assert told["text"] == "That table is no longer there. Run its code again to get all of it."
     assert told["unfurl_links"] is False
@@ -65,11 +64,11 @@ async def test_table_of_another_channel_cannot_be_had_nor_by_a_guest(slack, serv
     service.script = showing(HEAD)
     service.tables["t1"] = b"x"
     _, answer = await answered(slack, service)
-    [button] = answer["blocks"][2]["elements"]
-    slack.click("UGUEST", "C1", answer["ts"], "whole_table_0")
+    button = answer["blocks"][2]["elements"][-1]
+    slack.click("UGUEST", "C1", answer["ts"], "csv_1")
     await slack.until(lambda: slack.world.responses)
     button["value"] = "T1/C2/1.2/t1"
-    slack.click("U1", "C1", answer["ts"], "whole_table_0")
+    slack.click("U1", "C1", answer["ts"], "csv_1")
     await slack.until(lambda: len(slack.world.responses) == 2)
     said = [told["text"] for told in slack.world.responses]
     assert "Guests" in said[0]
@@ -81,8 +80,9 @@ async def test_table_that_is_all_there_has_no_button(slack, service, app):
     whole = values.Table(columns=("a",), rows=(("1",),), row_count=1, column_count=1)
     service.script = showing(whole)
     _, answer = await answered(slack, service)
-    assert [block["type"] for block in answer["blocks"]][1:3] == ["table", "context"]
-    assert "below" not in answer["blocks"][0]["text"]
+    assert [block["type"] for block in answer["blocks"]][1:3] == ["table", "actions"]
+    assert "as CSV" not in str(answer["blocks"])
+    assert "1 rows" not in answer["blocks"][0]["text"]
 
 
 async def test_pages_formulas_drawings_and_sounds_are_pictures_and_files(slack, service, app):
@@ -107,4 +107,3 @@ async def test_pages_formulas_drawings_and_sounds_are_pictures_and_files(slack, 
     assert titles == ["sales-channel.png", "formula-1.png", "drawing-1.png"]
     alts = [block["alt_text"] for block in shown]
     assert alts == ["Preview: Sales _!channel_", "x squared", "a drawing"]
-    assert "interactive" in str(blocks)

@@ -79,6 +79,10 @@ async def test_everything_is_acknowledged_in_time_while_slack_itself_is_slow(sla
 
 
 async def test_http_answers_signed_requests(slack, service):
+    async def script(turn):
+        return turn.done("One.\nTwo.")
+
+    service.script = script
     async with connected(slack, service, transport="http", port=0) as address:
         assert address.startswith("http://127.0.0.1:")
         ts = slack.say("U1", "C1", "<@UBOT> hi", times=2)

@@ -14,6 +14,11 @@ def recent(request):
     )
 
 
+def offers(message, action):
+    """Whether a message has a button."""
+    return f"'action_id': '{action}'" in str(message.get("blocks"))
+
+
 def settings_for(server, **more):
     """Settings for the loopback Slack."""
     given = {

@@ -37,7 +37,7 @@ async def kept(server, deliveries, drafts):
     at = transport.Location(session=values.SessionKey("s", "", "room"), channel="room")
     network = transports.SocketTransport(server.path)
     keeping = sync.MessageSync(
-        network, at, "1", draw, lambda error: None, deliveries, pace_seconds=0.01
+        network, at, "1", draw, lambda error: None, deliveries, pace=lambda: 0.01
     )
     await keeping.adopt()
     running = asyncio.create_task(keeping.run())

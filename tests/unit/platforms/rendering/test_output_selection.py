@@ -22,7 +22,7 @@ WEB = display_items.Capabilities(
     pictures=display_items.RASTERS | {"image/svg+xml"},
     has_html=True,
     has_latex=True,
-    has_tables=True,
+    shows_table=lambda table: True,
 )
 PNG = b"\x89PNG-preview"
 
