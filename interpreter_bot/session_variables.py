@@ -45,7 +45,7 @@ class RestoredState:
 
     saved: SavedVariables | None = None
     missed_runs: int = 0
-    files_flaw: str = ""
+    files_notice: str = ""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

@@ -101,13 +101,13 @@ async def open_conversations(
         database = await stack.enter_async_context(opening)
         credentials = stored_credentials.StoredCredentials(config)
         stored = await asyncio.to_thread(credentials.load)
-        named = model_setup.with_stored(environment, stored)
+        named = model_setup.add_stored_models(environment, stored)
         catalogue, notice = await _models(config, named, stack)
         setup = model_setup.ModelSetup(
             catalogue,
             credentials,
             patience=config.patience,
-            is_open=not config.models and not model_setup.names_models(environment),
+            is_open=not config.models and not model_setup.has_models(environment),
             is_chosen=not notice,
         )
         skills = await _skills(config, is_ephemeral=is_ephemeral)

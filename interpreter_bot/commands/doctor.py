@@ -66,7 +66,7 @@ def run(config: settings.Settings, options: argparse.Namespace) -> int:
 
     stored = stored_credentials.StoredCredentials(config).load()
     findings += chat_tokens.check(stored_credentials.applied(config, stored))
-    findings += model_trials.check(config, model_setup.with_stored(os.environ, stored))
+    findings += model_trials.check(config, model_setup.add_stored_models(os.environ, stored))
     level = diagnosis.level(findings)
     write_report = as_json if options.json else as_lines
     sys.stdout.write(write_report(findings, level) + "\n")

@@ -48,7 +48,7 @@ def run(config: settings.Settings, options: argparse.Namespace) -> int:
     credentials = stored_credentials.StoredCredentials(config)
     credentials.load()
     model = False
-    if config.models or model_setup.names_models(os.environ):
+    if config.models or model_setup.has_models(os.environ):
         _say(operator_words.MODEL_SET)
     else:
         _say(operator_words.ASK_FOR_MODEL)

@@ -77,8 +77,8 @@ class SessionForks:
             await cancellation.shielded(self._pool.forget(new_key))
             raise
         state = _restored(await self._pool.saved_variables(new_key), past_state)
-        flaws = filter(None, dict.fromkeys((state.files_flaw, flaw)))
-        return dataclasses.replace(state, files_flaw=" ".join(flaws))
+        flaws = filter(None, dict.fromkeys((state.files_notice, flaw)))
+        return dataclasses.replace(state, files_notice=" ".join(flaws))
 
     def _copy_variables(
         self,

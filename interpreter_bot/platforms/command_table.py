@@ -238,7 +238,7 @@ async def _reset(place: Place, choice: str) -> Result:
 async def _undo(place: Place, turn_id: str) -> Result:
     """Take the last answer back; with the id of a turn, only if that is the last one."""
     undone = await place.service.branches.undo(place.key, turn_id=int(turn_id) if turn_id else None)
-    return Said(session_words.undone(undone.request, undone.missed_runs, undone.files_flaw))
+    return Said(session_words.undone(undone.request, undone.missed_runs, undone.files_notice))
 
 
 async def _fork(place: Place, _: str) -> Result:

@@ -119,7 +119,7 @@ class _LoginPages:
 
     async def begin(self, request: web.Request) -> web.StreamResponse:
         """Show what a link is for."""
-        login = await self._logins.look(request.match_info["ticket"])
+        login = await self._logins.find_login(request.match_info["ticket"])
         form = _FORM.format(action=html.escape(request.path), fields="", label=page_words.GO_ON)
         return _page(page_words.log_in_at(login.account.server), _who(login) + form)
 
@@ -127,8 +127,8 @@ class _LoginPages:
         """Use a link up, and lead to the login of the server."""
         self._check_origin(request)
         ticket = request.match_info["ticket"]
-        server = (await self._logins.look(ticket)).account.server
-        address, mark = await self._logins.go_on(ticket)
+        server = (await self._logins.find_login(ticket)).account.server
+        address, mark = await self._logins.continue_login(ticket)
         response = web.Response(status=303, headers={"Location": address})
         response.set_cookie(
             _COOKIE,
@@ -145,7 +145,7 @@ class _LoginPages:
     async def back(self, request: web.Request) -> web.StreamResponse:
         """Ask a person who comes back whether they agree."""
         server = request.match_info["server"]
-        login = await self._logins.come_back(server, request.query, _mark(request))
+        login = await self._logins.check_return(server, request.query, _mark(request))
         fields = "".join(
             _FIELD.format(name=name, value=html.escape(request.query[name]))
             for name in _RETURNED

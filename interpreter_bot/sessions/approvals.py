@@ -1,4 +1,4 @@
-"""What people let the code of one turn do: this once, or as long as the session's Python lives."""
+"""Approvals for the code of one turn: once, or for the life of the session's Python."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _SCOPES: Final = (events.FOR_SESSION,)
 
 
 class Approvals:
-    """Asks for what one turn wants to do, unless it was granted before."""
+    """Asks for approval, unless it was granted before."""
 
     def __init__(
         self,
@@ -21,13 +21,6 @@ class Approvals:
         grants: turn_questions.Grants,
         session_id: int,
     ) -> None:
-        """Ask nothing yet.
-
-        Args:
-            stream: of the turn, asks its people.
-            grants: of all sessions.
-            session_id: of the turn.
-        """
         self._stream = stream
         self._grants = grants
         self._session_id = session_id
@@ -42,14 +35,14 @@ class Approvals:
         grant: records.Grant | None = None,
         is_personal: bool = False,
     ) -> events.Approved | None:
-        """Return what a person approved, now or before; None if they did not.
+        """Return a person's approval, given now or before; None if they declined.
 
         Args:
-            subject: what it is.
-            text: all of it.
-            number: of what running code asked for; 0 if it is the next code.
+            subject: the kind of action.
+            text: the whole action, as shown.
+            number: of running code's request; 0 for the next code.
             kernel_id: of the kernel for whose life it can be granted.
-            grant: that would do; without one, it is asked for each time.
+            grant: that covers the action; without one, each action needs approval.
             is_personal: see `events.ApprovalQuestion`.
 
         Raises:
@@ -73,7 +66,7 @@ class Approvals:
     async def require_bot_action(
         self, subject: events.Subject, request: values.InputRequested, kernel_id: str
     ) -> str:
-        """Return whether the bot may do something for code: one of the answers of `values`.
+        """Return the answer to code that asks the bot to act: one of the answers of `values`.
 
         Raises:
             BotError: see `require`.
@@ -81,7 +74,7 @@ class Approvals:
         grant = None
         if request.grant:
             digest = hashlib.sha256(request.grant.encode()).hexdigest()
-            # It holds for everybody: whose code sends a request cannot be told.
+            # For everybody, as the bot cannot tell whose code sends a request.
             grant = records.Grant(person="", subject=subject, name=request.grant, digest=digest)
         answer = await self.require(
             subject,

@@ -33,7 +33,7 @@ class ArtifactCollector:
         self._emit = emit
         self._spool = spool
         self._max_bytes = max(limits.file_bytes, limits.upload_bytes)
-        # A sparse file occupies no disk but is read in full: what is copied has a budget too.
+        # Sparse files occupy no disk but are copied in full: copies have a budget, too.
         self._bytes_left = limits.workspace_bytes
         self._reserve_bytes = limits.disk_reserve_bytes
 
@@ -52,7 +52,7 @@ class ArtifactCollector:
         for name, reason in changes.skipped:
             self._emit(events.NoticeShown(file_words.left_out(name, reason), cell))
         files = [info for info in changes.files if not _is_by_product(info.name)]
-        artifacts = [await self._give(cell, info) for info in files[:_MAX_ARTIFACTS]]
+        artifacts = [await self._emit_artifact(cell, info) for info in files[:_MAX_ARTIFACTS]]
         if len(files) > _MAX_ARTIFACTS:
             too_many = file_words.too_many(len(files), _MAX_ARTIFACTS)
             self._emit(events.NoticeShown(too_many, cell))
@@ -60,7 +60,7 @@ class ArtifactCollector:
             self._emit(events.NoticeShown(file_words.UNSEEN_FILES, cell))
         return [artifact for artifact in artifacts if artifact is not None]
 
-    async def _give(self, cell: int, info: values.FileInfo) -> values.Artifact | None:
+    async def _emit_artifact(self, cell: int, info: values.FileInfo) -> values.Artifact | None:
         try:
             event = await self._copy(cell, info)
         except errors.BotError as error:

@@ -1,9 +1,9 @@
-"""What running code asks the bot for tools: which there are here, and to call one.
+"""Requests of running code for tools: list them, or call one.
 
-The code is hostile: what it names is looked up, its words are shown as data, and nothing it says
-lets it do without a person where one is to be asked. With an account of a person it does nothing
-unasked once others ran code there: what they left (threads, functions, files) is in the same
-interpreter as that person's code, and can change it, so that nothing tells whose a call is.
+The code is hostile: its server and tool names are looked up, its arguments are shown as data, and
+nothing in a request replaces an approval. If several people ran code in a kernel, each call with a
+person's account needs approval: all their code shares one interpreter, where threads, functions
+and files of one person can change the code of another, so the bot cannot tell whose a call is.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from interpreter_bot.store import records
 from interpreter_bot.wording import tool_words
 
 if TYPE_CHECKING:
-    # Who has no servers imports nothing of their protocol, and who records nothing no database.
+    # Without servers their protocol is not imported, without records no database.
     from interpreter_bot.mcp_servers.definitions import Definition
     from interpreter_bot.mcp_servers.model_tool_listings import ToolIndex
     from interpreter_bot.mcp_servers.tool_broker import ToolBroker
@@ -59,12 +59,12 @@ class _Call(pydantic.BaseModel):
     arguments: dict[str, Any]
 
 
-_Wish = Annotated[_List | _Call, pydantic.Field(discriminator="do")]
-_WISHES: Final[pydantic.TypeAdapter[_List | _Call]] = pydantic.TypeAdapter(_Wish)
+_CodeRequest = Annotated[_List | _Call, pydantic.Field(discriminator="do")]
+_CODE_REQUEST: Final[pydantic.TypeAdapter[_List | _Call]] = pydantic.TypeAdapter(_CodeRequest)
 
 
 class ToolRequests:
-    """Answers what the code of one turn asks for tools."""
+    """Answers the tool requests of one turn's code."""
 
     def __init__(
         self,
@@ -76,15 +76,15 @@ class ToolRequests:
         approved_by: approvals.Approvals,
         find_others: Callable[[], Awaitable[frozenset[str]]],
     ) -> None:
-        """Answer nothing yet.
+        """Answer for one request.
 
         Args:
             broker: has the tools.
             audit: records calls.
-            request: what the code runs for.
-            stream: shows how far a call is.
+            request: whose code runs.
+            stream: shows the progress of calls.
             approved_by: asks a person whether a call may be made.
-            find_others: returns who else ran code in the conversation that may still run.
+            find_others: returns the other people whose code may still run in the conversation.
         """
         self._broker = broker
         self._audit = audit
@@ -93,53 +93,47 @@ class ToolRequests:
         self._stream = stream
         self._approvals = approved_by
         self._find_others = find_others
-        self._calls = 0
+        self._call_count = 0
         self._login_notices: dict[str, str] = {}
 
     def prompt(self) -> str:
-        """Return what a model is told of the tools; empty if there are none here."""
-        # The SDK is there where there are servers.
+        """Describe the tools for a model's prompt; empty if there are none here."""
+        # The SDK is installed if there are servers.
         from interpreter_bot.mcp_servers import model_tool_listings
 
         return model_tool_listings.describe_servers(self._broker.offered(self._key))
 
     def index(self) -> ToolIndex | None:
-        """Return where a model finds the tools that it is not told of; None if it is of all."""
+        """Return a search index of the tools; None if the prompt describes all of them."""
         from interpreter_bot.mcp_servers import model_tool_listings
 
         index = model_tool_listings.ToolIndex(self._broker.offered(self._key))
         return index if index.has_more else None
 
     async def answer(self, request: values.InputRequested, kernel_id: str) -> str:
-        """Answer a request, as JSON.
-
-        Args:
-            request: what is asked, hostile.
-            kernel_id: of the kernel whose code asks.
-        """
+        """Answer a hostile request of code in a kernel, as JSON."""
         try:
-            message = _WISHES.validate_json(request.tool_request)
+            message = _CODE_REQUEST.validate_json(request.tool_request)
         except pydantic.ValidationError:
             return json.dumps({"error": tool_words.MALFORMED})
-        self._calls += 1
-        if self._calls > _MAX_CALLS:
+        self._call_count += 1
+        if self._call_count > _MAX_CALLS:
             return json.dumps({"error": tool_words.too_many_calls(_MAX_CALLS)})
         try:
             if isinstance(message, _List):
-                # Beside the event loop: there may be many.
+                # In a thread: the list may be long.
                 answer = await asyncio.to_thread(self._list_tools)
             else:
                 answer = await self._call_tool(message, request.number, kernel_id)
         except errors.LoginNeededError:
             server = message.server if isinstance(message, _Call) else ""
-            answer = {"error": await self._told_to_log_in(server)}
+            answer = {"error": await self._offer_login(server)}
         except errors.BotError as error:
             answer = {"error": str(error)}
-        # Beside the event loop: a result may be large.
+        # In a thread: a result may be large.
         return await asyncio.to_thread(json.dumps, answer)
 
     def _list_tools(self) -> dict[str, Any]:
-        """Return what may be used here."""
         return {
             "servers": {
                 server_tools.server.name: {
@@ -151,8 +145,8 @@ class ToolRequests:
             }
         }
 
-    async def _told_to_log_in(self, server: str) -> str:
-        """Send the person a link, once in a turn; return what the code is told."""
+    async def _offer_login(self, server: str) -> str:
+        """Send the person a login link, once a turn; return the error message for the code."""
         if server not in self._login_notices:
             try:
                 link = await tool_logins.link(self._broker, self._key, self._person, server)
@@ -163,10 +157,10 @@ class ToolRequests:
         return self._login_notices[server]
 
     async def _call_tool(self, call_request: _Call, number: int, kernel_id: str) -> dict[str, Any]:
-        """Call a tool, if it may be called, and record that.
+        """Call a tool if that is allowed, and record the call.
 
         Raises:
-            BotError: it was not, or failed.
+            BotError: the call was refused, or failed.
         """
         arguments = json.dumps(call_request.arguments)
         call = code_activity.ToolCall(
@@ -183,13 +177,15 @@ class ToolRequests:
         except errors.StoreError:
             raise
         except errors.BotError as error:
-            # By an id of ours: one that was used before would keep it from being recorded.
-            own = secrets.token_hex(16)
-            refused = dataclasses.replace(call, outcome="refused", reason=str(error), call_id=own)
+            # The code's id may be one it used before, under which nothing could be recorded.
+            fresh_id = secrets.token_hex(16)
+            refused = dataclasses.replace(
+                call, outcome="refused", reason=str(error), call_id=fresh_id
+            )
             await self._audit.begin(refused)
             raise
         call = dataclasses.replace(call, was_approved=was_asked)
-        # Before it is made: there is no call that is not recorded.
+        # Recorded before it is made, so that no call is missing from the record.
         if not await self._audit.begin(call):
             raise errors.BotError(tool_words.RESTARTED)
         return await self._make_call(call_request, call, server=server, definition=definition)
@@ -197,21 +193,21 @@ class ToolRequests:
     async def _authorize(
         self, call_request: _Call, number: int, kernel_id: str
     ) -> tuple[settings.McpServer, Definition, bool]:
-        """Find a tool, and ask a person where one is to be asked; returns also whether one was.
+        """Find a tool, and get approval if it needs one; the last value says whether it did.
 
         Raises:
-            BotError: it may not be called.
+            BotError: the tool may not be called.
         """
         account = tool_logins.account(self._key, self._person.id, call_request.server)
         server, definition = await self._broker.find(self._key, account, call_request.tool)
         approval = server.approval_of(definition.name, is_read_only=definition.is_read_only)
-        # What others left in this Python cannot be told from the person's own code.
+        # Code that others left in this Python cannot be distinguished from the person's own.
         other_people = await self._find_others()
         is_lent = server.authorization == "person" and bool(other_people)
         if approval == "never" and not is_lent:
             return server, definition, False
         text = _draw_call(
-            server, definition, call_request.arguments, beside_others=bool(other_people)
+            server, definition, call_request.arguments, others_ran_code=bool(other_people)
         )
         answer = await self._approvals.require(
             "tool",
@@ -240,14 +236,14 @@ class ToolRequests:
         server: settings.McpServer,
         definition: Definition,
     ) -> dict[str, Any]:
-        """Call a tool, and record what came of it."""
+        """Call a tool, and record its result."""
         title = f"{server.name}: {definition.function}"
 
         async def report(progress: float, total: float | None, message: str | None) -> None:
             share = min(max(progress / total, 0.0), 1.0) if total else None
             self._stream.emit(events.ProgressChanged(title, share))
 
-        began = time.monotonic()
+        started = time.monotonic()
         finish = functools.partial(dataclasses.replace, call, outcome="failed")
         reason, size_bytes = tool_words.STOPPED, 0
         try:
@@ -265,9 +261,9 @@ class ToolRequests:
             raise
         finally:
             self._stream.emit(events.ProgressChanged(""))
-            seconds = time.monotonic() - began
+            seconds = time.monotonic() - started
             call = finish(reason=reason, received_bytes=size_bytes, seconds=seconds)
-            # Also when it is stopped.
+            # Recorded even if the call is stopped.
             await cancellation.shielded(self._record_end(call))
         return result
 
@@ -275,7 +271,7 @@ class ToolRequests:
         try:
             await self._audit.end(call)
         except errors.StoreError:
-            # It was made, and its result is worth more than how it ended.
+            # The call was made: its result is worth more than a complete record.
             _log.exception("the end of a tool call is not recorded")
 
 
@@ -286,13 +282,13 @@ def of_turn(
     variables: variable_losses.KernelVariables,
     approved_by: approvals.Approvals,
 ) -> ToolRequests | None:
-    """Return what answers the code of a turn; None where there are no tools."""
+    """Return the tool requests of a turn; None if there are no tools."""
     if services.tools is None:
         return None
     database = services.database
 
     async def find_others() -> frozenset[str]:
-        # Those with a turn count, too: a file that their code wrote may be imported.
+        # Everyone with a turn counts: a file that their code wrote may be imported.
         session = await database.sessions.find(request.key)
         people = frozenset() if session is None else await database.turns.people(session.id)
         return (people | variables.people) - {request.person.id, ""}
@@ -308,10 +304,10 @@ def of_turn(
 
 
 def _digest(server: settings.McpServer, definition: str, other_people: Iterable[str]) -> str:
-    """Return the digest of a tool as it is granted: another definition was not.
+    """Return the digest under which a tool is granted.
 
-    Nor was another server under the same name, or a call with another account: settings may change
-    while the kernel lives. Nor was it while somebody else's code might have made such a call, too.
+    It covers the definition, the server and the account, which settings may change while the kernel
+    lives, and the people whose code could make such a call.
     """
     address = [server.authorization, server.url, *server.command]
     granted = json.dumps([definition, address, *sorted(other_people)])
@@ -323,13 +319,13 @@ def _draw_call(
     definition: Definition,
     arguments: dict[str, Any],
     *,
-    beside_others: bool,
+    others_ran_code: bool,
 ) -> str:
-    """Write a call as a person is to agree to it: all of it, nothing hidden."""
+    """Draw a whole call for its approval, with nothing hidden."""
     lines = [f"    {name!a}: {value!a}," for name, value in arguments.items()]
     head = [tool_words.approval(definition.name, server.name)]
     if server.authorization == "person":
         head.append(
-            tool_words.WITH_YOUR_ACCOUNT + (tool_words.OTHERS_RAN_CODE if beside_others else "")
+            tool_words.WITH_YOUR_ACCOUNT + (tool_words.OTHERS_RAN_CODE if others_ran_code else "")
         )
     return "\n".join([*head, f"tools.{server.name}.{definition.function}(**{{", *lines, "})"])

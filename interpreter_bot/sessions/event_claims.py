@@ -1,9 +1,9 @@
 """Events of networks: exactly one of all bots takes each, and none is lost without a word.
 
-A message is taken before anything is done about it, and a while before its turn is recorded: it is
-looked up who may, what was said before, and others may be before it. A bot that is killed meanwhile
-has answered nothing, and the network does not say it again: the next bot takes it again, once, or
-tells people.
+A bot claims a message as soon as it arrives, some time before the turn is recorded: permissions and
+recent messages are loaded first, and earlier requests may be queued. The network does not send a
+message twice, so if the bot is killed in between, the next bot handles the message, once, or
+notifies its people.
 """
 
 from __future__ import annotations
@@ -25,19 +25,19 @@ _log = logging.getLogger(__name__)
 
 # People who write more are asked to say it again.
 _MAX_CHARACTERS: Final = 256 * 1024
-# Until it is looked again, if the database could not be used.
-_LOOK_SECONDS: Final = 5.0
-# The name of all that is stored of one with a token.
+# Pause before the next search if the database could not be used.
+_RETRY_SECONDS: Final = 5.0
+# The only key of a stored event whose content has a token.
 _ENCRYPTED: Final = "encrypted"
 
 
 class LeftToNextBotError(Exception):
-    """This bot ends before it has begun with an event; the next one takes it."""
+    """This bot shuts down before it begins with an event; the next bot handles it."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class LostEvent:
-    """An event whose bot died before it had begun with it; it is claimed by this one.
+    """An event of a bot that died before it began with it; this bot has claimed it.
 
     Attributes:
         key: of the session whose people wait for an answer.
@@ -51,7 +51,7 @@ class LostEvent:
 
 
 HandleAgain: TypeAlias = Callable[[LostEvent], None]
-"""Begins to take an event as if it had just come in, but for what had been done about it."""
+"""Handles an event as if it had just arrived, but skips steps that were already done."""
 
 
 class EventClaims:
@@ -74,23 +74,21 @@ class EventClaims:
         self._notify = notify
         self._platforms: dict[str, HandleAgain] = {}
         self._tasks: set[asyncio.Task[None]] = set()
-        self._looking = asyncio.Lock()
+        self._search_lock = asyncio.Lock()
 
     def open_platform(self, platform: str, handle_again: HandleAgain) -> None:
-        """Let events of a platform be taken again that a bot claimed which is gone.
-
-        It is looked for them at once, and not before: a bot that is killed while it starts has
-        taken none.
-        """
+        """Handle a platform's lost events from now on; a search for them starts at once."""
         self._platforms[platform] = handle_again
-        task = asyncio.create_task(self._look_periodically(), name=f"lost events of {platform}")
+        task = asyncio.create_task(
+            self._find_lost_with_retries(), name=f"lost events of {platform}"
+        )
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
     async def close(self) -> None:
-        """Look for none any more; what is looked for just now is found."""
+        """Stop searching; a search that runs may finish."""
         if self._tasks:
-            _, late = await asyncio.wait(self._tasks, timeout=_LOOK_SECONDS)
+            _, late = await asyncio.wait(self._tasks, timeout=_RETRY_SECONDS)
             for task in late:
                 task.cancel()
 
@@ -108,11 +106,11 @@ class EventClaims:
 
         Args:
             platform: that sent it.
-            event_id: among all of the platform.
+            event_id: unique within the platform.
             key: of the session whose people wait for an answer, until `settled`.
             request_id: of the request that it becomes.
-            content: JSON with which its platform can take it again.
-            is_secret: there is a token in the content, so it is stored encrypted.
+            content: JSON from which its platform can handle it again.
+            is_secret: the content has a token, so it is stored encrypted.
         """
         address = values.text(key) if key is not None else ""
         if content is not None and len(json.dumps(content)) > _MAX_CHARACTERS:
@@ -129,8 +127,7 @@ class EventClaims:
 
     @contextlib.asynccontextmanager
     async def settled(self, platform: str, event_id: str) -> AsyncIterator[None]:
-        """Answer an event that was claimed: after the context nobody waits any more, unless it ends
-        in `LeftToNextBotError`."""
+        """Settle a claimed event when the context ends, unless by `LeftToNextBotError`."""
         is_left = False
         try:
             yield
@@ -144,15 +141,13 @@ class EventClaims:
                 _log.exception("that a message was answered could not be recorded")
 
     async def find_lost(self) -> tuple[values.SessionKey, ...]:
-        """Find the events with which bots that died had not begun, and take them again.
-
-        Only those of platforms that are open.
+        """Handle the lost events of all open platforms again.
 
         Returns:
-            The sessions with any that cannot be taken again, each once: their people are told.
+            The sessions with events that cannot be handled again; their people are notified.
 
         Raises:
-            StoreError: they cannot be looked for.
+            StoreError: the events cannot be read.
         """
         session_keys: dict[values.SessionKey, None] = {}
         for claim in await self._events.take_orphans(self._platforms):
@@ -163,27 +158,27 @@ class EventClaims:
             try:
                 self._platforms[claim.platform](LostEvent(key, claim.event_id, content))
             except (LookupError, TypeError):
-                # Another release wrote it. Those after it are ours as well by now.
+                # Another release wrote this one. The other events are claimed already: go on.
                 _log.warning("a message cannot be taken again", exc_info=True)
                 session_keys[key] = None
         for key in session_keys:
             await self._notify(key, session_words.MESSAGE_LOST)
         return tuple(session_keys)
 
-    async def _look_periodically(self) -> None:
+    async def _find_lost_with_retries(self) -> None:
         while True:
             try:
-                # One after the other, so that no two platforms find the same events.
-                async with self._looking:
+                # One search at a time, so that no two platforms find the same events.
+                async with self._search_lock:
                     await self.find_lost()
             except errors.StoreError:
                 _log.exception("what a bot that died had not begun could not be looked for")
-                await asyncio.sleep(_LOOK_SECONDS)
+                await asyncio.sleep(_RETRY_SECONDS)
             else:
                 return
 
     async def _encrypt(self, content: Mapping[str, Any]) -> Mapping[str, Any] | None:
-        """Return what is stored of a content; None without a key, and it is not taken again."""
+        """Encrypt a content for the store; None without a key, so it cannot be handled again."""
         try:
             ring = encryption.KeyRing.of(self._config)
             text = await asyncio.to_thread(ring.encrypt, json.dumps(content))
@@ -193,7 +188,7 @@ class EventClaims:
         return {_ENCRYPTED: text}
 
     async def _decrypt(self, content: Mapping[str, Any] | None) -> Mapping[str, Any] | None:
-        """Return the content of what is stored; None if there is none, or its key is gone."""
+        """Decrypt a stored content; None if there is none, or its key is gone."""
         if content is None or _ENCRYPTED not in content:
             return content
         try:

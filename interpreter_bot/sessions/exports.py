@@ -109,7 +109,7 @@ def final_events(turn: past_turns.PastTurn) -> Iterable[events.RecordedEvent]:
 
 def _of_question(closed: events.QuestionClosed) -> events.RecordedEvent:
     """Return an answered input as it was printed, or a sentence about an approval."""
-    line = questions.printed(closed.question, closed.answer)
+    line = questions.printed_answer(closed.question, closed.answer)
     if line is not None:
         return events.OutputShown(closed.question.cell, line)
     return events.NoticeShown(questions.summary(closed.question, closed.answer))

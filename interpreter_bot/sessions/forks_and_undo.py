@@ -1,7 +1,6 @@
-"""What people do with the state of a conversation: copy it, take its last turn back, run cells
-again that made what was lost.
+"""Forks, branches and undo of conversations, and the cells that made lost variables.
 
-The host copies and goes back with variables and files; the store with what was said.
+The host copies and restores variables and files, the store the turns.
 """
 
 from __future__ import annotations
@@ -38,15 +37,15 @@ class Undone:
     """A turn that was taken back.
 
     Attributes:
-        request: what had been asked in it.
-        missed_runs: how many pieces of code had run before it that the variables know nothing of,
-            for they had not been saved since; 0 where they are as before the turn.
-        files_flaw: why files stay as they are, a sentence; empty where they are as before the turn.
+        request: the person's words or code.
+        missed_runs: how many pieces of code ran between the restored save and the turn; 0 if the
+            variables are as before the turn.
+        files_notice: a sentence why the files stay as they are; empty if they were restored.
     """
 
     request: str
     missed_runs: int
-    files_flaw: str = ""
+    files_notice: str = ""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -54,24 +53,24 @@ class _BranchStart:
     """Where a branch begins.
 
     Attributes:
-        turn: up to which it is a copy.
-        checkpoint: id of the turn before whose code the session was what the branch is to be; 0 if
-            it still is.
-        ran: the code before.
+        turn: the first turn that is not copied.
+        checkpoint: id of the turn whose checkpoint has the branch's variables and files; 0 if no
+            code has run since, so the present ones are right.
+        ran: the code that ran before.
     """
 
     turn: records.Turn
     checkpoint: int
-    ran: tuple[records.Execution, ...]
+    executed: tuple[records.Execution, ...]
 
     def cells(self, limit: int) -> tuple[str, ...]:
-        """Return what can run again of the last so many pieces of code."""
-        last = self.ran[-limit:] if limit else ()
+        """Return the code that succeeded among the last `limit` pieces."""
+        last = self.executed[-limit:] if limit else ()
         return tuple(execution.code for execution in last if execution.ending is values.Ending.OK)
 
 
 class SessionBranches:
-    """Copies of sessions, and ways back. What a turn does at the same time is never disturbed."""
+    """Forks, branches and undo of sessions; none runs while a turn of the session does."""
 
     def __init__(
         self, services: session_dependencies.SessionDependencies, all_lanes: lanes.Lanes
@@ -80,17 +79,17 @@ class SessionBranches:
         self._lanes = all_lanes
 
     async def fork(self, key: values.SessionKey, new_key: values.SessionKey, person: str) -> None:
-        """Begin a session as a copy of another one. They share nothing from then on.
+        """Copy a session to a new one; they share nothing afterwards.
 
-        Who asks must be allowed to see that one: it is for the platform to know.
+        The platform has checked that the person may see the source.
 
         Args:
             key: of the session to be copied.
-            new_key: of the new one, which nobody knows yet.
-            person: id of who wants it.
+            new_key: of the new session, which must be unused.
+            person: id of who asks.
 
         Raises:
-            BotError: it cannot be done; the sentence says why, and nothing is left of it.
+            BotError: the copy failed; the sentence says why, and nothing of it remains.
         """
         hosts, database = self._services.hosts, self._services.database
         async with self._hold_lane(key) as source:
@@ -103,7 +102,7 @@ class SessionBranches:
                     source,
                     new_key,
                     person=person,
-                    notice=f"{session_words.BEGAN_AS_COPY} {state.files_flaw}".rstrip(),
+                    notice=f"{session_words.BEGAN_AS_COPY} {state.files_notice}".rstrip(),
                     title=title,
                     kernel=row | {"reason": session_words.IS_COPY} if row else row,
                 )
@@ -116,23 +115,22 @@ class SessionBranches:
     async def branch(
         self, key: values.SessionKey, turn_id: int, *, new_key: values.SessionKey, person: str
     ) -> tuple[str, ...]:
-        """Begin a session as a copy of another one as it was before a turn.
+        """Copy a session as it was before a turn to a new session, a branch of the same tree.
 
-        Both are branches of one tree. Variables and files are those of the checkpoint before the
-        turn. Where that is not kept, files are as they are now, and code is to be run again; the
-        last turn of the new session says which.
+        Variables and files are those of the checkpoint before the turn. If that was deleted, the
+        branch has the present files, and its code must run again; a notice in it says so.
 
         Args:
-            key: of the session to be copied. Who asks must be allowed to see it.
+            key: of the session to be copied. The platform has checked that the person may see it.
             turn_id: of a turn in it that somebody asked for.
-            new_key: of the new one, which nobody knows yet.
-            person: id of who wants it.
+            new_key: of the new session, which must be unused.
+            person: id of who asks.
 
         Returns:
-            The code that is to be run again, in order.
+            The code to be run again, in order.
 
         Raises:
-            BotError: it cannot be done; the sentence says why, and nothing is left of it.
+            BotError: the copy failed; the sentence says why, and nothing of it remains.
         """
         database = self._services.database
         async with self._hold_lane(key) as source:
@@ -146,10 +144,10 @@ class SessionBranches:
                         if cells
                         else session_words.BRANCH_WITHOUT_VARIABLES
                     )
-                    notice = f"{notice} {state.files_flaw}".rstrip()
+                    notice = f"{notice} {state.files_notice}".rstrip()
                 else:
                     cells = start.cells(state.missed_runs)
-                    notice = session_words.branch(state.missed_runs, state.files_flaw)
+                    notice = session_words.branch(state.missed_runs, state.files_notice)
                 cells, left_out = self._drop_long_cells(cells)
                 await database.session_copies.add(
                     source,
@@ -169,7 +167,7 @@ class SessionBranches:
         return cells
 
     def _drop_long_cells(self, cells: tuple[str, ...]) -> tuple[tuple[str, ...], str]:
-        """Leave out what is too long to be asked for, and say so."""
+        """Leave out cells that are too long for a request; the sentence says how many."""
         short = tuple(cell for cell in cells if len(cell) <= requests.MAX_CHARACTERS)
         if len(short) == len(cells):
             return cells, ""
@@ -177,32 +175,32 @@ class SessionBranches:
         return short, session_words.branch_left_out(count, requests.MAX_CHARACTERS)
 
     async def _find_start(self, source: records.Session, turn_id: int) -> _BranchStart:
-        """Find out where a branch begins."""
         database = self._services.database
         turns = await database.turns.of_session(source.id, limit=_MAX_TURNS)
-        at = next((n for n, execution in enumerate(turns) if execution.id == turn_id), None)
-        if at is None or not (turns[at].request or turns[at].attachments):
+        index = next((n for n, execution in enumerate(turns) if execution.id == turn_id), None)
+        if index is None or not (turns[index].request or turns[index].attachments):
             raise errors.BotError(session_words.QUESTION_GONE)
-        turn = turns[at]
-        if at and turns[at - 1].instead_of is not None:
-            # The notice with which a branch began: this is one more alternative to the same turn.
-            turn = turns[at - 1]
+        turn = turns[index]
+        if index and turns[index - 1].instead_of is not None:
+            # The notice at the start of a branch: this is one more alternative to the same turn.
+            turn = turns[index - 1]
         executions = await database.executions.of_turns([execution.id for execution in turns])
-        ran = [
+        executed = [
             execution for execution in executions if execution.ending is not values.Ending.REFUSED
         ]
-        since = [execution.turn_id for execution in ran if execution.turn_id >= turn.id]
-        before = tuple(execution for execution in ran if execution.turn_id < turn.id)
-        return _BranchStart(turn, min(since, default=0), before)
+        later_turn_ids = [
+            execution.turn_id for execution in executed if execution.turn_id >= turn.id
+        ]
+        before = tuple(execution for execution in executed if execution.turn_id < turn.id)
+        return _BranchStart(turn, min(later_turn_ids, default=0), before)
 
     async def _restore(
         self, source: records.Session, new_key: values.SessionKey, checkpoint: int
     ) -> tuple[Mapping[str, Any], session_variables.RestoredState, bool]:
-        """Let the host copy a session as it was; where that is not kept, its files as they are.
+        """Copy a session's checkpoint on its host, or its present files if that was deleted.
 
         Returns:
-            The row of `variable_losses`, what the copy begins with, and whether its variables
-            were kept.
+            The row of `variable_losses`, the state of the copy, and whether it has variables.
         """
         hosts, key, address = self._services.hosts, values.text(source.key), values.text(new_key)
         try:
@@ -219,7 +217,7 @@ class SessionBranches:
                 if not checkpoint and source.kernel.get("kernel") == saved.kernel:
                     missed_runs = max(source.kernel.get("runs", 0) - saved.run_count, 0)
                     state = dataclasses.replace(state, missed_runs=missed_runs)
-                return self._row(source, state, session_words.IS_COPY), state, True
+                return self._kernel_row(source, state, session_words.IS_COPY), state, True
             if checkpoint or not source.kernel:
                 return {}, state, True
         await hosts.release(address)
@@ -234,7 +232,7 @@ class SessionBranches:
         return (*(branch.key for branch in branches if branch.id != session.id), key)
 
     async def alternatives(self, key: values.SessionKey) -> tuple[records.Alternatives, ...]:
-        """Return what there is in other branches in place of turns of a session."""
+        """Return the turns of other branches that replace turns of a session."""
         session = await self._services.database.sessions.find(key)
         if session is None:
             return ()
@@ -251,34 +249,34 @@ class SessionBranches:
             BotError: it cannot be done; the sentence says why, and nothing is changed.
         """
         async with self._hold_lane(key) as session:
-            turn = await self._last(session)
+            turn = await self._last_turn(session)
             if turn is None:
                 raise errors.BotError(session_words.NOTHING_TO_UNDO)
             if turn_id not in (None, turn.id):
                 raise errors.BotError(session_words.NOT_LAST)
-            state = await cancellation.shielded(self._take_back(session, turn))
-            return Undone(turn.request, state.missed_runs, state.files_flaw)
+            state = await cancellation.shielded(self._undo_turn(session, turn))
+            return Undone(turn.request, state.missed_runs, state.files_notice)
 
-    async def take_back_edited(self, request: requests.Request) -> None:
-        """Where a request is an edited one, go back to before it was made, if that can be done.
+    async def undo_edited(self, request: requests.Request) -> None:
+        """If a request edits the last one, undo that one's turn first.
 
-        It can where nothing was asked since, and only if no variable is lost by it: who corrects a
-        word expects no loss. The caller holds the session's lane.
+        This is skipped if a variable would be lost by it: a person who corrects a word expects no
+        loss. The caller holds the session's lane.
         """
         if not request.edits:
             return
         try:
             session = await self._services.database.sessions.find(request.key)
-            turn = await self._last(session) if session is not None else None
+            turn = await self._last_turn(session) if session is not None else None
             if session and turn and turn.request_id.partition("-")[0] == request.edits:
                 await cancellation.shielded(
-                    self._take_back(session, turn, requires_everything=True)
+                    self._undo_turn(session, turn, requires_everything=True)
                 )
         except errors.BotError:
-            # Then it runs on what is there, as what is said next would.
+            # The request then runs on the present variables, like any other.
             _log.info("an edited message runs on later variables", exc_info=True)
 
-    async def _last(self, session: records.Session) -> records.Turn | None:
+    async def _last_turn(self, session: records.Session) -> records.Turn | None:
         """Return the last turn that a person asked for; None if something else came after it."""
         last = await self._services.database.turns.of_session(session.id, limit=1)
         if not last or not (last[0].request or last[0].attachments):
@@ -287,10 +285,10 @@ class SessionBranches:
             raise errors.BotError(session_words.BUSY)
         return last[0]
 
-    async def _take_back(
+    async def _undo_turn(
         self, session: records.Session, turn: records.Turn, *, requires_everything: bool = False
     ) -> session_variables.RestoredState:
-        """Go back to before a turn; returns what the session begins with then."""
+        """Restore the session to before a turn, and delete the turn."""
         database = self._services.database
         executions = await database.executions.of_turn(turn.id)
         if all(execution.ending is values.Ending.REFUSED for execution in executions):
@@ -299,7 +297,7 @@ class SessionBranches:
         state = await self._services.hosts.restore_checkpoint(
             values.text(session.key), f"{turn.id}", requires_everything=requires_everything
         )
-        row = self._row(session, state, session_words.UNDONE)
+        row = self._kernel_row(session, state, session_words.UNDONE)
 
         async def write() -> bool:
             try:
@@ -312,14 +310,14 @@ class SessionBranches:
             return True
 
         if not await write():
-            # The host has gone back already.
+            # The host has restored the session already.
             self._services.write_retries.add(write)
         return state
 
-    def _row(
+    def _kernel_row(
         self, session: records.Session, state: session_variables.RestoredState, reason: str
     ) -> Mapping[str, Any]:
-        """Return the row of `variable_losses` with which the next turn says what is back."""
+        """Return the row of `variable_losses`: the next turn announces what is back."""
         if (saved := state.saved) is None:
             return {}
         return {
@@ -333,10 +331,10 @@ class SessionBranches:
         }
 
     async def lost_cells(self, key: values.SessionKey) -> tuple[str, ...]:
-        """Return the code that made variables which were not kept, in the order in which it ran.
+        """Return the cells that made the lost variables, in the order in which they ran.
 
         Raises:
-            BotError: none was lost, or no code is known that made it.
+            BotError: no variable was lost, or no cell is known that made one.
         """
         session = await self._services.database.sessions.find(key)
         if session is None:
@@ -358,7 +356,7 @@ class SessionBranches:
 
     @contextlib.asynccontextmanager
     async def _hold_lane(self, key: values.SessionKey) -> AsyncIterator[records.Session]:
-        """Hold the lane of a session in which nothing runs, or what runs is just over."""
+        """Hold a session's lane; wait only for a turn that is just being recorded."""
         async with contextlib.AsyncExitStack() as stack:
             turn = self._lanes.turn(key, person="", waiting=lambda _: None, is_first=True)
             try:

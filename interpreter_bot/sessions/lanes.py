@@ -1,7 +1,7 @@
 """Lanes: one turn at a time in each session, and a bounded number in all, fairly.
 
-Requests of one session are served in order. Where the bot as a whole is full, of all requests that
-could run, that of the person with the fewest running turns is first, then the oldest.
+Requests of one session are served in order. If the bot is full, the next request is that of the
+person with the fewest running turns, then the oldest.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class _Ticket:
     key: values.SessionKey
     person: str
     request_id: str
-    tell: Callable[[int], None]
+    report: Callable[[int], None]
     granted: asyncio.Future[None]
     number: int
     is_first: bool
@@ -50,7 +50,7 @@ class Lanes:
         """
         self._concurrent = concurrent
         self._per_person = per_person or math.inf
-        self._most_waiting = waiting
+        self._max_waiting = waiting
         self._lanes: dict[values.SessionKey, collections.deque[_Ticket]] = {}
         self._running: dict[values.SessionKey, _Ticket] = {}
         self._by_person: collections.Counter[str] = collections.Counter()
@@ -102,8 +102,8 @@ class Lanes:
         """Whether a request is on its way."""
         return self._expected.get(key) == request_id
 
-    def expect_no_more(self, key: values.SessionKey) -> None:
-        """Let others have their turn: it has had its own, or will not come."""
+    def stop_expecting(self, key: values.SessionKey) -> None:
+        """Serve other requests again: the expected one has had its turn, or will not come."""
         self._expected.pop(key, None)
         self._serve()
 
@@ -128,7 +128,7 @@ class Lanes:
             if not ticket.granted.done():
                 ticket.granted.set_exception(LaneError(session_words.CLOSING))
 
-    async def drained(self) -> None:
+    async def wait_idle(self) -> None:
         """Wait until no turn runs."""
         await self._idle.wait()
 
@@ -137,18 +137,18 @@ class Lanes:
         key: values.SessionKey,
         person: str,
         request_id: str,
-        tell: Callable[[int], None],
+        report: Callable[[int], None],
         is_first: bool,
     ) -> _Ticket:
         lane = self._lanes.get(key, collections.deque())
         if self.is_closed:
             raise LaneError(session_words.CLOSING)
         is_first = is_first or self._expected.get(key) == request_id
-        if len(lane) >= self._most_waiting and not is_first:
+        if len(lane) >= self._max_waiting and not is_first:
             raise LaneError(session_words.queue_full(len(lane)))
         self._arrivals += 1
         granted: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        ticket = _Ticket(key, person, request_id, tell, granted, self._arrivals, is_first)
+        ticket = _Ticket(key, person, request_id, report, granted, self._arrivals, is_first)
         if is_first:
             lane.appendleft(ticket)
         else:
@@ -172,7 +172,7 @@ class Lanes:
         self._serve()
 
     def _serve(self) -> None:
-        """Start the turns that can run, and tell the other requests how many are before them."""
+        """Start the turns that can run, and report their positions to the waiting requests."""
         while len(self._running) < self._concurrent and (ready := self._ready()):
             ticket = ready[0]
             lane = self._lanes[ticket.key]
@@ -183,14 +183,14 @@ class Lanes:
             self._by_person[ticket.person] += 1
             self._idle.clear()
             ticket.granted.set_result(None)
-        rank = {ticket: place for place, ticket in enumerate(self._ready(), start=1)}
+        positions = {ticket: position for position, ticket in enumerate(self._ready(), start=1)}
         for key, lane in self._lanes.items():
-            # The first of a lane waits for the turn that runs there, or for the whole bot.
-            before = 1 if key in self._running else rank.get(lane[0], 1)
-            for place, ticket in enumerate(lane):
-                if ticket.last_count != before + place and not ticket.granted.done():
-                    ticket.last_count = before + place
-                    _tell(ticket)
+            # The head of a lane waits for the turn that runs in it, or for the whole bot.
+            ahead = 1 if key in self._running else positions.get(lane[0], 1)
+            for position, ticket in enumerate(lane):
+                if ticket.last_count != ahead + position and not ticket.granted.done():
+                    ticket.last_count = ahead + position
+                    _report_position(ticket)
 
     def _ready(self) -> list[_Ticket]:
         """Return the heads of lanes where nothing runs, in the order in which they are served."""
@@ -207,10 +207,10 @@ class Lanes:
         )
 
 
-def _tell(ticket: _Ticket) -> None:
+def _report_position(ticket: _Ticket) -> None:
     """Report a request's position in the queue; a failure of its callback is only logged."""
     try:
-        ticket.tell(ticket.last_count)
+        ticket.report(ticket.last_count)
     except Exception as error:
         # Not raised: this runs inside another request's turn.
         ticket.granted.set_exception(error)

@@ -1,7 +1,7 @@
-"""Parts of a live kernel's tables, as a person looks at them, and a list of its variables.
+"""Pages of a live kernel's tables, for a person to browse, and a list of its variables.
 
-What is asked goes to the kernel as JSON, and so comes what it found. The kernel is hostile: all of
-that is checked, bounded and made harmless here.
+Requests to the kernel and its answers are JSON. The kernel is hostile: answers are checked, bounded
+and made harmless here.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from interpreter_bot.wording import variable_words
 
 _SECONDS: Final = 30.0
 START_SECONDS: Final = 20.0
-"""How long a person who looks at something waits for a Python that is not there yet."""
+"""How long a person who opens a table waits for Python to start."""
 _MAX_ROWS: Final = 200
 _MAX_COLUMNS: Final = 60
 _MAX_FILTERS: Final = 20
@@ -59,14 +59,14 @@ class _Strict(pydantic.BaseModel):
 
 
 class View(_Strict):
-    """What is to be seen of a table.
+    """The requested part of a table.
 
     Attributes:
-        rows: the first one that is wanted, among those found, and how many.
+        rows: number of the first row, among those that match, and how many.
         columns: likewise; those of the index come first.
         sort: number of a column, and whether its greatest value comes first.
-        search: words, a number or a date that a row is to have anywhere.
-        filters: number of a column, what is to be true of it, and a text for that.
+        search: words, a number or a date that a row must have in any column.
+        filters: number of a column, operator, and operand.
     """
 
     rows: tuple[Count, Annotated[int, pydantic.Field(ge=1, le=_MAX_ROWS)]]
@@ -79,7 +79,7 @@ class View(_Strict):
 
 
 class Columns(_Strict):
-    """Which columns are to be summed up."""
+    """The columns to be summarised."""
 
     summaries: Annotated[tuple[Count, ...], pydantic.Field(min_length=1, max_length=_MAX_SUMMARIES)]
 
@@ -96,14 +96,13 @@ class Page(_Strict):
     """Rows of a table.
 
     Attributes:
-        first: number of the first one, among those found.
-        found: how many were found.
-        rows: their cells; None where a value is missing.
+        first: number of the first row, among those that match.
+        found: how many rows match.
+        rows: their cells; None if a value is missing.
         row_count: how many the table has.
         column_count: likewise, with those of its index.
         index_count: how many columns are its index.
-        left: number of the first column here.
-        columns: what they are.
+        left: number of the leftmost column of the page.
     """
 
     first: Count
@@ -123,7 +122,7 @@ class Page(_Strict):
 
 
 class Summary(_Strict):
-    """What is in a column: see `guest.table_views`. `is_sampled` says that it is about so."""
+    """Statistics of a column, see `guest.table_views`; approximate if `is_sampled`."""
 
     column: Count
     missing: Count = 0
@@ -136,7 +135,7 @@ class Summary(_Strict):
 
 
 class Summaries(_Strict):
-    """What is in columns."""
+    """Statistics of several columns."""
 
     summaries: Annotated[tuple[Summary, ...], pydantic.Field(max_length=_MAX_SUMMARIES)]
 
@@ -149,10 +148,10 @@ class TableFile(_Strict):
     """A file that Python reads as a table.
 
     Attributes:
-        handle: to look into it.
+        handle: for `read_table`.
         is_cut: only its beginning was read.
-        sheets: which a workbook has.
-        notes: sentences on what was guessed of it, or left out.
+        sheets: of a workbook.
+        notes: sentences on what was guessed or left out.
     """
 
     handle: Annotated[str, pydantic.Field(pattern=r"^t[0-9]{1,12}$")]
@@ -171,10 +170,10 @@ class Variable(_Strict):
     """A variable.
 
     Attributes:
-        shape: how much is in it: rows and columns, or how long it is; empty if unknown.
-        size_bytes: what it holds in memory; None if unknown.
-        text: what it is; empty for tables and arrays.
-        handle: of a table, to look into.
+        shape: rows and columns, or length; empty if unknown.
+        size_bytes: in memory; None if unknown.
+        text: its value, shortened; empty for tables and arrays.
+        handle: of a table, for `read_table`.
     """
 
     name: Text
@@ -191,10 +190,10 @@ _VARIABLES: Final[pydantic.TypeAdapter[tuple[Variable, ...]]] = pydantic.TypeAda
 
 
 def read_question(message: object) -> View | Columns:
-    """Return what somebody wants to see, as JSON has it.
+    """Parse a request for a page or for summaries.
 
     Raises:
-        BotError: it is no such thing.
+        BotError: it is malformed.
     """
     is_view = isinstance(message, dict) and "summaries" not in message
     try:
@@ -207,15 +206,15 @@ def read_question(message: object) -> View | Columns:
 async def leased_kernel(
     hosts: host_ports.Hosts, key: values.SessionKey, person: requests.Person | None
 ) -> AsyncIterator[host_ports.Kernel]:
-    """Lease the kernel of a session to look into it; one is started if there is none.
+    """Lease a session's kernel to read its data; one is started if there is none.
 
     Args:
-        hosts: where it is.
+        hosts: where it runs.
         key: the session.
-        person: whose kernel it is then; None leaves it to whom it belongs.
+        person: the owner of a kernel that is started; None keeps the present owner.
 
     Raises:
-        BotError: there is none in time; the sentence says why.
+        BotError: it did not start in time; the sentence says why.
     """
     waits: list[str] = []
     starter = "" if person is None else str((key.platform, key.workspace, person.id))
@@ -230,13 +229,13 @@ async def leased_kernel(
         yield kernel
 
 
-async def look(
+async def read_table(
     hosts: host_ports.Hosts, kernel: host_ports.Kernel, handle: str, view: View | Columns
 ) -> Page | Summaries:
-    """Let a kernel say what is in a table that it showed.
+    """Read a page, or summaries, of a table that a kernel showed.
 
     Raises:
-        BotError: it cannot; the sentence says why.
+        BotError: the kernel cannot read it; the sentence says why.
     """
     question = json.dumps(view.model_dump(mode="json"))
     code = kernel_calls.look_at_table(handle, question)
@@ -252,7 +251,7 @@ async def open_file(
     """Let a kernel read a file as a table.
 
     Raises:
-        BotError: it cannot; the sentence says why.
+        BotError: the kernel cannot read it; the sentence says why.
     """
     code = kernel_calls.open_table(name, sheet)
     return read_answer(_TABLE_FILE, await run_for_json(hosts, kernel, code))
@@ -261,20 +260,20 @@ async def open_file(
 async def describe_variables(
     hosts: host_ports.Hosts, kernel: host_ports.Kernel
 ) -> tuple[Variable, ...]:
-    """Let a kernel say what its variables are.
+    """Let a kernel describe its variables.
 
     Raises:
-        BotError: it cannot; the sentence says why.
+        BotError: the kernel cannot; the sentence says why.
     """
     code = kernel_calls.describe_variables()
     return read_answer(_VARIABLES, await run_for_json(hosts, kernel, code))
 
 
 async def run_for_json(hosts: host_ports.Hosts, kernel: host_ports.Kernel, code: str) -> str:
-    """Return the JSON that a piece of the bot's own code shows.
+    """Run a piece of the bot's own code; return the JSON that it shows.
 
     Raises:
-        BotError: it failed, or showed nothing.
+        BotError: the code failed, or showed nothing.
     """
     outputs: list[values.Output] = []
     finished = await cancellable_executions.run(
@@ -292,10 +291,10 @@ async def run_for_json(hosts: host_ports.Hosts, kernel: host_ports.Kernel, code:
 
 
 def read_answer(kind: pydantic.TypeAdapter[T], text: str) -> T:
-    """Read what a kernel told.
+    """Validate a kernel's answer.
 
     Raises:
-        BotError: it is of another kind.
+        BotError: it is malformed.
     """
     try:
         return kind.validate_json(_unquote(text))
@@ -304,7 +303,7 @@ def read_answer(kind: pydantic.TypeAdapter[T], text: str) -> T:
 
 
 def _unquote(message: str) -> str:
-    """Take the JSON out of the text in which it comes: so the way of displays leaves it alone."""
+    """Decode the JSON text inside the JSON of a display, which would otherwise be reformatted."""
     text: Any = json.loads(message)
     if not isinstance(text, str):
         raise ValueError(type(text))

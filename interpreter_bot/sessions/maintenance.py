@@ -18,17 +18,17 @@ from interpreter_bot.text import quantities
 from interpreter_bot.wording import session_words
 
 _WARN_SECONDS: Final = 15.0
-# Two measures of one moment differ by what lies between asking for them and getting them.
-_SAME_SECONDS: Final = 1.0
-_LATE_SECONDS: Final = 5.0
-_ARREARS_SECONDS: Final = 20.0
+# Two measures of one moment differ by the time that measuring takes.
+_TOLERANCE_SECONDS: Final = 1.0
+_UNSENT_SECONDS: Final = 5.0
+_WRITE_RETRY_SECONDS: Final = 20.0
 _WARNING_SECONDS: Final = 5 * 60.0
-_TIDY_SECONDS: Final = 3600.0
+_PRUNE_SECONDS: Final = 3600.0
 _EVENTS_AGE: Final = datetime.timedelta(days=1)
 
 
 class Maintenance:
-    """Jobs that run by the clock, outside of any turn."""
+    """Periodic jobs, outside of any turn."""
 
     def __init__(
         self,
@@ -42,17 +42,17 @@ class Maintenance:
     def jobs(self) -> tuple[schedules.PeriodicJob, ...]:
         """Return all periodic jobs."""
         return (
-            schedules.PeriodicJob("warn of reaping", _WARN_SECONDS, self.warn),
+            schedules.PeriodicJob("warn of reaping", _WARN_SECONDS, self.warn_idle),
             schedules.PeriodicJob(
-                "tell what could not be told", _LATE_SECONDS, self._service.notify_late
+                "send waiting notifications", _UNSENT_SECONDS, self._service.send_unsent
             ),
             schedules.PeriodicJob(
-                "record what is due", _ARREARS_SECONDS, self._services.write_retries.write
+                "retry failed writes", _WRITE_RETRY_SECONDS, self._services.write_retries.write
             ),
-            schedules.PeriodicJob("tidy the store", _TIDY_SECONDS, self.tidy),
+            schedules.PeriodicJob("prune the store", _PRUNE_SECONDS, self.prune),
         )
 
-    async def warn(self) -> int:
+    async def warn_idle(self) -> int:
         """Warn people whose idle kernel is about to be closed, once each time; return how many."""
         kernels = self._services.config.kernels
         keeps_variables = self._services.hosts.keeps_variables
@@ -65,7 +65,7 @@ class Maintenance:
             used = now - idle
             key = values.key(address)
             is_due = kernels.idle_seconds - _WARNING_SECONDS <= idle < kernels.idle_seconds
-            if not is_due or abs(self._warned.get(address, -math.inf) - used) < _SAME_SECONDS:
+            if not is_due or abs(self._warned.get(address, -math.inf) - used) < _TOLERANCE_SECONDS:
                 continue
             if not (status.loss_reason or self._service.is_busy(key)):
                 self._warned[address] = used
@@ -79,7 +79,7 @@ class Maintenance:
         return count
 
     async def take_over(self, orphans: tuple[records.Turn, ...]) -> None:
-        """Go on with turns where that can be; notify the people of the others, once a session."""
+        """Resume the turns that can be; notify the people of the others, once a session."""
         notified_ids = set()
         for turn in orphans:
             session = await self._services.database.sessions.get(turn.session_id)
@@ -95,7 +95,7 @@ class Maintenance:
                 await self._service.notify(session.key, session_words.ANSWER_INTERRUPTED)
         await self._services.questions.load()
 
-    async def tidy(self) -> None:
+    async def prune(self) -> None:
         """Delete stored content that nothing refers to any more."""
         await self._services.database.events.prune(_EVENTS_AGE)
         oldest = time.time() - _EVENTS_AGE.total_seconds()

@@ -71,14 +71,14 @@ class ModelSetup:
             return self._catalogue.titles[0]
 
 
-def names_models(environment: Mapping[str, str]) -> bool:
+def has_models(environment: Mapping[str, str]) -> bool:
     """Whether an environment names models."""
     return any(environment.get(name) for name in VARIABLES)
 
 
-def with_stored(environment: Mapping[str, str], stored: Mapping[str, str]) -> dict[str, str]:
+def add_stored_models(environment: Mapping[str, str], stored: Mapping[str, str]) -> dict[str, str]:
     """Add stored models to an environment, unless that names models itself."""
-    if names_models(environment):
+    if has_models(environment):
         return dict(environment)
     return {**environment, **{name: stored[name] for name in VARIABLES if name in stored}}
 

@@ -53,7 +53,7 @@ class SessionOverview:
     def of(
         cls, session: records.Session, status: host_ports.KernelStatus | None, *, is_busy: bool
     ) -> SessionOverview:
-        """Return that of a session, with the status of its kernel."""
+        """Return the overview of a session with the status of its kernel."""
         live = status if status is not None and not status.loss_reason else None
         return cls(
             key=session.key,
@@ -71,7 +71,7 @@ class SessionOverview:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class UsageSummary:
-    """What was used, and what may be.
+    """Usage and limits.
 
     Attributes:
         session: by the conversation, ever.
@@ -132,7 +132,7 @@ async def load(
     """Load the latest turns of a session, in the order in which they began."""
     turns = await database.turns.of_session(session_id, limit=limit)
     past: list[PastTurn] = []
-    # A few at a time: what they showed is decoded on the event loop.
+    # A few at a time, as their outputs are decoded on the event loop.
     for begin in range(0, len(turns), _BATCH_TURNS):
         past += await _load_batch(database, turns[begin : begin + _BATCH_TURNS])
         await asyncio.sleep(0)
@@ -245,7 +245,7 @@ def _of_question(detail: Mapping[str, Any]) -> Iterator[events.RecordedEvent]:
 
 
 def _of_ending(cell: int, execution: records.Execution) -> Iterator[events.RecordedEvent]:
-    """Return the end of code; there is none if the bot died before."""
+    """Return the end of code; none if the bot died before."""
     if execution.ending is not None:
         finished = values.Finished(
             execution.ending, execution.seconds, execution.reason, execution.kernel_lost
@@ -254,7 +254,7 @@ def _of_ending(cell: int, execution: records.Execution) -> Iterator[events.Recor
 
 
 def _of_files(artifacts: Iterable[records.Artifact]) -> Iterator[events.RecordedEvent]:
-    """Return what was made; of which cell is not stored."""
+    """Return the files of a turn; their cells are not stored."""
     for artifact in artifacts:
         artifact_made = values.Artifact(artifact.name, artifact.size_bytes, artifact.sha256)
         yield events.FileMade(0, artifact_made)
@@ -263,7 +263,7 @@ def _of_files(artifacts: Iterable[records.Artifact]) -> Iterator[events.Recorded
 def _of_usage(
     spent: values.Usage | None, parts: Sequence[records.Part]
 ) -> Iterator[events.RecordedEvent]:
-    """Return the usage until now; whether that is an estimate is not stored."""
+    """Return the usage of a turn; whether it is an estimate is not stored."""
     if spent is not None and spent.tokens:
         steps = max((part.step for part in parts), default=0)
         yield events.UsageChanged(dataclasses.replace(spent, steps=steps))

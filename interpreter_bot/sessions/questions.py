@@ -1,6 +1,6 @@
-"""Questions to people that turns wait for, and whose answer to them counts.
+"""Questions of turns to people, and who may answer them.
 
-A turn asks one question at a time. It is kept, as is its answer, until the turn asks another or
+A turn asks one question at a time. Question and answer are stored until the turn asks another or
 ends: a bot that takes the turn over asks under the same id, and gets an answer that came meanwhile.
 """
 
@@ -35,13 +35,13 @@ _ANSWERS: Final[dict[str, Callable[..., events.Answer]]] = {
 
 
 def question_id(turn_id: int, cell: int, origin: str, text: str) -> str:
-    """Return the id of a question: whoever asks the same in the same place has the same.
+    """Return the id of a question: the same if it is asked again by another bot.
 
     Args:
         turn_id: of its turn.
         cell: that it is about.
-        origin: what tells it from others about the cell.
-        text: what people are asked, so that no answer ever counts for another text.
+        origin: distinguishes it from other questions about the cell.
+        text: the question itself, so that no answer ever counts for another text.
     """
     text = "\0".join((str(turn_id), str(cell), origin, text))
     digest = hashlib.sha256(text.encode("utf-8", "surrogatepass")).digest()
@@ -50,7 +50,7 @@ def question_id(turn_id: int, cell: int, origin: str, text: str) -> str:
 
 @dataclasses.dataclass(eq=False, slots=True)
 class _Entry:
-    """A question of a turn; without a waiter before this bot asks it, by `emit`."""
+    """A question of a turn; it has a waiter once this bot asks it, by `emit`."""
 
     turn_id: int
     question: events.Question
@@ -112,11 +112,13 @@ class Questions:
     def require(
         self, question_id: str, person: str, *, is_admin: bool = False, edits: bool = False
     ) -> events.Question:
-        """Return a question that a person may answer: who asked, and of an approval an
-        administrator, unless it acts with an account of who asked, or other code is to run.
+        """Return a question if a person may answer it.
+
+        The person who asked may. An administrator may decide on approvals, except edits of the code
+        and calls with that person's account.
 
         Raises:
-            AnswerRefusedError: they may not, or it is too late.
+            AnswerRefusedError: the person may not, or it is too late.
         """
         question = self.find(question_id)
         if question is None:
@@ -136,21 +138,21 @@ class Questions:
         """Answer a question, also one that waits for the bot that takes its turn over.
 
         Raises:
-            AnswerRefusedError: it is not theirs to answer, or too late; nothing was answered.
-            StoreError: nothing was answered, and it can be tried again. Not of `Unanswered`: a turn
-                would wait for ever because the database is down.
+            AnswerRefusedError: the person may not, or it is too late; the answer does not count.
+            StoreError: the answer does not count, and can be tried again. `Unanswered` counts
+                anyway, or else the turn would wait for ever while the database is down.
         """
         edits = isinstance(answer, events.Approved) and answer.edited is not None
         self.require(question_id, person, is_admin=is_admin, edits=edits)
         entry = self._by_id[question_id]
         if entry.is_secret and (entry.waiter is None or entry.waiter.done()):
-            # It could only wait in the database: the next bot asks again.
+            # It would have to wait in the database. The next bot asks again.
             raise errors.AnswerRefusedError(question_words.EXPIRED)
-        # Whoever answers may go, such as a closed page: what is stored also reaches the turn.
-        await cancellation.shielded(self._take(entry, answer))
+        # Shielded, as the page may close: a stored answer must also reach the turn.
+        await cancellation.shielded(self._accept_answer(entry, answer))
 
-    async def _take(self, entry: _Entry, answer: events.Answer) -> None:
-        """Store an answer, if it is to be, and give it to the turn."""
+    async def _accept_answer(self, entry: _Entry, answer: events.Answer) -> None:
+        """Store an answer, unless it is secret, and pass it to the turn."""
         entry.answer, is_first = answer, False
         try:
             is_first = await self._store(entry, answer)
@@ -164,7 +166,7 @@ class Questions:
             entry.waiter.set_result(answer)
 
     async def _store(self, entry: _Entry, answer: events.Answer) -> bool:
-        """Store an answer where the next bot finds it; say whether it is the first one."""
+        """Store an answer for the next bot; return whether it is the first one."""
         if self._table is None or not entry.is_stored or entry.is_secret:
             return True
         try:
@@ -186,9 +188,9 @@ class Questions:
 
         Args:
             question: what is asked.
-            emit: is told; not of a question that was answered before it could be asked.
+            emit: gets the events; no question event if the answer is known already.
             turn_id: of the turn that waits.
-            is_suspended: says whether the next bot will ask again, so it stays open meanwhile.
+            is_suspended: whether the next bot will ask again, so that the question stays open.
         """
         entry = self._by_id.get(question.id)
         if entry is None:
@@ -205,7 +207,7 @@ class Questions:
                     self._withdraw(entry)
                 raise
         if entry.is_secret:
-            # Kept nowhere: a host that lost the answer on its way asks again.
+            # Stored nowhere: a host that lost the answer on its way asks again.
             self._drop(entry)
             public_answer = (
                 events.TextAnswer("") if isinstance(answer, events.TextAnswer) else answer
@@ -214,7 +216,7 @@ class Questions:
         return answer
 
     def withdraw(self, turn_id: int) -> None:
-        """Close the question of a turn at once, if one is open: what asked it has ended."""
+        """Close the open question of a turn, if there is one: the code that asked has ended."""
         if (entry := self._by_turn.get(turn_id)) is not None:
             self._withdraw(entry)
 
@@ -233,7 +235,7 @@ class Questions:
             self._drop(entry)
 
     async def _replace(self, turn_id: int, entry: _Entry) -> None:
-        """Let a question take the place of what the turn asked before, which it has heard."""
+        """Replace the turn's former question, whose answer it has received."""
         self.forget(turn_id)
         self._by_turn[turn_id] = self._by_id[entry.question.id] = entry
         self._asked.append(entry.question.id)
@@ -300,14 +302,14 @@ def outcome(answer: events.Answer | None) -> str:
 
 
 def summary(question: events.Question, answer: events.Answer | None) -> str:
-    """Return what was asked, and how that ended."""
+    """Return the question and its outcome, as a sentence."""
     if isinstance(question, events.InputQuestion):
         return f"{question_words.asked(question.prompt.strip())} {outcome(answer)}"
     return f"{question_words.title(question.subject)} {outcome(answer)}"
 
 
-def printed(question: events.Question, answer: events.Answer | None) -> values.Text | None:
-    """Return what stands among the output of code whose input was answered, as on a terminal."""
+def printed_answer(question: events.Question, answer: events.Answer | None) -> values.Text | None:
+    """Return prompt and input as they appear in the output of code, as on a terminal."""
     if not (isinstance(question, events.InputQuestion) and isinstance(answer, events.TextAnswer)):
         return None
     text = "•••" if question.is_password else answer.text

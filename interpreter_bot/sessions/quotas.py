@@ -45,46 +45,49 @@ def limits_of(
 
 
 class DailyUsage:
-    """Usage of the turns that run in this process, of which the store knows only a part."""
+    """Usage of the turns that run in this process; the store has only part of it."""
 
     def __init__(self) -> None:
-        self._tabs: dict[int, TurnReservation] = {}
+        self._reservations: dict[int, TurnReservation] = {}
         # Of two requests at once, the second must see the first's reservation.
-        self._asking = asyncio.Lock()
+        self._reserving = asyncio.Lock()
 
     def open(
         self, turn_id: int, request: requests.Request, *, limits: settings.DailyAllowance
     ) -> TurnReservation:
         """Open the reservation of a turn, until `close`."""
-        whose = (request.key.platform, request.key.workspace, request.person.id)
-        reservation = self._tabs[turn_id] = TurnReservation(self, turn_id, whose, limits)
+        owner = (request.key.platform, request.key.workspace, request.person.id)
+        reservation = self._reservations[turn_id] = TurnReservation(self, turn_id, owner, limits)
         return reservation
 
     def close(self, turn_id: int) -> None:
         """Drop the reservation of a turn, whose usage is in the store now."""
-        self._tabs.pop(turn_id, None)
+        self._reservations.pop(turn_id, None)
 
-    async def ask(
-        self, reservation: TurnReservation, worst: values.Usage, database: databases.Database
+    async def reserve(
+        self, reservation: TurnReservation, worst_case: values.Usage, database: databases.Database
     ) -> str | None:
         """Reserve usage for a turn; return None, or the sentence why it exceeds a limit."""
-        async with self._asking:
-            platform, workspace, person = reservation.whose
+        async with self._reserving:
+            platform, workspace, person = reservation.owner
             used = await database.usage.of_person(
-                person, platform=platform, workspace=workspace, without_turns=tuple(self._tabs)
+                person,
+                platform=platform,
+                workspace=workspace,
+                without_turns=tuple(self._reservations),
             )
             others = [
-                one.used
-                for one in self._tabs.values()
-                if one is not reservation and one.whose == reservation.whose
+                other.used
+                for other in self._reservations.values()
+                if other is not reservation and other.owner == reservation.owner
             ]
             limits = reservation.limits
-            used = sum((*others, worst), used)
+            used = sum((*others, worst_case), used)
             if limits.tokens is not None and used.tokens > limits.tokens:
                 return session_words.over_quota(f"{limits.tokens:,} tokens")
             if limits.money is not None and used.money > limits.money:
                 return session_words.over_quota(f"a cost of {limits.money}")
-            reservation.reserved = worst
+            reservation.reserved = worst_case
             return None
 
 
@@ -101,11 +104,11 @@ class TurnReservation:
         self,
         daily_usage: DailyUsage,
         turn_id: int,
-        whose: tuple[str, str, str],
+        owner: tuple[str, str, str],
         limits: settings.DailyAllowance,
     ) -> None:
         self.turn_id = turn_id
-        self.whose = whose
+        self.owner = owner
         self.limits = limits
         self.reserved = values.Usage()
         self.budget: budgets.Budget | None = None
@@ -121,7 +124,7 @@ class TurnReservation:
         """Return the check to be called before each model call; None if nothing is limited."""
         if self.limits.money is None and self.limits.tokens is None:
             return None
-        return functools.partial(self._ask, database)
+        return functools.partial(self._reserve, database)
 
-    async def _ask(self, database: databases.Database, worst: values.Usage) -> str | None:
-        return await self._daily_usage.ask(self, worst, database)
+    async def _reserve(self, database: databases.Database, worst_case: values.Usage) -> str | None:
+        return await self._daily_usage.reserve(self, worst_case, database)

@@ -1,11 +1,12 @@
 """Deletion of sessions' files that are old, or too many, least recently used first.
 
-People are warned days before theirs get too old; of a budget that is used up they hear when it took
-theirs. Several bots on one database can do this: who changes the session's row tells of it. A bot
-that dies in between leaves a row that says what is gone, and the next pass finishes that.
+People are warned days before their files get too old, and notified after files were deleted because
+a budget was used up. Several bots on one database can do this: the bot that changes the session's
+row sends the notification. If it dies in between, the row names the deletion, and the next pass
+finishes it.
 
-The files are the workspace and the pictures and pages that were shown. What was said stays, and
-says that they are gone. Workspaces of no known session stay too: the database may be the wrong one.
+Deleted are the workspace and the pictures and pages that were shown. The conversation stays, with
+a notice. Workspaces without a known session stay too: the database may be the wrong one.
 """
 
 from __future__ import annotations
@@ -27,20 +28,20 @@ from interpreter_bot.wording import session_words
 
 _log = logging.getLogger(__name__)
 
-# The first pass comes so long after the start, which must come before a restart does.
+# Also the delay of the first pass: a bot that restarts more often never makes one.
 _PASS_SECONDS: Final = 1800.0
 _DISK_SECONDS: Final = 60.0
-# So that a bot that learns of retention does not wake up years of threads at once.
+# Bounds the warnings of a pass: with retention newly enabled, years of threads are due at once.
 _MAX_WARNED: Final = 50
-_SHOWN: Final = 5
+_MAX_LOGGED: Final = 5
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class _Holding:
-    """What one session holds.
+    """The stored files of one session.
 
     Attributes:
-        person: platform, workspace and id of who began it.
+        person: platform, workspace and id of the person who began it.
     """
 
     session: records.Session
@@ -49,7 +50,7 @@ class _Holding:
 
 
 class Retention:
-    """Periodic jobs that bound what files of sessions hold."""
+    """Periodic jobs that bound the disk space of sessions' files."""
 
     def __init__(
         self,
@@ -60,27 +61,25 @@ class Retention:
         self._service = service
         self._limits = services.config.retention
         self._was_full = False
-        # Sessions whose people could not be told: these wait behind all others.
-        self._unheard: set[int] = set()
+        # Sessions whose people could not be notified: they are tried after all others.
+        self._unreachable_ids: set[int] = set()
 
     def jobs(self) -> tuple[schedules.PeriodicJob, ...]:
         """Return all periodic jobs."""
         return (
             schedules.PeriodicJob("delete old files", _PASS_SECONDS, self.apply),
-            schedules.PeriodicJob("look at the disk", _DISK_SECONDS, self.report),
+            schedules.PeriodicJob("check the disk", _DISK_SECONDS, self.report),
         )
 
     async def apply(self) -> int:
-        """Warn of what gets old, delete what is old or too much; return how many sessions lost
-        their files.
-        """
+        """Warn of old files, delete too old or too many; return of how many sessions."""
         holdings, stored = await self._holdings()
         now = columns.now()
         remaining = [
             holding for holding in holdings if not await self._finish_or_delete_old(holding, now)
         ]
         deleted_ids = await self._fit_limits(remaining, stored.disk_bytes)
-        await self._warn_some(
+        await self._warn_expiring(
             [holding for holding in remaining if holding.session.id not in deleted_ids], now
         )
         count = len(holdings) - len(remaining) + len(deleted_ids)
@@ -89,13 +88,15 @@ class Retention:
         return count
 
     async def report(self) -> None:
-        """Log what holds the disk, once it is nearly full."""
+        """Log the largest holdings once the disk is nearly full."""
         config = self._services.config
         free = shutil.disk_usage(config.paths.data).free
         is_full = free < config.limits.disk_reserve_bytes
         if is_full and not self._was_full:
             holdings, stored = await self._holdings()
-            largest = sorted(holdings, key=lambda holding: holding.bytes, reverse=True)[:_SHOWN]
+            largest = sorted(holdings, key=lambda holding: holding.bytes, reverse=True)[
+                :_MAX_LOGGED
+            ]
             _log.error(
                 "the disk of %s is nearly full, %s free: %s in files of %d conversations (%s), %s "
                 "in those of none",
@@ -116,7 +117,7 @@ class Retention:
         return datetime.timedelta(days=settings.WARNING_DAYS)
 
     async def _holdings(self) -> tuple[list[_Holding], ports.StoredBytes]:
-        """Return what sessions hold, the least recently used first, and what hosts say of it."""
+        """Return all holdings, the least recently used first, and the hosts' totals."""
         database = self._services.database
         owned = await database.sessions.owned()
         keys = {values.text(session.key) for session, _ in owned}
@@ -126,12 +127,12 @@ class Retention:
         for session, person in owned:
             count = stored.by_key.get(values.text(session.key), 0) + blob_bytes.get(session.id, 0)
             if count:
-                whose = (session.key.platform, session.key.workspace, person)
-                holdings.append(_Holding(session, whose, count))
+                owner = (session.key.platform, session.key.workspace, person)
+                holdings.append(_Holding(session, owner, count))
         return holdings, stored
 
     def _was_warned(self, session: records.Session, now: datetime.datetime) -> bool | None:
-        """Return whether people were told long enough ago; None if they were not, or came since."""
+        """Return whether the warning is old enough; None without one, or if used since."""
         if "at" not in session.files or session.used_after_file_notice:
             return None
         return now - datetime.datetime.fromisoformat(session.files["at"]) >= self._warning_time
@@ -140,7 +141,7 @@ class Retention:
         return holding.session.used + datetime.timedelta(days=self._limits.days) - now
 
     async def _finish_or_delete_old(self, holding: _Holding, now: datetime.datetime) -> bool:
-        """Delete what is old, or what is said to be gone; say whether it was done."""
+        """Delete too old files, or finish a deletion; return whether files were deleted."""
         was_warned = self._was_warned(holding.session, now)
         if was_warned is not None and (sentence := holding.session.files.get("gone")):
             return await self._delete(holding, sentence)
@@ -153,7 +154,7 @@ class Retention:
             return await self._delete(holding, self._deletion_sentence(holding, reason))
         return False
 
-    async def _warn_some(self, holdings: Sequence[_Holding], now: datetime.datetime) -> None:
+    async def _warn_expiring(self, holdings: Sequence[_Holding], now: datetime.datetime) -> None:
         """Warn the people of some sessions that are about to get too old."""
         if not self._limits.days:
             return
@@ -164,7 +165,7 @@ class Retention:
             and self._was_warned(holding.session, now) is None
             and self._service.can_notify(holding.session.key)
         ]
-        expiring.sort(key=lambda holding: holding.session.id in self._unheard)
+        expiring.sort(key=lambda holding: holding.session.id in self._unreachable_ids)
         for holding in expiring[:_MAX_WARNED]:
             await self._warn(holding, now)
 
@@ -176,22 +177,22 @@ class Retention:
             holding.bytes,
         )
         row = {"warned": sentence, "at": columns.now().isoformat()}
-        # Before people are told, as another bot may be about to tell them.
+        # Before the warning is sent, as another bot may be about to send it.
         if not await sessions.note_files(session.id, row, instead_of=session.files):
             return
-        is_told = False
+        is_sent = False
         try:
-            is_told = await self._service.notify(session.key, sentence)
+            is_sent = await self._service.notify(session.key, sentence)
         finally:
-            if is_told:
-                self._unheard.discard(session.id)
+            if is_sent:
+                self._unreachable_ids.discard(session.id)
             else:
-                self._unheard.add(session.id)
+                self._unreachable_ids.add(session.id)
                 await sessions.note_files(session.id, session.files, instead_of=row)
 
     async def _fit_limits(self, holdings: Sequence[_Holding], disk_bytes: int) -> set[int]:
-        """Delete files until each person, then all of them together, are within the limits; return
-        whose, by session id.
+        """Delete files until each person, then all together, are within their limits; return the
+        ids of their sessions.
         """
         total = self._limits.total_bytes
         if not total:
@@ -200,19 +201,19 @@ class Retention:
         deleted_ids: set[int] = set()
         if limit:
             reason = session_words.person_over_limit(limit)
-            # Who is unknown shares with nobody.
+            # Sessions of unknown people do not count together.
             by_person = collections.defaultdict(list)
             for holding in holdings:
                 by_person[holding.person].append(holding)
-            for whose, theirs in by_person.items():
-                if whose[-1]:
-                    deleted_ids |= await self._shrink(theirs, limit, reason)
+            for owner, owned_holdings in by_person.items():
+                if owner[-1]:
+                    deleted_ids |= await self._shrink(owned_holdings, limit, reason)
         remaining = [holding for holding in holdings if holding.session.id not in deleted_ids]
         reason = session_words.all_over_limit(total)
         return deleted_ids | await self._shrink(remaining, total, reason)
 
     async def _shrink(self, holdings: Sequence[_Holding], max_bytes: int, reason: str) -> set[int]:
-        """Delete files, the least recently used first, until `holdings` is not above a limit."""
+        """Delete files, the least recently used first, until they are within a limit."""
         deleted_ids: set[int] = set()
         excess = sum(holding.bytes for holding in holdings) - max_bytes
         for holding in holdings:
@@ -227,7 +228,7 @@ class Retention:
         return session_words.deleted(holding.bytes, reason)
 
     async def _delete(self, holding: _Holding, sentence: str) -> bool:
-        """Delete the files of a session that is not in use; say whether it was done."""
+        """Delete a session's files unless it is in use; return whether they were deleted."""
         try:
             return await self._service.delete_files(holding.session, sentence)
         except lanes.LaneError:

@@ -1,5 +1,7 @@
-"""Files of a session, outside of turns: as a person handles them, with their history; and their
-deletion as a whole, recorded in the session's row so that it is done once, and to its end."""
+"""Files of a session, outside of turns: rename, delete, history, and deletion of all of them.
+
+A deletion of all files is recorded in the session's row, so that it happens once and completely.
+"""
 
 from __future__ import annotations
 
@@ -18,15 +20,15 @@ _MAX_VERSIONS: Final = 20
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class FileVersion:
-    """What a file became in a turn.
+    """A version of a file, from one turn.
 
     Attributes:
-        request: what was asked in that turn.
+        request: of that turn.
         at: when the turn began.
-        size_bytes: None of a file that the person sent along, unless a copy tells.
-        was_sent: the person sent it along.
+        size_bytes: None if unknown, as for most files that the person attached.
+        was_sent: the person attached it.
         checkpoint: by which that version can be read; empty for the last one, which is the file
-            itself, and for those that are not kept.
+            itself, and for deleted ones.
     """
 
     request: str
@@ -125,7 +127,7 @@ class SessionFiles:
             )
         return versions[::-1]
 
-    async def bring_back(self, key: values.SessionKey, name: str, checkpoint: str) -> str:
+    async def restore(self, key: values.SessionKey, name: str, checkpoint: str) -> str:
         """Put an earlier version of a file beside it; return the name that it got.
 
         Args:

@@ -1,4 +1,4 @@
-"""Read sessions: history, files, tables, models, choices, usage. Nothing is changed here."""
+"""Read-only queries of sessions: history, files, tables, models, choices, usage."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class SessionReads:
 
     def __init__(self, services: session_dependencies.SessionDependencies) -> None:
         self._services = services
-        self._waking = 0.0
+        self._next_wake = 0.0
         self._markdown = markdown_rendering.MarkdownRenderer()
         self._exports = asyncio.Semaphore(_MAX_EXPORTS)
         self._export_locks: weakref.WeakValueDictionary[values.SessionKey, asyncio.Lock] = (
@@ -93,14 +93,14 @@ class SessionReads:
 
     async def search(
         self, platform: str, workspace: str, text: str, *, limit: int = 50
-    ) -> tuple[session_search.Found, ...]:
+    ) -> tuple[session_search.Match, ...]:
         """Find sessions by what was said in them; see `session_search`."""
         return await session_search.search(
             self._services.database, platform, workspace, text, limit=limit
         )
 
     async def notice(self, key: values.SessionKey) -> str:
-        """Return what is to be said of a session's files: about to go, or gone; mostly nothing."""
+        """Return a notice that files are about to be deleted, or were; mostly empty."""
         session = await self._services.database.sessions.find(key)
         return "" if session is None else session.file_notice
 
@@ -137,7 +137,7 @@ class SessionReads:
     async def _load_all(
         self, key: values.SessionKey
     ) -> tuple[tuple[past_turns.PastTurn, ...], dict[str, bytes]]:
-        """Return the turns of a session, and the pictures and pages that are still kept of it."""
+        """Return a session's turns, and the pictures and pages that are still stored."""
         past = await self.history(key, limit=_NOTEBOOK_TURNS)
         digests = dict.fromkeys(
             event.output.sha256
@@ -170,18 +170,18 @@ class SessionReads:
         view: live_data_views.View | live_data_views.Columns,
         person: requests.Person,
     ) -> live_data_views.Page | live_data_views.Summaries:
-        """Return what a person wants to see of a table that was shown.
+        """Return a page, or summaries, of a table that was shown.
 
         Raises:
             BotError: it is gone, or cannot be read; `PythonBusyError` while code runs.
         """
         async with self._idle_kernel(key, starter=person) as kernel:
-            return await live_data_views.look(self._services.hosts, kernel, handle, view)
+            return await live_data_views.read_table(self._services.hosts, kernel, handle, view)
 
-    async def described_variables(
+    async def describe_variables(
         self, key: values.SessionKey
     ) -> tuple[live_data_views.Variable, ...]:
-        """Describe the variables of a session; none where it has no kernel.
+        """Describe the variables of a session; none if it has no kernel.
 
         Raises:
             BotError: they cannot be described; `PythonBusyError` while code runs.
@@ -206,12 +206,12 @@ class SessionReads:
     async def completions(
         self, key: values.SessionKey, before: str
     ) -> live_completions.Completions:
-        """Return how code may go on, of which somebody has written so much.
+        """Return completions of the code before the cursor.
 
-        No kernel is started for that; one that stands still is woken, but not for each key.
+        No kernel is started for them; a frozen one is woken, but not at each keystroke.
 
         Raises:
-            BotError: nothing is known of it; `PythonBusyError` while code runs.
+            BotError: there is no kernel; `PythonBusyError` while code runs.
         """
         async with self._idle_kernel(key, is_keystroke=True) as kernel:
             return await live_completions.complete(self._services.hosts, kernel, before)
@@ -228,20 +228,20 @@ class SessionReads:
         status = (await hosts.statuses({address})).get(address)
         if status is None or status.loss_reason:
             if starter is None or not (await hosts.variables(address)).saved:
-                # Another kernel would know nothing of it, and count for nobody.
+                # A new kernel would not have the table.
                 raise live_data_views.TableGoneError
         elif status.is_busy:
             raise live_data_views.PythonBusyError
         elif status.is_frozen and is_keystroke:
             now = time.monotonic()
-            if now < self._waking:
+            if now < self._next_wake:
                 raise live_data_views.PythonBusyError
-            self._waking = now + _WAKING_SECONDS
+            self._next_wake = now + _WAKING_SECONDS
         async with live_data_views.leased_kernel(hosts, key, starter) as kernel:
             yield kernel
 
     def reach(self, key: values.SessionKey) -> code_activity.Reach:
-        """Return what code of a session may reach outside."""
+        """Return the hosts and data connections that a session's code may use."""
         return self._services.hosts.reach(values.text(key))
 
     async def tools(
@@ -265,9 +265,9 @@ class SessionReads:
         Args:
             key: the session.
             name: of the file, as listed.
-            start: the first byte that is wanted.
-            may_be_sparse: whether a file of next to nothing but holes is given, in full.
-            checkpoint: of `files.versions`: as it was then; empty for as it is now.
+            start: offset of the first byte.
+            may_be_sparse: whether a sparse file may be read, which is far larger than on disk.
+            checkpoint: of `files.versions`, to read the file as it was then; empty for now.
 
         Raises:
             WorkspaceError: there is no such file, or it cannot be read.
@@ -294,7 +294,7 @@ class SessionReads:
         """Check that there is such a model.
 
         Raises:
-            BotError: there is none, or none at all; the sentence says which there are.
+            BotError: there is none; the sentence names the models.
         """
         self._services.catalogue.model(title)
 
@@ -304,7 +304,7 @@ class SessionReads:
         """Return the usage of a session, and of a person today."""
         usage = self._services.database.usage
         session = await self._services.database.sessions.find(key)
-        ever = await usage.of_session(session.id) if session else values.Usage()
+        total = await usage.of_session(session.id) if session else values.Usage()
         today = await usage.of_person(person.id, platform=key.platform, workspace=key.workspace)
         scope = values.Scope(key.platform, key.workspace, person=person.id)
         allowance = quotas.limits_of(
@@ -312,7 +312,7 @@ class SessionReads:
             await self._services.database.choices.around(scope),
         )
         return past_turns.UsageSummary(
-            session=ever,
+            session=total,
             today=today,
             allowed_money=allowance.money,
             allowed_tokens=allowance.tokens,
@@ -333,4 +333,4 @@ class SessionReads:
         """
         demanded = self._services.config.sessions.approval
         choices = await self._services.database.choices.around(scope)
-        return approval_policy.in_effect(choices, demanded, at_least)
+        return approval_policy.effective(choices, demanded, at_least)

@@ -22,8 +22,8 @@ _BEFORE_CHARACTERS: Final = 40
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class Found:
-    """A session that was found.
+class Match:
+    """A session that matches a search.
 
     Attributes:
         title: empty until it has one.
@@ -40,8 +40,8 @@ class Found:
 
 async def search(
     database: databases.Database, platform: str, workspace: str, text: str, *, limit: int
-) -> tuple[Found, ...]:
-    """Return the sessions that were found, the latest used first; none if `text` has no word.
+) -> tuple[Match, ...]:
+    """Return the matching sessions, the latest used first; none if `text` has no word.
 
     Raises:
         StoreError: the database cannot be used.
@@ -51,7 +51,7 @@ async def search(
         return ()
     matches = await database.sessions.search(platform, workspace, words, limit=limit)
     return tuple(
-        Found(
+        Match(
             key=session.key, title=session.title, used=session.used, excerpt=_excerpt(text, words)
         )
         for session, text in matches
@@ -59,11 +59,11 @@ async def search(
 
 
 def _excerpt(text: str, words: Sequence[str]) -> str:
-    """Cut a line out of what was said, around the first of the words that is in it."""
+    """Return one line of the text, around the first word that it contains."""
     line = " ".join(text.split())
     pattern = "|".join(rf"\b{re.escape(word)}" for word in words)
     hit = re.search(pattern, line, re.IGNORECASE)
-    # Databases also find words without their accents; then the beginning has to do.
+    # Databases also match words without their accents: the excerpt is then the beginning.
     start = max(hit.start() - _BEFORE_CHARACTERS, 0) if hit else 0
     if start:
         start = line.find(" ", start) + 1

@@ -47,7 +47,7 @@ Notify = Callable[[values.SessionKey, str], Awaitable[None]]
 _MAX_WAITING_REQUESTS: Final = 20
 _HAND_OVER_SECONDS: Final = 2.0
 _STOPPING_SECONDS: Final = 15.0
-_MAX_UNSAID: Final = 1000
+_MAX_UNSENT: Final = 1000
 
 
 class SessionService:
@@ -59,10 +59,10 @@ class SessionService:
         files: those of sessions, outside of turns.
         branches: copies, and ways back.
         visits: how people of other platforms read one on the page.
-        logins: of people, where code calls tools with their accounts.
-        events: claims of what networks send.
-        deliveries: messages in which answers stand.
-        resumptions: turns that a bot began which is gone.
+        logins: of people with whose accounts code calls tools.
+        events: claims of events that networks send.
+        deliveries: messages that show answers.
+        resumptions: turns of dead bots, which go on here.
     """
 
     def __init__(
@@ -75,7 +75,7 @@ class SessionService:
         self._lanes = lanes.Lanes(
             concurrent=config.sessions.concurrent_turns,
             waiting=_MAX_WAITING_REQUESTS,
-            # Some wait for a Python there, which says why; more would keep others waiting.
+            # Half of them may wait for a kernel, which says why; more would block other people.
             per_person=2 * config.kernels.per_person,
         )
         self.deliveries = services.database.deliveries
@@ -91,18 +91,17 @@ class SessionService:
         self._uploads: collections.Counter[values.SessionKey] = collections.Counter()
         self._notify: dict[str, Notify] = {}
         self.resumptions = suspended_turns.Resumptions(self._lanes, self.handle, self.notify)
-        self._unsent = collections.deque[tuple[values.SessionKey, str]](maxlen=_MAX_UNSAID)
+        self._unsent = collections.deque[tuple[values.SessionKey, str]](maxlen=_MAX_UNSENT)
         self._model_notice = model_notice
 
     @property
     def services(self) -> session_dependencies.SessionDependencies:
-        """What it is made of, for whoever opened it."""
+        """The dependencies of the service."""
         return self._services
 
     @property
     def model_notice(self) -> str:
-        """What people should know of the model: how to get one, that it is only a demo, or why it
-        cannot be asked right now."""
+        """A sentence on the model: how to get one, that it is only a demo, or why it fails now."""
         setup = self.model_choices
         notice = "" if setup is not None and setup.is_chosen else self._model_notice
         return notice or self._services.catalogue.problem
@@ -118,17 +117,17 @@ class SessionService:
         cls, services: session_dependencies.SessionDependencies, *, model_notice: str = ""
     ) -> AsyncIterator[SessionService]:
         """Open the sessions; at the end they are drained."""
-        conversations = cls(services, model_notice=model_notice)
+        service = cls(services, model_notice=model_notice)
         await services.hosts.subscribe_losses(
             functools.partial(variable_losses.note_loss, services.database)
         )
         try:
             try:
-                yield conversations
+                yield service
             finally:
-                await conversations.drain()
+                await service.drain()
         finally:
-            await asyncio.gather(conversations.resumptions.close(), conversations.events.close())
+            await asyncio.gather(service.resumptions.close(), service.events.close())
             await services.hosts.subscribe_losses(None)
             await services.write_retries.write()
 
@@ -138,7 +137,7 @@ class SessionService:
             try:
                 self._check(request)
                 stop = await stack.enter_async_context(self._lane(request, reply))
-                await self.branches.take_back_edited(request)
+                await self.branches.undo_edited(request)
             except errors.BotError as error:
                 is_withdrawn = isinstance(error, lanes.WithdrawnError)
                 status = values.TurnStatus.STOPPED if is_withdrawn else values.TurnStatus.FAILED
@@ -207,7 +206,7 @@ class SessionService:
             suffix: "csv" or "parquet".
 
         Raises:
-            BotError: it cannot be had, or a turn runs just now.
+            BotError: it cannot be saved, or a turn is running.
         """
         if self.is_busy(key):
             raise errors.BotError(session_words.BUSY)
@@ -215,7 +214,7 @@ class SessionService:
         status = (await hosts.statuses({address})).get(address)
         is_gone = status is None or status.loss_reason
         if is_gone and not (await hosts.variables(address)).saved:
-            # Another kernel would know nothing of it, and count for nobody.
+            # A new kernel would not have the table.
             raise errors.BotError(session_words.TABLE_GONE)
         looking = live_data_views.leased_kernel(hosts, key, person)
         async with self._hold_lane(key), looking as kernel:
@@ -223,7 +222,7 @@ class SessionService:
 
     async def delete(self, key: values.SessionKey) -> None:
         """Delete a session: records, variables, files. Its usage stays counted."""
-        # Before anything else: a waiting request would create it anew.
+        # First, as a waiting request would create the session anew.
         self._lanes.empty(key)
         async with self._hold_lane(key):
             await self._release_kernel(key, files=True)
@@ -236,12 +235,12 @@ class SessionService:
 
         Args:
             session: as it was when this was decided.
-            sentence: tells them why; again when they come back. Where its row says just this
-                already, a deletion that was cut short is finished, and they are not told again.
+            sentence: tells them why, now and when they come back. If the session's row has the
+                same sentence, an interrupted deletion is finished without telling them again.
 
         Returns:
-            Whether this call deleted them: not of a session with a live kernel, that was used
-            since, or that another process deletes.
+            Whether this call deleted them. It does not if the session has a live kernel, was used
+            since, or is being deleted by another process.
         """
         key = session.key
         if self.is_busy(key):
@@ -265,8 +264,7 @@ class SessionService:
         mark: str | None = None,
         limit: int = 50,
     ) -> tuple[past_turns.SessionOverview, ...]:
-        """Return the latest used sessions, the latest first: of one person, or mark, if named; of
-        all workspaces if that is None."""
+        """Return the sessions that were used last, the latest first; None means all workspaces."""
         sessions = await self._services.database.sessions.recent(
             platform, workspace, channel=channel, person=person, mark=mark, limit=limit
         )
@@ -296,14 +294,14 @@ class SessionService:
         """Put a file into a session's workspace; return its name there.
 
         Raises:
-            BotError: it is refused, or could not be had.
+            BotError: it is refused, or could not be downloaded.
         """
         self._uploads[key] += 1
         try:
             await self._services.database.sessions.touch(key)
             workspace = await self._services.hosts.workspace(values.text(key))
             limits = self._services.config.limits
-            return (await turn_inputs.put_files(attachment, workspace, limits)).name
+            return (await turn_inputs.put_file(attachment, workspace, limits)).name
         finally:
             self._uploads[key] -= 1
             self._uploads += collections.Counter()  # drops sessions without uploads
@@ -336,12 +334,12 @@ class SessionService:
         Args:
             platform: its name.
             notify: sends a sentence.
-            go_on: how turns go on that a bot began which is gone; None lets people be notified.
+            go_on: resumes a turn of a dead bot; None notifies people of its end.
         """
         self._notify[platform] = notify
         self.resumptions.open_platform(platform, go_on)
 
-    async def notify_late(self) -> None:
+    async def send_unsent(self) -> None:
         """Send notifications that had to wait until their platform was registered."""
         for _ in range(len(self._unsent)):
             await self.notify(*self._unsent.popleft())
@@ -354,7 +352,7 @@ class SessionService:
         """Send the people of a session a sentence; a failure is only logged.
 
         Returns:
-            Whether it was sent: not yet, where their platform is not registered.
+            Whether it was sent; if their platform is not registered, it is sent later.
         """
         notify = self._notify.get(key.platform)
         if notify is None:
@@ -370,9 +368,9 @@ class SessionService:
     async def drain(self) -> None:
         """Refuse new requests, and wait until no turn runs.
 
-        Turns may go on for `closing_seconds`, then they are stopped, and at last cancelled; each
-        of them is recorded and shown as what it is. If kernels outlive the bot, turns are handed
-        over to the next one instead, and soon. Platforms should be open until then.
+        Turns may go on for `closing_seconds`, then they are stopped, and at last cancelled; their
+        ends are shown and recorded. If kernels outlive the bot, turns are soon handed over to the
+        next bot instead. Platforms must stay open until then.
         """
         self._lanes.close()
         hosts, closing_seconds = (
@@ -388,7 +386,7 @@ class SessionService:
         for seconds in (closing_seconds, _STOPPING_SECONDS):
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(seconds):
-                    await self._lanes.drained()
+                    await self._lanes.wait_idle()
                 return
             if goes_on:
                 hosts.keep_for_next_bot()
@@ -397,7 +395,7 @@ class SessionService:
         _log.warning("%d turns did not end when they were stopped", len(self._tasks))
         for task in list(self._tasks):
             task.cancel()
-        await self._lanes.drained()
+        await self._lanes.wait_idle()
 
     def _withdrawn(self) -> events.TurnEnded:
         """Return the end of a request that was withdrawn while it waited: by a person, or by
@@ -417,14 +415,14 @@ class SessionService:
     async def _lane(
         self, request: requests.Request, reply: ports.Reply
     ) -> AsyncIterator[turn_stops.StopSignal]:
-        """Hold the session's lane; the signal that is given stops the turn when it is set."""
+        """Hold the session's lane; yield the signal that stops the turn."""
         turn = self._lanes.turn(
             request.key,
             person=request.person.id,
             request_id=request.id,
             waiting=lambda ahead: reply.emit(events.Queued(ahead)),
         )
-        # Before the turn: it may be cancelled when it has the lane and does not know it yet.
+        # The signal first: the turn may be cancelled at the moment when it gets the lane.
         with self._stops.hold_signal(request.key, request.id) as stop:
             async with turn:
                 stop.is_restart = self._lanes.is_closed and not stop.is_set()

@@ -1,10 +1,10 @@
-"""Links to a conversation of another platform: visits, on the page, of who was let see it there.
+"""Links by which people of a chat read its conversation on the page: visits.
 
-Whoever asks for it where the conversation is, which its platform has allowed just then, is given a
-link. It works once and shortly, and is exchanged for a pass that shows this conversation alone, in
+A person asks for a link in the conversation, so the chat has just allowed them to read it. The link
+works once and for minutes; the page exchanges it for a pass that shows only this conversation, in
 one browser, for an hour. Both are documents encrypted with the key ring, so that nobody else can
-make one; which links were used is known to all bots of one database. What the platform would say
-later is not asked again: who leaves a channel sees it until the pass ends.
+make one; the store notes used links for all bots. The chat is not asked again: a person who leaves
+a channel can read the conversation until the pass ends.
 """
 
 from __future__ import annotations
@@ -32,10 +32,10 @@ _SEALED: Final = re.compile(r"[A-Za-z0-9_=-]{1,4096}")
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Visit:
-    """What somebody may read.
+    """The right to read one session.
 
     Attributes:
-        id: by which a browser tells apart what it may read; no secret.
+        id: distinguishes the visits of a browser; no secret.
         key: of the session.
         until: when it ends, in seconds since the epoch.
     """
@@ -55,7 +55,7 @@ class ShareLinks:
 
     @property
     def is_on(self) -> bool:
-        """Whether the operator has said where people find the page."""
+        """Whether the page has a public address."""
         return bool(self._address)
 
     async def link(self, key: values.SessionKey) -> str:
@@ -76,7 +76,7 @@ class ShareLinks:
         """Use the secret part of a link; return the visit, and the pass that proves it.
 
         Raises:
-            BotError: it is none, was used, or is too old.
+            BotError: the link is invalid, used or too old.
         """
         visit = await self._open("link", link)
         if visit is None or not await self._services.database.events.claim(
@@ -87,7 +87,7 @@ class ShareLinks:
         return entered, await self._seal("pass", entered)
 
     async def find(self, visit_id: str, proof: str) -> Visit | None:
-        """Return the visit of which a pass is the proof, if it still may read."""
+        """Return the visit that a pass proves; None if the pass is invalid or expired."""
         visit = await self._open("pass", proof)
         return visit if visit is not None and visit.id == visit_id else None
 
@@ -110,7 +110,7 @@ class ShareLinks:
             return None
         ring = encryption.KeyRing.of(self._services.config)
         try:
-            # With the mark it is never taken as it is.
+            # Without the mark, the ring would return the text as it is.
             content = await asyncio.to_thread(ring.decrypt, encryption.MARK + sealed)
         except errors.SettingsError:
             return None

@@ -1,7 +1,7 @@
 """Statements that may change data: shown to a person whole, and run only as they were shown.
 
-Code asks in the channel of `input()`, so that it waits with its clock stopped. It is hostile: what
-it says it wants to run is what is noted, and nothing else runs.
+Code asks through the channel of `input()`, so that its time limit is paused. The code is hostile:
+only the exact statement that was approved can run.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from interpreter_bot.sessions import approvals
 from interpreter_bot.wording import tool_words
 
 if TYPE_CHECKING:
-    # Who has no data imports nothing of queries.
+    # Without data connections nothing of them is imported.
     from interpreter_bot.data_connections.connection_service import ConnectionService
     from interpreter_bot.sessions import session_dependencies
 
@@ -33,18 +33,11 @@ class _StatementRequest(pydantic.BaseModel):
 
 
 class StatementRequests:
-    """Answers the code of one turn."""
+    """Answers the statement requests of one turn's code."""
 
     def __init__(
         self, connections: ConnectionService, key: str, approved_by: approvals.Approvals
     ) -> None:
-        """Ask nothing yet.
-
-        Args:
-            connections: run what is allowed.
-            key: of the session.
-            approved_by: asks the person.
-        """
         self._connections = connections
         self._key = key
         self._approvals = approved_by
@@ -62,17 +55,17 @@ class StatementRequests:
         return "{}"
 
     async def _allow(self, statement: _StatementRequest, number: int) -> None:
-        """Let a statement run once, if the person says so.
+        """Allow a statement to run once, if the person approves it.
 
         Raises:
-            BotError: they do not, or it cannot run at all.
+            BotError: the person declines, or the connection forbids it.
         """
         self._connections.check_writing(self._key, statement.connection)
         values = [f"-- :{name} = {value!a}" for name, value in statement.parameters.items()]
         text = "\n".join([tool_words.statement(statement.connection), statement.sql, *values])
         if len(text) > _CHARACTERS:
             raise errors.BotError(tool_words.STATEMENT_TOO_LONG)
-        # One that was edited is another statement, which nobody has asked for.
+        # An edited statement is another one, which the code has not asked for.
         answer = await self._approvals.require("statement", text, number=number)
         if answer is None or answer.edited is not None:
             refusal = tool_words.statement_refused(statement.connection)
@@ -86,7 +79,7 @@ class StatementRequests:
 def of_turn(
     services: session_dependencies.SessionDependencies, key: str, approved_by: approvals.Approvals
 ) -> StatementRequests | None:
-    """Return what answers the code of a turn; None where there is no data."""
+    """Return the statement requests of a turn; None if there are no data connections."""
     if services.connections is None:
         return None
     return StatementRequests(services.connections, key, approved_by)

@@ -26,8 +26,7 @@ from interpreter_bot.text import output_screens
 _log = logging.getLogger(__name__)
 
 _MAX_TURNS: Final = 100
-# The number of turns left out at a time: each time, the servers' caches of all that follows are
-# lost.
+# Turns are left out in batches, as each time the model servers' caches become useless.
 _BATCH: Final = 50
 _PART_CHARACTERS: Final = 1500
 _TURN_CHARACTERS: Final = 12_000
@@ -39,7 +38,7 @@ _CUT_OFF: Final = {
     values.TurnStatus.FAILED: "This turn failed before anything came of it: {answer}",
 }
 RESET: Final[Mapping[str, Any]] = {"messages": [], "is_whole": True}
-"""The stored memory of a turn in which everything was forgotten."""
+"""The stored memory of a reset."""
 
 
 async def load(
@@ -60,14 +59,14 @@ async def load(
             turns = turns[-(count - _BATCH * -(-(count - _MAX_TURNS) // _BATCH)) :]
         ids = [turn.id for turn in turns]
         parts = await database.parts.of_turns(ids, only=records.PartKind.MEMORY)
-        # The other values are the pictures that it refers to.
+        # Parts with an output are pictures, to which the memory refers.
         details = {part.turn_id: part.detail for part in parts if part.output is None}
         for turn in turns:
             detail = details.get(turn.id)
             if detail is None:
                 # Cut-off turns count too: people refer to them.
                 if turn.status in _CUT_OFF:
-                    entries += await _of_cut_off(database, turn)
+                    entries += await _describe_cut_off(database, turn)
                 continue
             if detail.get("is_whole"):
                 entries = []
@@ -86,7 +85,7 @@ async def _with_pictures(
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class TurnMemory:
-    """What a turn adds to the model's memory, while it grows.
+    """The model's memory, to which a turn adds.
 
     Attributes:
         transcript: of the session, with this turn.
@@ -99,23 +98,23 @@ class TurnMemory:
     was_whole: bool = False
 
     @property
-    def _own(self) -> tuple[bool, tuple[chat_messages.Message, ...]]:
-        """Whether older messages were replaced, so that all are stored anew; what is stored."""
+    def _stored_messages(self) -> tuple[bool, tuple[chat_messages.Message, ...]]:
+        """Whether older messages were replaced, so that all are stored again; the stored ones."""
         entries, count = self.transcript.entries, len(self.earlier)
         is_whole = self.was_whole or entries[:count] != self.earlier
         return is_whole, entries if is_whole else entries[count:]
 
     def detail(self) -> dict[str, Any]:
         """Return the memory to be stored."""
-        is_whole, own = self._own
+        is_whole, messages = self._stored_messages
         return {
-            "messages": [chat_messages.to_dict(message) for message in own],
+            "messages": [chat_messages.to_dict(message) for message in messages],
             "is_whole": is_whole,
         }
 
     def shown_pictures(self) -> list[values.Image]:
         """Return the pictures to be stored beside `detail`, which holds their digests."""
-        pictures = picture_selection.all_of(self._own[1])
+        pictures = picture_selection.all_of(self._stored_messages[1])
         return [
             values.Image(mime=picture.mime, data=picture.data)
             for picture in pictures
@@ -150,15 +149,15 @@ async def restored_memory(
     beginning = TurnMemory(transcripts.Transcript(), ())
     if not is_whole:
         beginning = await new_memory(database, session_id, before=before)
-    own = await _with_pictures(_decode(detail), database)
-    transcript = transcripts.Transcript([*beginning.earlier, *own], goes_on=True)
+    messages = await _with_pictures(_decode(detail), database)
+    transcript = transcripts.Transcript([*beginning.earlier, *messages], goes_on=True)
     return TurnMemory(transcript, beginning.earlier, was_whole=is_whole)
 
 
-def of_code(
+def describe_code_run(
     code: str, outputs: Iterable[values.Output], finished: values.Finished, max_characters: int
 ) -> list[chat_messages.Message]:
-    """Describe to a model code that the person ran without it."""
+    """Describe, for the model, code that the person ran without it."""
     screen = output_screens.Screen()
     for output in outputs:
         screen.show(output)
@@ -181,7 +180,7 @@ def _decode(detail: Mapping[str, Any]) -> list[chat_messages.Message]:
         return []
 
 
-async def _of_cut_off(
+async def _describe_cut_off(
     database: databases.Database, turn: records.Turn
 ) -> Sequence[chat_messages.Message]:
     parts = await database.parts.of_turn(turn.id)

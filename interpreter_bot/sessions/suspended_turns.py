@@ -1,8 +1,8 @@
 """Turns that go on in another bot than the one that began them.
 
-While a turn runs in a host that outlives the bot, its row holds its progress: what the model was
-told and said, and what was known of its code. The next bot finds the turn without an owner, follows
-the execution that ran, or asks the model again what had been asked, and goes on from there.
+While a turn runs on a host that outlives the bot, its row holds its progress: the model's messages
+and the state of its code. The next bot finds the turn without an owner, follows the execution that
+runs, or repeats the last model call, and goes on from there.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _FENCE: Final = "```\n{}\n```"
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Progress:
-    """What is known of a turn that runs, as it stands in its row.
+    """The progress of a running turn, as stored in its row.
 
     Attributes:
         is_code: it runs a person's own code, without a model.
@@ -48,7 +48,7 @@ class Progress:
         mark: of the files before its first code; empty if none ran.
         kernel_id: of the kernel that ran its code; empty if none did.
         approval: whether a person is asked before its code runs.
-        step: number of the model call that was made last.
+        step: number of the latest model call.
         is_asking: its next code waits for approval.
     """
 
@@ -62,12 +62,12 @@ class Progress:
     is_asking: bool = False
 
     def document(self) -> dict[str, Any]:
-        """Return it as it is stored."""
+        """Return the progress as it is stored."""
         return dataclasses.asdict(self)
 
     @classmethod
     def of(cls, turn: records.Turn) -> Progress | None:
-        """Read that of a turn; None if there is none, or of another release."""
+        """Read a turn's progress; None if there is none, or if another release wrote it."""
         try:
             return cls(**turn.progress) if turn.progress else None
         except TypeError:
@@ -106,7 +106,7 @@ class Progress:
                 database, session_id, self.memory, before=recorder.turn_id
             )
         is_asked_again = memory is not None and not memory.transcript.unanswered
-        await recorder.go_on(self.step, is_asked_again=is_asked_again)
+        await recorder.continue_steps(self.step, is_asked_again=is_asked_again)
         executions = list(await database.executions.of_turn(recorder.turn_id))
         environment.is_asking = self.is_asking
         if not (is_asked_again or self.is_asking):
@@ -120,7 +120,7 @@ async def load(database: databases.Database, turn_id: int) -> tuple[records.Turn
     """Load a turn that another bot began.
 
     Raises:
-        StoreError: it is gone, or nothing is known of it.
+        StoreError: the turn is gone, or has no progress.
     """
     turn = await database.turns.get(turn_id)
     progress = Progress.of(turn) if turn is not None else None
@@ -193,13 +193,13 @@ def record_progress(
     environment: turn_environments.SessionEnvironment,
     memory: stored_transcripts.TurnMemory | None,
 ) -> None:
-    """Let a turn's progress be recorded from now on, where another bot can go on with it.
+    """Record a turn's progress from now on, if another bot can go on with it.
 
     Args:
         hosts: where its code runs.
         recorder: of the turn.
         environment: of the turn.
-        memory: of a model; None where a person's own code is run.
+        memory: of a model; None if a person's own code runs.
     """
 
     def progress() -> dict[str, Any]:
@@ -223,11 +223,10 @@ GoOn: TypeAlias = Callable[[requests.Request], Awaitable[None]]
 
 
 class Resumptions:
-    """Turns of bots that are gone, until they have gone on.
+    """Turns of dead bots that go on here.
 
-    Each waits for its platform: without that, nobody would see how it goes on.
-
-    Meanwhile no other turn of its session begins: its code may still run.
+    Each waits for its platform, so that people see it. Meanwhile no other turn of its session
+    begins, as its code may still run.
 
     Args:
         all_lanes: of all sessions.
@@ -249,14 +248,14 @@ class Resumptions:
         self._tasks: set[asyncio.Task[None]] = set()
 
     def open_platform(self, platform: str, go_on: GoOn | None) -> None:
-        """Let turns of a platform go on from now on; by None, people are notified at their end."""
+        """Resume turns of a platform from now on; None only notifies people of their end."""
         self._platforms[platform] = go_on or self._go_on_unseen
         waiting, self._pending = self._pending, []
         for request in waiting:
             self.add(request)
 
     def add(self, request: requests.Request) -> None:
-        """Go on with a turn as soon as its platform is there."""
+        """Resume a turn as soon as its platform is open."""
         self._lanes.expect(request.key, request.id)
         go_on = self._platforms.get(request.key.platform)
         if go_on is None:
@@ -268,7 +267,7 @@ class Resumptions:
         task.add_done_callback(self._tasks.discard)
 
     async def close(self) -> None:
-        """Wait for those that go on; the others wait for the next bot."""
+        """Wait for the resumed turns; the others are left to the next bot."""
         if self._tasks:
             await asyncio.wait(self._tasks)
 
@@ -282,18 +281,18 @@ class Resumptions:
             try:
                 await go_on(request)
             except errors.BotError as error:
-                # Such as where the bot may answer only what was just asked.
+                # Some networks allow only answers to recent messages.
                 _log.info("a turn cannot go on in its place", exc_info=error)
                 await self._go_on_unseen(request)
         except Exception:
-            # Of one turn; it is found again by the next bot.
+            # The next bot tries this turn again.
             _log.exception("turn %d did not go on", request.goes_on_with)
         finally:
-            self._lanes.expect_no_more(request.key)
+            self._lanes.stop_expecting(request.key)
 
 
 class LateReply(ports.Reply):
-    """A reply where no message can be gone on with: people get one notification at the end."""
+    """A reply without a message to edit: people get one notification at the end."""
 
     def __init__(self) -> None:
         self._log = turn_log.TurnLog()
@@ -302,7 +301,7 @@ class LateReply(ports.Reply):
         self._log.apply(event)
 
     def text(self) -> str:
-        """Return what the turn came to; if that is long, less of what code showed."""
+        """Return the outcome of the turn; outputs are shortened first."""
         log, parts, end = self._log, [], []
         for part in log.parts:
             match part:

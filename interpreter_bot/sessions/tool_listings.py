@@ -18,11 +18,11 @@ class ServerTools:
 
     Attributes:
         server: its name.
-        free: functions that are called without asking.
-        asked: functions for whose calls a person is asked.
-        allowed: those of them that somebody let their code call as long as its Python lives.
-        off_count: how many others it offers.
-        is_logged_in: whether the person who looks has logged in there; None if nobody does.
+        free: functions that need no approval.
+        asked: functions whose calls need approval.
+        allowed: those of them that are granted for the life of the session's Python.
+        off_count: how many other functions are switched off.
+        is_logged_in: whether the person has logged in there; None if the server has no logins.
     """
 
     server: str

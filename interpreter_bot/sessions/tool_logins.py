@@ -1,4 +1,4 @@
-"""Logins of people at servers whose tools their code calls: links, pages, and the end of one."""
+"""Logins of people at tool servers: links, pages, and logout."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from interpreter_bot.store import records
 from interpreter_bot.wording import tool_words
 
 if TYPE_CHECKING:
-    # Who has no servers imports nothing of their protocol.
+    # Without servers nothing of their protocol is imported.
     from interpreter_bot.mcp_servers.person_logins import Login as Login
     from interpreter_bot.mcp_servers.person_logins import PersonLogins
     from interpreter_bot.mcp_servers.tool_broker import ToolBroker
@@ -52,7 +52,7 @@ class ToolLogins:
         return self._broker is not None and self._broker.logins is not None
 
     def serve_at(self, address: str) -> None:
-        """Note where browsers reach the pages of logins; nowhere, if empty."""
+        """Set the public address of the login pages; empty if there is none."""
         self._logins.address = address
 
     async def link(self, key: values.SessionKey, person: requests.Person, server: str) -> str:
@@ -66,32 +66,32 @@ class ToolLogins:
         return await link(self._broker, key, person, server)
 
     async def forget(self, key: values.SessionKey, person: str, server: str) -> str:
-        """Delete what is kept of a person's account; return a sentence."""
+        """Delete a person's stored account; return a sentence."""
         was_there = self._broker is not None and await self._broker.forget(
             account(key, person, server)
         )
         return tool_words.logged_out(server, was_logged_in=was_there)
 
-    async def look(self, ticket: str) -> Login:
-        """Return the login of a link, which stays usable; see `PersonLogins.look`."""
+    async def find_login(self, ticket: str) -> Login:
+        """Return the login of a link, which stays usable; see `PersonLogins.find_login`."""
         return await self._logins.find_login(ticket)
 
-    async def go_on(self, ticket: str) -> tuple[str, str]:
-        """Use a link up; see `PersonLogins.go_on`."""
+    async def continue_login(self, ticket: str) -> tuple[str, str]:
+        """Use a link up; see `PersonLogins.continue_login`."""
         return await self._logins.continue_login(ticket)
 
-    async def come_back(self, server: str, returned: Mapping[str, str], mark: str) -> Login:
-        """Return the login with which a person came back; see `PersonLogins.come_back`."""
+    async def check_return(self, server: str, returned: Mapping[str, str], mark: str) -> Login:
+        """Return the login with which a person came back; see `PersonLogins.check_return`."""
         return await self._logins.check_return(server, returned, mark)
 
     async def finish(self, server: str, returned: Mapping[str, str], mark: str) -> Login:
         """Finish a login; see `PersonLogins.finish`."""
         login = await self._logins.finish(server, returned, mark)
         if self._broker is not None:
-            # What is open may be of another account that the person had there.
+            # Open connections may use another account of the person.
             await self._broker.disconnect(login.account)
             try:
-                # So that an administrator knows what to accept, from the first login on.
+                # From the first login on, an administrator can see the tools to be accepted.
                 await self._broker.look(server, login.account)
             except errors.BotError:
                 _log.warning("%s was not looked at after a login", server, exc_info=True)

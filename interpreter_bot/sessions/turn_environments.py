@@ -39,11 +39,11 @@ _log = logging.getLogger(__name__)
 _SECONDS: Final = 20.0
 _SKILLS: Final = f"{skill_catalogue.MOUNTED}/"
 
-_PLAN_WANTED: Final = chat_messages.Note(
+_PLAN_FIRST: Final = chat_messages.Note(
     "[Not run. A plan in plain words is wanted before the first code: what it does, and to which "
     "files.]"
 )
-_ASK_THEM: Final = chat_messages.Note(
+_CODE_DECLINED: Final = chat_messages.Note(
     "[Not run: the person declined this code. Ask them what they want instead.]"
 )
 
@@ -68,12 +68,12 @@ class SessionEnvironment:
 
     Attributes:
         workspace: the files.
-        skills: the operator's, which can be read too.
-        tools: answers what code asks for tools; None where there are none.
+        skills: the operator's, whose files can be read too.
+        tools: answers code's requests for tools; None if there are none.
         approval: whether a person is asked before the model's code runs.
         kernel_id: of the kernel that ran code last; empty if none did.
-        mark: of the files before code ran first; None if none did.
-        resumed: an execution that another bot began, which the next code is.
+        mark: of the files before the first code ran; None if none did.
+        resumed: an execution of another bot, which the next code continues.
         is_asking: the next code waits for approval.
     """
 
@@ -94,12 +94,12 @@ class SessionEnvironment:
         checkpoint: tuple[str, str],
         on_installation: Callable[[str, code_activity.InstalledLayer], None],
     ) -> None:
-        """Open nothing yet.
+        """Make the environment; no kernel is taken yet.
 
         Args:
             approved_by: asks people.
-            checkpoint: the session's key, and what it is called before the first code.
-            on_installation: takes the kernel's id, and what was installed into it.
+            checkpoint: the session's key, and the name of the checkpoint before the first code.
+            on_installation: called with the kernel's id and the installed layer.
         """
         self.workspace = workspace
         self.skills = skills
@@ -121,7 +121,7 @@ class SessionEnvironment:
         self.resumed: records.Execution | None = None
         self._cpu_seconds = 0.0
 
-    async def approved(self, code: str) -> str:
+    async def approve(self, code: str) -> str:
         """Ask a person whether the model's code may run, if the request demands it.
 
         Returns:
@@ -131,23 +131,23 @@ class SessionEnvironment:
             NotApprovedError: it may not.
         """
         if self.resumed is not None:
-            # A person may have changed it: this is what ran.
+            # This is the code that ran: a person may have edited it.
             return self.resumed.code
         if self.approval == "never" or (self.approval == "plan" and self._stream.cell >= 0):
             return code
         is_again, self.is_asking = self.is_asking, True
         is_plan = self.approval == "plan" and (self._stream.has_words or is_again)
         if self.approval == "plan" and not (is_plan or self._was_asked_for_plan):
-            # Asked for once: code is a plan of its own if the model finds no words.
+            # Asked for once: a model that writes no plan has its code approved instead.
             self._was_asked_for_plan, self.is_asking = True, False
-            raise agent_ports.NotApprovedError(session_words.PLAN_FIRST, remark=_PLAN_WANTED)
+            raise agent_ports.NotApprovedError(session_words.PLAN_FIRST, remark=_PLAN_FIRST)
         try:
             await self._stream.keep_progress()
             answer = await self._approvals.require("plan" if is_plan else "code", code)
         finally:
             self.is_asking = False
         if answer is None:
-            raise agent_ports.NotApprovedError(session_words.DECLINED, remark=_ASK_THEM)
+            raise agent_ports.NotApprovedError(session_words.DECLINED, remark=_CODE_DECLINED)
         return code if answer.edited is None else answer.edited
 
     async def run(self, code: str, *, show: Callable[[values.Output], None]) -> values.Finished:
@@ -164,7 +164,7 @@ class SessionEnvironment:
         if self._hosts.sandbox_level is values.SandboxLevel.NONE:
             self._stream.emit(events.NoticeShown(run_words.UNSANDBOXED))
         if self.mark is None:
-            # Not earlier: taking a kernel changes the files' owner, which is no change by the code.
+            # After taking the kernel, which changes the owner of files but not their content.
             await self._hosts.create_checkpoint(*self._checkpoint)
             self.mark = await self.workspace.mark_files()
         self.kernel_id = kernel.id
@@ -176,16 +176,16 @@ class SessionEnvironment:
             if sentence:
                 self._show(values.Notice(sentence), 0, show)
         self._variables.note_start(kernel.id, runs=kernel.run_count + 1)
-        hearing = self._listener(show)
+        listener = self._make_listener(show)
         executing = kernel.execute(
-            code, execution_id=hosted_id, show=hearing, ask=self._answer_code
+            code, execution_id=hosted_id, show=listener, ask=self._answer_code
         )
         return await self._wait_for_end(executing, hosted_id)
 
     async def _answer_code(self, request: values.InputRequested) -> str:
-        """Ask the person, but for packages only where they are asked for code.
+        """Answer a request of running code: for tools, for approval, or for input.
 
-        What code wants of tools is no question to a person.
+        Packages need approval only if code does.
         """
         if request.tool_request:
             if self._statements is not None:
@@ -209,9 +209,9 @@ class SessionEnvironment:
         Raises:
             KernelError: there is none.
         """
-        return await self._lease.kernel(on_wait=self._say_waiting)
+        return await self._lease.kernel(on_wait=self._show_wait)
 
-    def _say_waiting(self, sentence: str) -> None:
+    def _show_wait(self, sentence: str) -> None:
         self._stream.emit(events.ProgressChanged(sentence))
 
     async def list_files(self) -> Sequence[values.FileInfo]:
@@ -236,21 +236,16 @@ class SessionEnvironment:
         return await self._scale(contents=contents)
 
     async def view(self, name: str) -> chat_messages.Picture | None:
-        """Return a file as a picture; None if it is none.
+        """Return a picture file; None if the file is no picture.
 
         Raises:
             WorkspaceError: there is no such file.
         """
         await self.read_file(name, start=0, max_bytes=1)
-        return next(iter(await self.look([name], 1)), None)
+        return next(iter(await self.load_pictures([name], 1)), None)
 
-    async def look(self, names: Sequence[str], limit: int) -> list[chat_messages.Picture]:
-        """Return the pictures among files, as a model may see them.
-
-        Args:
-            names: of the files.
-            limit: number of pictures; the first ones are taken.
-        """
+    async def load_pictures(self, names: Sequence[str], limit: int) -> list[chat_messages.Picture]:
+        """Return the first `limit` pictures among files, scaled down for the model."""
         names = (await find_pictures(names, self.workspace))[:limit]
         if not names:
             return []
@@ -263,7 +258,7 @@ class SessionEnvironment:
         ]
 
     async def collect(self, limits: settings.Limits) -> list[values.Artifact]:
-        """Collect the files that code changed since it first ran in this turn."""
+        """Collect the files that code changed in this turn."""
         if self.mark is None or self._stop.is_suspended:
             return []
         collector = artifact_collection.ArtifactCollector(
@@ -271,10 +266,10 @@ class SessionEnvironment:
         )
         return await collector.collect(max(self._stream.cell, 0), self.mark)
 
-    async def run_aside(
+    async def run_hidden_code(
         self, code: str, *, show: Callable[[values.Output], None], seconds: float
     ) -> values.Finished:
-        """Run the bot's own code in the session's kernel; it is no part of what people see."""
+        """Run the bot's own code in the session's kernel; people do not see it."""
         return await cancellable_executions.run(
             self._hosts, await self.kernel(), code, show=show, seconds=seconds
         )
@@ -282,7 +277,7 @@ class SessionEnvironment:
     async def _scale(
         self, *, names: Sequence[str] = (), contents: Sequence[bytes] = ()
     ) -> list[chat_messages.Picture | None]:
-        """Scale pictures down: those in files, then others; None stands for what fails."""
+        """Scale down the pictures in files, then those in `contents`; None if that fails."""
         pictures: dict[int, chat_messages.Picture] = {}
         count = len(names) + len(contents)
 
@@ -298,7 +293,7 @@ class SessionEnvironment:
             max_side=picture_selection.MAX_SIDE,
             max_bytes=picture_selection.MAX_BYTES,
         )
-        finished = await self.run_aside(code, show=show, seconds=_SECONDS)
+        finished = await self.run_hidden_code(code, show=show, seconds=_SECONDS)
         if finished.ending is not values.Ending.OK:
             _log.info("pictures could not be scaled: %s", finished)
         return [pictures.get(number) for number in range(count)]
@@ -306,21 +301,23 @@ class SessionEnvironment:
     async def _follow(
         self, execution: records.Execution, show: Callable[[values.Output], None]
     ) -> values.Finished:
-        """Follow code that another bot began; what it showed until then is shown again."""
+        """Follow code that another bot began; its earlier outputs are shown again."""
         self._stream.follow_code(execution)
         hosted_id = execution.hosted_id
-        following = self._hosts.follow(hosted_id, show=self._listener(show), ask=self._answer_code)
+        following = self._hosts.follow(
+            hosted_id, show=self._make_listener(show), ask=self._answer_code
+        )
         return await self._wait_for_end(following, hosted_id)
 
-    def _listener(self, show: Callable[[values.Output], None]) -> host_ports.OnEvent:
-        def hear(event: host_ports.Event, number: int) -> None:
+    def _make_listener(self, show: Callable[[values.Output], None]) -> host_ports.OnEvent:
+        def receive(event: host_ports.Event, number: int) -> None:
             if isinstance(event, code_activity.InstalledLayer):
-                # At once: neither kernel nor bot may be there at the end.
+                # At once, as kernel or bot may die before the end.
                 self._on_installation(self.kernel_id, event)
                 return
             self._show(event, number, show)
 
-        return hear
+        return receive
 
     def _show(
         self, output: values.Output, number: int, show: Callable[[values.Output], None]
@@ -333,7 +330,7 @@ class SessionEnvironment:
     ) -> values.Finished:
         """Wait for the end of code; when cancelled, stop it first, and show and record that.
 
-        Where the turn goes on in the next bot, the code runs on.
+        If the turn goes on in the next bot, the code keeps running.
         """
         running = asyncio.create_task(executing, name="execution of a turn")
         try:
@@ -352,11 +349,11 @@ class SessionEnvironment:
         return self._record_end(running)
 
     def _record_end(self, running: asyncio.Task[host_ports.ExecutionEnd]) -> values.Finished:
-        """Record the end of code: how it ended, what is defined, how long it computed."""
+        """Record the end of code, its variables and its processor time."""
         try:
             end = running.result()
         except errors.BotError as error:
-            # What was shown as begun must end, although the host does not say how it did.
+            # Code that was shown as begun must end, even if the host cannot say how.
             _log.warning("the end of an execution is unknown", exc_info=error)
             is_missing = isinstance(error, errors.ExecutionMissingError)
             sentence = session_words.CODE_UNKNOWN if is_missing else str(error)

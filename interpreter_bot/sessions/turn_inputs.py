@@ -31,7 +31,7 @@ from interpreter_bot.wording import file_words
 
 _log = logging.getLogger(__name__)
 
-# Of skills beyond, the model gets only the names.
+# Beyond this, the model gets only the names of skills.
 _MAX_SKILL_CHARACTERS: Final = 8_000
 _DESCRIBING_SECONDS: Final = 15.0
 _DETAIL_CHARACTERS: Final = 6000
@@ -58,8 +58,8 @@ class StoredAttachment:
     """Attachments after they were stored.
 
     Attributes:
-        infos: those that are in the workspace.
-        refusals: for each of the others, a sentence for the model.
+        infos: of the stored files.
+        refusals: a sentence for the model on each refused attachment.
     """
 
     infos: tuple[values.FileInfo, ...] = ()
@@ -79,13 +79,8 @@ async def system_prompt(
     """Return the system prompt of a turn.
 
     Args:
-        config: the settings in effect.
-        request: what is asked, and where.
-        model: which is asked.
-        packages: versions of what all kernels have, by name.
-        reach: what code may reach outside.
-        sandbox_level: what keeps code apart.
-        environment: of the turn.
+        packages: versions of the packages in all kernels, by name.
+        reach: the hosts and data connections that code may use.
     """
     key = request.key
     can_install = bool(config.package_index.url)
@@ -112,11 +107,11 @@ async def store_attachments(
     stream: turn_streams.TurnStream,
     limits: settings.Limits,
 ) -> StoredAttachment:
-    """Put attachments into the workspace; each refusal is announced, and the rest goes on."""
+    """Put attachments into the workspace; announce each that is refused, and store the others."""
     infos, refusals = [], []
     for attachment in attachments:
         try:
-            info = await put_files(attachment, workspace, limits)
+            info = await put_file(attachment, workspace, limits)
         except errors.BotError as error:
             _log.info("an attachment was refused", exc_info=error)
             name = file_names.safe_name(attachment.name)
@@ -127,13 +122,13 @@ async def store_attachments(
     return StoredAttachment(tuple(infos), tuple(refusals))
 
 
-async def put_files(
+async def put_file(
     attachment: requests.Attachment, workspace: host_ports.Workspace, limits: settings.Limits
 ) -> values.FileInfo:
     """Put one attachment into the workspace.
 
     Raises:
-        BotError: it is refused, or could not be had.
+        BotError: it is refused, or could not be downloaded.
     """
     if attachment.size_bytes is not None and attachment.size_bytes > limits.upload_bytes:
         raise errors.FileTooLargeError(file_words.over_upload_limit(limits.upload_bytes))
@@ -170,7 +165,7 @@ async def _describe_in_kernel(
             printed.append(output.text)
 
     code = kernel_calls.describe_files([info.name for info in infos], mark)
-    finished = await environment.run_aside(code, show=show, seconds=_DESCRIBING_SECONDS)
+    finished = await environment.run_hidden_code(code, show=show, seconds=_DESCRIBING_SECONDS)
     if finished.ending is not values.Ending.OK:
         _log.info("files could not be described: %s", finished)
     details: dict[int, str] = {}
@@ -186,15 +181,15 @@ class TurnQuestion:
     """The question to a model.
 
     Attributes:
-        memory: of the session, up to it.
-        told: the person's words, with descriptions of attachments.
-        seen: attached pictures.
+        memory: of the session, before the question.
+        text: the person's words, with descriptions of attachments.
+        pictures: attached ones.
     """
 
     model: settings.Model
     memory: stored_transcripts.TurnMemory
-    told: str
-    seen: Sequence[chat_messages.Picture] = ()
+    text: str
+    pictures: Sequence[chat_messages.Picture] = ()
 
 
 def session_model(

@@ -1,7 +1,7 @@
-"""What the events of one turn come to: words, code with its outputs, notices, files, the end.
+"""The state of one turn from its events: words, code with its outputs, notices, files, the end.
 
-A platform applies each event and draws the log anew. `TurnLog.events` are the fewest events by
-which another log comes to the same, for a reader who comes late.
+A platform applies each event and draws the log anew. For a reader who comes late, `TurnLog.events`
+returns the fewest events that make an equal log.
 """
 
 from __future__ import annotations
@@ -41,9 +41,9 @@ class Cell:
 
     Attributes:
         number: within the turn, from 0.
-        code: empty where the turn's code is not shown.
+        code: empty if the turn's code is not shown.
         began: wall-clock time.
-        outputs: as they came.
+        outputs: in order.
         finished: how it ended; None while it runs, and if that is unknown.
     """
 
@@ -57,7 +57,7 @@ class Cell:
 
     @property
     def screen(self) -> output_screens.Screen:
-        """What stands of the outputs, but for displays whose content lies in the store."""
+        """The outputs as a terminal would show them, without displays that are in the store."""
         for output in self.outputs[self._screened :]:
             if not isinstance(output, values.StoredDisplay):
                 self._screen.show(output)
@@ -66,7 +66,7 @@ class Cell:
 
     @property
     def last_line(self) -> str:
-        """The line that was printed last; empty if there is none."""
+        """The last printed line; empty if there is none."""
         for output in reversed(self.screen.outputs):
             if isinstance(output, values.Text) and output.text.strip():
                 return output.text.rstrip().rpartition("\n")[2]
@@ -111,7 +111,7 @@ class AskedQuestion:
 
 
 Part: TypeAlias = Words | Cell | AskedQuestion | events.NoticeShown
-"""One thing of an answer, in the order in which they came."""
+"""A part of an answer."""
 
 
 class TurnLog:
@@ -119,13 +119,13 @@ class TurnLog:
 
     Attributes:
         parts: in order; the last ones may still change.
-        ahead: how many requests come first; None once the turn has its lane.
-        has_started: it has, or had, its lane.
-        step: number of the model call that was made last; 0 before the first.
-        progress: what is waited for besides code and model; None if nothing is.
-        since: wall-clock time when what the turn does now began.
-        files: that code made or changed, by name, each as it was made last.
-        private_notices: for the person who asked alone, so they are no part of the answer.
+        ahead: how many requests are served first; None once the turn has started.
+        has_started: the turn has started, and perhaps ended.
+        step: number of the latest model call; 0 before the first.
+        progress: of a wait for something else than code or model; None if there is none.
+        since: wall-clock time when the turn's present activity began.
+        files: that code made or changed, by name, in their latest version.
+        private_notices: only for the person who asked, so they are no part of the answer.
         usage: until now; None if nothing was used.
         end: how the turn ended; None until then.
         is_cut: the oldest outputs were dropped.
@@ -165,12 +165,12 @@ class TurnLog:
 
     @property
     def draft(self) -> str:
-        """Code that the model writes, and that may turn out not to run."""
+        """Code that the model is writing; it may never run."""
         return "".join(self._draft)
 
     @property
     def last_words(self) -> Words | None:
-        """The model's words if they are the last that it did; None if it ended otherwise."""
+        """The model's words after the last code; None if it wrote none."""
         return self._words if self._words is not None and self._words.text.strip() else None
 
     @property
@@ -182,7 +182,7 @@ class TurnLog:
         return None
 
     def apply(self, event: events.RecordedEvent) -> None:
-        """Take in the next event."""
+        """Apply the next event."""
         match event:
             case events.Queued(ahead=ahead):
                 self.ahead = ahead
@@ -196,7 +196,7 @@ class TurnLog:
                 self._draft.clear()
                 self.since = self._clock()
             case events.ProgressChanged(text=text):
-                # A share that grows is the same wait.
+                # Further progress belongs to the same wait.
                 if not (text and self.progress):
                     self.since = self._clock()
                 self.progress = event if text else None
@@ -231,7 +231,7 @@ class TurnLog:
                     for part in self.parts
                     if isinstance(part, AskedQuestion) and part.question == question
                 ]
-                if (line := questions.printed(question, answer)) is not None:
+                if (line := questions.printed_answer(question, answer)) is not None:
                     self.parts = [part for part in self.parts if part not in asked]
                     self._show(question.cell, line)
                 for part in asked:
@@ -249,7 +249,7 @@ class TurnLog:
                     self._growing_words().pieces = [text]
 
     def events(self) -> Iterator[events.RecordedEvent]:
-        """Return the events by which another log comes to the same."""
+        """Return the fewest events that make an equal log."""
         if self.ahead is not None:
             yield events.Queued(self.ahead)
         if self.has_started:
@@ -280,7 +280,7 @@ class TurnLog:
             yield self.end
 
     def _growing_words(self) -> Words:
-        """Return the words that go on: notices may have come between."""
+        """Return the words of the present step, which go on even after notices."""
         if self._words is None:
             self._words = Words(self.step)
             self.parts.append(self._words)
@@ -304,7 +304,7 @@ class TurnLog:
         self._characters += _size(output)
         if self._characters > self._max_characters:
             self.is_cut = True
-            # To half of what may be, so that this is done rarely.
+            # Down to half of the limit, so that this happens rarely.
             for cell in self._cells.values():
                 excess = self._characters - self._max_characters // 2
                 self._characters -= cell.drop_oldest(excess)

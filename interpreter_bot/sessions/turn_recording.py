@@ -1,11 +1,11 @@
-"""Record a turn in the store while it happens, so that a bot that is killed loses little of it.
+"""Record a turn in the store while it happens, so that little is lost if the bot is killed.
 
-Words and outputs come faster than a database writes. They are gathered, adjacent ones are joined,
-and all of it is written now and then, in one transaction; code is written before it runs. What
-cannot be written at the end of a turn goes to `write_retries`.
+Words and outputs come faster than a database writes. They are batched, adjacent ones are joined,
+and each batch is one transaction; code is written before it runs. A write that fails at the end of
+a turn goes to `write_retries`.
 
-Where kernels outlive the bot, what the next one needs to go on with the turn is written too; only
-then may their host forget what code showed.
+If kernels outlive the bot, the turn's progress is written too, for the next bot. Only then may
+their host forget the outputs.
 """
 
 from __future__ import annotations
@@ -25,43 +25,48 @@ from interpreter_bot.store import databases, records, usage
 _log = logging.getLogger(__name__)
 
 _PAUSE_SECONDS: Final = 0.5
-# What is urgent seldom comes alone: code ends, its variables are known, the model is asked again.
+# Urgent events seldom come alone: code ends, its variables are known, the model is asked again.
 _GATHERING_SECONDS: Final = 0.02
 _Kind: Final = records.PartKind
 _T = TypeVar("_T")
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class _Due:
-    """What is to be written at once, as of that moment."""
+class _Batch:
+    """All that one transaction writes.
+
+    Attributes:
+        output_numbers: by execution, the number of its last output.
+        acknowledgeable_count: how many ended executions the host may forget afterwards.
+    """
 
     parts: list[records.NewPart]
     ended: list[tuple[int, values.Finished]]
     artifacts: list[values.Artifact]
-    heard: Mapping[int, int]
+    output_numbers: Mapping[int, int]
     used: values.Usage
     kernel: Mapping[str, Any] | None
     progress: Mapping[str, Any] | None
-    covers: int
+    acknowledgeable_count: int
 
 
 async def _write_nothing() -> None:
-    """Nothing else is to be written."""
+    """Add nothing to a batch."""
 
 
 class Recorder:
     """Records one turn: `begin`, its events, `close`, `end`.
 
-    A database that fails in the middle of a turn is logged and does not end the turn: what was
-    not written is tried again with what comes next.
+    A database failure in the middle of a turn is logged and does not end the turn: the next batch
+    includes the failed one.
 
     Attributes:
         turn_id: its id in the store; 0 if it has not begun.
         is_behind: the last write failed.
-        asked_queries: what code asked of data connections, once that is over.
+        asked_queries: queries of the turn's code to data connections, once it has ended.
         model: title of the model that is asked.
-        step_number: of the model call that was made last.
-        progress: returns what another bot needs to go on with the turn; None where none can.
+        step_number: of the latest model call.
+        progress: returns what another bot needs to go on with the turn; None if none can.
     """
 
     def __init__(self, database: databases.Database, acknowledge: Callable[[str], None]) -> None:
@@ -79,7 +84,7 @@ class Recorder:
         self._database = database
         self._acknowledge = acknowledge
         self._progress: Mapping[str, Any] | None = None
-        self._progress_covers = 0
+        self._acknowledgeable_count = 0
         self._hosted_id = ""
         self._output_numbers: dict[int, int] = {}
         self._unacknowledged: list[str] = []
@@ -90,20 +95,20 @@ class Recorder:
         self._execution_id: int | None = None
         self._ended_executions: list[tuple[int, values.Finished]] = []
         self._artifacts: list[values.Artifact] = []
-        self._used = self._counted = values.Usage()
+        self._used = self._written_usage = values.Usage()
         self._session: records.Session | None = None
         self._kernel: Mapping[str, Any] | None = None
         self._is_urgent = asyncio.Event()
         self._writer: asyncio.Task[None] | None = None
 
     async def begin(self, request: requests.Request) -> records.Session:
-        """Record the beginning of the turn; from now on it is found even if the bot dies.
+        """Record the beginning of the turn, so that it is known even if the bot dies.
 
         Returns:
             The session it belongs to.
 
         Raises:
-            StoreError: it cannot be recorded, so it must not be run.
+            StoreError: it cannot be recorded, so the turn must not run.
         """
         async with self._database.together(is_writing=True):
             session = self._session = await self._database.sessions.open(request.key)
@@ -117,7 +122,7 @@ class Recorder:
                     *request.files,
                 ],
             )
-        self._open(turn.id)
+        self._start_writer(turn.id)
         return session
 
     async def take_over(self, turn: records.Turn) -> records.Session:
@@ -127,28 +132,30 @@ class Recorder:
             The session it belongs to.
 
         Raises:
-            StoreError: that was deleted, or cannot be read.
+            StoreError: the session was deleted, or cannot be read.
         """
         session = self._session = await self._database.sessions.get(turn.session_id)
         if session is None:
             raise errors.StoreError
-        self._open(turn.id)
+        self._start_writer(turn.id)
         return session
 
-    async def go_on(self, step: int, *, is_asked_again: bool) -> None:
-        """Count on from a step of another bot; if its model is asked again, forget what it said.
+    async def continue_steps(self, step: int, *, is_asked_again: bool) -> None:
+        """Number steps after those of another bot; drop the words of a step that is repeated.
 
         Raises:
-            StoreError: it cannot be.
+            StoreError: the words cannot be dropped.
         """
         self._steps_before = self.step_number = step
         if is_asked_again and step:
             self._steps_before -= 1
             await self._database.parts.remove_text(self.turn_id, since_step=step)
 
-    def _open(self, turn_id: int) -> None:
+    def _start_writer(self, turn_id: int) -> None:
         self.turn_id = turn_id
-        self._writer = asyncio.create_task(self._write_on(), name=f"record turn {turn_id}")
+        self._writer = asyncio.create_task(
+            self._write_periodically(), name=f"record turn {turn_id}"
+        )
 
     async def close(self) -> None:
         """Stop the periodic writes."""
@@ -157,11 +164,7 @@ class Recorder:
             await asyncio.wait({self._writer})
 
     async def end(self, status: values.TurnStatus, *, answer: str) -> bool:
-        """Record how the turn ended, and all that is not written yet.
-
-        Returns:
-            Whether all of it is written. If not, it may be tried again.
-        """
+        """Write the end of the turn with the last batch; return False if it must be retried."""
         finish = functools.partial(self._database.turns.finish, self.turn_id, status, answer=answer)
         try:
             await self._write_with(finish)
@@ -172,7 +175,7 @@ class Recorder:
         return True
 
     def record(self, event: events.TurnEvent) -> bool:
-        """Record an event, soon; return False for an output that is recorded already."""
+        """Add an event to the next batch; return False for an output that is recorded already."""
         match event:
             case events.StepStarted(number=number):
                 self.step_number = self._steps_before + number
@@ -209,8 +212,8 @@ class Recorder:
         else:
             self._add(_Kind.TEXT, text=text)
 
-    def queries(self, asked_queries: Sequence[code_activity.AskedQuery]) -> None:
-        """Code asked this of data connections."""
+    def record_queries(self, asked_queries: Sequence[code_activity.AskedQuery]) -> None:
+        """Record the queries of the turn's code to data connections."""
         self.asked_queries = tuple(asked_queries)
         if asked_queries:
             self._add(_Kind.QUERIES, detail={"queries": [*map(dataclasses.asdict, asked_queries)]})
@@ -227,22 +230,23 @@ class Recorder:
         else:
             self._add(_Kind.OUTPUT, output=output)
 
-    def memory(self, detail: Mapping[str, Any], pictures: Iterable[values.Image] = ()) -> None:
-        """Record what the model remembers of this turn later, and the pictures it is shown
-        again."""
+    def record_memory(
+        self, detail: Mapping[str, Any], pictures: Iterable[values.Image] = ()
+    ) -> None:
+        """Record the model's memory of this turn, and the pictures that it refers to."""
         for image in pictures:
             self._add(_Kind.MEMORY, output=image)
         self._add(_Kind.MEMORY, detail=detail)
 
-    async def run(self, code: str, hosted_id: str) -> None:
-        """Code is about to run; this is written first, and what came before it.
+    async def record_start(self, code: str, hosted_id: str) -> None:
+        """Write that code is about to run, after all that came before it.
 
         Args:
-            code: what will run.
-            hosted_id: by which its host will know it.
+            code: that will run.
+            hosted_id: of the execution on its host.
 
         Raises:
-            StoreError: it cannot be.
+            StoreError: it cannot be written, so the code must not run.
         """
         progress = self.progress() if self.progress is not None else None
 
@@ -260,7 +264,7 @@ class Recorder:
             self._execution_id = await self._write_with(start)
 
         try:
-            # Else nobody would know whether what came before is written.
+            # A cancelled write would leave it unknown whether the batch was written.
             await cancellation.shielded(begin())
         except asyncio.CancelledError:
             if self._execution_id is not None:
@@ -268,8 +272,8 @@ class Recorder:
             raise
         self._hosted_id = hosted_id
 
-    def follow(self, execution: records.Execution) -> None:
-        """Code that another bot ran is followed."""
+    def follow_execution(self, execution: records.Execution) -> None:
+        """Record the rest of an execution that another bot began."""
         self._execution_id, self._hosted_id = execution.id, execution.hosted_id
         self._output_numbers[execution.id] = execution.heard
 
@@ -290,8 +294,8 @@ class Recorder:
         self._execution_id = None
         self._is_urgent.set()
 
-    def kernel(self, hints: Mapping[str, Any]) -> None:
-        """Record what is now known of the session's kernel."""
+    def record_kernel(self, hints: Mapping[str, Any]) -> None:
+        """Record the present row of the session's kernel."""
         self._kernel = hints
         self._is_urgent.set()
 
@@ -300,7 +304,7 @@ class Recorder:
         self._used = dataclasses.replace(self._used, cpu_seconds=cpu_seconds)
 
     async def flush(self) -> None:
-        """Write what is not written yet; `is_behind` says whether something is left."""
+        """Write the next batch, if it has anything; `is_behind` says whether that failed."""
         if self._is_due:
             try:
                 await self._write_with(_write_nothing)
@@ -313,18 +317,18 @@ class Recorder:
             self._pending
             or self._ended_executions
             or self._artifacts
-            or self._used != self._counted
+            or self._used != self._written_usage
         )
         return bool(is_more) or self._kernel is not None or self._progress is not None
 
     async def _write_with(self, work: Callable[[], Awaitable[_T]]) -> _T:
-        """Write what is not written yet in one transaction with other work, which comes last.
+        """Write the next batch and then `work`, in one transaction.
 
         Raises:
             StoreError: nothing was written.
         """
         async with self._writing:
-            is_due, batch = self._is_due, self._take()
+            is_due, batch = self._is_due, self._take_batch()
             try:
                 rows = await self._database.parts.rows(self.turn_id, batch.parts)
                 async with self._database.together(is_writing=True):
@@ -339,61 +343,63 @@ class Recorder:
             self._note_written(batch)
             return result
 
-    def _take(self) -> _Due:
-        batch = _Due(
+    def _take_batch(self) -> _Batch:
+        batch = _Batch(
             parts=self._pending,
             ended=self._ended_executions,
             artifacts=self._artifacts,
-            heard=dict(self._output_numbers),
+            output_numbers=dict(self._output_numbers),
             used=self._used,
             kernel=self._kernel,
             progress=self._progress,
-            covers=self._progress_covers,
+            acknowledgeable_count=self._acknowledgeable_count,
         )
         self._pending, self._ended_executions, self._artifacts = [], [], []
         return batch
 
-    async def _write(self, batch: _Due, rows: Sequence[Mapping[str, Any]]) -> None:
+    async def _write(self, batch: _Batch, rows: Sequence[Mapping[str, Any]]) -> None:
         database, turn_id = self._database, self.turn_id
-        await database.parts.insert(rows, heard=batch.heard)
+        await database.parts.insert(rows, output_numbers=batch.output_numbers)
         for execution_id, finished in batch.ended:
             await database.executions.finish(execution_id, finished)
         await database.artifacts.add(turn_id, *batch.artifacts)
-        if batch.used != self._counted:
-            increase = usage.difference(batch.used, self._counted)
+        if batch.used != self._written_usage:
+            increase = usage.difference(batch.used, self._written_usage)
             await database.usage.add(turn_id, increase, model=self.model)
         if batch.kernel is not None and self._session is not None:
             await database.sessions.note_kernel(self._session.id, batch.kernel)
         if batch.progress is not None:
             await database.turns.note_progress(turn_id, batch.progress)
 
-    def _note_written(self, batch: _Due) -> None:
+    def _note_written(self, batch: _Batch) -> None:
         self.is_behind = False
-        self._counted = batch.used
-        # Of code that ended meanwhile, what it showed last may still be to be written.
-        written_counts = {pair for pair in batch.heard.items() if pair[0] != self._execution_id}
+        self._written_usage = batch.used
+        # Code that ended meanwhile may have outputs that are not written yet.
+        written_counts = {
+            pair for pair in batch.output_numbers.items() if pair[0] != self._execution_id
+        }
         self._output_numbers = dict(self._output_numbers.items() - written_counts)
         if self._kernel is batch.kernel:
             self._kernel = None
         if batch.progress is not None:
-            self._acknowledge_all(batch.covers)
+            self._acknowledge_all(batch.acknowledgeable_count)
             if self._progress is batch.progress:
                 self._progress = None
 
     def note_progress(self) -> None:
-        """Let what is now known of the turn be written; with it, its host may forget the rest."""
+        """Add the turn's progress to the next batch, after which its host may forget outputs."""
         if self.progress is not None:
             self._progress = self.progress()
-            self._progress_covers = len(self._unacknowledged)
+            self._acknowledgeable_count = len(self._unacknowledged)
             self._is_urgent.set()
 
     def _acknowledge_all(self, count: int) -> None:
-        """Let the host forget the first of the executions that have ended."""
+        """Let the host forget the first `count` executions that have ended."""
         acknowledged, self._unacknowledged = (
             self._unacknowledged[:count],
             self._unacknowledged[count:],
         )
-        self._progress_covers = max(self._progress_covers - count, 0)
+        self._acknowledgeable_count = max(self._acknowledgeable_count - count, 0)
         for hosted_id in acknowledged:
             self._acknowledge(hosted_id)
 
@@ -403,7 +409,7 @@ class Recorder:
         )
         self._pending.append(part)
 
-    async def _write_on(self) -> None:
+    async def _write_periodically(self) -> None:
         while True:
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(_PAUSE_SECONDS):

@@ -1,4 +1,4 @@
-"""Signals that stop turns early: who stopped them, and the one sentence that says so."""
+"""Signals that stop turns early, and the sentence on who stopped them."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class StopSignal(asyncio.Event):
 
     Attributes:
         is_restart: set by the bot's own shutdown, not by a person.
-        goes_on: set with it, where the next bot goes on with the turn.
+        goes_on: set with it, if the next bot goes on with the turn.
     """
 
     is_restart = False
@@ -31,7 +31,7 @@ class StopSignal(asyncio.Event):
         return self.is_set() and self.is_restart and self.goes_on
 
     def suspend(self) -> None:
-        """A turn that is cancelled while the bot ends goes on in the next one, if it can."""
+        """Set the signal of a cancelled turn if the next bot can go on with it."""
         if self.is_restart and self.goes_on:
             self.set()
 
@@ -40,8 +40,7 @@ class StopSignal(asyncio.Event):
 
         Args:
             text: the model's words until then.
-            last: how the last code ended. What it lost is in its own sentence; that it was stopped
-                is said here, and nowhere else.
+            last: how the last code ended.
         """
         if self.is_restart:
             status = values.TurnStatus.INTERRUPTED
@@ -72,7 +71,7 @@ class TurnStops:
 
     @contextlib.contextmanager
     def hold_signal(self, key: values.SessionKey, request_id: str) -> Iterator[StopSignal]:
-        """Hold the signal of a request, which waits or runs."""
+        """Create the signal of a request that waits or runs."""
         stop = self._expected[key, request_id] = StopSignal()
         try:
             yield stop
@@ -83,7 +82,7 @@ class TurnStops:
 
     @contextlib.contextmanager
     def running(self, key: values.SessionKey, stop: StopSignal) -> Iterator[None]:
-        """Let a signal be that of the turn that runs in a session."""
+        """Register the signal of a session's running turn."""
         self._running[key] = stop
         try:
             yield
@@ -99,10 +98,7 @@ class TurnStops:
         return _stop_sentence(self._running.get(key))
 
     def cancel(self, key: values.SessionKey, request_id: str) -> bool:
-        """Withdraw a request that waits, or stop its turn; says whether it was there to end.
-
-        It is never another one of the same session that is stopped.
-        """
+        """Withdraw a request, or stop its turn, but no other one; return whether it was active."""
         return self.withdraw(key, request_id) or _stop_sentence(
             self._expected.get((key, request_id))
         )
@@ -113,7 +109,7 @@ class TurnStops:
 
 
 def _stop_sentence(stop: StopSignal | None) -> bool:
-    """Let a person end a turn; says whether it was still on."""
+    """Stop a turn for a person; return whether it was running."""
     if stop is None or stop.is_set():
         return False
     stop.is_restart = False

@@ -73,12 +73,12 @@ class TurnStream:
         Raises:
             StoreError: it cannot be recorded, so it must not run.
         """
-        await self._recorder.run(code, hosted_id)
+        await self._recorder.record_start(code, hosted_id)
         self._show_code(code)
 
     def follow_code(self, execution: records.Execution) -> None:
         """Show code that another bot began."""
-        self._recorder.follow(execution)
+        self._recorder.follow_execution(execution)
         self._show_code(execution.code)
 
     def _show_code(self, code: str) -> None:

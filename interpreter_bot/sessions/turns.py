@@ -65,9 +65,9 @@ async def run_turn(
 
     Args:
         services: shared by all turns.
-        request: what is wanted.
+        request: the request.
         reply: gets all events. The end is shown before it is recorded.
-        stop: set when the turn is to end now.
+        stop: set to end the turn now.
     """
     started = time.monotonic() - request.elapsed_seconds
     recorder = turn_recording.Recorder(services.database, services.hosts.acknowledge)
@@ -78,7 +78,7 @@ async def run_turn(
         if end.status is values.TurnStatus.STOPPED:
             end = stop.end(end.text, last=work.stream.last)
     except BaseException:
-        # Not before: it is known only now whether the bot itself ends.
+        # Only now is it known whether the bot itself ends.
         stop.suspend()
         end = stop.end()
         raise
@@ -96,14 +96,14 @@ async def run_turn(
 
 
 async def _catch_all(work: Awaitable[_T]) -> _T | events.TurnEnded:
-    """Turn any exception into a failed End; the only broad `except` of a turn."""
+    """Turn any exception into a failed end; the only broad `except` of a turn."""
     try:
         return await work
     except errors.BotError as error:
         _log.info("a turn failed", exc_info=error)
         return events.TurnEnded(status=values.TurnStatus.FAILED, sentence=str(error))
     except Exception:
-        _log.exception("a turn fell")
+        _log.exception("a turn failed unexpectedly")
         return events.TurnEnded(status=values.TurnStatus.FAILED, sentence=session_words.FAULT)
 
 
@@ -154,9 +154,9 @@ class _Work:
         self._missing_files: tuple[str, ...] = ()
         self._memory: stored_transcripts.TurnMemory | None = None
         self._remarks: list[chat_messages.Note] = []
-        """To the model, on what the session has lost."""
-        self._until = time.monotonic() + services.config.turn.seconds
-        self._former: suspended_turns.Progress | None = None
+        """Notes to the model on what the session has lost."""
+        self._deadline = time.monotonic() + services.config.turn.seconds
+        self._former_progress: suspended_turns.Progress | None = None
         self._choices = preferences.Choices()
 
     async def run(self, stop: turn_stops.StopSignal) -> events.TurnEnded:
@@ -173,16 +173,22 @@ class _Work:
         key = values.text(self._request.key)
         person = self._request.person.id
         variables = variable_losses.KernelVariables(
-            session.kernel, services.id, self._recorder.kernel, person=person
+            session.kernel, services.id, self._recorder.record_kernel, person=person
         )
-        if self._former is None:
-            moved = variable_words.MACHINE_LOST if await services.hosts.ensure_placed(key) else ""
-            status = (await services.hosts.statuses({key})).get(key)
-            now = (status.kernel_id, status.loss_reason) if status else ("", moved)
-            saved = (
-                (await services.hosts.variables(key)).saved if variables.are_gone(*now) else None
+        if self._former_progress is None:
+            move_notice = (
+                variable_words.MACHINE_LOST if await services.hosts.ensure_placed(key) else ""
             )
-            await self._tell_losses(session, variables.take_notice(*now, saved=saved), moved)
+            status = (await services.hosts.statuses({key})).get(key)
+            kernel_state = (status.kernel_id, status.loss_reason) if status else ("", move_notice)
+            saved = (
+                (await services.hosts.variables(key)).saved
+                if variables.are_gone(*kernel_state)
+                else None
+            )
+            await self._report_losses(
+                session, variables.take_notice(*kernel_state, saved=saved), move_notice
+            )
         if services.connections is not None:
             services.connections.note_person(key, person, beside=variables.people)
         async with services.hosts.lease(key, person=self._person) as lease:
@@ -210,8 +216,8 @@ class _Work:
                     code_activity.Installation(key, kernel, person, layer.name, layer.packages)
                 ),
             )
-            if self._former is not None:
-                self._memory = await self._former.take_over(
+            if self._former_progress is not None:
+                self._memory = await self._former_progress.take_over(
                     environment,
                     services.database,
                     self._recorder,
@@ -226,10 +232,10 @@ class _Work:
                 )
                 self.stream.emit(events.NoticeShown(session_words.KEPT_RUNNING))
             try:
-                end = await self._done(environment, stop)
+                end = await self._run_request(environment, stop)
             finally:
                 if services.connections is not None:
-                    self._recorder.queries(services.connections.turns.end(key))
+                    self._recorder.record_queries(services.connections.turns.end(key))
                 collecting = _catch_all(environment.collect(services.config.limits))
                 collected = await cancellation.shielded(collecting)
                 if isinstance(collected, events.TurnEnded):
@@ -238,19 +244,24 @@ class _Work:
             return await self._link_files(end, environment)
 
     async def _begin(self) -> records.Session:
-        """Record the beginning of the turn, or that another bot's goes on here."""
+        """Record the beginning of the turn, or take over that of another bot."""
         if not self._request.goes_on_with:
             return await self._recorder.begin(self._request)
-        turn, self._former = await suspended_turns.load(
+        turn, self._former_progress = await suspended_turns.load(
             self._services.database, self._request.goes_on_with
         )
         return await self._recorder.take_over(turn)
 
-    async def _tell_losses(
-        self, session: records.Session, loss: variable_losses.VariableNotice | None, moved: str
+    async def _report_losses(
+        self,
+        session: records.Session,
+        loss: variable_losses.VariableNotice | None,
+        move_notice: str,
     ) -> None:
-        """Tell people and model what was lost since the last turn: variables, and perhaps files."""
-        files_sentence = session.files.get("gone", "") or (moved and variable_words.FILES_LOST)
+        """Tell people and model which variables or files were lost since the last turn."""
+        files_sentence = session.files.get("gone", "") or (
+            move_notice and variable_words.FILES_LOST
+        )
         if session.files:
             await self._services.database.sessions.note_files(session.id, {})
         if loss is not None:
@@ -263,15 +274,15 @@ class _Work:
 
     @property
     def _person(self) -> str:
-        """Who asked, unique over all platforms."""
+        """The person who asked, unique over all platforms."""
         request = self._request
         return str((request.key.platform, request.key.workspace, request.person.id))
 
-    async def _done(
+    async def _run_request(
         self, environment: turn_environments.SessionEnvironment, stop: turn_stops.StopSignal
     ) -> events.TurnEnded:
-        if self._memory is not None and self._former is not None:
-            model = self._services.catalogue.model(self._former.model)
+        if self._memory is not None and self._former_progress is not None:
+            model = self._services.catalogue.model(self._former_progress.model)
             return await self._ask(environment, model, self._memory, stop)
         question = await cancellation.run_until_stopped(
             self._prepare_question(environment), stop=stop, seconds=self._seconds_left
@@ -280,9 +291,9 @@ class _Work:
             return self._early_end(question)
         if question is None:
             return await self._run_code(environment, stop)
-        # In the same message: it must not be dropped when older messages become too long.
-        text = "\n\n".join([*(note.text for note in self._remarks), question.told])
-        question.memory.transcript.add_user_message(text, question.seen)
+        # In the same message, so that the notes are not dropped with older messages.
+        text = "\n\n".join([*(note.text for note in self._remarks), question.text])
+        question.memory.transcript.add_user_message(text, question.pictures)
         return await self._ask(environment, question.model, question.memory, stop)
 
     async def _prepare_question(
@@ -304,10 +315,10 @@ class _Work:
             memory=await stored_transcripts.new_memory(
                 services.database, self._session.id, before=self._recorder.turn_id
             ),
-            told=await turn_inputs.question_text(
+            text=await turn_inputs.question_text(
                 await self._drop_known_messages(request), stored, infos, environment
             ),
-            seen=await environment.look(
+            pictures=await environment.load_pictures(
                 [info.name for info in infos], picture_selection.MAX_OF_EXECUTION
             )
             if model.can_see_images
@@ -315,7 +326,7 @@ class _Work:
         )
 
     async def _drop_known_messages(self, request: requests.Request) -> requests.Request:
-        """Leave out recent messages that the model has had as requests, such as queued ones."""
+        """Leave out recent messages that the model has already received as requests."""
         ids = {message.id for message in request.recent if message.id}
         if not ids:
             return request
@@ -342,9 +353,11 @@ class _Work:
             finished = self.stream.last or values.Finished(values.Ending.STOPPED, 0.0, end.sentence)
         limit = tool_execution.OUTPUT_CHARACTERS
         earlier = [chat_messages.UserMessage(note.text, is_ours=True) for note in self._remarks]
-        entries = earlier + stored_transcripts.of_code(self._request.text, outputs, finished, limit)
+        entries = earlier + stored_transcripts.describe_code_run(
+            self._request.text, outputs, finished, limit
+        )
         messages = [chat_messages.to_dict(entry) for entry in entries]
-        self._recorder.memory({"messages": messages, "is_whole": False})
+        self._recorder.record_memory({"messages": messages, "is_whole": False})
         return end
 
     async def _ask(
@@ -358,13 +371,15 @@ class _Work:
         services = self._services
         self._recorder.model = model.title
         suspended_turns.record_progress(services.hosts, self._recorder, environment, memory)
-        allowed = services.config.allowance_on(self._request.key.platform)
+        default_limits = services.config.allowance_on(self._request.key.platform)
         reservation = services.daily_usage.open(
-            self._recorder.turn_id, self._request, limits=quotas.limits_of(allowed, self._choices)
+            self._recorder.turn_id,
+            self._request,
+            limits=quotas.limits_of(default_limits, self._choices),
         )
         allowance = reservation.allowance(services.database)
         reservation.budget = budgets.Budget(services.config.turn, model, allowance=allowance)
-        job = loops.TurnSpec(
+        spec = loops.TurnSpec(
             llm=await services.catalogue.llm(model.title),
             model=model,
             limits=services.config.turn,
@@ -382,15 +397,15 @@ class _Work:
             emit=self.stream.emit,
             budget=reservation.budget,
             cache_key=values.cache_key(self._request.key),
-            approve=environment.approved,
+            approve=environment.approve,
             can_install=bool(services.config.package_index.url),
             tool_index=environment.tools.index() if environment.tools is not None else None,
         )
         try:
-            outcome = await loops.run(job, stop=stop)
+            outcome = await loops.run(spec, stop=stop)
         finally:
             if not stop.is_suspended:
-                self._recorder.memory(memory.detail(), memory.shown_pictures())
+                self._recorder.record_memory(memory.detail(), memory.shown_pictures())
         self._missing_files = outcome.missing_files
         status = _STATUSES.get(outcome.ending, values.TurnStatus.FAILED)
         return events.TurnEnded(status=status, text=outcome.text, sentence=outcome.sentence)
@@ -398,7 +413,7 @@ class _Work:
     async def _link_files(
         self, end: events.TurnEnded, environment: turn_environments.SessionEnvironment
     ) -> events.TurnEnded:
-        """Write the names of files for links to them, and tell of files that do not exist."""
+        """Replace links to files by their names, and report files that do not exist."""
         if self._missing_files:
             self.stream.emit(events.NoticeShown(model_words.missing_files(self._missing_files)))
         if not file_references.may_refer(end.text):
@@ -414,7 +429,7 @@ class _Work:
 
     @property
     def _seconds_left(self) -> float:
-        return self._until - time.monotonic()
+        return self._deadline - time.monotonic()
 
     def _early_end(self, interruption: cancellation.EarlyEnd) -> events.TurnEnded:
         if interruption is cancellation.EarlyEnd.STOPPED:

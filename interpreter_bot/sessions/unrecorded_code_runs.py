@@ -29,15 +29,15 @@ class UnrecordedCodeRun:
         asking: questions.Questions,
         on_installation: Callable[[str, code_activity.InstalledLayer], None],
     ) -> None:
-        """Run nothing yet.
+        """Prepare a run.
 
         Args:
-            hosts: where the session is.
+            hosts: that run the session.
             key: of the session.
             limits: of attachments, code and files.
             reply: gets all events.
             asking: waits for answers to questions.
-            on_installation: takes a kernel's id, and what was installed there.
+            on_installation: called with a kernel's id and the installed layer.
         """
         self._hosts = hosts
         self._key = key
@@ -45,17 +45,17 @@ class UnrecordedCodeRun:
         self._reply = reply
         self._questions = asking
         self._on_installation = on_installation
-        self._running = ""
-        self._announced = ""
+        self._execution_id = ""
+        self._announced_kernel = ""
         self._task: asyncio.Task[values.Finished] | None = None
-        self._fault: Exception | None = None
+        self._reply_error: Exception | None = None
 
     async def attach(self, attachments: Iterable[tuple[str, AsyncIterable[bytes]]]) -> None:
         """Put files into the workspace.
 
         Args:
-            attachments: (name, contents). A name that is taken or cannot be used is changed, which
-                is announced with the first cell.
+            attachments: (name, contents). A name that is taken or unusable is changed, with a
+                notice.
 
         Raises:
             WorkspaceError: one is refused.
@@ -82,7 +82,7 @@ class UnrecordedCodeRun:
                 finished = values.Finished(values.Ending.REFUSED, 0.0, str(error))
             except BaseException:
                 # Every cell gets its end, however the run ends.
-                self._give_up(range(number, len(cells)))
+                self._end_cells(range(number, len(cells)))
                 raise
             self._questions.withdraw(0)
             self._reply.emit(events.CodeFinished(number, finished))
@@ -91,11 +91,11 @@ class UnrecordedCodeRun:
 
     async def stop(self) -> None:
         """Stop the cell that runs now; later ones go on."""
-        if self._running:
-            await self._hosts.stop(self._running, run_words.CUT_SHORT)
+        if self._execution_id:
+            await self._hosts.stop(self._execution_id, run_words.CUT_SHORT)
 
-    def _give_up(self, numbers: Sequence[int]) -> None:
-        """Report the end of the cell that was running, and of those that never will."""
+    def _end_cells(self, numbers: Sequence[int]) -> None:
+        """Report the running cell as stopped, and the remaining ones as refused."""
         ending = values.Ending.STOPPED
         for number in numbers:
             finished = values.Finished(ending, 0.0, run_words.CELL_CUT_SHORT)
@@ -112,10 +112,10 @@ class UnrecordedCodeRun:
             self._reply.emit(events.NoticeShown(run_words.UNSANDBOXED, number))
         workspace = await self._hosts.workspace(self._key)
         kernel = await lease.kernel()
-        if kernel.loss_notice and kernel.id != self._announced:
-            self._announced = kernel.id
+        if kernel.loss_notice and kernel.id != self._announced_kernel:
+            self._announced_kernel = kernel.id
             self._reply.emit(events.NoticeShown(kernel.loss_notice, number))
-        # After taking the kernel, which changes the files' owner; that is no change by the code.
+        # After taking the kernel, which changes the owner of files but not their content.
         mark = await workspace.mark_files()
         finished = await self._execute(kernel, number, code)
         collector = artifact_collection.ArtifactCollector(
@@ -126,25 +126,25 @@ class UnrecordedCodeRun:
 
     async def _execute(self, kernel: host_ports.Kernel, number: int, code: str) -> values.Finished:
         def show(output: values.Output) -> None:
-            # The kernel's listener could not handle this exception, and would wait for the end.
-            if self._fault is None:
+            # The kernel's listener could not handle an exception, and would wait for the end.
+            if self._reply_error is None:
                 try:
                     self._reply.emit(events.OutputShown(number, output))
                 except Exception as error:
-                    self._lose_reader(error)
+                    self._fail_reply(error)
 
         async def ask(request: values.InputRequested) -> str:
             if request.tool_request:
-                return ports.NO_TOOLS  # Calls are recorded, and nothing is here.
+                return ports.NO_TOOLS  # Tool calls must be recorded.
             if request.subject == "packages":
-                return values.YES  # Who wrote the code wants it.
+                return values.YES  # The person wrote the code.
             try:
                 question = self._question(request, number)
                 answer = await self._questions.ask(question, emit=self._reply.emit)
             except errors.BotError:
                 raise
             except Exception as error:
-                self._lose_reader(error)
+                self._fail_reply(error)
                 raise errors.BotError(session_words.UNWATCHED) from error
             match answer:
                 case events.Unanswered(reason=reason):
@@ -156,24 +156,24 @@ class UnrecordedCodeRun:
                 case events.TextAnswer(text=text):
                     return text
 
-        self._running = cancellable_executions.new_id()
+        self._execution_id = cancellable_executions.new_id()
         running = cancellable_executions.run(
             *(self._hosts, kernel, code),
             show=show,
             ask=ask,
-            execution_id=self._running,
+            execution_id=self._execution_id,
             on_installation=functools.partial(self._on_installation, kernel.id),
         )
         self._task = asyncio.create_task(running, name=f"cell {number}")
         try:
             finished = await self._task
         except asyncio.CancelledError:
-            if self._fault is None:
+            if self._reply_error is None:
                 raise
         finally:
-            self._running = ""
-        if self._fault is not None:
-            raise self._fault
+            self._execution_id = ""
+        if self._reply_error is not None:
+            raise self._reply_error
         return finished
 
     def _question(self, request: values.InputRequested, cell: int) -> events.Question:
@@ -198,7 +198,7 @@ class UnrecordedCodeRun:
             choices=(events.FOR_SESSION,) if request.grant else (),
         )
 
-    def _lose_reader(self, error: Exception) -> None:
-        self._fault = error
+    def _fail_reply(self, error: Exception) -> None:
+        self._reply_error = error
         if self._task is not None:
             self._task.cancel()

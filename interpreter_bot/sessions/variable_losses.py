@@ -1,10 +1,9 @@
 """Detect lost kernels, and tell people and the model once.
 
-With each execution the names of variables are written into the session's row in the store, with the
-kernel that holds them. If a turn's kernel is not the one in the row, that one was lost:
-by idleness, eviction, a crash or a restart of the bot. People and the model are told once which
-variables were lost or restored. When a kernel ends, the reason is added to the row, unless the bot
-ends too.
+Each execution writes the names of variables, and the kernel that holds them, into the session's row
+in the store. If a turn's kernel is not the one in the row, that one was lost: by idleness,
+eviction, a crash or a restart of the bot. People and the model are told once which variables were
+lost or restored. When a kernel ends, the reason is added to the row, unless the bot ends too.
 
 The row is `records.Session.kernel`: {"kernel": id, "bot": id, "names": […], "more": number,
 "runs": how many pieces of code were begun there, "reason": sentence, empty as long as the kernel
@@ -41,12 +40,12 @@ class VariableLoss:
     """Variables that are gone.
 
     Attributes:
-        names: of them, the latest first; empty if unknown.
-        more_count: how many there were besides.
+        names: of the variables, the latest first; empty if unknown.
+        more_count: how many other variables there were.
         reason: a sentence.
-        kernel: id of the one that held them.
-        runs: how many pieces of code had been begun there.
-        files_sentence: what became of those, a sentence.
+        kernel: id of the kernel that held them.
+        runs: how many pieces of code had been started there.
+        files_sentence: a sentence on the session's files.
     """
 
     names: tuple[str, ...]
@@ -82,8 +81,8 @@ class VariableRestoration:
     """Variables of an earlier kernel that the next one begins with.
 
     Attributes:
-        saved: these variables, and those that could not be saved.
-        loss: of the session's last kernel; what ran there after they were saved is lost.
+        saved: the variables that were saved, and those that could not be.
+        loss: of the session's last kernel; changes after the save are lost.
         files_sentence: as above.
     """
 
@@ -174,11 +173,11 @@ class KernelVariables:
         return frozenset(people_of(self._row))
 
     def are_gone(self, kernel_id: str, loss_reason: str = "") -> bool:
-        """Return whether the kernel that held them is gone, and nobody was told.
+        """Return whether the kernel that held them is gone and people do not know it yet.
 
         Args:
-            kernel_id: of the kernel that the session has now; empty if it has none.
-            loss_reason: why that one, or else the former one, is gone; empty if it lives.
+            kernel_id: of the session's present kernel; empty if it has none.
+            loss_reason: why the present or the former kernel is gone; empty if it lives.
         """
         kernel_of_row = self._row.get("kernel")
         return bool(kernel_of_row) and (kernel_id != kernel_of_row or bool(loss_reason))
@@ -199,7 +198,7 @@ class KernelVariables:
         Args:
             kernel_id: as above.
             loss_reason: as above.
-            saved: what the session's next kernel begins with, or its present one began with.
+            saved: the variables that the session's next or present kernel started with.
         """
         if not self.are_gone(kernel_id, loss_reason):
             return None
@@ -224,17 +223,14 @@ class KernelVariables:
         return loss if names or loss.more_count or reason else None
 
     def note_start(self, kernel_id: str, *, runs: int) -> None:
-        """Record that code is about to run.
-
-        So an older snapshot never counts as its result, even if the bot is killed meanwhile.
-        """
+        """Record that code is about to run, so that no older snapshot counts as its result."""
         is_same_kernel = self.have_run_in(kernel_id)
         names, more_count = (self._row["names"], self._row["more"]) if is_same_kernel else ([], 0)
         people = sorted({*people_of(self._row), self._person})
         self._note_run(kernel_id, names, more_count, runs=runs, reason="", people=people)
 
     def note_end(self, kernel_id: str, end: host_ports.ExecutionEnd) -> None:
-        """Record the variables of a kernel after an execution, or those lost when it died of it."""
+        """Record the variables of a kernel after an execution, which may have killed it."""
         self._note_run(
             kernel_id,
             list(end.names),
@@ -297,7 +293,7 @@ def _join_names(names: tuple[str, ...], more_count: int) -> str:
 def _losses_clause(
     heading: str, entries: Sequence[tuple[str, str]], count: int, max_characters: int
 ) -> str:
-    """Return a sentence that names as many as fit."""
+    """Return a sentence that names as many entries as fit."""
     entries_shown: list[str] = []
     for name, reason in entries:
         entries_shown.append(f"{name} ({reason})")

@@ -30,12 +30,12 @@ class VariableUse:
     Attributes:
         turn_id: of the turn it ran in.
         line: its first line.
-        is_maker: it gives the variable a value, whether or not it reads it too.
+        is_assignment: it gives the variable a value, whether or not it reads it too.
     """
 
     turn_id: int
     line: str
-    is_maker: bool
+    is_assignment: bool
 
 
 def find(
@@ -53,10 +53,10 @@ def find(
         characters_left -= min(len(execution.code), _MAX_CELL_CHARACTERS)
         if characters_left < 0:
             break
-        for name, is_maker in _uses(execution.code).items():
+        for name, is_assignment in _uses(execution.code).items():
             if name in names and len(uses[name]) < _MAX_USES:
                 line = execution.code.strip().partition("\n")[0][:_LINE_CHARACTERS]
-                uses[name].append(VariableUse(execution.turn_id, line, is_maker))
+                uses[name].append(VariableUse(execution.turn_id, line, is_assignment))
     return uses
 
 
@@ -96,9 +96,9 @@ def _uses(code: str) -> dict[str, bool]:
         is_top = table.get_type() == "module"
         for symbol in table.get_symbols():
             if is_top or symbol.is_global():
-                is_maker = symbol.is_assigned() or symbol.is_imported()
-                if is_maker or symbol.is_referenced():
-                    names[symbol.get_name()] = names.get(symbol.get_name(), False) or is_maker
+                is_assignment = symbol.is_assigned() or symbol.is_imported()
+                if is_assignment or symbol.is_referenced():
+                    names[symbol.get_name()] = names.get(symbol.get_name(), False) or is_assignment
         tables += table.get_children()
     return names
 

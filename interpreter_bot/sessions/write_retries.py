@@ -10,7 +10,7 @@ from typing import Final, TypeAlias
 
 _log = logging.getLogger(__name__)
 
-_MAX: Final = 20
+_MAX_PENDING: Final = 20
 _LONGEST_SECONDS: Final = 3600.0
 
 Write: TypeAlias = Callable[[], Awaitable[bool]]
@@ -30,7 +30,7 @@ class WriteRetries:
     def add(self, write: Write) -> None:
         """Add a write; if there are too many, the oldest is dropped."""
         self._pending.append((self._clock(), write))
-        if len(self._pending) > _MAX:
+        if len(self._pending) > _MAX_PENDING:
             self._pending.popleft()
             _log.error("what happened in a turn is lost: too much waits to be recorded")
 

@@ -58,19 +58,19 @@ class TurnParts(transactions.Aggregate):
         self._files = files
 
     async def add(
-        self, turn_id: int, *parts: records.NewPart, heard: Mapping[int, int] | None = None
+        self, turn_id: int, *parts: records.NewPart, output_numbers: Mapping[int, int] | None = None
     ) -> None:
         """Add parts at the end of a turn: all of them, or none.
 
         Args:
             turn_id: of the turn.
             parts: to be added.
-            heard: by execution, the number of its last output that is among them, or was before.
+            output_numbers: by execution, the number of its last output in these parts or before.
 
         Raises:
             StoreError: the turn was deleted, or the database cannot be used.
         """
-        await self.insert(await self.rows(turn_id, parts), heard=heard)
+        await self.insert(await self.rows(turn_id, parts), output_numbers=output_numbers)
 
     async def rows(
         self, turn_id: int, parts: Iterable[records.NewPart]
@@ -79,7 +79,7 @@ class TurnParts(transactions.Aggregate):
         return [await self._row(turn_id, part) for part in parts]
 
     async def insert(
-        self, rows: Sequence[Mapping[str, Any]], *, heard: Mapping[int, int] | None = None
+        self, rows: Sequence[Mapping[str, Any]], *, output_numbers: Mapping[int, int] | None = None
     ) -> None:
         """Add the parts that `rows` prepared; see `add`."""
         if not rows:
@@ -88,7 +88,7 @@ class TurnParts(transactions.Aggregate):
             # Ids grow in this order, which is the order of the parts: a turn has one writer.
             await self._transactions.add(sa.insert(_T), rows)
             executions = records.Execution
-            for execution_id, number in (heard or {}).items():
+            for execution_id, number in (output_numbers or {}).items():
                 noting = sa.update(executions).where(executions.id == execution_id)
                 await self._transactions.change(noting.values(heard=number))
 

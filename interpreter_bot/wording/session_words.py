@@ -100,7 +100,7 @@ def reset(*, files_deleted: bool) -> str:
     return f"Reset. Variables and history are cleared; files are {files}."
 
 
-def undone(request: str, missed_runs: int, files_flaw: str) -> str:
+def undone(request: str, missed_runs: int, files_notice: str) -> str:
     """Return that an answer was taken back.
 
     Args:
@@ -110,12 +110,12 @@ def undone(request: str, missed_runs: int, files_flaw: str) -> str:
     """
     title = quantities.one_line(request, _TITLE_CHARACTERS)
     moment = f"before “{title}”" if title else "before the last answer"
-    sentences = [f"Undone. {_BACK[bool(missed_runs), bool(files_flaw)]} back to {moment}."]
+    sentences = [f"Undone. {_BACK[bool(missed_runs), bool(files_notice)]} back to {moment}."]
     if missed_runs:
         missed = quantities.count(missed_runs, "earlier run")
         sentences.append(f"Variables were restored from the last save, which misses {missed}.")
-    if files_flaw:
-        sentences.append(f"{_FILES_STAY} {files_flaw}")
+    if files_notice:
+        sentences.append(f"{_FILES_STAY} {files_notice}")
     return " ".join(sentences)
 
 
@@ -127,16 +127,16 @@ def queue_full(count: int) -> str:
     return f"The queue of this conversation is full: {count} waiting. Try again in a minute."
 
 
-def branch(missed_runs: int, files_flaw: str) -> str:
+def branch(missed_runs: int, files_notice: str) -> str:
     """Return what a branch begins with; the parameters are those of `undone`."""
-    if not (missed_runs or files_flaw):
+    if not (missed_runs or files_notice):
         return "Variables and files are as they were before this question."
     variables = (
         "Variables are from shortly before this question; the code that ran in between runs again."
         if missed_runs
         else "Variables are as they were before this question."
     )
-    files = f"{_FILES_STAY} {files_flaw}" if files_flaw else "Files are as they were before it."
+    files = f"{_FILES_STAY} {files_notice}" if files_notice else "Files are as they were before it."
     return f"{variables} {files}"
 
 

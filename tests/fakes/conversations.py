@@ -185,7 +185,7 @@ class Turn:
 class _ScriptedWork(turns._Work):
     """A turn in which the script does what models and kernels do; all around it is real."""
 
-    async def _done(self, environment, stop):
+    async def _run_request(self, environment, stop):
         services, request = self._services, self._request
         reply = Events(self.stream)
         directory = environment.workspace.directory
@@ -194,7 +194,7 @@ class _ScriptedWork(turns._Work):
             end = await cancellation.run_until_stopped(
                 self._played(turn, environment), stop=stop, seconds=self._seconds_left
             )
-        self._recorder.queries(turn.queries)
+        self._recorder.record_queries(turn.queries)
         if isinstance(end, cancellation.EarlyEnd):
             return dataclasses.replace(self._early_end(end), text=reply.said)
         return end
@@ -414,7 +414,7 @@ class Conversations(session_service.SessionService):
 
     async def idle(self):
         """Wait until no turn runs: what people see as its end comes a little earlier."""
-        await self._lanes.drained()
+        await self._lanes.wait_idle()
 
     async def recorded(self, key):
         """Wait until something of the turn that runs is in the store."""

@@ -48,8 +48,10 @@ def test_stored_tokens_count_only_if_no_others_are_set(config):
 
 def test_stored_models_are_not_mixed_with_those_of_the_environment():
     stored = {"OPENAI_BASE_URL": "http://127.0.0.1:1/v1", "DISCORD_TOKEN": "d"}
-    assert model_setup.with_stored({"OPENAI_API_KEY": "sk"}, stored) == {"OPENAI_API_KEY": "sk"}
-    assert model_setup.with_stored({"A": "b"}, stored) == {
+    assert model_setup.add_stored_models({"OPENAI_API_KEY": "sk"}, stored) == {
+        "OPENAI_API_KEY": "sk"
+    }
+    assert model_setup.add_stored_models({"A": "b"}, stored) == {
         "A": "b",
         "OPENAI_BASE_URL": "http://127.0.0.1:1/v1",
     }

@@ -67,7 +67,7 @@ async def _describe(
 ) -> dict[str, Any]:
     """Describe the variables one by one, or say why that is not possible now."""
     try:
-        variables = await service.queries.described_variables(key)
+        variables = await service.queries.describe_variables(key)
     except errors.BotError as error:
         return {"variables": []} | tab_contents.problem(error)
     uses = await service.queries.variable_uses(key, {variable.name for variable in variables})

@@ -129,9 +129,9 @@ class Files:
         ]
         return web.json_response({"versions": versions})
 
-    async def bring_back(self, request: web.Request) -> web.Response:
+    async def restore(self, request: web.Request) -> web.Response:
         """Put an earlier version of a file beside it; the response is the name it got."""
-        brought = self._service.files.bring_back(*where(request), _checkpoint(request))
+        brought = self._service.files.restore(*where(request), _checkpoint(request))
         return web.json_response({"name": await brought})
 
     async def open_table(self, request: web.Request) -> web.Response:

@@ -82,7 +82,7 @@ class Routes:
             ("POST", "/upload"): stored.upload,
             ("POST", "/rename"): stored.rename,
             ("POST", "/delete"): stored.delete,
-            ("POST", "/bring-back"): stored.bring_back,
+            ("POST", "/bring-back"): stored.restore,
             ("POST", "/open"): stored.open_table,
             ("POST", "/table"): stored.table,
             ("POST", "/visit"): shared.enter,

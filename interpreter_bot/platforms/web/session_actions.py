@@ -84,7 +84,8 @@ class SessionActions:
         self._hub.forget(key.thread)
         self._hub.tell("reset", {}, thread=key.thread)
         self._hub.notify(
-            key.thread, session_words.undone(undone.request, undone.missed_runs, undone.files_flaw)
+            key.thread,
+            session_words.undone(undone.request, undone.missed_runs, undone.files_notice),
         )
 
     async def _delete(self, session: values.SessionKey) -> None:

@@ -183,11 +183,11 @@ async def test_people_are_warned_before_a_kernel_is_released_and_once(opened):
         await house.run("1")
         services = house.service.services
         caretaker = maintenance.Maintenance(services, house.service)
-        assert await caretaker.warn() == 0
+        assert await caretaker.warn_idle() == 0
         (launched,) = services.hosts.pool.live.values()
         launched.kernel.last_used -= 26 * 60
-        assert await caretaker.warn() == 1
-        assert await caretaker.warn() == 0
+        assert await caretaker.warn_idle() == 1
+        assert await caretaker.warn_idle() == 0
     ((key, sentence),) = told
     assert key == KEY
     assert "26 min" in sentence
@@ -228,7 +228,7 @@ async def test_a_message_with_which_a_killed_bot_had_not_begun_is_taken_once_mor
                     session.id, person="p", text="?", request_id=f"r{number}"
                 )
             await database.executions.start(begun.id, "1", hosted_id="h")
-        await house.service.notify_late()
+        await house.service.send_unsent()
         caretaker = maintenance.Maintenance(house.service.services, house.service)
         taken = []
         await caretaker.take_over(await house.service.services.database.turns.take_orphans())
@@ -278,8 +278,8 @@ async def test_what_happens_before_a_platform_is_there_is_told_when_it_is(opened
     async with opened() as house:
         await house.service.notify(KEY, "The bot was restarted.")
         house.service.notify_through("web", notify)
-        await house.service.notify_late()
-        await house.service.notify_late()
+        await house.service.send_unsent()
+        await house.service.send_unsent()
     assert told == ["The bot was restarted."]
 
 
@@ -333,7 +333,7 @@ async def test_after_a_kill_in_the_middle_of_a_turn_it_shows_what_was_and_goes_o
 
     async with opened(openai_server.text("Going on.")) as house:
         house.service.notify_through("web", notify)
-        await house.service.notify_late()
+        await house.service.send_unsent()
         (turn,) = await house.service.queries.history(KEY)
         reply = await house.ask("go on")
         messages = [one["content"] for one in house.server.requests[0].messages[1:]]

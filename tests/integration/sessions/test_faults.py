@@ -406,7 +406,7 @@ async def test_people_are_told_one_by_one_whatever_becomes_of_the_others(opened)
             await house.service.notify(KEY, sentence)
         house.service.notify_through("web", notify)
         with pytest.raises(RuntimeError):
-            await house.service.notify_late()
-        await house.service.notify_late()
+            await house.service.send_unsent()
+        await house.service.send_unsent()
     assert told == ["two"]
     assert isinstance(house.service, session_service.SessionService)

@@ -315,7 +315,7 @@ async def test_variables_are_taken_back_and_why_files_are_not_is_said(opened, ma
         await house.run("print(x)", id="2-1", edits="2")
         await house.service.branches.undo(KEY)
         taken_back = await house.service.branches.undo(KEY)
-        assert flaw in taken_back.files_flaw
+        assert flaw in taken_back.files_notice
         assert _printed(await house.run("print(x, open('h').read())")) == "1 newer\n"
 
 

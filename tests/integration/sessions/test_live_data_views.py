@@ -99,7 +99,7 @@ async def test_tables_of_all_libraries_are_sorted_filtered_searched_and_summed_u
         await launched.kernel.freeze()
         assert (await queries.completions(KEY, "fram")).options[0][0] == "frame"
         await launched.kernel.freeze()
-        queries._waking = time.monotonic() + 1000
+        queries._next_wake = time.monotonic() + 1000
         with pytest.raises(live_data_views.PythonBusyError):
             await queries.completions(KEY, "fram")
         # A look is no cell of the person's.
@@ -119,7 +119,7 @@ async def test_no_look_runs_code_of_the_values_or_starts_a_kernel(opened, looked
         assert (await looked(house, hostile, summaries=[1])).summaries[0].distinct == 5
         with pytest.raises(errors.BotError, match="class of its own"):
             await looked(house, own)
-        described = {one.name: one for one in await house.service.queries.described_variables(KEY)}
+        described = {one.name: one for one in await house.service.queries.describe_variables(KEY)}
         assert (described["shown"].type, described["shown"].shape) == ("list", (2,))
         assert (described["odd"].text, described["odd"].handle) == ("<Worse>", "")
         assert described["one"].type == "Own"

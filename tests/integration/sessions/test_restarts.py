@@ -299,7 +299,7 @@ async def test_progress_of_another_release_is_told_as_an_interruption(opened, ou
     await running
     async with opened() as house:
         heard = Heard(house)
-        await house.service.notify_late()
+        await house.service.send_unsent()
         assert await heard.first() == session_words.ANSWER_INTERRUPTED
         assert (await last_turn(house)).status == "interrupted"
 

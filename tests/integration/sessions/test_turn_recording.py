@@ -13,7 +13,7 @@ async def test_how_much_was_heard_is_written_with_what_was_heard_last(tmp_path):
     async with database_opening as database:
         recorder = turn_recording.Recorder(database, lambda _: None)
         await recorder.begin(code("1"))
-        await recorder.run("1", "hosted")
+        await recorder.record_start("1", "hosted")
         recorder.record(events.OutputShown(0, values.Notice("first"), 1))
         async with database.together(is_writing=True):
             writing = asyncio.create_task(recorder.flush())

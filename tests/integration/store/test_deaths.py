@@ -154,7 +154,7 @@ async def test_a_turn_that_another_bot_can_go_on_with_becomes_its_own(database):
     output = records.NewPart(
         kind=records.PartKind.OUTPUT, output=values.Text("stdout", "x"), execution_id=execution
     )
-    await database.parts.add(turn.id, output, heard={execution: 3})
+    await database.parts.add(turn.id, output, output_numbers={execution: 3})
     (run,) = await database.executions.of_turn(turn.id)
     assert (run.hosted_id, run.heard) == ("e1", 3)
     await _bury_owner(database, turn.id)

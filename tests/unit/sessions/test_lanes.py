@@ -155,7 +155,7 @@ async def test_closing_sends_away_who_waits_and_lets_the_running_end(visit):
     for one in (waiting, late):
         with pytest.raises(lanes.LaneError, match="shut down"):
             await one.task
-    draining = asyncio.create_task(all_lanes.drained())
+    draining = asyncio.create_task(all_lanes.wait_idle())
     await settle()
     assert not draining.done()
     await running.go()
@@ -203,7 +203,7 @@ async def test_who_is_expected_passes_all_that_came_before_and_who_comes_meanwhi
     assert expected.has_it.is_set()
     await expected.go()
     assert not waits.has_it.is_set()
-    all_lanes.expect_no_more(A)
+    all_lanes.stop_expecting(A)
     await settle()
     assert waits.has_it.is_set()
 

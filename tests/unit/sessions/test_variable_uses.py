@@ -30,7 +30,7 @@ def _ran(*codes):
 
 def _found(*codes, names=("x", "f", "np")):
     uses = variable_uses.find(_ran(*codes), names)
-    return {name: [(one.turn_id, one.is_maker) for one in all_] for name, all_ in uses.items()}
+    return {name: [(one.turn_id, one.is_assignment) for one in all_] for name, all_ in uses.items()}
 
 
 def test_makers_and_readers_are_told_apart_the_latest_first():
