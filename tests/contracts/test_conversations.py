@@ -130,7 +130,8 @@ async def test_what_happens_is_told_and_remembered_in_its_order(conversation):
     (past,) = await conversation.service.queries.history(conversation.key)
     happened = [type(event).__name__ for event in past.events]
     assert [name for name, _ in itertools.groupby(happened)] == [
-        *("Started", "CodeStarted", "OutputShown", "CodeFinished", "StepStarted", "TextAdded"),
+        *("Started", "CodeStarted", "QuestionAsked", "QuestionClosed", "OutputShown"),
+        *("CodeFinished", "StepStarted", "TextAdded"),
         *("UsageChanged", "TurnEnded"),
     ]
     assert (past.answer, past.status, past.events[1].code) == ("Hello", "done", QUESTION)
