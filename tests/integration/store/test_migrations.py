@@ -60,6 +60,7 @@ async def test_opening_again_keeps_what_was_there(opening):
         assert (await database.sessions.open(KEY)).id == first.id
 
 
+@pytest.mark.first_case
 async def test_the_newest_database_is_opened_without_alembic(url, opening):
     async with opening():
         pass
@@ -119,6 +120,7 @@ def test_the_alembic_command_works_by_itself(url):
         subprocess.run(command, check=True, capture_output=True, timeout=60, cwd=ROOT)
 
 
+@pytest.mark.slow
 def test_an_installed_bot_brings_its_migrations(tmp_path):
     build = [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", tmp_path]
     subprocess.run(build, check=True, capture_output=True, timeout=60, cwd=ROOT)
