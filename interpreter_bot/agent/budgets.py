@@ -33,18 +33,18 @@ def price(usage: values.Usage, model: settings.Model) -> decimal.Decimal:
     """Compute the price of tokens, without rounding."""
     cached, cache_writes = usage.cached_tokens, usage.cache_write_tokens
     read = (usage.input_tokens - cached - cache_writes) * model.input_price
-    read += cached * _or(model.cached_price, model.input_price)
-    read += cache_writes * _or(model.cache_write_price, model.input_price)
+    read += cached * _price_or(model.cached_price, model.input_price)
+    read += cache_writes * _price_or(model.cache_write_price, model.input_price)
     return (read + usage.output_tokens * model.output_price) / _MILLION
 
 
-def _or(price: decimal.Decimal | None, otherwise: decimal.Decimal) -> decimal.Decimal:
+def _price_or(price: decimal.Decimal | None, otherwise: decimal.Decimal) -> decimal.Decimal:
     return otherwise if price is None else price
 
 
 def _worst_input(tokens: int, model: settings.Model) -> values.Usage:
     """Return the worst-case usage of an input: all of it written to a cache that costs more."""
-    is_dearer = _or(model.cache_write_price, model.input_price) > model.input_price
+    is_dearer = _price_or(model.cache_write_price, model.input_price) > model.input_price
     return values.Usage(tokens, cache_write_tokens=tokens if is_dearer else 0)
 
 
@@ -90,21 +90,21 @@ class Budget:
         return self._started + self._limits.seconds - self._clock()
 
     @property
-    def time_is_up(self) -> str:
+    def time_is_up_sentence(self) -> str:
         """Return the sentence for a turn whose time is over."""
         return model_words.out_of_time(self._limits.seconds)
 
-    async def ask(self, input_tokens: int) -> Allotment | Refusal:
+    async def allot(self, input_tokens: int) -> Allotment | Refusal:
         """Check whether the model may be called, and how long its answer may be."""
         limits = self._limits
         if self.spent.steps >= limits.steps:
             return Refusal(model_words.out_of_steps(limits.steps))
         if self.seconds_left <= 0:
-            return Refusal(self.time_is_up)
+            return Refusal(self.time_is_up_sentence)
         answer = min(self._model.answer_tokens, limits.tokens - self.spent.tokens - input_tokens)
         if answer < _SHORTEST_ANSWER:
             return Refusal(model_words.out_of_tokens(limits.tokens))
-        answer = min(answer, self._affordable(input_tokens))
+        answer = min(answer, self._affordable_tokens(input_tokens))
         if answer < _SHORTEST_ANSWER:
             return Refusal(model_words.out_of_money(limits.money))
         if self._allowance and (
@@ -118,7 +118,7 @@ class Budget:
         self.spent += self._priced(usage, steps=int(is_step))
         return self.spent
 
-    def _affordable(self, input_tokens: int) -> int:
+    def _affordable_tokens(self, input_tokens: int) -> int:
         """Count the answer tokens that the remaining money pays for."""
         if self._limits.money is None:
             return self._model.answer_tokens

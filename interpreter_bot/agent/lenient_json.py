@@ -96,14 +96,14 @@ def string_end(text: str) -> tuple[int, bool]:
 def without_escapes(text: str) -> str:
     """Undo the escapes of JSON; leave everything else alone."""
 
-    def one(match: re.Match[str]) -> str:
+    def replace_escape(match: re.Match[str]) -> str:
         letter = match[1]
         if len(letter) == 5:
             return chr(int(letter[1:], 16))
         return _ESCAPES.get(letter, match[0])
 
     # JSON writes a character beyond 16 bits as two escapes.
-    halves = _ESCAPE.sub(one, text)
+    halves = _ESCAPE.sub(replace_escape, text)
     return halves.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
 
 

@@ -141,7 +141,7 @@ async def run(spec: TurnSpec, *, stop: asyncio.Event | None = None) -> Outcome:
     if end is cancellation.EarlyEnd.STOPPED:
         return turn.outcome(OutcomeKind.STOPPED, "Stopped.")
     if isinstance(end, cancellation.EarlyEnd):
-        return turn.outcome(OutcomeKind.OUT_OF_BUDGET, spec.budget.time_is_up)
+        return turn.outcome(OutcomeKind.OUT_OF_BUDGET, spec.budget.time_is_up_sentence)
     return end
 
 
@@ -160,15 +160,15 @@ class _Turn:
         self._transcript = spec.transcript
         self._guard = tool_execution.RepetitionDetector()
         offered = tools.offered(
-            can_see=spec.model.can_see_images,
+            can_see_images=spec.model.can_see_images,
             can_install=spec.can_install,
-            can_find=spec.tool_index is not None,
+            can_find_tools=spec.tool_index is not None,
         )
         self._tool_runner = tool_execution.ToolRunner(
             spec.environment,
             spec.emit,
             repetition_detector=self._guard,
-            can_see=spec.model.can_see_images,
+            can_see_images=spec.model.can_see_images,
             offered=offered,
             approve=spec.approve,
             tool_index=spec.tool_index,

@@ -116,7 +116,7 @@ class ModelCall:
         messages = fit.kept
         reasoning = context_windows.reasoning_tokens(messages)
         estimate = int((self._fixed_tokens + fit.tokens + reasoning) * self._token_ratio)
-        grant = await self._budget.ask(estimate)
+        grant = await self._budget.allot(estimate)
         if isinstance(grant, budgets.Refusal):
             return grant
         may_call = not (must_answer or grant.is_last)
@@ -191,8 +191,8 @@ class ModelCall:
     ) -> tuple[chat_messages.Message, ...]:
         """Leave out the pictures that the model is not shown, or not any more."""
         if self._model.can_see_images:
-            return picture_selection.newest(transcript.entries)
-        return picture_selection.without(transcript.entries)
+            return picture_selection.with_newest(transcript.entries)
+        return picture_selection.without_pictures(transcript.entries)
 
     async def _summary(self, dropped: tuple[chat_messages.Message, ...], max_tokens: int) -> str:
         """Let the model summarise the dropped messages; a note replaces a failed summary."""
@@ -237,7 +237,7 @@ async def short_text(
         system=system, messages=(chat_messages.UserMessage(text),), answer_tokens=answer_tokens
     )
     estimate = context_windows.text_tokens(text) + context_windows.text_tokens(system)
-    grant = await budget.ask(estimate)
+    grant = await budget.allot(estimate)
     if isinstance(grant, budgets.Refusal) or grant.is_last:
         return ""
     try:

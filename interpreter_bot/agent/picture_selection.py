@@ -23,7 +23,7 @@ HEAD_BYTES: Final = 16
 """The bytes of a file's head that tell whether it is a picture."""
 MAX_OF_EXECUTION: Final = 4
 """The most pictures of one execution that a model is shown."""
-MAX: Final = 8
+MAX_PICTURES: Final = 8
 """The most pictures in a prompt: the newest."""
 
 # In the place of dropped pictures. Words that change with them cost no cache more.
@@ -66,7 +66,7 @@ def _picture_bytes(output: output_screens.Standing) -> bytes:
     return output.preview if isinstance(output, _PREVIEWED) else b""
 
 
-def small(data: bytes) -> chat_messages.Picture | None:
+def as_small_picture(data: bytes) -> chat_messages.Picture | None:
     """Return a picture that may go to a model unscaled, judged by its head; else None."""
     size = png_size(data)
     if size is None or len(data) > MAX_BYTES or not 0 < min(size) <= max(size) <= MAX_SIDE:
@@ -77,13 +77,13 @@ def small(data: bytes) -> chat_messages.Picture | None:
 def scaled(mime: str, data: bytes) -> chat_messages.Picture | None:
     """Return a picture that the sandbox scaled, unless it is not what was asked for."""
     if mime == "image/png":
-        return small(data)
+        return as_small_picture(data)
     is_jpeg = mime == "image/jpeg" and data.startswith(_JPEG) and len(data) <= MAX_BYTES
     return chat_messages.Picture(mime, data) if is_jpeg else None
 
 
-def newest(
-    transcript: Sequence[chat_messages.Message], limit: int = MAX
+def with_newest(
+    transcript: Sequence[chat_messages.Message], limit: int = MAX_PICTURES
 ) -> tuple[chat_messages.Message, ...]:
     """Drop old pictures, and say so in their place; the text beside them describes them.
 
@@ -117,12 +117,14 @@ def _note_left_out(
     return dataclasses.replace(message, text="\n".join([message.text, *lines]))
 
 
-def without(transcript: Iterable[chat_messages.Message]) -> tuple[chat_messages.Message, ...]:
+def without_pictures(
+    transcript: Iterable[chat_messages.Message],
+) -> tuple[chat_messages.Message, ...]:
     """Drop the content of all pictures."""
     return tuple(_with(message, ()) if _pictures_of(message) else message for message in transcript)
 
 
-def any_in(transcript: Iterable[chat_messages.Message]) -> bool:
+def has_pictures(transcript: Iterable[chat_messages.Message]) -> bool:
     """Return whether there is any picture."""
     return any(map(_pictures_of, transcript))
 
@@ -130,7 +132,7 @@ def any_in(transcript: Iterable[chat_messages.Message]) -> bool:
 def within_limits(transcript: Sequence[chat_messages.Message]) -> list[chat_messages.Message]:
     """Drop the content of all but the newest pictures; that they were there stays known."""
     result = list(transcript)
-    room = MAX
+    room = MAX_PICTURES
     for place in reversed(range(len(result))):
         pictures = _pictures_of(result[place])
         if not pictures:
@@ -143,7 +145,7 @@ def within_limits(transcript: Sequence[chat_messages.Message]) -> list[chat_mess
     return result
 
 
-def fill(
+def with_data(
     transcript: Sequence[chat_messages.Message], contents: dict[str, bytes]
 ) -> list[chat_messages.Message]:
     """Restore the content of stored pictures, by SHA-256."""
@@ -161,7 +163,7 @@ def fill(
     ]
 
 
-def all_of(transcript: Iterable[chat_messages.Message]) -> list[chat_messages.Picture]:
+def all_pictures(transcript: Iterable[chat_messages.Message]) -> list[chat_messages.Picture]:
     """List all pictures, oldest first."""
     return [picture for message in transcript for picture in _pictures_of(message)]
 

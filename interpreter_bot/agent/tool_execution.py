@@ -126,7 +126,7 @@ class ToolRunner:
         emit: events.Emit,
         *,
         repetition_detector: RepetitionDetector,
-        can_see: bool,
+        can_see_images: bool,
         offered: Sequence[chat_messages.Tool],
         approve: ports.Approve | None = None,
         tool_index: ports.ToolIndex | None = None,
@@ -134,7 +134,7 @@ class ToolRunner:
         self._environment = environment
         self._emit = emit
         self._guard = repetition_detector
-        self._can_see = can_see
+        self._can_see_images = can_see_images
         self._offered = offered
         self._approve = approve
         self._index = tool_index
@@ -217,10 +217,10 @@ class ToolRunner:
         """Return the pictures of an execution that the model may see."""
         contents = (
             picture_selection.of_outputs(outputs, picture_selection.MAX_OF_EXECUTION)
-            if self._can_see
+            if self._can_see_images
             else ()
         )
-        pictures = [picture_selection.small(content) for content in contents]
+        pictures = [picture_selection.as_small_picture(content) for content in contents]
         large = [
             content for content, small in zip(contents, pictures, strict=True) if small is None
         ]

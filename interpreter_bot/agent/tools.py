@@ -167,7 +167,9 @@ ToolRequest: TypeAlias = (
 """A parsed call."""
 
 
-def offered(*, can_see: bool, can_install: bool, can_find: bool) -> tuple[chat_messages.Tool, ...]:
+def offered(
+    *, can_see_images: bool, can_install: bool, can_find_tools: bool
+) -> tuple[chat_messages.Tool, ...]:
     """Return the tools there are.
 
     Args:
@@ -175,8 +177,8 @@ def offered(*, can_see: bool, can_install: bool, can_find: bool) -> tuple[chat_m
         can_install: packages can be installed.
         can_find: there are more functions of other systems than the prompt lists.
     """
-    has = {VIEW_IMAGE: can_see, INSTALL_PACKAGES: can_install, FIND_TOOLS: can_find}
-    has[DESCRIBE_TOOL] = can_find
+    has = {VIEW_IMAGE: can_see_images, INSTALL_PACKAGES: can_install, FIND_TOOLS: can_find_tools}
+    has[DESCRIBE_TOOL] = can_find_tools
     return tuple(tool for tool in TOOLS if has.get(tool.name, True))
 
 

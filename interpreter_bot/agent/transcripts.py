@@ -129,7 +129,7 @@ class Transcript:
 
     def forget_pictures(self) -> None:
         """Drop all pictures, one of which a model's server cannot read."""
-        self._entries = list(picture_selection.without(self._entries))
+        self._entries = list(picture_selection.without_pictures(self._entries))
 
 
 def note(dropped: Sequence[chat_messages.Message]) -> str:

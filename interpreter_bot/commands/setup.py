@@ -133,7 +133,7 @@ def _ask_for_model() -> dict[str, str]:
 
 
 async def _try_model(changes: Mapping[str, str]) -> _Trial:
-    catalogue = await model_choice.open_tried(changes, model_choice.PATIENCE)
+    catalogue = await model_choice.open_tested(changes, model_choice.PATIENCE)
     try:
         return _Trial(catalogue.titles[0])
     finally:

@@ -64,7 +64,7 @@ async def _ask_model(catalogue: catalogues.Catalogue, model: settings.Model) -> 
     name = f"model {model.title}" if not model.title.startswith("model ") else model.title
     began = time.monotonic()
     try:
-        await model_choice.ask_for_a_word(catalogue, model.title)
+        await model_choice.require_answer(catalogue, model.title)
     except errors.BotError as error:
         return diagnosis.Finding(
             name, False, doctor_words.NO_MODEL_ANSWER, doctor_words.FIX_MODEL, str(error)

@@ -33,9 +33,9 @@ class Approvals:
         self._allowed: set[tuple[str, int, str]] = set()
         self._refused: dict[tuple[str, int, str], tuple[float, str]] = {}
         # A client that opens ten connections is asked about once.
-        self._order = asyncio.Lock()
+        self._lock = asyncio.Lock()
 
-    def lasting(self) -> tuple[str, ...]:
+    def list_grants(self) -> tuple[str, ...]:
         """Return what is allowed as long as the kernel lives, for display."""
         return tuple(itertools.starmap(_grant, sorted(self._allowed)))
 
@@ -48,7 +48,7 @@ class Approvals:
             Refusal: they refused.
         """
         subject = contact.host, contact.port, contact.method
-        async with self._order:
+        async with self._lock:
             if subject in self._allowed:
                 return
             at, sentence = self._refused.get(subject, (-_REFUSAL_SECONDS, ""))

@@ -69,7 +69,7 @@ class Broker:
         self._seed = seed or secrets.token_bytes(_SEED_BYTES)
         self.on_contact: Callable[[code_activity.Contact], None] | None = None
         """Takes what code tried, once that is over."""
-        self._names = outbound_connections.NameLookups()
+        self._lookups = outbound_connections.NameLookups()
         self._resolve = resolve
         self._upstream = ssl.create_default_context()
         self._upstream.set_alpn_protocols(["http/1.1"])
@@ -81,7 +81,9 @@ class Broker:
         # Kept until the setup ran, because the caller may be cancelled or not reach the host.
         self._pending_setups: dict[str, kernel_doors.DoorSetup] = {}
         self._approvals: dict[str, tuple[str, approvals.Approvals]] = {}
-        self._given = cachetools.LRUCache[tuple[str, str], approvals.Approvals](_MAX_KEPT)
+        self._approvals_by_kernel = cachetools.LRUCache[tuple[str, str], approvals.Approvals](
+            _MAX_KEPT
+        )
         self._traffic = cachetools.LRUCache[str, traffic_limits.Traffic](_MAX_KEPT)
 
     def refuse(self, reason: str) -> None:
@@ -111,7 +113,7 @@ class Broker:
         counted = self._traffic.get(key)
         used_bytes = 0 if counted is None else counted.today_bytes
         grants = (
-            kernel_approvals.lasting()
+            kernel_approvals.list_grants()
             for session, kernel_approvals in self._approvals.values()
             if session == key
         )
@@ -165,14 +167,16 @@ class Broker:
             service.note_opened(key)
         authority = certificates.Authority(hmac.digest(self._seed, kernel_id.encode(), "sha256"))
         # The same for a kernel whose host is connected again.
-        session_approvals = self._given.setdefault((key, kernel_id), approvals.Approvals())
+        session_approvals = self._approvals_by_kernel.setdefault(
+            (key, kernel_id), approvals.Approvals()
+        )
         session_approvals.ask = doors.ask
         context = proxies.ProxyContext(
             key=key,
             kernel_id=kernel_id,
             policy=functools.partial(self.policy, key),
             traffic=self._traffic.setdefault(key, traffic_limits.Traffic(self._limits)),
-            dialler=outbound_connections.Dialler(self._resolve or self._names.of_one()),
+            dialler=outbound_connections.Dialler(self._resolve or self._lookups.for_session()),
             authority=authority,
             approvals=session_approvals,
             upstream=self._upstream,
@@ -181,7 +185,7 @@ class Broker:
         self._approvals[kernel_id] = key, session_approvals
         task = asyncio.create_task(self._serve(doors, context), name=f"doors of {kernel_id}")
         self._kernels[kernel_id] = task
-        task.add_done_callback(functools.partial(self._shut, kernel_id, doors))
+        task.add_done_callback(functools.partial(self._close_doors, kernel_id, doors))
         proxy, services = doors.ports
         if not self.policy(key):
             # Without a proxy, programs fail sooner.
@@ -203,7 +207,7 @@ class Broker:
             task.cancel()
         if tasks:
             await asyncio.wait(tasks)
-        self._names.close()
+        self._lookups.close()
 
     async def _serve(self, doors: kernel_doors.Doors, context: proxies.ProxyContext) -> None:
         """Serve the doors of a kernel until it ends, or its host passes no more connections."""
@@ -222,7 +226,9 @@ class Broker:
             for task in tasks:
                 task.cancel()
 
-    def _shut(self, kernel_id: str, doors: kernel_doors.Doors, task: asyncio.Task[None]) -> None:
+    def _close_doors(
+        self, kernel_id: str, doors: kernel_doors.Doors, task: asyncio.Task[None]
+    ) -> None:
         """Clean up after doors, also if their task never ran."""
         doors.close()
         del self._kernels[kernel_id], self._approvals[kernel_id]

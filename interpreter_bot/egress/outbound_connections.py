@@ -15,8 +15,8 @@ from interpreter_bot.wording import network_words
 
 _log = logging.getLogger(__name__)
 
-Found: TypeAlias = Sequence[tuple[Any, ...]]
-Resolve: TypeAlias = Callable[[str, int], Awaitable[Found]]
+Addresses: TypeAlias = Sequence[tuple[Any, ...]]
+Resolve: TypeAlias = Callable[[str, int], Awaitable[Addresses]]
 """Looks up a host as `socket.getaddrinfo` does."""
 
 # Separate from the bot's other threads, because a name server may be slow.
@@ -37,11 +37,11 @@ class NameLookups:
         """End the threads, without waiting for pending look-ups."""
         self._threads.shutdown(wait=False, cancel_futures=True)
 
-    def of_one(self) -> Resolve:
+    def for_session(self) -> Resolve:
         """Return a function that looks names up for one session, in few threads at a time."""
         turns = asyncio.Semaphore(_MAX_THREADS_OF_SESSION)
 
-        async def look_up(host: str, port: int) -> Found:
+        async def look_up(host: str, port: int) -> Addresses:
             await turns.acquire()
             call = functools.partial(socket.getaddrinfo, host, port, type=socket.SOCK_STREAM)
             lookup = asyncio.get_running_loop().run_in_executor(self._threads, call)
@@ -77,14 +77,14 @@ class Dialler:
                 if not allowed:
                     _log.warning("%s is at no allowed address: %s", host, addresses)
                     raise policies.Refusal(network_words.private_address(host))
-                return await self._first(allowed)
+                return await self._connect_first(allowed)
         except socket.gaierror as error:
             raise policies.Refusal(network_words.not_found(host), status=_BAD_GATEWAY) from error
         except OSError as error:  # Also that its time is over.
             sentence = network_words.silent(host, port)
             raise policies.Refusal(sentence, status=_BAD_GATEWAY) from error
 
-    async def _first(self, allowed: Found) -> socket.socket:
+    async def _connect_first(self, allowed: Addresses) -> socket.socket:
         """Connect to the first address that answers."""
         error: OSError = ConnectionError("no address")
         for family, kind, protocol, _, address in allowed:

@@ -57,7 +57,7 @@ class ModelSetup:
         variables = model_choice.variables(key, address)
         await model_choice.refuse_reserved(address)
         async with self._choosing:
-            chosen = await model_choice.open_tried(variables, self._patience)
+            chosen = await model_choice.open_tested(variables, self._patience)
             changes = dict.fromkeys(VARIABLES, "") | variables
             try:
                 await asyncio.to_thread(self._credentials.save, changes)

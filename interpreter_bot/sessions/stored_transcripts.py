@@ -78,9 +78,11 @@ async def _with_pictures(
     entries: list[chat_messages.Message], database: databases.Database
 ) -> list[chat_messages.Message]:
     """Load the pictures that a model may be shown again."""
-    pictures = picture_selection.all_of(entries)[-picture_selection.MAX :]
+    pictures = picture_selection.all_pictures(entries)[-picture_selection.MAX_PICTURES :]
     loaded = {picture.sha256: await database.files.load(picture.sha256) for picture in pictures}
-    return picture_selection.fill(entries, {name: data for name, data in loaded.items() if data})
+    return picture_selection.with_data(
+        entries, {name: data for name, data in loaded.items() if data}
+    )
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -114,7 +116,7 @@ class TurnMemory:
 
     def shown_pictures(self) -> list[values.Image]:
         """Return the pictures to be stored beside `detail`, which holds their digests."""
-        pictures = picture_selection.all_of(self._stored_messages[1])
+        pictures = picture_selection.all_pictures(self._stored_messages[1])
         return [
             values.Image(mime=picture.mime, data=picture.data)
             for picture in pictures

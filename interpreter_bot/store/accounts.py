@@ -23,7 +23,7 @@ class Accounts(transactions.Aggregate):
 
     async def find(self, account: records.Account) -> str | None:
         """Return what is kept of an account; None if there is none."""
-        return await self._transactions.first(sa.select(_A.sealed).where(*_is(_A, account)))
+        return await self._transactions.first(sa.select(_A.sealed).where(*_matches(_A, account)))
 
     async def put(self, account: records.Account, sealed: str) -> None:
         """Keep an account, instead of what was kept of it."""
@@ -31,7 +31,7 @@ class Accounts(transactions.Aggregate):
 
     async def replace(self, account: records.Account, sealed: str, *, instead_of: str) -> bool:
         """Keep an account anew, unless it is gone or has changed; says whether it was done."""
-        update = sa.update(_A).where(*_is(_A, account), _A.sealed == instead_of)
+        update = sa.update(_A).where(*_matches(_A, account), _A.sealed == instead_of)
         changed = await self._transactions.change(
             update.values(sealed=sealed, changed=columns.now())
         )
@@ -40,8 +40,8 @@ class Accounts(transactions.Aggregate):
     async def remove(self, account: records.Account) -> str | None:
         """Forget an account, and a login of it that has begun; return what was kept."""
         async with self._transactions.together(is_writing=True):
-            await self._transactions.change(sa.delete(_L).where(*_is(_L, account)))
-            removed = sa.delete(_A).where(*_is(_A, account)).returning(_A.sealed)
+            await self._transactions.change(sa.delete(_L).where(*_matches(_L, account)))
+            removed = sa.delete(_A).where(*_matches(_A, account)).returning(_A.sealed)
             return await self._transactions.first(removed)
 
     async def begin_login(self, account: records.Account, digest: str, sealed: str) -> None:
@@ -95,7 +95,7 @@ class Accounts(transactions.Aggregate):
         )
 
 
-def _is(
+def _matches(
     table: type[records.SealedAccount | records.Login], account: records.Account
 ) -> list[sa.ColumnElement[bool]]:
     return [getattr(table, name) == getattr(account, name) for name in _NAMES]

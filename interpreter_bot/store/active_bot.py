@@ -82,18 +82,18 @@ class ActiveBot:
                 async with asyncio.timeout(_USE_SECONDS):
                     await lock.is_closed.wait()
             used = _now()
-            asking = asyncio.create_task(lock.try_take(), name="store: stay active")
+            attempt = asyncio.create_task(lock.try_acquire(), name="store: stay active")
             # Twice: after a moment in which nothing ran, an answer may be there that is not read.
             for seconds in (_ANSWER_SECONDS - 1, 1):
-                await asyncio.wait({asking}, timeout=seconds)
-            if not asking.done():
-                asking.cancel()
+                await asyncio.wait({attempt}, timeout=seconds)
+            if not attempt.done():
+                attempt.cancel()
                 _log.error("the database does not answer")
                 break
-            if (error := asking.exception()) is not None:
+            if (error := attempt.exception()) is not None:
                 _log.error("the connection that holds the lock is lost", exc_info=error)
                 break
-            if not asking.result():
+            if not attempt.result():
                 _log.error("another session has the lock: is there a pooler before the server?")
                 break
         self._sure_until = -math.inf
@@ -120,7 +120,7 @@ async def hold(url: str, on_wait: Callable[[], None] = lambda: None) -> AsyncIte
         else:
             lock = _ServerLock(address)
         try:
-            await _take(lock, on_wait)
+            await _wait_for_lock(lock, on_wait)
         except BaseException:
             await lock.release()
             raise
@@ -137,28 +137,28 @@ async def hold(url: str, on_wait: Callable[[], None] = lambda: None) -> AsyncIte
 
 
 class _Lock(Protocol):
-    async def try_take(self) -> bool:
+    async def try_acquire(self) -> bool:
         """Take it if nobody else has it; says whether it is ours."""
 
 
-async def _take(lock: _Lock, on_wait: Callable[[], None]) -> None:
+async def _wait_for_lock(lock: _Lock, on_wait: Callable[[], None]) -> None:
     """Wait until a lock is ours.
 
     Raises:
         SQLAlchemyError: the server refuses, or has not been there for a while.
         OSError: likewise, or a file cannot be used.
     """
-    give_up = time.monotonic() + _START_SECONDS
+    give_up_at = time.monotonic() + _START_SECONDS
     is_reported = is_absent = False
     while True:
         seconds = _TRY_SECONDS
         try:
             # Statements that wait for the lock instead would keep the server from cleaning up.
             async with asyncio.timeout(_ANSWER_SECONDS):
-                if await lock.try_take():
+                if await lock.try_acquire():
                     return
         except _UNUSABLE as error:
-            is_late = not is_reported and time.monotonic() > give_up
+            is_late = not is_reported and time.monotonic() > give_up_at
             if is_late or not (is_reported or _may_be_starting(error)):
                 raise
             if not is_absent:
@@ -187,7 +187,7 @@ class _FileLock:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         self._file = os.open(path, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
 
-    async def try_take(self) -> bool:
+    async def try_acquire(self) -> bool:
         try:
             fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
@@ -216,7 +216,7 @@ class _ServerLock:
         )
         self._connection: sa_asyncio.AsyncConnection | None = None
 
-    async def try_take(self) -> bool:
+    async def try_acquire(self) -> bool:
         # A session that has it gets it again; behind a pooler, it may be another session by now.
         try:
             if self._connection is None:

@@ -43,8 +43,10 @@ class Activities(transactions.Aggregate):
     async def end(self, call: code_activity.ToolCall) -> None:
         """Record how a call ended."""
         row = _row(call)
-        is_it = (_T.kind == row["kind"], _T.reference == row["reference"])
-        await self._transactions.change(sa.update(_T).where(*is_it).values(content=row["content"]))
+        condition = (_T.kind == row["kind"], _T.reference == row["reference"])
+        await self._transactions.change(
+            sa.update(_T).where(*condition).values(content=row["content"])
+        )
 
     async def latest(self, kind: type[_Activity], *, limit: int) -> tuple[_Activity, ...]:
         """Return the latest of a kind, of all sessions, the latest first."""

@@ -39,12 +39,12 @@ class Deliveries(transactions.Aggregate):
 
     async def delete(self, platform: str, request_id: str, position: int) -> None:
         """Delete the record of a message that no longer exists."""
-        is_it = (*_of(platform, request_id), _D.position == position)
-        await self._transactions.change(sa.delete(_D).where(*is_it))
+        condition = (*_of_request(platform, request_id), _D.position == position)
+        await self._transactions.change(sa.delete(_D).where(*condition))
 
     async def of_request(self, platform: str, request_id: str) -> Sequence[records.Delivery]:
         """Return the messages of an answer, in order."""
-        query = sa.select(_D).where(*_of(platform, request_id)).order_by(_D.position)
+        query = sa.select(_D).where(*_of_request(platform, request_id)).order_by(_D.position)
         return await self._transactions.all(query)
 
     async def prune(self, before: float) -> None:
@@ -59,5 +59,5 @@ class Deliveries(transactions.Aggregate):
         await self._transactions.change(old)
 
 
-def _of(platform: str, request_id: str) -> tuple[sa.ColumnElement[bool], ...]:
+def _of_request(platform: str, request_id: str) -> tuple[sa.ColumnElement[bool], ...]:
     return _D.platform == platform, _D.request_id == request_id

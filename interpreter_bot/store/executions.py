@@ -85,8 +85,8 @@ class Executions(transactions.Aggregate):
         )
         async with self._transactions.together(is_writing=True):
             if progress is not None:
-                noting = sa.update(records.Turn).where(records.Turn.id == turn_id)
-                await self._transactions.change(noting.values(progress=dict(progress)))
+                update_query = sa.update(records.Turn).where(records.Turn.id == turn_id)
+                await self._transactions.change(update_query.values(progress=dict(progress)))
             return await self._transactions.one(insert.returning(_T.id))
 
     async def finish(self, execution_id: int, finished: values.Finished) -> None:

@@ -37,8 +37,8 @@ class Placements(transactions.Aggregate):
         """
         fields = {"host": host, "epoch": after + 1, "placed": columns.now(), "is_told": after == 0}
         if after:
-            mine = (_T.session_digest == _digest(key), _T.epoch == after)
-            await self._transactions.change(sa.update(_T).where(*mine).values(**fields))
+            current = (_T.session_digest == _digest(key), _T.epoch == after)
+            await self._transactions.change(sa.update(_T).where(*current).values(**fields))
         else:
             insert = self._transactions.insert(_T).values(session_digest=_digest(key), **fields)
             await self._transactions.change(insert.on_conflict_do_nothing())
@@ -48,8 +48,10 @@ class Placements(transactions.Aggregate):
 
     async def mark_announced(self, key: str, epoch: int) -> bool:
         """Note that people hear that a session was moved; say whether nobody did before."""
-        mine = (_T.session_digest == _digest(key), _T.epoch == epoch, ~_T.is_told)
-        return await self._transactions.change(sa.update(_T).where(*mine).values(is_told=True)) == 1
+        current = (_T.session_digest == _digest(key), _T.epoch == epoch, ~_T.is_told)
+        return (
+            await self._transactions.change(sa.update(_T).where(*current).values(is_told=True)) == 1
+        )
 
 
 def _placement(row: records.Placement) -> values.Placement:

@@ -21,21 +21,21 @@ class Choices:
     Everywhere, platform, workspace, channel, person, person in the channel.
     """
 
-    _found: tuple[tuple[str, Any, str], ...] = ()
+    _entries: tuple[tuple[str, Any, str], ...] = ()
 
     @property
     def effective(self) -> dict[str, Any]:
         """The effective choices, by name: the narrowest of the scopes wins."""
-        return {name: value for name, value, _ in self._found}
+        return {name: value for name, value, _ in self._entries}
 
     @property
     def outside_channels(self) -> Choices:
         """Those that no channel narrows."""
-        return Choices(tuple(one for one in self._found if not one[2]))
+        return Choices(tuple(entry for entry in self._entries if not entry[2]))
 
     def all_of(self, name: str) -> list[Any]:
         """Return all values of a name, the widest scope's first."""
-        return [value for known, value, _ in self._found if known == name]
+        return [value for known, value, _ in self._entries if known == name]
 
 
 class Preferences(transactions.Aggregate):
@@ -58,8 +58,8 @@ class Preferences(transactions.Aggregate):
 
     async def remove(self, scope: values.Scope, name: str) -> None:
         """Delete the choice of that very scope; that of a wider scope applies again."""
-        is_it = (getattr(_T, part) == getattr(scope, part) for part in _SCOPE)
-        await self._transactions.change(sa.delete(_T).where(_T.name == name, *is_it))
+        condition = (getattr(_T, part) == getattr(scope, part) for part in _SCOPE)
+        await self._transactions.change(sa.delete(_T).where(_T.name == name, *condition))
 
     async def around(self, scope: values.Scope) -> Choices:
         """Return the choices in a scope and in all around it."""

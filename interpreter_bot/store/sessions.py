@@ -33,7 +33,7 @@ class Sessions(transactions.Aggregate):
 
     async def find(self, key: values.SessionKey) -> records.Session | None:
         """Find the session of a conversation without creating it."""
-        return await self._transactions.first(sa.select(_T).where(*_is(key)))
+        return await self._transactions.first(sa.select(_T).where(*_matches(key)))
 
     async def get(self, session_id: int) -> records.Session | None:
         """Return the session of that id."""
@@ -131,7 +131,7 @@ class Sessions(transactions.Aggregate):
 
     async def set_mark(self, key: values.SessionKey, mark: str) -> None:
         """Set the mark for lists, if there is such a session."""
-        await self._update(*_is(key), mark=mark)
+        await self._update(*_matches(key), mark=mark)
 
     async def note_kernel(
         self,
@@ -170,12 +170,12 @@ class Sessions(transactions.Aggregate):
 
     async def tree(self, session: records.Session) -> tuple[records.Session, ...]:
         """Return a session and all branches of its tree, the least recently used first."""
-        is_one = sa.or_(_T.id == session.tree, _T.branch_of == session.tree)
-        return await self._transactions.all(sa.select(_T).where(is_one).order_by(_T.used))
+        is_branch = sa.or_(_T.id == session.tree, _T.branch_of == session.tree)
+        return await self._transactions.all(sa.select(_T).where(is_branch).order_by(_T.used))
 
     async def touch(self, key: values.SessionKey) -> None:
         """Mark a session as used now, if there is one."""
-        await self._update(*_is(key), used=columns.now())
+        await self._update(*_matches(key), used=columns.now())
 
     async def owned(self) -> tuple[tuple[records.Session, str], ...]:
         """Return all sessions with the person who began each, the least recently used first."""
@@ -205,7 +205,7 @@ class Sessions(transactions.Aggregate):
         )
 
 
-def _is(key: values.SessionKey) -> tuple[sa.ColumnElement[bool], ...]:
+def _matches(key: values.SessionKey) -> tuple[sa.ColumnElement[bool], ...]:
     return tuple(getattr(_T, name) == value for name, value in dataclasses.asdict(key).items())
 
 

@@ -89,8 +89,8 @@ class TurnParts(transactions.Aggregate):
             await self._transactions.add(sa.insert(_T), rows)
             executions = records.Execution
             for execution_id, number in (output_numbers or {}).items():
-                noting = sa.update(executions).where(executions.id == execution_id)
-                await self._transactions.change(noting.values(heard=number))
+                update_query = sa.update(executions).where(executions.id == execution_id)
+                await self._transactions.change(update_query.values(heard=number))
 
     async def remove_text(self, turn_id: int, *, since_step: int) -> None:
         """Remove what the model said in a step and later."""

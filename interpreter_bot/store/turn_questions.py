@@ -39,8 +39,8 @@ class TurnQuestions(transactions.Aggregate):
 
     async def answer(self, name: str, answer: Mapping[str, Any]) -> bool:
         """Note the answer to a question; says whether it is the first one."""
-        noting = sa.update(_Q).where(_Q.name == name, _Q.answer.is_(None))
-        return await self._transactions.change(noting.values(answer=dict(answer))) == 1
+        update_query = sa.update(_Q).where(_Q.name == name, _Q.answer.is_(None))
+        return await self._transactions.change(update_query.values(answer=dict(answer))) == 1
 
 
 class Grants(transactions.Aggregate):

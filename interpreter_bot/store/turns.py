@@ -114,21 +114,21 @@ class ClaimedEvents(transactions.Aggregate):
         What can be taken again belongs to this bot from now on. If that dies as well, it may
         be for that event: then people are told, and it is not taken once more.
         """
-        theirs = (
+        orphaned = (
             _EVENTS.address != "",
             _EVENTS.platform.in_(platforms),
             _EVENTS.owner != self._owner,
         )
         async with self._transactions.together(is_writing=True):
             # What became a turn is told of, or goes on, as that.
-            begun = await _begun(self._transactions, *theirs)
+            begun = await _begun(self._transactions, *orphaned)
             is_begun = sa.tuple_(_EVENTS.platform, _EVENTS.event_id).in_(
                 [(row.network, row.event_id) for row in begun]
             )
-            unbegun = sa.select(_EVENTS).where(*theirs, ~is_begun).order_by(_EVENTS.seen)
+            unbegun = sa.select(_EVENTS).where(*orphaned, ~is_begun).order_by(_EVENTS.seen)
             events = await self._transactions.all(unbegun)
             over = sa.or_(is_begun, _EVENTS.content.is_(None))
-            update = sa.update(_EVENTS).where(*theirs)
+            update = sa.update(_EVENTS).where(*orphaned)
             await self._transactions.change(update.where(over).values(address="", content=None))
             await self._transactions.change(update.values(owner=self._owner, content=None))
         return events
@@ -229,12 +229,12 @@ class Turns(transactions.Aggregate):
 
     async def note_progress(self, turn_id: int, progress: Mapping[str, Any]) -> None:
         """Record what another bot needs to go on with a turn of this bot that runs."""
-        noting = sa.update(_T).where(
+        update_query = sa.update(_T).where(
             _T.id == turn_id,
             _T.status == _Status.RUNNING,
             _T.owner == self._owner,
         )
-        await self._transactions.change(noting.values(progress=dict(progress)))
+        await self._transactions.change(update_query.values(progress=dict(progress)))
 
     async def take_orphans(self) -> tuple[records.Turn, ...]:
         """Find turns that other bots left running.
@@ -246,17 +246,17 @@ class Turns(transactions.Aggregate):
         Returns:
             Those turns, so that they can be gone on with, or people be told.
         """
-        theirs = (_T.status == _Status.RUNNING, _T.owner != self._owner)
+        orphaned = (_T.status == _Status.RUNNING, _T.owner != self._owner)
         async with self._transactions.together(is_writing=True):
             is_claimed = (_EVENTS.owner == _T.owner, _EVENTS.content.is_not(None))
-            begun = await _begun(self._transactions, *theirs, *_IS_BLANK, *is_claimed)
+            begun = await _begun(self._transactions, *orphaned, *_IS_BLANK, *is_claimed)
             await self._transactions.change(
                 sa.delete(_T).where(_T.id.in_([row.id for row in begun]))
             )
-            take = sa.update(_T).where(*theirs).returning(_T)
-            end = take.where(_T.progress.is_(None)).values(
+            update_orphans = sa.update(_T).where(*orphaned).returning(_T)
+            end = update_orphans.where(_T.progress.is_(None)).values(
                 status=_Status.INTERRUPTED, ended=columns.now()
             )
             turns = await self._transactions.all(end)
-            turns += await self._transactions.all(take.values(owner=self._owner))
+            turns += await self._transactions.all(update_orphans.values(owner=self._owner))
         return tuple(sorted(turns, key=lambda turn: turn.id))

@@ -44,8 +44,8 @@ class ChatCompletionsLlm:
         is_official = model.base_url.startswith(OFFICIAL_URL)
         self._quirks = server_quirks.of_model(model)
         # Small models do not think, and are slow.
-        tells = is_official or model.is_small
-        self.habit = model_reply_assembly.ThoughtHabit(False if tells else None)
+        is_habit_known = is_official or model.is_small
+        self.habit = model_reply_assembly.ThoughtHabit(False if is_habit_known else None)
         self._origin = reasoning_replay.origin("chat", model)
 
     async def reply(

@@ -115,7 +115,7 @@ class FallbackLlm:
     ) -> chat_messages.ModelReply:
         """Mark a reply with the content that the server refused."""
         had_pictures, has_pictures = (
-            picture_selection.any_in(each.messages) for each in (prompt, attempt)
+            picture_selection.has_pictures(candidate.messages) for candidate in (prompt, attempt)
         )
         had_reasoning, has_reasoning = map(_has_reasoning, (prompt, attempt))
         lacks_pictures = had_pictures and not has_pictures
@@ -135,7 +135,7 @@ class FallbackLlm:
 
 
 def _without_pictures(prompt: chat_messages.Prompt) -> chat_messages.Prompt:
-    return dataclasses.replace(prompt, messages=picture_selection.without(prompt.messages))
+    return dataclasses.replace(prompt, messages=picture_selection.without_pictures(prompt.messages))
 
 
 def _has_reasoning(prompt: chat_messages.Prompt) -> bool:

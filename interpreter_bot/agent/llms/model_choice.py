@@ -73,7 +73,7 @@ async def refuse_reserved(address: str) -> None:
         raise errors.SettingsError(model_words.RESERVED_ADDRESS)
 
 
-async def open_tried(
+async def open_tested(
     environment: Mapping[str, str], patience: settings.Patience
 ) -> catalogues.Catalogue:
     """Open the models that variables lead to, once the first has answered; costs some tokens.
@@ -94,13 +94,13 @@ async def open_tried(
     keys = catalogues.keys(discovery.models, environment)
     trial = catalogues.Catalogue(discovery.models, keys=keys, patience=PATIENCE)
     try:
-        await ask_for_a_word(trial, trial.titles[0])
+        await require_answer(trial, trial.titles[0])
     finally:
         await trial.close()
     return catalogues.Catalogue(discovery.models, keys=keys, patience=patience)
 
 
-async def ask_for_a_word(catalogue: catalogues.Catalogue, title: str) -> None:
+async def require_answer(catalogue: catalogues.Catalogue, title: str) -> None:
     """Ask a model for one word.
 
     Raises:
@@ -118,7 +118,7 @@ async def ask_for_a_word(catalogue: catalogues.Catalogue, title: str) -> None:
 async def local_servers() -> dict[str, tuple[str, list[str]]]:
     """Look for servers of models on this machine; return their addresses and models by name."""
 
-    async def look(port: int) -> tuple[str, list[str]]:
+    async def probe(port: int) -> tuple[str, list[str]]:
         address = f"http://127.0.0.1:{port}/v1"
         try:
             async with asyncio.timeout(_LOOK_SECONDS):
@@ -129,5 +129,5 @@ async def local_servers() -> dict[str, tuple[str, list[str]]]:
             return address, []
         return address, [model.name for model in models]
 
-    servers = await asyncio.gather(*map(look, LOCAL_SERVERS.values()))
+    servers = await asyncio.gather(*map(probe, LOCAL_SERVERS.values()))
     return {name: server for name, server in zip(LOCAL_SERVERS, servers, strict=True) if server[1]}

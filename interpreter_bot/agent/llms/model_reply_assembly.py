@@ -76,7 +76,7 @@ class ModelReplyAssembler:
         self.usage: values.Usage | None = None
         self.is_refused = False
         self.has_block = False
-        self.has_pictures = picture_selection.any_in(prompt.messages)
+        self.has_pictures = picture_selection.has_pictures(prompt.messages)
         self.reasoning = reasoning_replay.Collector()
         self._origin = origin
         self._emit = emit

@@ -184,17 +184,17 @@ def retry_after_seconds(headers: Mapping[str, str]) -> float | None:
 def _redact_key(error: Exception, api_key: str) -> None:
     """Remove our key from an error: servers quote it, and an error travels far."""
 
-    def wiped(value: str) -> str:
+    def redact(value: str) -> str:
         return _SECRET.sub(redaction.REDACTED, redaction.redact(value, [api_key]))
 
-    error.args = tuple(wiped(str(arg)) for arg in error.args)
+    error.args = tuple(redact(str(arg)) for arg in error.args)
     # The attributes of both SDKs' errors.
     attributes = vars(error)
     if "message" in attributes:
-        attributes["message"] = wiped(str(attributes["message"]))
+        attributes["message"] = redact(str(attributes["message"]))
     if "body" in attributes:
         with contextlib.suppress(ValueError):
-            attributes["body"] = json.loads(wiped(json.dumps(attributes["body"], default=str)))
+            attributes["body"] = json.loads(redact(json.dumps(attributes["body"], default=str)))
 
 
 def _detail(error: Exception) -> str:

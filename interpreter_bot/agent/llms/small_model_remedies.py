@@ -53,7 +53,7 @@ def reminder(prompt: chat_messages.Prompt) -> str:
     if _PICTURE.search(question) and not _QUESTION.match(question):
         name = "reminder_picture"
     else:
-        name = "reminder_talk" if _may_be_talk(question) else "reminder"
+        name = "reminder_talk" if _may_be_small_talk(question) else "reminder"
     return prompt_texts.read(name).format(way=query or _FILE)
 
 
@@ -61,7 +61,7 @@ def objection(reply: chat_messages.ModelReply, prompt: chat_messages.Prompt) -> 
     """Return the objection to an answer to a question that came without code; empty if none."""
     is_answer = not reply.calls and reply.finish is chat_messages.Finish.STOP
     question = _question(prompt)
-    if not is_answer or question is None or _may_be_talk(question):
+    if not is_answer or question is None or _may_be_small_talk(question):
         return ""
     return prompt_texts.read("guessed")
 
@@ -93,6 +93,6 @@ def _is_persons(message: chat_messages.Message | None) -> TypeGuard[chat_message
     return isinstance(message, chat_messages.UserMessage) and not message.is_ours
 
 
-def _may_be_talk(question: str) -> bool:
+def _may_be_small_talk(question: str) -> bool:
     """Return whether a message may need no computation: "Thanks!", "Are you sure?"."""
     return len(question.split()) < _MIN_QUESTION_WORDS

@@ -83,7 +83,7 @@ class ExecutionPrinter(ports.Reply):
         self._pictures = pictures
         self._command = command
         self._limit_seconds = limit_seconds
-        self._has_told_keep = False
+        self._has_shown_keep_hint = False
         self._approved_code = ""
         self._bar = ""
         self._await("Running", has_limit=True)
@@ -113,7 +113,7 @@ class ExecutionPrinter(ports.Reply):
     def _show(self, event: events.TurnEvent) -> None:
         match event:
             case events.NoticeShown(text=text, is_copy_missing=is_copy_missing):
-                self._say(text, style=_YELLOW)
+                self._print_line(text, style=_YELLOW)
                 if is_copy_missing and self._keeper is not None:
                     self._keeper.has_failed = True
             case events.OutputShown(cell=cell, output=output):
@@ -134,7 +134,9 @@ class ExecutionPrinter(ports.Reply):
                 self._out.flush()
                 self._err.flush()
                 if finished.reason:
-                    self._say(f"[{finished.ending.value}] {finished.reason}", style=_BOLD_RED)
+                    self._print_line(
+                        f"[{finished.ending.value}] {finished.reason}", style=_BOLD_RED
+                    )
                 self._await("Running", has_limit=True)
 
     def _print_output(self, cell: int, output: values.Output) -> None:
@@ -150,7 +152,7 @@ class ExecutionPrinter(ports.Reply):
             case values.Table():
                 self._out.line(draw_table(output, self._width()))
             case values.Notice():
-                self._say(output.text, style=_YELLOW)
+                self._print_line(output.text, style=_YELLOW)
             case values.Json():
                 self._out.line(output.json)
             case values.Latex():
@@ -172,19 +174,19 @@ class ExecutionPrinter(ports.Reply):
             )
         words = output.plain or ("a page" if isinstance(output, values.Html) else output.mime)
         if self._keeper is None:
-            self._say(f"[{words}]", style=_DIM)
-            self._tell_keep()
+            self._print_line(f"[{words}]", style=_DIM)
+            self._show_keep_hint()
             return
         where = _save(functools.partial(self._keeper.keep, cell, output))
-        self._say(f"[{words}: {where}]", style=_DIM)
+        self._print_line(f"[{words}: {where}]", style=_DIM)
 
-    def _tell_keep(self) -> None:
-        if not self._has_told_keep:
-            self._has_told_keep = True
+    def _show_keep_hint(self) -> None:
+        if not self._has_shown_keep_hint:
+            self._has_shown_keep_hint = True
             hint = terminal_words.how_to_keep(self._command)
-            self._say(hint, style=_DIM)
+            self._print_line(hint, style=_DIM)
 
-    def _say(self, text: str, *, style: str) -> None:
+    def _print_line(self, text: str, *, style: str) -> None:
         """Print a line of the bot, after what the cell has printed so far."""
         if self._stdout.is_terminal and self._err.is_terminal:
             self._out.close_line()
@@ -216,16 +218,16 @@ class ExecutionPrinter(ports.Reply):
         facts = [f"file {artifact.name}", quantities.size(artifact.size_bytes)]
         if self._keeper is not None and copy is not None:
             facts.append(_save(functools.partial(self._keeper.take, artifact.name, copy)))
-        self._say(f"[{', '.join(facts)}]", style=_DIM)
+        self._print_line(f"[{', '.join(facts)}]", style=_DIM)
         if self._keeper is None:
-            self._tell_keep()
+            self._show_keep_hint()
 
     def _print_approval(self, question: events.ApprovalQuestion) -> None:
         self._out.close_line()
         revealed = safe_text.revealed(question.code)
         self._print_code(revealed.text, "Python" if question.can_edit else question.subject)
         if revealed.warning:
-            self._say(revealed.warning, style=_BOLD_RED)
+            self._print_line(revealed.warning, style=_BOLD_RED)
         self._answers.forget_typed()
         title = question_words.title(question.subject)
         self._err.prompt(f"{title} [{'/'.join(['y', *question.choices, 'N'])}] ")
@@ -236,14 +238,14 @@ class ExecutionPrinter(ports.Reply):
         if isinstance(answer, events.Declined) and self._answers.has_ended:
             if not question.can_edit:
                 raise terminal_input.NoAnswerError(terminal_words.NO_INPUT)
-            self._say(terminal_words.NOBODY_TO_ASK, style=_BOLD_RED)
+            self._print_line(terminal_words.NOBODY_TO_ASK, style=_BOLD_RED)
         return answer
 
     def _print_code(self, code: str, kind: str = "Python") -> None:
         """Print code so that a copy of its lines runs."""
-        self._say(f"── {kind}", style=_DIM)
-        self._say(safe_text.harmless(code).rstrip("\n"), style=_DIM)
-        self._say("──", style=_DIM)
+        self._print_line(f"── {kind}", style=_DIM)
+        self._print_line(safe_text.harmless(code).rstrip("\n"), style=_DIM)
+        self._print_line("──", style=_DIM)
 
 
 class TurnPrinter(ExecutionPrinter):
@@ -261,7 +263,7 @@ class TurnPrinter(ExecutionPrinter):
 
     def refuse(self, sentence: str) -> None:
         """Print why a command was not done."""
-        self._say(sentence, style=_BOLD_RED)
+        self._print_line(sentence, style=_BOLD_RED)
 
     def _show(self, event: events.TurnEvent) -> None:
         if self._link_beginning and not isinstance(event, events.TextAdded):
@@ -276,7 +278,7 @@ class TurnPrinter(ExecutionPrinter):
             case events.ProgressChanged(text=text, share=share):
                 # Once, and below it, on a terminal, a progress bar.
                 if text and text != self._last_progress:
-                    self._say(text, style=_DIM)
+                    self._print_line(text, style=_DIM)
                     self._await("Waiting")
                 self._last_progress = text
                 self._bar = "" if share is None else terminal_output.bar(share)
@@ -286,7 +288,7 @@ class TurnPrinter(ExecutionPrinter):
                 self._out.text(safe_text.harmless(text))
             case events.PrivateNotice(text=text):
                 # Nobody else is at this terminal.
-                self._say(text, style=_YELLOW)
+                self._print_line(text, style=_YELLOW)
             case events.CodeStarted(code=code):
                 self._out.close_line()
                 if code != self._approved_code:
@@ -308,9 +310,9 @@ class TurnPrinter(ExecutionPrinter):
         self._await("")
         self._out.close_line()
         if end.sentence:
-            self._say(end.sentence, style=_BOLD_RED)
+            self._print_line(end.sentence, style=_BOLD_RED)
         if self.shows_queries and end.queries:
-            self._say(query_listings.script(end.queries), style=_DIM)
+            self._print_line(query_listings.script(end.queries), style=_DIM)
         spent = self._spent
         if spent.steps:
             tokens = spent.input_tokens + spent.output_tokens
@@ -318,4 +320,4 @@ class TurnPrinter(ExecutionPrinter):
             cached = f" ({spent.cached_tokens:,} from cache)" if spent.cached_tokens else ""
             took = quantities.duration(end.seconds)
             steps = quantities.count(spent.steps, "step")
-            self._say(f"[{steps}, {tokens:,} tokens{cached}{money}, {took}]", style=_DIM)
+            self._print_line(f"[{steps}, {tokens:,} tokens{cached}{money}, {took}]", style=_DIM)

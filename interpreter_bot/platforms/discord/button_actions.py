@@ -38,7 +38,7 @@ class ButtonActions:
             await self._press(interaction, button)
         except Exception as error:
             # The library would only log it, and leave the person without an answer.
-            await self._handler.failed(interaction, error)
+            await self._handler.report_error(interaction, error)
 
     async def _press(self, interaction: discord.Interaction[Any], button: transport.Button) -> None:
         place = channels_and_threads.of_interaction(interaction)
@@ -47,13 +47,13 @@ class ButtonActions:
         elif button.action == "stop":
             await self._stop(interaction, button)
         elif button.action == "again":
-            await self._handler.again(interaction, int(button.id))
+            await self._handler.rerun(interaction, int(button.id))
         elif button.action in command_views.CONFIRMING:
             await self._decide(interaction, button)
-        elif await self._handler.begins(interaction):
-            await self._give(interaction, place, button)
+        elif await self._handler.acknowledge_and_claim(interaction):
+            await self._run_button(interaction, place, button)
 
-    async def _give(
+    async def _run_button(
         self,
         interaction: discord.Interaction[Any],
         place: channels_and_threads.Place,
@@ -61,31 +61,31 @@ class ButtonActions:
     ) -> None:
         """Send what an answer left out, to the person who asked for it alone."""
         if button.action in ("notebook", "page"):
-            await self._give_command(interaction, button.action)
+            await self._run_command(interaction, button.action)
         elif button.action == "code":
             await self._show_code(interaction, place, int(button.id))
         elif button.action == "csv":
             handle = f"t{button.id}"
             person = channels_and_threads.person(interaction.user)
             name = await self._service.save_table(place.key, handle, person)
-            await self._give_command(interaction, "files", name)
+            await self._run_command(interaction, "files", name)
         else:
             raise errors.BotError(command_words.NEWER_BUTTON)
 
-    async def _give_command(
+    async def _run_command(
         self, interaction: discord.Interaction[Any], name: str, argument: str = ""
     ) -> None:
         invocation = commands.named(channels_and_threads.PLATFORM, name, argument)
-        await command_views.give(self._handler, interaction, invocation)
+        await command_views.run_command(self._handler, interaction, invocation)
 
     async def _decide(
         self, interaction: discord.Interaction[Any], button: transport.Button
     ) -> None:
         """Carry out a command that came as words, or do not."""
         if str(interaction.user.id) != button.owner and not modals.is_admin(interaction):
-            await self._handler.tell(interaction, question_words.NOT_YOURS)
+            await self._handler.reply(interaction, question_words.NOT_YOURS)
             return
-        if not await self._handler.begins(interaction, is_silent=True):
+        if not await self._handler.acknowledge_and_claim(interaction, is_silent=True):
             return
         invocation = None
         if command := command_views.CONFIRMING[button.action]:
@@ -102,13 +102,13 @@ class ButtonActions:
     async def _stop(self, interaction: discord.Interaction[Any], button: transport.Button) -> None:
         is_moderator = interaction.permissions.manage_messages
         if str(interaction.user.id) != button.owner and not is_moderator:
-            await self._handler.tell(interaction, question_words.NOT_YOURS)
+            await self._handler.reply(interaction, question_words.NOT_YOURS)
             return
-        if not await self._handler.begins(interaction, is_silent=True):
+        if not await self._handler.acknowledge_and_claim(interaction, is_silent=True):
             return
         in_flight = self._handler.in_flight
         if not await in_flight.stop(lambda entry: entry.id == button.id):
-            await self._handler.tell(interaction, run_words.NOTHING_RUNS)
+            await self._handler.reply(interaction, run_words.NOTHING_RUNS)
             if not in_flight.is_running(button.id):
                 # Fetched anew: the person may have pressed the button on an older state.
                 message = await interaction.original_response()
@@ -125,20 +125,20 @@ class ButtonActions:
         # Three backticks cannot be written within a block: a copy would not run.
         is_faithful = all(run.code.strip() in shown for run in runs)
         if is_faithful and len(shown) <= discord_transport.MAX_CHARACTERS:
-            await self._handler.tell(interaction, shown)
+            await self._handler.reply(interaction, shown)
             return
         files = past_code.files(runs) | ({"queries.sql": asked.encode()} if asked else {})
         uploads = tuple(command_views.in_memory(name, data) for name, data in files.items())
-        await self._handler.tell(interaction, past_code.ABOUT, uploads=uploads)
+        await self._handler.reply(interaction, past_code.ABOUT, uploads=uploads)
 
     async def _answer(
         self, interaction: discord.Interaction[Any], button: transport.Button
     ) -> None:
         action, number = button.action, button.id
         if str(interaction.user.id) != button.owner and not modals.is_admin(interaction):
-            await self._handler.tell(interaction, question_words.NOT_YOURS)
+            await self._handler.reply(interaction, question_words.NOT_YOURS)
         elif action in _IN_WINDOWS:
-            if await self._handler.admits(interaction):
+            if await self._handler.check_permissions(interaction):
                 await self._open_window(interaction, action, number)
         else:
             scope = action if action == events.FOR_SESSION else ""
@@ -154,14 +154,14 @@ class ButtonActions:
         try:
             question = questions.require(number, person, is_admin=is_admin)
         except errors.BotError as error:
-            await self._handler.tell(interaction, str(error))
+            await self._handler.reply(interaction, str(error))
             return
         if isinstance(question, events.InputQuestion):
             await interaction.response.send_modal(self._answering(question))
         else:
             await self._change(interaction, question)
 
-    def _resolving(self, question: events.Question) -> modals.Submitted:
+    def _resolving(self, question: events.Question) -> modals.OnSubmission:
         async def submitted(
             interaction: discord.Interaction[Any], text: str, _: tuple[discord.Attachment, ...]
         ) -> None:
@@ -176,7 +176,7 @@ class ButtonActions:
             "Answer",
             discord_words.INPUT_TITLE,
             self._resolving(question),
-            self._handler.failed,
+            self._handler.report_error,
             kind=modals.ANSWER,
             number=int(question.id),
             is_paragraph=False,
@@ -201,7 +201,7 @@ class ButtonActions:
                 "Edit",
                 "Code",
                 self._resolving(question),
-                self._handler.failed,
+                self._handler.report_error,
                 kind=modals.CHANGE,
                 number=int(question.id),
                 default=code,
@@ -220,7 +220,7 @@ class ButtonActions:
         """
         readable = safe_text.revealed(question.code)
         warning = f"⚠️ {readable.warning}" if readable.warning else ""
-        await self._handler.tell(
+        await self._handler.reply(
             interaction,
             question_words.all_code(reason, warning).rstrip(),
             uploads=(command_views.in_memory("to-approve.py", readable.text.encode()),),

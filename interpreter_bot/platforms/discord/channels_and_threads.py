@@ -31,7 +31,7 @@ _log = logging.getLogger(__name__)
 
 _MAX_PAST: Final = 20
 _MAX_KNOWN: Final = 10_000
-_LOOK_SECONDS: Final = 0.1
+_POLL_SECONDS: Final = 0.1
 _READ_SECONDS: Final = 10.0
 _MAX_READ: Final = 100
 _UNREAD: Final = 0
@@ -39,7 +39,7 @@ _UNREAD: Final = 0
 _MAX_OPENING_SECONDS: Final = 60.0
 _MAX_LIMIT_SECONDS: Final = 10.0
 """Answer by a reply if Discord opens no thread for longer than this."""
-_WAITS_SECONDS: Final = (0.5, 2.0, 8.0)
+_RETRY_SECONDS: Final = (0.5, 2.0, 8.0)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -177,7 +177,7 @@ class Threads:
         self._known = cachetools.LRUCache[int, int | None](_MAX_KNOWN)
         self._people = cachetools.LRUCache[int, set[int]](_MAX_KNOWN)
 
-    async def joined(self, thread: discord.Thread) -> int | None:
+    async def first_request(self, thread: discord.Thread) -> int | None:
         """Return the id of the first message of a thread that may be for the bot: 0 if it opened
         the thread, else the first one in which it was asked; None if it never was."""
         me = self._client.user
@@ -232,8 +232,10 @@ class Threads:
             # It was opened when the message was answered for the first time.
             return message.id
         me = guild.get_member(self._client.user.id) if self._client.user is not None else None
-        held = channel.permissions_for(me) if me is not None else None
-        if held and not (held.create_public_threads and held.send_messages_in_threads):
+        bot_permissions = channel.permissions_for(me) if me is not None else None
+        if bot_permissions and not (
+            bot_permissions.create_public_threads and bot_permissions.send_messages_in_threads
+        ):
             return None
         is_open = await open_thread(self._limits, message, title)
         if is_open:
@@ -268,7 +270,7 @@ async def open_thread(limits: rate_limits.RateLimits, message: discord.Message, 
                 return True
             if _is_limited(limits, route) or time.monotonic() > give_up_at:
                 return False
-            await asyncio.wait((work,), timeout=_LOOK_SECONDS)
+            await asyncio.wait((work,), timeout=_POLL_SECONDS)
         return work.result()
     finally:
         if not limits.was_accepted(route):
@@ -283,7 +285,7 @@ def _is_limited(limits: rate_limits.RateLimits, route: str) -> bool:
 
 
 async def _create(message: discord.Message, title: str) -> bool:
-    for wait_seconds in (*_WAITS_SECONDS, None):
+    for wait_seconds in (*_RETRY_SECONDS, None):
         try:
             await message.create_thread(name=title)
         except api_errors.ANY as error:

@@ -137,7 +137,7 @@ def in_memory(name: str, data: bytes) -> transport.Upload:
     return transport.Upload(id=name, version=0, name=name, size_bytes=len(data), content=data)
 
 
-async def give(
+async def run_command(
     handler: interactions.InteractionHandler,
     interaction: _Interaction,
     invocation: command_table.Invocation,
@@ -200,13 +200,13 @@ class InteractionView(_View):
         self._interaction = interaction
 
     async def say(self, text: str) -> None:
-        await self._handler.tell(self._interaction, text)
+        await self._handler.reply(self._interaction, text)
 
     async def whisper(self, text: str, url: str, label: str) -> None:
         await self.say(f"[{label}](<{url}>)\n{markdown.small_print(text)}" if url else text)
 
     async def send_file(self, upload: transport.Upload, about: str) -> None:
-        await self._handler.tell(self._interaction, about, uploads=(_named(upload),))
+        await self._handler.reply(self._interaction, about, uploads=(_named(upload),))
 
     async def ask(self, question: str, label: str, invocation: command_table.Invocation) -> None:
         raise errors.BotError(command_words.not_offered(invocation.command.name))

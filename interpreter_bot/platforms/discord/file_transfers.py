@@ -42,9 +42,9 @@ class Attachments:
 
     def of(self, attachments: Iterable[Attached]) -> tuple[requests.Attachment, ...]:
         """Return attachments for a request; nothing is read before it is opened."""
-        return tuple(self._one(attachment) for attachment in attachments)
+        return tuple(self._attachment(attachment) for attachment in attachments)
 
-    def _one(self, attachment: Attached) -> requests.Attachment:
+    def _attachment(self, attachment: Attached) -> requests.Attachment:
         def open_() -> AsyncIterator[bytes]:
             return self._read(attachment)
 

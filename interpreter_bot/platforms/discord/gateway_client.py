@@ -82,7 +82,7 @@ class _Client(discord.Client):
         syncing_task = self.in_flight.spawn(work, "list of commands")
         # Once the changes of a day are used up, Discord may ask for hours of patience.
         await asyncio.wait((syncing_task,), timeout=_SYNC_SECONDS)
-        self.missed.begin()
+        self.missed.note_start()
 
     def handle_again(self, event: event_claims.LostEvent) -> None:
         """Take a message, or an interaction, that a bot had claimed which is gone."""
@@ -99,11 +99,13 @@ class _Client(discord.Client):
         data: Mapping[str, Any] = dict(interaction.data or {})
         custom_id = str(data.get("custom_id", ""))
         if interaction.type is discord.InteractionType.modal_submit:
-            await modals.take(self.handler, interaction)
+            await modals.handle_submission(self.handler, interaction)
         elif interaction.type is discord.InteractionType.component and not (
             persistent_buttons.is_known(custom_id)
         ):
-            await self.handler.failed(interaction, errors.BotError(command_words.NEWER_BUTTON))
+            await self.handler.report_error(
+                interaction, errors.BotError(command_words.NEWER_BUTTON)
+            )
 
     async def on_message(self, message: discord.Message) -> None:
         """Handle a message."""
@@ -141,12 +143,12 @@ class _Client(discord.Client):
     def _begin_session(self, shard_id: int) -> None:
         """Record a new session: a shard's first, or after one that could not be resumed."""
         if shard_id in self._connected:
-            self.missed.mark()
+            self.missed.note_new_session()
         self._connected.add(shard_id)
 
     async def on_ready(self) -> None:
         """Handle that the state of the servers is complete again."""
-        await self.missed.look_back()
+        await self.missed.include_downtime()
         await self._caught_up(self.missed.catch_up())
 
     async def on_guild_available(self, guild: discord.Guild) -> None:

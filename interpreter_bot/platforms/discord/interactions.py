@@ -53,7 +53,7 @@ class InteractionHandler:
     ) -> None:
         self._claims = ordered_claims
         self._payloads = cachetools.LRUCache[int, Mapping[str, Any]](_MAX_PAYLOADS)
-        self._taken_again: set[int] = set()
+        self._reclaimed_ids: set[int] = set()
         self._files = files
         self._members = permissions.Memberships(network.client, config, network.limits)
         self.service = service
@@ -62,7 +62,7 @@ class InteractionHandler:
         self.config = config
         self.is_leaving = False
 
-    async def admits(self, interaction: discord.Interaction[Any]) -> bool:
+    async def check_permissions(self, interaction: discord.Interaction[Any]) -> bool:
         """Check the permissions known at once; a person without is told so.
 
         Enough to open a modal: what is submitted with it is checked again.
@@ -70,9 +70,9 @@ class InteractionHandler:
         refusal = command_words.RESTARTING if self.is_leaving else ""
         if not self._members.is_unknown(interaction.user, interaction.guild_id):
             refusal = refusal or self._refusal(interaction)
-        return not await self._refuses(interaction, refusal)
+        return not await self._send_refusal(interaction, refusal)
 
-    async def begins(
+    async def acknowledge_and_claim(
         self,
         interaction: discord.Interaction[Any],
         *,
@@ -90,14 +90,14 @@ class InteractionHandler:
             is_public: everybody in the channel sees the answer.
             is_silent: there is none, if all goes well.
         """
-        if not await self.admits(interaction):
+        if not await self.check_permissions(interaction):
             return False
         await self._acknowledge(interaction, is_public=is_public, is_silent=is_silent)
         if not await self.service.events.claim(
             channels_and_threads.PLATFORM, _event_id(interaction)
         ):
             return False
-        return not await self._refuses(interaction, await self._known_refusal(interaction))
+        return not await self._send_refusal(interaction, await self._fetch_refusal(interaction))
 
     async def start(
         self,
@@ -108,21 +108,21 @@ class InteractionHandler:
 
         If this bot dies before it has begun, the next one does: nothing can have been done yet.
         """
-        is_again = interaction.id in self._taken_again
+        is_again = interaction.id in self._reclaimed_ids
 
         async def prepare_if_permitted() -> claims.StartRequest | None:
             try:
-                if await self._refuses(interaction, await self._known_refusal(interaction)):
+                if await self._send_refusal(interaction, await self._fetch_refusal(interaction)):
                     return None
                 return await prepare()
             except Exception as error:
-                await self.failed(interaction, error)
+                await self.report_error(interaction, error)
                 return None
 
         if is_again:
-            self._taken_again.discard(interaction.id)
+            self._reclaimed_ids.discard(interaction.id)
             interaction.extras[_ACKNOWLEDGED] = "thinking"
-        elif await self.admits(interaction):
+        elif await self.check_permissions(interaction):
             await self._acknowledge(interaction, is_public=True, is_silent=False)
         else:
             return
@@ -145,14 +145,14 @@ class InteractionHandler:
         """
         number = int(payload["id"])
         if is_again:
-            self._taken_again.add(number)
+            self._reclaimed_ids.add(number)
         else:
             self._payloads[number] = payload
 
-    async def _refuses(self, interaction: discord.Interaction[Any], refusal: str) -> bool:
+    async def _send_refusal(self, interaction: discord.Interaction[Any], refusal: str) -> bool:
         if refusal:
             _log.info("an interaction was refused: %s", refusal)
-            await self.tell(interaction, refusal)
+            await self.reply(interaction, refusal)
         return bool(refusal)
 
     async def _acknowledge(
@@ -169,28 +169,28 @@ class InteractionHandler:
     def _refusal(
         self,
         interaction: discord.Interaction[Any],
-        standing: permissions.Membership | None = None,
+        membership: permissions.Membership | None = None,
     ) -> str:
         """Return why a person may not use the bot there, as far as is known; empty if they may."""
         requester = permissions.requester(
             interaction.user,
             interaction.guild_id,
             interaction.channel or discord.Object(interaction.channel_id or 0),
-            standing,
+            membership,
             is_bot_there=channels_and_threads.is_bot_at(interaction),
         )
         return str(policies.refusal(requester, permissions.rules(self.config)) or "")
 
-    async def _known_refusal(self, interaction: discord.Interaction[Any]) -> str:
+    async def _fetch_refusal(self, interaction: discord.Interaction[Any]) -> str:
         """Return why a person may not use the bot there, with what has to be fetched for that."""
-        standing = await self._members.standing(interaction.user, interaction.guild)
-        return self._refusal(interaction, standing)
+        membership = await self._members.find_membership(interaction.user, interaction.guild)
+        return self._refusal(interaction, membership)
 
     def may_complete(self, interaction: discord.Interaction[Any]) -> bool:
         """Return whether a person may see autocompletions."""
         return not self._refusal(interaction)
 
-    async def tell(
+    async def reply(
         self,
         interaction: discord.Interaction[Any],
         text: str,
@@ -236,7 +236,7 @@ class InteractionHandler:
         )
         await self.start(interaction, prepare)
 
-    async def again(self, interaction: discord.Interaction[Any], turn_id: int) -> None:
+    async def rerun(self, interaction: discord.Interaction[Any], turn_id: int) -> None:
         """Run the request of an earlier turn again, if permitted."""
 
         async def prepare() -> claims.StartRequest:
@@ -273,7 +273,7 @@ class InteractionHandler:
         shows_code = is_code or chosen.show_code
         return functools.partial(self.in_flight.answer, entry, request, shows_code=shows_code)
 
-    async def failed(self, interaction: discord.Interaction[Any], error: Exception) -> None:
+    async def report_error(self, interaction: discord.Interaction[Any], error: Exception) -> None:
         """Translate an error for the person who asked, and log it."""
         cause = getattr(error, "original", error)
         if isinstance(cause, errors.BotError):
@@ -288,9 +288,9 @@ class InteractionHandler:
             _log.error("an interaction ended in an error", exc_info=cause)
             text = run_words.FAULT
         try:
-            await self.tell(interaction, text)
-        except api_errors.ANY as told:
-            _log.info("that could not be told", exc_info=told)
+            await self.reply(interaction, text)
+        except api_errors.ANY as undelivered:
+            _log.info("that could not be told", exc_info=undelivered)
 
 
 def _event_id(interaction: discord.Interaction[Any]) -> str:

@@ -150,8 +150,8 @@ class MessageEvents:
     async def is_in_own_thread(self, message: _Message) -> bool:
         if not isinstance(message.source.channel, discord.Thread):
             return False
-        joined = await self._threads.joined(message.source.channel)
-        return joined is not None and message.source.message.id >= joined
+        first_request = await self._threads.first_request(message.source.channel)
+        return first_request is not None and message.source.message.id >= first_request
 
     async def mention_reason(self, message: _Message, chosen: preferences.Preferences) -> str:
         if not chosen.follow_threads:
@@ -175,9 +175,9 @@ class MessageEvents:
         self, message: discord.Message, channel: discord.abc.MessageableChannel
     ) -> policies.NotAllowedError | None:
         """Return why a message's author may not use the bot there; None if they may."""
-        standing = await self._members.standing(message.author, message.guild)
+        membership = await self._members.find_membership(message.author, message.guild)
         guild_id = message.guild.id if message.guild is not None else None
-        requester = permissions.requester(message.author, guild_id, channel, standing)
+        requester = permissions.requester(message.author, guild_id, channel, membership)
         return policies.refusal(requester, permissions.rules(self._config))
 
     async def command_place(

@@ -43,39 +43,39 @@ class MissedMessages:
         self._service = service
         self._config = config
         self._inbox = messages
-        self._has_looked_back = False
-        self._last = 0
-        self._since: int | None = None
-        self._begun: int | None = None
-        self._looked_at: set[int] = set()
+        self._has_included_downtime = False
+        self._last_id = 0
+        self._missed_since: int | None = None
+        self._caught_up_since: int | None = None
+        self._searched_servers: set[int] = set()
         self._direct = cachetools.LRUCache[int, None](_MAX_DIRECT)
         self._lock = asyncio.Lock()
 
     def note(self, message: discord.Message) -> None:
         """Record that a message was handled."""
-        self._last = max(self._last, message.id)
+        self._last_id = max(self._last_id, message.id)
         if message.guild is None:
             self._direct[message.channel.id] = None
 
-    def begin(self) -> None:
+    def note_start(self) -> None:
         """Record that from now on no message should be missed."""
-        self._last = self._last or discord.utils.time_snowflake(discord.utils.utcnow())
+        self._last_id = self._last_id or discord.utils.time_snowflake(discord.utils.utcnow())
 
-    def mark(self) -> None:
+    def note_new_session(self) -> None:
         """Record that a new session begins: what it brings is not what was missed before."""
-        if self._since is None:
-            self._since = self._last - _MARGIN
-            self._looked_at.clear()
+        if self._missed_since is None:
+            self._missed_since = self._last_id - _MARGIN
+            self._searched_servers.clear()
 
-    async def look_back(self) -> None:
+    async def include_downtime(self) -> None:
         """Record, once, that something may have been written before the bot was started.
 
         Discord tells a bot of its servers, but not of its direct conversations: only those that
         were used last are known.
         """
-        if self._has_looked_back:
+        if self._has_included_downtime:
             return
-        self._has_looked_back = True
+        self._has_included_downtime = True
         if not self._config.look_back_seconds:
             return
         for overview in reversed(
@@ -86,28 +86,30 @@ class MissedMessages:
                 self._direct.setdefault(number)
         before = datetime.timedelta(seconds=self._config.look_back_seconds)
         since = discord.utils.time_snowflake(discord.utils.utcnow() - before)
-        self._since = since if self._since is None else min(since, self._since)
+        self._missed_since = since if self._missed_since is None else min(since, self._missed_since)
 
     async def catch_up(self) -> None:
         """Handle the messages written between the sessions, oldest first."""
         async with self._lock:
-            if self._since is None:
+            if self._missed_since is None:
                 return
-            since, self._since = self._since, None
-            self._begun = since
+            since, self._missed_since = self._missed_since, None
+            self._caught_up_since = since
             found: list[discord.abc.Messageable] = []
             for guild in self._client.guilds:
-                found += self._changed(guild, since)
+                found += self._changed_channels(guild, since)
             found += [self._client.get_partial_messageable(number) for number in self._direct]
-            await self._hear(found, since)
+            await self._handle_missed(found, since)
 
     async def catch_up_in(self, guild: discord.Guild) -> None:
         """Handle the messages written on a server that became available later than the others."""
         async with self._lock:
-            if self._since is None and self._begun is not None:
-                await self._hear(self._changed(guild, self._begun), self._begun)
+            if self._missed_since is None and self._caught_up_since is not None:
+                await self._handle_missed(
+                    self._changed_channels(guild, self._caught_up_since), self._caught_up_since
+                )
 
-    async def _hear(self, channels: list[discord.abc.Messageable], since: int) -> None:
+    async def _handle_missed(self, channels: list[discord.abc.Messageable], since: int) -> None:
         """Handle the messages of some channels, oldest first."""
         if len(channels) > _MAX_CHANNELS:
             _log.warning("of %d channels only %d are looked up", len(channels), _MAX_CHANNELS)
@@ -121,17 +123,21 @@ class MissedMessages:
         if missed:
             _log.info("%d messages were looked up that may have been missed", len(missed))
 
-    def _changed(self, guild: discord.Guild, since: int) -> list[discord.abc.Messageable]:
+    def _changed_channels(self, guild: discord.Guild, since: int) -> list[discord.abc.Messageable]:
         """Find channels of a server with new messages; once in a session."""
         config = self._config.guilds
-        if guild.id in self._looked_at or guild.unavailable or (config and guild.id not in config):
+        if (
+            guild.id in self._searched_servers
+            or guild.unavailable
+            or (config and guild.id not in config)
+        ):
             return []
-        self._looked_at.add(guild.id)
+        self._searched_servers.add(guild.id)
         known: list[discord.TextChannel | discord.VoiceChannel | discord.Thread] = []
         known += guild.text_channels
         known += guild.voice_channels
         known += guild.threads
-        return [one for one in known if (one.last_message_id or 0) > since]
+        return [channel for channel in known if (channel.last_message_id or 0) > since]
 
     async def _read(
         self, channel: discord.abc.Messageable, since: discord.Object

@@ -26,11 +26,11 @@ from interpreter_bot.platforms.discord import (
 from interpreter_bot.text import code_reading
 from interpreter_bot.wording import command_words, file_words
 
-Submitted: TypeAlias = Callable[
+OnSubmission: TypeAlias = Callable[
     [discord.Interaction[Any], str, tuple[discord.Attachment, ...]], Awaitable[None]
 ]
 """Called with a submission: words and files."""
-Failed: TypeAlias = Callable[[discord.Interaction[Any], Exception], Awaitable[None]]
+OnFailure: TypeAlias = Callable[[discord.Interaction[Any], Exception], Awaitable[None]]
 
 MAX_CHARACTERS: Final = 4000
 """The most characters that a modal takes."""
@@ -40,12 +40,12 @@ CODE, QUESTION, ANSWER, CHANGE = "code", "question", "answer", "change"
 """Kinds of modals; they stay in their ids."""
 _KINDS: Final = frozenset({CODE, QUESTION, ANSWER, CHANGE})
 _ID: Final = re.compile(r"ibw:(?P<kind>[a-z]+):(?P<number>[0-9]{1,20}):[0-9a-f]+")
-_TAKEN: Final = "taken"
+_HANDLED: Final = "taken"
 
 _log = logging.getLogger(__name__)
 
 # Of the three seconds that Discord waits for a first sign.
-_LOOK_SECONDS: Final = 1.5
+_FETCH_SECONDS: Final = 1.5
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -70,8 +70,8 @@ class CodeModal(discord.ui.Modal):
         self,
         title: str,
         label: str,
-        submitted: Submitted,
-        failed: Failed,
+        on_submission: OnSubmission,
+        on_failure: OnFailure,
         *,
         kind: str,
         number: int = 0,
@@ -84,8 +84,8 @@ class CodeModal(discord.ui.Modal):
         # Unique ids: several people may have one open.
         custom_id = f"ibw:{kind}:{number}:{secrets.token_hex(8)}"
         super().__init__(title=title[:45], timeout=_OPEN_SECONDS, custom_id=custom_id)
-        self._submitted = submitted
-        self._failed = failed
+        self._on_submission = on_submission
+        self._on_failure = on_failure
         style = discord.TextStyle.paragraph if is_paragraph else discord.TextStyle.short
         self._text: discord.ui.TextInput[Any] = discord.ui.TextInput(
             custom_id="text",
@@ -106,82 +106,90 @@ class CodeModal(discord.ui.Modal):
     async def on_submit(self, interaction: discord.Interaction[Any], /) -> None:
         """Pass on what was submitted."""
         # Before any await: other handlers of the event look for this.
-        interaction.extras[_TAKEN] = True
+        interaction.extras[_HANDLED] = True
         files = tuple(self._files.values) if self._files is not None else ()
-        await self._submitted(interaction, self._text.value, files)
+        await self._on_submission(interaction, self._text.value, files)
 
     async def on_error(  # type: ignore[override]
         self, interaction: discord.Interaction[Any], error: Exception, /
     ) -> None:
         """Report an error to the person."""
-        await self._failed(interaction, error)
+        await self._on_failure(interaction, error)
 
 
-def sent_off(interaction: discord.Interaction[Any]) -> SubmittedModal | None:
+def parse_submission(interaction: discord.Interaction[Any]) -> SubmittedModal | None:
     """Parse the submission of an earlier run's modal; None if the modal is open in this process.
 
     Raises:
         BotError: the modal is unknown.
     """
-    told = cast("Mapping[str, Any]", interaction.data or {})
-    found = _ID.fullmatch(str(told.get("custom_id", "")))
-    if found is None or found["kind"] not in _KINDS:
+    data = cast("Mapping[str, Any]", interaction.data or {})
+    match = _ID.fullmatch(str(data.get("custom_id", "")))
+    if match is None or match["kind"] not in _KINDS:
         raise errors.BotError(command_words.NEWER_FORM)
-    if _TAKEN in interaction.extras:
+    if _HANDLED in interaction.extras:
         return None
-    known = (told.get("resolved") or {}).get("attachments") or {}
+    attachment_data = (data.get("resolved") or {}).get("attachments") or {}
     text, files = "", []
-    for field in _fields(told):
+    for field in _fields(data):
         if field.get("custom_id") == "text":
             text = str(field.get("value", ""))
         elif field.get("custom_id") == "files":
-            files += [known[number] for number in field.get("values", ()) if number in known]
+            files += [
+                attachment_data[number]
+                for number in field.get("values", ())
+                if number in attachment_data
+            ]
     attachments = tuple(
         file_transfers.AttachedFile(file["filename"], file["size"], file["url"]) for file in files
     )
-    return SubmittedModal(found["kind"], int(found["number"]), text, attachments)
+    return SubmittedModal(match["kind"], int(match["number"]), text, attachments)
 
 
-def _fields(told: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
-    for row in told.get("components") or ():
+def _fields(data: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
+    for row in data.get("components") or ():
         if isinstance(field := row.get("component"), Mapping):
             yield field
 
 
-async def take(
+async def handle_submission(
     handler: interactions.InteractionHandler, interaction: discord.Interaction[Any]
 ) -> None:
     """Handle the submission of an earlier run's modal."""
     try:
-        await _take(handler, interaction)
+        await _handle_submission(handler, interaction)
     except Exception as error:
         # The library would only log it, and leave the person without an answer.
-        await handler.failed(interaction, error)
+        await handler.report_error(interaction, error)
 
 
-async def _take(
+async def _handle_submission(
     handler: interactions.InteractionHandler, interaction: discord.Interaction[Any]
 ) -> None:
-    sent = sent_off(interaction)
-    if sent is None:
+    submission = parse_submission(interaction)
+    if submission is None:
         return
-    if sent.kind == CODE:
-        code = code_reading.code_of(sent.text)
-        await handler.request(interaction, code, attachments=sent.files, is_code=True)
-    elif sent.kind == QUESTION:
-        about = await _message(interaction, sent.number)
+    if submission.kind == CODE:
+        code = code_reading.code_of(submission.text)
+        await handler.request(interaction, code, attachments=submission.files, is_code=True)
+    elif submission.kind == QUESTION:
+        about = await _message(interaction, submission.number)
         user = interaction.client.user
         me = user.id if user is not None else 0
         await handler.request(
             interaction,
-            sent.text,
-            attachments=(*(about.attachments if about is not None else ()), *sent.files),
+            submission.text,
+            attachments=(*(about.attachments if about is not None else ()), *submission.files),
             recent=(message_parsing.quoted(about, me, is_referred=True),) if about else (),
         )
     else:
-        answer = code_reading.mended(sent.text) if sent.kind == CHANGE else sent.text
-        number = str(sent.number)
-        await resolve(handler, interaction, number, lambda one: events.answer_of(one, answer))
+        answer = (
+            code_reading.mended(submission.text) if submission.kind == CHANGE else submission.text
+        )
+        number = str(submission.number)
+        await resolve(
+            handler, interaction, number, lambda question: events.answer_of(question, answer)
+        )
 
 
 def is_admin(interaction: discord.Interaction[Any]) -> bool:
@@ -204,15 +212,15 @@ async def resolve(
         number: of the question.
         answer: what the person says to it.
     """
-    if not await handler.begins(interaction, is_silent=True):
+    if not await handler.acknowledge_and_claim(interaction, is_silent=True):
         return
-    person, may_all = str(interaction.user.id), is_admin(interaction)
+    person, is_administrator = str(interaction.user.id), is_admin(interaction)
     service = handler.service
     try:
-        question = service.questions.require(number, person, is_admin=may_all)
-        await service.answer(number, answer(question), person=person, is_admin=may_all)
+        question = service.questions.require(number, person, is_admin=is_administrator)
+        await service.answer(number, answer(question), person=person, is_admin=is_administrator)
     except errors.BotError as error:
-        await handler.tell(interaction, str(error))
+        await handler.reply(interaction, str(error))
 
 
 async def _message(interaction: discord.Interaction[Any], number: int) -> discord.Message | None:
@@ -221,7 +229,7 @@ async def _message(interaction: discord.Interaction[Any], number: int) -> discor
     if not isinstance(channel, discord.abc.Messageable):
         return None
     try:
-        async with asyncio.timeout(_LOOK_SECONDS):
+        async with asyncio.timeout(_FETCH_SECONDS):
             return await channel.fetch_message(number)
     except api_errors.ANY as error:
         _log.info("what a question is about could not be read", exc_info=error)

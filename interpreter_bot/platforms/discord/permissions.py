@@ -25,7 +25,7 @@ _log = logging.getLogger(__name__)
 _KNOWN_SECONDS: Final = 300.0
 _MAX_KNOWN: Final = 1000
 _MAX_GUILDS: Final = 25
-_LOOK_SECONDS: Final = 20.0
+_FETCH_SECONDS: Final = 20.0
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -60,25 +60,25 @@ class Memberships:
         is_far = guild_id is not None and self._client.get_guild(guild_id) is None
         return not isinstance(user, discord.Member) and not is_far
 
-    async def standing(
+    async def find_membership(
         self, user: channels_and_threads.Author, guild: discord.Guild | None
     ) -> Membership:
         """Return a person's membership on a server; in direct messages on all that count."""
         if not self.is_unknown(user, guild.id if guild is not None else None):
-            return Membership(roles_told(user))
-        wanted = set(self._config.roles)
-        found: set[int] = set()
+            return Membership(roles_of(user))
+        role_ids = set(self._config.roles)
+        found_ids: set[int] = set()
         is_member = False
-        for one in ([guild] if guild is not None else self._where_it_counts())[:_MAX_GUILDS]:
-            roles = await self._roles_on(one, user.id)
+        for server in ([guild] if guild is not None else self._relevant_servers())[:_MAX_GUILDS]:
+            roles = await self._roles_on(server, user.id)
             if roles is not None:
                 is_member = True
-                found |= roles
-            if wanted & found or (is_member and not wanted):
+                found_ids |= roles
+            if role_ids & found_ids or (is_member and not role_ids):
                 break
-        return Membership(found, is_member)
+        return Membership(found_ids, is_member)
 
-    def _where_it_counts(self) -> list[discord.Guild]:
+    def _relevant_servers(self) -> list[discord.Guild]:
         config = self._config
         return [
             guild
@@ -93,19 +93,19 @@ class Memberships:
         with contextlib.suppress(KeyError):
             return self._known[guild.id, user_id]
         try:
-            member = await self._limits.within(_LOOK_SECONDS, guild.fetch_member(user_id))
+            member = await self._limits.within(_FETCH_SECONDS, guild.fetch_member(user_id))
         except discord.NotFound:
             roles = None
         except api_errors.ANY as error:
             _log.warning("a member could not be looked up", exc_info=error)
             return None
         else:
-            roles = roles_told(member)
+            roles = roles_of(member)
         self._known[guild.id, user_id] = roles
         return roles
 
 
-def roles_told(user: Any) -> frozenset[int]:  # noqa: ANN401
+def roles_of(user: Any) -> frozenset[int]:  # noqa: ANN401
     """Return the roles that came along with a user object."""
     roles = user.roles if isinstance(user, discord.Member) else []
     return frozenset(role.id for role in roles)
@@ -137,7 +137,7 @@ def requester(
     user: channels_and_threads.Author,
     guild_id: int | None,
     channel: object,
-    standing: Membership | None = None,
+    membership: Membership | None = None,
     *,
     is_bot_there: bool = True,
 ) -> policies.Requester:
@@ -149,8 +149,8 @@ def requester(
         person=user.id,
         workspace=guild_id,
         channels=around,
-        groups=roles_told(user) if standing is None else standing.role_ids,
+        groups=roles_of(user) if membership is None else membership.role_ids,
         is_direct=guild_id is None,
-        is_member=standing is not None and standing.is_member,
+        is_member=membership is not None and membership.is_member,
         is_bot_there=is_bot_there,
     )

@@ -39,15 +39,15 @@ def add_menus(
     async def run(interaction: discord.Interaction[Any], message: discord.Message) -> None:
         code = code_reading.code_of(message.content)
         if not code:
-            if await handler.admits(interaction):
-                await handler.tell(interaction, command_words.NO_CODE)
+            if await handler.check_permissions(interaction):
+                await handler.reply(interaction, command_words.NO_CODE)
             return
         await handler.request(
             interaction, code, attachments=tuple(message.attachments), is_code=True
         )
 
     async def ask(interaction: discord.Interaction[Any], message: discord.Message) -> None:
-        if not await handler.admits(interaction):
+        if not await handler.check_permissions(interaction):
             return
         me = client.user.id if client.user is not None else 0
         about = message_parsing.quoted(message, me, is_referred=True)
@@ -62,7 +62,7 @@ def add_menus(
             command_words.ASK_ABOUT_MESSAGE,
             command_words.YOUR_QUESTION,
             submitted,
-            handler.failed,
+            handler.report_error,
             kind=modals.QUESTION,
             number=message.id,
             takes_files=True,
@@ -101,8 +101,8 @@ def _subcommand(
         if command.is_request:
             prepare = functools.partial(command_views.open_code, handler, interaction, invocation)
             await handler.start(interaction, prepare)
-        elif await handler.begins(interaction, is_public=command.is_public):
-            await command_views.give(handler, interaction, invocation)
+        elif await handler.acknowledge_and_claim(interaction, is_public=command.is_public):
+            await command_views.run_command(handler, interaction, invocation)
 
     callback: Any = carry_out
     parameters = [inspect.Parameter("interaction", inspect.Parameter.POSITIONAL_ONLY)]
@@ -170,7 +170,7 @@ def _py(
             source = code_reading.code_of(code)
             await handler.request(interaction, source, attachments=files, is_code=True)
             return
-        if not await handler.admits(interaction):
+        if not await handler.check_permissions(interaction):
             return
 
         async def submitted(
@@ -183,7 +183,7 @@ def _py(
             command_words.RUN_TITLE,
             "Code",
             submitted,
-            handler.failed,
+            handler.report_error,
             kind=modals.CODE,
             placeholder="print('hello')",
             takes_files=True,

@@ -331,7 +331,7 @@ def _create_client(
         ),
         allowed_installs=app_commands.AppInstallationType(guild=True, user=False),
     )
-    client.tree.error(client.handler.failed)
+    client.tree.error(client.handler.report_error)
     slash_commands.add_commands(client.tree, client.handler)
     slash_commands.add_menus(client.tree, client, client.handler)
     return client

@@ -64,19 +64,19 @@ class _RunningApp:
 
     def __init__(self, app: applications.Starlette) -> None:
         self._app = app
-        self._is_begun = asyncio.Event()
+        self._has_begun = asyncio.Event()
         self.running = asyncio.create_task(self._run(), name="mcp: sessions of a client")
 
     async def _run(self) -> None:
         try:
             async with self._app.router.lifespan_context(self._app):
-                self._is_begun.set()
+                self._has_begun.set()
                 await asyncio.Event().wait()
         finally:
             # Where it could not begin, it refuses; nobody waits for it in vain.
-            self._is_begun.set()
+            self._has_begun.set()
 
     async def answer(self, scope: types.Scope, receive: types.Receive, send: types.Send) -> None:
         """Answer a request."""
-        await self._is_begun.wait()
+        await self._has_begun.wait()
         await self._app(scope, receive, send)

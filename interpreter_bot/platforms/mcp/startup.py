@@ -77,7 +77,7 @@ async def serve(
         SettingsError: it cannot be served there.
     """
     file = data / client_tokens.FILE
-    told = "" if client_tokens.names(file) else _NO_CLIENTS
+    notice = "" if client_tokens.names(file) else _NO_CLIENTS
 
     async def notify(key: values.SessionKey, text: str) -> None:
         """Say nothing: a client hears of its session with its next call."""
@@ -118,7 +118,7 @@ async def serve(
         serving = asyncio.create_task(_serve(server, door, apps), name="mcp: HTTP")
         try:
             await server.ready.wait()
-            yield address + told
+            yield address + notice
         finally:
             server.should_exit = True
             await serving

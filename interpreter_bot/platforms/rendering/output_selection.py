@@ -100,7 +100,7 @@ class _Execution:
         self, cell: int, capabilities: display_items.Capabilities, names: FileNames
     ) -> None:
         self._cell = cell
-        self._can = capabilities
+        self._capabilities = capabilities
         self._names = names
         self._characters_left = capabilities.text_characters
         self._lines_left = capabilities.text_lines
@@ -152,8 +152,10 @@ class _Execution:
     def _text(self, number: int, text: str, language: str) -> Iterator[display_items.Item]:
         text = safe_text.harmless(text).rstrip("\n")
         # A value is what the code was run for: something of it is shown in any case.
-        lines = max(self._lines_left, self._can.text_lines // _VALUE_DIVISOR)
-        characters = max(self._characters_left, self._can.text_characters // _VALUE_DIVISOR)
+        lines = max(self._lines_left, self._capabilities.text_lines // _VALUE_DIVISOR)
+        characters = max(
+            self._characters_left, self._capabilities.text_characters // _VALUE_DIVISOR
+        )
         excerpt = shortened_output.shorten_text(text, max_characters=characters, max_lines=lines)
         self._count(excerpt)
         if excerpt.strip():
@@ -169,9 +171,9 @@ class _Execution:
     def _traceback(self, number: int, error: values.Error) -> Iterator[display_items.Item]:
         text = safe_text.harmless(error.traceback).rstrip("\n")
         # The last line names the error, so the end of a long traceback is shown.
-        lines = text.split("\n")[-self._can.text_lines :]
+        lines = text.split("\n")[-self._capabilities.text_lines :]
         tail = "\n".join(lines)
-        tail = tail[max(len(tail) - self._can.text_characters, 0) :]
+        tail = tail[max(len(tail) - self._capabilities.text_characters, 0) :]
         yield display_items.CodeItem(tail or error.name, "traceback")
         if len(tail) < len(text):
             yield self._file(number, "error", ".txt", text, "the whole traceback")
@@ -181,10 +183,10 @@ class _Execution:
         title = image.plain.removeprefix(_TITLED) if is_titled else ""
         name = self._name(number, image_kind(image), title=title)
         alt = _alt(image.plain, name)
-        if image.mime in self._can.pictures:
+        if image.mime in self._capabilities.pictures:
             yield display_items.PictureItem(name + image.suffix, image.mime, image.data, alt)
             return
-        if image.preview and _PNG in self._can.pictures:
+        if image.preview and _PNG in self._capabilities.pictures:
             yield display_items.PictureItem(f"{name}.png", _PNG, image.preview, alt)
         yield display_items.FileItem(name + image.suffix, image.data, alt)
 
@@ -195,15 +197,15 @@ class _Execution:
             yield display_items.FileItem(self._name(number, kind) + suffix, data, f"a {kind}")
             return
         text = html_content.words(page.html)
-        if text is not None and not self._can.has_html:
+        if text is not None and not self._capabilities.has_html:
             yield from self._text(number, _plain(page) or text, "")
             return
         title = " ".join(safe_text.harmless(page.title or html_content.title(page.html)).split())
         name = self._name(number, "page", title=title)
-        if self._can.has_html:
+        if self._capabilities.has_html:
             yield display_items.PageItem(f"{name}.html", page.html, title)
             return
-        if page.preview and _PNG in self._can.pictures:
+        if page.preview and _PNG in self._capabilities.pictures:
             alt = _alt(title, name)
             yield display_items.PictureItem(f"{name}.png", _PNG, page.preview, f"Preview: {alt}")
         elif plain := _plain(page):
@@ -212,19 +214,22 @@ class _Execution:
         yield display_items.FileItem(f"{name}.html", page.html, about)
 
     def _table(self, number: int, table: values.Table) -> Iterator[display_items.Item]:
-        can = self._can
-        text = tables.draw(table, can.table_width, max_rows=can.table_rows)
+        capabilities = self._capabilities
+        text = tables.draw(table, capabilities.table_width, max_rows=capabilities.table_rows)
         yield display_items.TableItem(table, text)
-        is_whole = len(table.rows) <= can.table_rows and tables.width(table) <= can.table_width
-        if not is_whole and not can.shows_table(table):
+        is_whole = (
+            len(table.rows) <= capabilities.table_rows
+            and tables.width(table) <= capabilities.table_width
+        )
+        if not is_whole and not capabilities.shows_table(table):
             suffix = f"{tables.file_label(table)}.csv"
             about = tables.file_size(table)
             yield self._file(number, "table", suffix, tables.as_csv(table), about)
 
     def _latex(self, number: int, formula: values.Latex) -> Iterator[display_items.Item]:
-        if self._can.has_latex:
+        if self._capabilities.has_latex:
             yield display_items.CodeItem(safe_text.harmless(formula.latex), "latex")
-        elif formula.preview and _PNG in self._can.pictures:
+        elif formula.preview and _PNG in self._capabilities.pictures:
             name = self._name(number, "formula")
             alt = _alt(formula.plain or formula.latex, name)
             yield display_items.PictureItem(f"{name}.png", _PNG, formula.preview, alt)

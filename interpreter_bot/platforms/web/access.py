@@ -119,11 +119,11 @@ class Access:
         """Passes of visits, once they are known; without `public_url` there are none."""
         self._open_paths = frozenset(open_paths)
 
-    async def passed(self, request: web.Request, handler: Handler) -> web.StreamResponse:
+    async def authorize(self, request: web.Request, handler: Handler) -> web.StreamResponse:
         """Pass a request to its handler, or refuse it."""
-        if not self._is_host_ours(request):
+        if not self._is_allowed_host(request):
             raise web.HTTPMisdirectedRequest(text=page_words.OTHER_ADDRESS)
-        if not self._is_asked_by_us(request):
+        if not self._is_from_own_page(request):
             raise web.HTTPForbidden(text=page_words.OTHER_ORIGIN)
         if request.path == "/" and request.method == "GET" and "token" in request.query:
             return self._enter(request)
@@ -156,7 +156,7 @@ class Access:
         proof = request.cookies.get(_visit_cookie(request, visit_id), "")
         return await self.visits.find(visit_id, proof)
 
-    def let_visit(
+    def set_visit_cookies(
         self,
         request: web.Request,
         response: web.StreamResponse,
@@ -179,15 +179,15 @@ class Access:
 
     def _is_secure(self, request: web.Request) -> bool:
         """Return whether a browser came by TLS: its proxy says so, or the operator does."""
-        is_told = request.headers.get("X-Forwarded-Proto") == "https"
+        is_forwarded_https = request.headers.get("X-Forwarded-Proto") == "https"
         is_public = request.headers.get("Host", "").lower() == self._public_host
-        return is_told or (is_public and self._public_url.startswith("https:"))
+        return is_forwarded_https or (is_public and self._public_url.startswith("https:"))
 
     def has_token(self, request: web.Request) -> bool:
         """Return whether a request comes from a browser that was let in by the token."""
         return _are_equal(request.cookies.get(_cookie(request), ""), self._pass(request))
 
-    def _is_host_ours(self, request: web.Request) -> bool:
+    def _is_allowed_host(self, request: web.Request) -> bool:
         host = request.headers.get("Host", "").lower()
         match = _HOST.fullmatch(host)
         if match is None:
@@ -195,7 +195,7 @@ class Access:
         name = match[1].strip("[]").rstrip(".")
         return _is_loopback(name) or not self._allowed_hosts.isdisjoint((host, match[1]))
 
-    def _is_asked_by_us(self, request: web.Request) -> bool:
+    def _is_from_own_page(self, request: web.Request) -> bool:
         """Return whether a request comes from our own page or a person, not from another page."""
         origin = request.headers.get("Origin")
         if origin is not None:

@@ -158,7 +158,7 @@ class NotebookRuns:
         await notebook_progress.save(self._service, key, progress)
         self._running.discard(key.thread)
         # Whoever looks at the session is shown it anew, and with it the offer.
-        self._hub.tell("reset", {}, thread=key.thread)
+        self._hub.send_message("reset", {}, thread=key.thread)
 
     async def _end(self, key: values.SessionKey, *, cells_left: int, count: int) -> None:
         await notebook_progress.save(self._service, key, None)

@@ -121,7 +121,7 @@ class Displays:
                 raise errors.FileTooLargeError(page_words.PAGE_TOO_LARGE)
             data = b"".join([piece async for piece in pieces])[:_MAX_PAGE_BYTES]
         first = _FIRST + (_DARK if request.query.get("theme") == "dark" else b"")
-        policy, body = _FRAME_POLICY, _begin(data, first) + _TAIL
+        policy, body = _FRAME_POLICY, _insert_head(data, first) + _TAIL
         if not self._has_scripts:
             policy, body = _STILL_POLICY, data if _WHOLE.match(data[:4096]) else _HEAD + data
         headers = _FRAME_HEADERS | {"Content-Security-Policy": policy}
@@ -157,14 +157,14 @@ class Displays:
         data, visit = None, request.get(access.VISIT)
         is_shown = visit is None or await self._service.visits.shows(visit.key, sha256)
         if is_shown and _SHA256.fullmatch(sha256):
-            data = self._hub.kept_bytes(sha256)
+            data = self._hub.load_blob(sha256)
             data = await self._service.queries.blob(sha256) if data is None else data
         if data is None:
             raise errors.FileMissingError(page_words.DELETED)
-        yield values.FileInfo(sha256, len(data), 0), _one(data)
+        yield values.FileInfo(sha256, len(data), 0), _single_piece(data)
 
 
-def _begin(page: bytes, first: bytes) -> bytes:
+def _insert_head(page: bytes, first: bytes) -> bytes:
     """Put our scripts first, below a doctype: one that comes after them counts for nothing."""
     whole = _WHOLE.match(page[:4096])
     if whole is None:
@@ -172,5 +172,5 @@ def _begin(page: bytes, first: bytes) -> bytes:
     return (_DOCTYPE if whole[1].startswith(b"!") else b"") + first + page
 
 
-async def _one(data: bytes) -> AsyncIterator[bytes]:
+async def _single_piece(data: bytes) -> AsyncIterator[bytes]:
     yield data

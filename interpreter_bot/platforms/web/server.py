@@ -112,7 +112,7 @@ class _Front:
         async def gated(request: web.Request, handler: access.Handler) -> web.StreamResponse:
             if self._has_visits and not self._gate.has_token(request):
                 await asyncio.shield(self._opening)
-            return await self._gate.passed(request, handler)
+            return await self._gate.authorize(request, handler)
 
         app = web.Application(middlewares=[gated])
         app.on_response_prepare.append(access.headers)

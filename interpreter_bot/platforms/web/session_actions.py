@@ -67,7 +67,7 @@ class SessionActions:
         key = message.key
         await self._service.reset(key, files=message.files)
         self._hub.forget(key.thread)
-        self._hub.tell("reset", {}, thread=key.thread)
+        self._hub.send_message("reset", {}, thread=key.thread)
         self._hub.is_changed.set()
 
     async def _fork(self, tab: tab_hub.Tab, key: values.SessionKey) -> None:
@@ -82,7 +82,7 @@ class SessionActions:
         undone = await self._service.branches.undo(key)
         tab.send(tab_hub.encoded_message("undone", {}, thread=key.thread))
         self._hub.forget(key.thread)
-        self._hub.tell("reset", {}, thread=key.thread)
+        self._hub.send_message("reset", {}, thread=key.thread)
         self._hub.notify(
             key.thread,
             session_words.undone(undone.request, undone.missed_runs, undone.files_notice),
@@ -93,7 +93,7 @@ class SessionActions:
             await self._service.delete(key)
             await notebook_progress.save(self._service, key, None)
             self._hub.forget(key.thread)
-            self._hub.tell("deleted", {}, thread=key.thread)
+            self._hub.send_message("deleted", {}, thread=key.thread)
         self._hub.is_changed.set()
 
     async def _rename(self, session: values.SessionKey, title: str) -> None:
@@ -106,7 +106,7 @@ class SessionActions:
     async def _choose(self, message: tab_messages.Choose) -> None:
         key = message.key
         await self._service.choose_model(key, message.model or None)
-        self._hub.tell(
+        self._hub.send_message(
             "model", {"model": await self._service.queries.model(key)}, thread=key.thread
         )
 

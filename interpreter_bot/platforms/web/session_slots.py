@@ -14,7 +14,7 @@ class SessionSlots:
     """Counts what is under way for each session, and for each visit of it apart."""
 
     def __init__(self, limit: int) -> None:
-        self._most = limit
+        self._limit = limit
         self._holders: collections.Counter[tuple[values.SessionKey, str]] = collections.Counter()
 
     @contextlib.contextmanager
@@ -29,7 +29,7 @@ class SessionSlots:
             BotError: there are too many.
         """
         reader = key, visit
-        if self._holders[reader] >= self._most:
+        if self._holders[reader] >= self._limit:
             raise errors.BotError(page_words.TOO_MANY_DOWNLOADS)
         self._holders[reader] += 1
         try:

@@ -42,7 +42,7 @@ class SharedSessions:
         link = (await http_runners.body(request.read())).decode("ascii", "replace")
         visit, proof = await self._service.visits.enter(link)
         response = web.json_response({"thread": visit.id})
-        self._gate.let_visit(request, response, visit, proof)
+        self._gate.set_visit_cookies(request, response, visit, proof)
         return response
 
     async def conversation(self, request: web.Request) -> web.Response:

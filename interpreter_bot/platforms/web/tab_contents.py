@@ -112,7 +112,7 @@ async def keep_listed(service: session_service.SessionService, hub: tab_hub.Hub)
         await asyncio.sleep(_BREATH_SECONDS)
         hub.is_changed.clear()
         try:
-            hub.tell("conversations", await listing(service))
+            hub.send_message("conversations", await listing(service))
         except errors.BotError:
             # The next change tries again.
             _log.exception("the conversations could not be listed")
@@ -150,7 +150,7 @@ async def show(
         # A turn that ended while the store was read is in neither; what is read now has it.
         if hub.count_ends(key.thread) == end_count:
             break
-    live = hub.of(key.thread)
+    live = hub.turns_of(key.thread)
     # The hub's state of a turn that runs, or whose end is being recorded, is newer than its record.
     live_ids = {turn.id for turn in live}
     # A turn that is about to go on here is shown then.

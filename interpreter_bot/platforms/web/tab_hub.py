@@ -35,7 +35,7 @@ class Tab:
         self.is_behind = False
         self._unsent: list[str] = []
         self._size = 0
-        self._has_some = asyncio.Event()
+        self._has_messages = asyncio.Event()
 
     def send(self, message: str) -> None:
         """Queue a message, a JSON object."""
@@ -47,12 +47,12 @@ class Tab:
         else:
             self._unsent.append(message)
             self._size += len(message)
-        self._has_some.set()
+        self._has_messages.set()
 
     async def next(self) -> str:
         """Wait for messages; return them as a JSON array. Empty if the tab is dropped."""
-        await self._has_some.wait()
-        self._has_some.clear()
+        await self._has_messages.wait()
+        self._has_messages.clear()
         batch, self._unsent, self._size = self._unsent, [], 0
         return f"[{','.join(batch)}]" if not self.is_behind else ""
 
@@ -77,22 +77,22 @@ class Hub:
         self._blobs: collections.OrderedDict[str, bytes] = collections.OrderedDict()
         self._blob_bytes = 0
 
-    def enter(self, tab: Tab) -> None:
+    def add_tab(self, tab: Tab) -> None:
         """Add a tab. It gets every session's start and end of turns from now on."""
         self._tabs.add(tab)
 
-    def leave(self, tab: Tab) -> None:
+    def remove_tab(self, tab: Tab) -> None:
         """Remove a tab."""
         self._tabs.discard(tab)
 
-    def tell(self, kind: str, fields: dict[str, Any], *, thread: str = "") -> None:
+    def send_message(self, kind: str, fields: dict[str, Any], *, thread: str = "") -> None:
         """Send a message to every tab, or to those that show one session."""
         message = encoded_message(kind, fields, thread=thread)
         for tab in self._tabs:
             if thread in ("", tab.thread):
                 tab.send(message)
 
-    def begin(
+    def begin_turn(
         self,
         thread: str,
         turn_id: str,
@@ -107,29 +107,31 @@ class Hub:
 
         def send(turn: live_turns.LiveTurn, event: events.RecordedEvent) -> None:
             fields = {"turn": turn.id, "event": event_json.to_json(event)}
-            self.tell("event", fields, thread=thread)
+            self.send_message("event", fields, thread=thread)
             if isinstance(event, events.Started | events.TurnEnded):
                 self.is_changed.set()
 
         if is_new:
             self._notices.pop(thread, None)
-        turn = live_turns.LiveTurn(turn_id, head, send=send, keep=self.keep)
-        self._turns[thread] = [*self.of(thread), turn]
-        self.tell("turn", turn.with_events(), thread=thread)
+        turn = live_turns.LiveTurn(turn_id, head, send=send, keep=self.keep_blob)
+        self._turns[thread] = [*self.turns_of(thread), turn]
+        self.send_message("turn", turn.with_events(), thread=thread)
         return turn
 
-    def end(self, thread: str, turn: live_turns.LiveTurn) -> None:
+    def end_turn(self, thread: str, turn: live_turns.LiveTurn) -> None:
         """Remove a turn that is over; one that the store does not know is kept for a while."""
         self._count += 1
         self._end_counts[thread] = self._count
         # It may have been forgotten by now.
-        turns = self.of(thread)
-        if turn.log.end is not None and not turn.log.end.turn_id:
+        turns = self.turns_of(thread)
+        if turn.log.end is not None and not turn.log.end_turn.turn_id:
             finished = [other for other in turns if other.log.end is not None]
-            unwanted = finished[:-_MAX_ENDED]
+            excess_turns = finished[:-_MAX_ENDED]
         else:
-            unwanted = [turn]
-        self._keep_turns(thread, [candidate for candidate in turns if candidate not in unwanted])
+            excess_turns = [turn]
+        self._keep_turns(
+            thread, [candidate for candidate in turns if candidate not in excess_turns]
+        )
         # Only now it is no longer busy.
         self.is_changed.set()
 
@@ -140,7 +142,7 @@ class Hub:
     def notify(self, thread: str, text: str) -> None:
         """Show a sentence about a session; it stands until the next request there."""
         self._notices[thread] = [*self.notices(thread), text][-_MAX_NOTICES:]
-        self.tell("notice", {"text": text}, thread=thread)
+        self.send_message("notice", {"text": text}, thread=thread)
 
     def notices(self, thread: str) -> list[str]:
         """Return the sentences about a session that still stand."""
@@ -149,7 +151,7 @@ class Hub:
     def forget(self, thread: str) -> None:
         """Forget the finished turns of a session."""
         self._notices.pop(thread, None)
-        self._keep_turns(thread, [turn for turn in self.of(thread) if turn.log.end is None])
+        self._keep_turns(thread, [turn for turn in self.turns_of(thread) if turn.log.end is None])
 
     def _keep_turns(self, thread: str, turns: list[live_turns.LiveTurn]) -> None:
         if turns:
@@ -157,15 +159,15 @@ class Hub:
         else:
             self._turns.pop(thread, None)
 
-    def of(self, thread: str) -> tuple[live_turns.LiveTurn, ...]:
+    def turns_of(self, thread: str) -> tuple[live_turns.LiveTurn, ...]:
         """Return the turns of a session, in the order in which they were asked for."""
         return tuple(self._turns.get(thread, ()))
 
     def turn(self, thread: str, turn_id: str) -> live_turns.LiveTurn | None:
         """Return a turn by its id."""
-        return next((turn for turn in self.of(thread) if turn.id == turn_id), None)
+        return next((turn for turn in self.turns_of(thread) if turn.id == turn_id), None)
 
-    def keep(self, sha256: str, data: bytes) -> None:
+    def keep_blob(self, sha256: str, data: bytes) -> None:
         """Keep the bytes of a picture or a page until the store has them."""
         if sha256 not in self._blobs:
             self._blob_bytes += len(data)
@@ -174,7 +176,7 @@ class Hub:
         while self._blob_bytes > _MAX_BLOB_BYTES and len(self._blobs) > 1:
             self._blob_bytes -= len(self._blobs.popitem(last=False)[1])
 
-    def kept_bytes(self, sha256: str) -> bytes | None:
+    def load_blob(self, sha256: str) -> bytes | None:
         """Return the bytes kept under a hash, if they are still here."""
         return self._blobs.get(sha256)
 

@@ -63,7 +63,7 @@ class TabConnection:
     async def talk(self, socket: web.WebSocketResponse) -> None:
         """Serve a tab until it goes."""
         tab = tab_hub.Tab()
-        self._hub.enter(tab)
+        self._hub.add_tab(tab)
         self._sockets.add(socket)
         sender = asyncio.create_task(_send(socket, tab), name="web: sending to a tab")
         try:
@@ -75,7 +75,7 @@ class TabConnection:
                 elif message.type is aiohttp.WSMsgType.BINARY:
                     _refuse(tab, None, validation.MalformedError())
         finally:
-            self._hub.leave(tab)
+            self._hub.remove_tab(tab)
             self._sockets.discard(socket)
             sender.cancel()
 
@@ -153,9 +153,9 @@ class TabConnection:
         if await self._is_new_request(request):
             # Checked here, where messages of a tab come one by one: after an await the next may be
             # there.
-            is_first = not self._hub.of(key.thread) and await self._is_new(key)
+            is_first = not self._hub.turns_of(key.thread) and await self._is_new(key)
             head = tab_contents.heading(text, request.files, is_code=is_code, started=time.time())
-            turn = self._hub.begin(key.thread, request.id, head)
+            turn = self._hub.begin_turn(key.thread, request.id, head)
             title = tab_contents.title(text or ", ".join(request.files)) if is_first else ""
             work = self._carry_out(request, turn, title=title)
             settled = functools.partial(self._settled, request.id, work)
@@ -256,12 +256,12 @@ class TabConnection:
         head = tab_contents.heading(
             request.text, request.files, is_code=request.is_code, started=time.time()
         )
-        turn = self._hub.begin(request.key.thread, request.id, head, is_new=False)
+        turn = self._hub.begin_turn(request.key.thread, request.id, head, is_new=False)
         await self._carry_out(request, turn)
 
     def start(self, work: Callable[[], Awaitable[None]], name: str) -> None:
         """Do some work beside all tabs, until it is done or the page ends."""
-        task = self._tasks.create_task(_net(work, name), name=name)
+        task = self._tasks.create_task(_log_failures(work, name), name=name)
         self._running.add(task)
         task.add_done_callback(self._running.discard)
 
@@ -276,7 +276,7 @@ class TabConnection:
         try:
             end = await self._service.handle(request, turn)
         finally:
-            self._hub.end(request.key.thread, turn)
+            self._hub.end_turn(request.key.thread, turn)
         if title and await self._service.improve_title(request, end, title=title):
             self._hub.is_changed.set()
 
@@ -341,7 +341,7 @@ class TabConnection:
         )
 
 
-async def _net(work: Callable[[], Awaitable[None]], name: str) -> None:
+async def _log_failures(work: Callable[[], Awaitable[None]], name: str) -> None:
     try:
         await work()
     except Exception:

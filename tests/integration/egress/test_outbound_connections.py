@@ -19,7 +19,7 @@ async def test_one_session_leaves_the_others_threads_to_look_up_names(monkeypatc
 
     monkeypatch.setattr(socket, "getaddrinfo", slow)
     names = outbound_connections.NameLookups()
-    greedy, other = names.of_one(), names.of_one()
+    greedy, other = names.for_session(), names.for_session()
     asking = [asyncio.create_task(greedy("greedy", 443)) for _ in range(100)]
     asking.append(asyncio.create_task(other("other", 443)))
     try:

@@ -93,7 +93,7 @@ async def test_a_picture_that_cannot_be_read_makes_no_model_blind(protocol):
         stage.transcript.add_user_message("again")
         assert (await stage.run()).text == "b"
         assert len(stage.server.refusals) == 1
-    assert not picture_selection.any_in(stage.transcript.entries)
+    assert not picture_selection.has_pictures(stage.transcript.entries)
 
 
 async def test_outputs_are_words_to_a_server_that_takes_nothing_else():
@@ -126,7 +126,7 @@ async def test_old_pictures_go_several_at_a_time(protocol):
         counts = [len(server.pictures(one.body)) for one in stage.server.requests]
         last = server.pictures(stage.server.requests[-1].body)
         words = json.dumps(stage.server.requests[-1].body).count("not shown here any more")
-        held = [one for one in picture_selection.all_of(stage.transcript.entries) if one.data]
+        held = [one for one in picture_selection.all_pictures(stage.transcript.entries) if one.data]
     broken = sum(
         json.dumps(after[: len(before)]) != json.dumps(before)
         for before, after in itertools.pairwise(sent)
@@ -140,10 +140,11 @@ async def test_old_pictures_go_several_at_a_time(protocol):
     # After a restart, when only the newest were loaded, the very same are shown.
     contents = {one.sha256: one.data for one in held}
     again = transcripts.Transcript(
-        picture_selection.fill(list(map(chat_messages.from_dict, stored)), contents)
+        picture_selection.with_data(list(map(chat_messages.from_dict, stored)), contents)
     )
     assert [
-        one.data for one in picture_selection.all_of(picture_selection.newest(again.entries))
+        one.data
+        for one in picture_selection.all_pictures(picture_selection.with_newest(again.entries))
     ] == last
 
 

@@ -131,6 +131,8 @@ def test_a_name_of_a_package_stays_one_argument_on_one_line():
     assert isinstance(read("{}", "install_packages"), tools.Misread)
     call = chat_messages.Call("1", "install_packages", '{"names": "a"}')
     assert isinstance(
-        tools.read(call, tools.offered(can_see=True, can_install=False, can_find=True)),
+        tools.read(
+            call, tools.offered(can_see_images=True, can_install=False, can_find_tools=True)
+        ),
         tools.Misread,
     )

@@ -516,16 +516,16 @@ async def test_budget_allows_what_is_left(clock):
     now = [0.0]
     budget = budgets.Budget(settings.TurnLimits(), settings.Model(name="x"), clock=lambda: now[0])
     now[0] = clock
-    assert await budget.ask(100) == budgets.Allotment(8192, is_last=False)
+    assert await budget.allot(100) == budgets.Allotment(8192, is_last=False)
     now[0] = 1800.0
-    assert isinstance(await budget.ask(100), budgets.Refusal)
+    assert isinstance(await budget.allot(100), budgets.Refusal)
 
 
 async def test_tokens_left_shorten_the_answer():
     budget = budgets.Budget(settings.TurnLimits(tokens=1000), settings.Model(name="x"))
-    assert await budget.ask(800) == budgets.Allotment(200, is_last=False)
+    assert await budget.allot(800) == budgets.Allotment(200, is_last=False)
     budget.charge(values.Usage(800, 150))
-    assert isinstance(await budget.ask(0), budgets.Refusal)
+    assert isinstance(await budget.allot(0), budgets.Refusal)
 
 
 async def test_the_servers_script_is_strict():

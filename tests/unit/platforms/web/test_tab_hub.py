@@ -17,11 +17,11 @@ async def test_only_those_who_watch_a_conversation_hear_of_it():
     hub = tab_hub.Hub()
     here, elsewhere = tab_hub.Tab(), tab_hub.Tab()
     here.thread, elsewhere.thread = THREAD, "b" * 16
-    hub.enter(here)
-    hub.enter(elsewhere)
-    turn = hub.begin(THREAD, "t" * 16, HEAD)
+    hub.add_tab(here)
+    hub.add_tab(elsewhere)
+    turn = hub.begin_turn(THREAD, "t" * 16, HEAD)
     turn.emit(events.TextAdded("hello"))
-    hub.tell("conversations", {"conversations": []})
+    hub.send_message("conversations", {"conversations": []})
     assert [one["kind"] for one in await _heard(here)] == ["turn", "event", "conversations"]
     assert [one["kind"] for one in await _heard(elsewhere)] == ["conversations"]
 
@@ -29,9 +29,9 @@ async def test_only_those_who_watch_a_conversation_hear_of_it():
 async def test_a_tab_that_takes_nothing_is_given_up():
     hub = tab_hub.Hub()
     watcher = tab_hub.Tab()
-    hub.enter(watcher)
+    hub.add_tab(watcher)
     for _ in range(40):
-        hub.tell("conversations", {"x": "x" * 1024 * 1024})
+        hub.send_message("conversations", {"x": "x" * 1024 * 1024})
     assert watcher.is_behind
     assert await watcher.next() == ""
 
@@ -42,15 +42,17 @@ def _ended(number):
 
 def test_a_turn_that_the_store_knows_is_forgotten_and_others_are_kept_for_a_while():
     hub = tab_hub.Hub()
-    recorded = hub.begin(THREAD, "r" * 16, HEAD)
+    recorded = hub.begin_turn(THREAD, "r" * 16, HEAD)
     recorded.emit(_ended(7))
-    hub.end(THREAD, recorded)
-    assert hub.of(THREAD) == ()
+    hub.end_turn(THREAD, recorded)
+    assert hub.turns_of(THREAD) == ()
     for number in range(30):
-        refused = hub.begin(THREAD, f"{number:016}", HEAD)
+        refused = hub.begin_turn(THREAD, f"{number:016}", HEAD)
         refused.emit(_ended(0))
-        hub.end(THREAD, refused)
-    assert [turn.id for turn in hub.of(THREAD)] == [f"{number:016}" for number in range(10, 30)]
+        hub.end_turn(THREAD, refused)
+    assert [turn.id for turn in hub.turns_of(THREAD)] == [
+        f"{number:016}" for number in range(10, 30)
+    ]
     assert hub.count_ends(THREAD) == 31
 
 
@@ -60,9 +62,9 @@ def test_pictures_are_kept_within_a_budget():
     for number in range(6):
         data = bytes([number]) * 10 * 1024 * 1024
         names.append(hashlib.sha256(data).hexdigest())
-        hub.keep(names[-1], data)
-        hub.keep(names[-1], data)
-    assert [hub.kept_bytes(name) is not None for name in names] == [False] * 3 + [True] * 3
+        hub.keep_blob(names[-1], data)
+        hub.keep_blob(names[-1], data)
+    assert [hub.load_blob(name) is not None for name in names] == [False] * 3 + [True] * 3
 
 
 def test_what_is_written_survives_broken_characters():
@@ -79,19 +81,19 @@ def test_conversations_that_are_over_take_no_room():
     for number in range(5000):
         thread = f"{number:016}"
         hub.notify(thread, "Hear!")
-        turn = hub.begin(thread, "t" * 16, HEAD)
+        turn = hub.begin_turn(thread, "t" * 16, HEAD)
         turn.emit(_ended(number + 1))
-        hub.end(thread, turn)
+        hub.end_turn(thread, turn)
         hub.notify(thread, "Hear again!")
-    assert (hub.of("0" * 16), hub.notices("0" * 16), hub.count_ends("0" * 16)) == ((), [], 0)
+    assert (hub.turns_of("0" * 16), hub.notices("0" * 16), hub.count_ends("0" * 16)) == ((), [], 0)
     assert hub.notices(f"{4999:016}") == ["Hear again!"]
     assert hub.count_ends(f"{4999:016}") != hub.count_ends(f"{4998:016}")
 
 
 def test_a_turn_may_end_after_it_was_forgotten():
     hub = tab_hub.Hub()
-    turn = hub.begin(THREAD, "t" * 16, HEAD)
+    turn = hub.begin_turn(THREAD, "t" * 16, HEAD)
     turn.emit(_ended(7))
     hub.forget(THREAD)
-    hub.end(THREAD, turn)
-    assert hub.of(THREAD) == ()
+    hub.end_turn(THREAD, turn)
+    assert hub.turns_of(THREAD) == ()
