@@ -22,10 +22,10 @@ _MAX_TARGET_CHARACTERS: Final = 1000
 
 
 class Approvals:
-    """What people have allowed and refused for one kernel, while it lives.
+    """The approvals and refusals of people for one kernel's requests.
 
     Attributes:
-        ask: asks whoever runs the code, whose time stands still; None if nobody can be.
+        ask: asks the person who runs the code, whose clock is paused; None if nobody can be asked.
     """
 
     def __init__(self, ask: Ask | None = None) -> None:
@@ -36,7 +36,7 @@ class Approvals:
         self._lock = asyncio.Lock()
 
     def list_grants(self) -> tuple[str, ...]:
-        """Return what is allowed as long as the kernel lives, for display."""
+        """Return the approvals that last as long as the kernel, for display."""
         return tuple(itertools.starmap(_grant, sorted(self._allowed)))
 
     async def require(self, contact: code_activity.Contact, *, target: str, first: bytes) -> None:
@@ -45,7 +45,7 @@ class Approvals:
         `target` is its path and query, `first` the beginning of its body.
 
         Raises:
-            Refusal: they refused.
+            Refusal: the person declined, or nobody could be asked.
         """
         subject = contact.host, contact.port, contact.method
         async with self._lock:

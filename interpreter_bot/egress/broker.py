@@ -47,14 +47,14 @@ class Broker:
         seed: bytes = b"",
         resolve: outbound_connections.Resolve | None = None,
     ) -> None:
-        """Open no door yet.
+        """Compile the rules; no door is opened yet.
 
         Args:
             config: the settings in effect.
-            environment: holds the secrets that they name.
-            services: offered to code beside the outside.
-            seed: from which the keys of kernels' authorities are made, so that the next process
-                makes the same ones; random by default.
+            environment: has the secrets that the settings name.
+            services: offered to code besides outside hosts.
+            seed: from which the keys of kernels' authorities are derived, so that the next process
+                derives the same ones; random by default.
             resolve: looks up hosts; by default the system does.
 
         Raises:
@@ -65,17 +65,17 @@ class Broker:
             logs.add_secrets(echoed_secrets.secrets_of(rule.headers))
         self._limits = config.egress_limits
         self.services = services
-        """What is offered beside the outside."""
+        """Services offered to code besides outside hosts."""
         self._seed = seed or secrets.token_bytes(_SEED_BYTES)
         self.on_contact: Callable[[code_activity.Contact], None] | None = None
-        """Takes what code tried, once that is over."""
+        """Called with each finished attempt of code to reach a host."""
         self._lookups = outbound_connections.NameLookups()
         self._resolve = resolve
         self._upstream = ssl.create_default_context()
         self._upstream.set_alpn_protocols(["http/1.1"])
         self._refusal = ""
         self._refused = cachetools.LRUCache[str, bool](_MAX_KEPT)
-        """Kernels that were told why."""
+        """Kernels whose code was told the refusal."""
         self._opening: set[str] = set()
         self._kernels: dict[str, asyncio.Task[None]] = {}
         # Kept until the setup ran, because the caller may be cancelled or not reach the host.
@@ -87,16 +87,16 @@ class Broker:
         self._traffic = cachetools.LRUCache[str, traffic_limits.Traffic](_MAX_KEPT)
 
     def refuse(self, reason: str) -> None:
-        """Let no session reach anything; see `kernel_doors.Doorkeeper.refuse`."""
+        """Refuse all connections; see `kernel_doors.Doorkeeper.refuse`."""
         _log.warning("%s", reason)
         self._refusal = reason
 
     def policy(self, key: str) -> policies.Policy:
-        """Return what a session may reach."""
+        """Return the rules that apply to a session."""
         return policies.policy_for(self._rules, values.key(key))
 
     def reach(self, key: str) -> code_activity.Reach:
-        """Return what a session may reach, and has exchanged."""
+        """Return the hosts and services that a session may reach, and its traffic today."""
         if self._refusal:
             return code_activity.Reach(refusal=self._refusal)
         hosts = tuple(
@@ -166,7 +166,7 @@ class Broker:
         for service in self.services:
             service.note_opened(key)
         authority = certificates.Authority(hmac.digest(self._seed, kernel_id.encode(), "sha256"))
-        # The same for a kernel whose host is connected again.
+        # Kept for a kernel whose host reconnects.
         session_approvals = self._approvals_by_kernel.setdefault(
             (key, kernel_id), approvals.Approvals()
         )
@@ -210,7 +210,7 @@ class Broker:
         self._lookups.close()
 
     async def _serve(self, doors: kernel_doors.Doors, context: proxies.ProxyContext) -> None:
-        """Serve the doors of a kernel until it ends, or its host passes no more connections."""
+        """Serve the doors of a kernel until it ends or its host disconnects."""
         servers = {
             kernel_doors.PROXY: proxies.Proxy(context),
             kernel_doors.SERVICES: services_door.ServicesDoor(context, self.services),
@@ -229,7 +229,7 @@ class Broker:
     def _close_doors(
         self, kernel_id: str, doors: kernel_doors.Doors, task: asyncio.Task[None]
     ) -> None:
-        """Clean up after doors, also if their task never ran."""
+        """Clean up after doors, even if their task never ran."""
         doors.close()
         del self._kernels[kernel_id], self._approvals[kernel_id]
         self._pending_setups.pop(kernel_id, None)
@@ -239,7 +239,7 @@ class Broker:
             _log.error("the doors of %s are served no more", kernel_id, exc_info=error)
 
     def _record(self, contact: code_activity.Contact) -> None:
-        """Log an attempt of code, and pass it on."""
+        """Log and report an attempt of code to reach a host."""
         if self.on_contact is not None:
             self.on_contact(contact)
         _log.info(
@@ -259,7 +259,7 @@ async def opened(
     seed: bytes = b"",
     resolve: outbound_connections.Resolve | None = None,
 ) -> AsyncIterator[Broker]:
-    """Open a broker; see there. At the end all doors are shut.
+    """Open a broker, see `Broker.__init__`; at the end all doors are closed.
 
     Raises:
         SettingsError: a rule cannot be used.

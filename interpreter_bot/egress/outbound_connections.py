@@ -1,4 +1,4 @@
-"""Connections to the outside: the name is looked up once, and the checked address is dialled."""
+"""Connections to outside hosts: a name is looked up once, and the checked address is dialled."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _BAD_GATEWAY: Final = 502
 
 
 class NameLookups:
-    """Looks names up by the system, in shared threads."""
+    """Looks up names with the system's resolver, in shared threads."""
 
     def __init__(self) -> None:
         self._threads = concurrent.futures.ThreadPoolExecutor(_MAX_THREADS, "names of hosts")
@@ -38,14 +38,14 @@ class NameLookups:
         self._threads.shutdown(wait=False, cancel_futures=True)
 
     def for_session(self) -> Resolve:
-        """Return a function that looks names up for one session, in few threads at a time."""
+        """Return a resolver for one session, which uses few threads at a time."""
         turns = asyncio.Semaphore(_MAX_THREADS_OF_SESSION)
 
         async def look_up(host: str, port: int) -> Addresses:
             await turns.acquire()
             call = functools.partial(socket.getaddrinfo, host, port, type=socket.SOCK_STREAM)
             lookup = asyncio.get_running_loop().run_in_executor(self._threads, call)
-            # After a timeout the thread still waits, and counts for the session until it is free.
+            # After a timeout the thread is still busy, and counts for the session until it ends.
             lookup.add_done_callback(lambda _: turns.release())
             return await asyncio.shield(lookup)
 
@@ -64,7 +64,7 @@ class Dialler:
         The checked address is dialled: the name is not looked up again.
 
         Raises:
-            Refusal: it has no allowed address, or does not answer. No address is told.
+            Refusal: it has no allowed address, or does not answer. The sentence has no address.
         """
         try:
             async with asyncio.timeout(_CONNECT_SECONDS):
@@ -80,7 +80,7 @@ class Dialler:
                 return await self._connect_first(allowed)
         except socket.gaierror as error:
             raise policies.Refusal(network_words.not_found(host), status=_BAD_GATEWAY) from error
-        except OSError as error:  # Also that its time is over.
+        except OSError as error:  # TimeoutError is one.
             sentence = network_words.silent(host, port)
             raise policies.Refusal(sentence, status=_BAD_GATEWAY) from error
 

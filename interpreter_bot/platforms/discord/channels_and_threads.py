@@ -22,7 +22,7 @@ from interpreter_bot.wording import discord_words, session_words
 
 PLATFORM: Final = "discord"
 MARGIN_BYTES: Final = 64 * 1024
-"""A file of exactly the limit is refused: Discord counts what comes around it, too."""
+"""Files of exactly the limit are refused, as Discord counts the whole request."""
 
 Author: TypeAlias = discord.User | discord.Member | discord.ClientUser
 
@@ -35,7 +35,7 @@ _POLL_SECONDS: Final = 0.1
 _READ_SECONDS: Final = 10.0
 _MAX_READ: Final = 100
 _UNREAD: Final = 0
-"""Among the people of a thread while its others are not known; nobody's id."""
+"""Nobody's id; among a thread's people until its messages have been read."""
 _MAX_OPENING_SECONDS: Final = 60.0
 _MAX_LIMIT_SECONDS: Final = 10.0
 """Answer by a reply if Discord opens no thread for longer than this."""
@@ -44,7 +44,7 @@ _RETRY_SECONDS: Final = (0.5, 2.0, 8.0)
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Place:
-    """Where a request came from and its answer goes.
+    """The place of a request and its answer.
 
     Attributes:
         key: the session.
@@ -75,26 +75,25 @@ def of_interaction(interaction: discord.Interaction) -> Place:
     key = values.SessionKey(PLATFORM, str(guild_id or ""), str(channel_id))
     if interaction.channel is not None:
         key = _key(interaction.channel, guild_id)
-    # Of an answer only the first message is in the name of a person who may send larger files; the
-    # others are the bot's own.
+    # Only an answer's first message has the person's own, perhaps larger, limit.
     return Place(key, channel_id, guild_id, file_bytes(interaction.guild))
 
 
 def is_bot_at(interaction: discord.Interaction) -> bool:
-    """Return whether the bot is where a person did something, and not only that person."""
+    """Return whether the bot itself is a member of the place of an interaction."""
     if interaction.guild_id is None:
         return interaction.context.dm_channel
     return interaction.is_guild_integration()
 
 
 def file_bytes(guild: discord.Guild | None) -> int:
-    """Return the largest file that the bot itself may send."""
+    """Return the size of the largest file that the bot may send."""
     default = discord.utils.DEFAULT_FILE_SIZE_LIMIT_BYTES
     return (guild.filesize_limit if guild else default) - MARGIN_BYTES
 
 
 def location(place: Place, *, reply_to: str = "", handle: object = None) -> transport.Location:
-    """Return where an answer in a place goes."""
+    """Return the location of an answer in a place."""
     return transport.Location(
         session=place.key, channel=str(place.channel_id), reply_to=reply_to, handle=handle
     )
@@ -116,15 +115,15 @@ async def thread_for_copy(
 ) -> AsyncIterator[tuple[str, str]]:
     """Open a thread for a copy of a session, in the same channel; deleted if the block raises.
 
-    Gives its id, and a link to it.
+    Yields its id, and a link to it.
 
     Args:
-        channel: where a person wants it.
+        channel: of the session.
         limits: of the client.
-        words: the message that it hangs on.
+        words: text of the message that starts the thread.
 
     Raises:
-        BotError: none can be opened there, or more people would see it.
+        BotError: no thread can be opened there, or more people would see it.
     """
     if isinstance(channel, discord.Thread) and channel.is_private():
         raise errors.BotError(session_words.PRIVATE_THREAD)
@@ -178,8 +177,8 @@ class Threads:
         self._people = cachetools.LRUCache[int, set[int]](_MAX_KNOWN)
 
     async def first_request(self, thread: discord.Thread) -> int | None:
-        """Return the id of the first message of a thread that may be for the bot: 0 if it opened
-        the thread, else the first one in which it was asked; None if it never was."""
+        """Return the id of the first request in a thread: 0 if all of it is for the bot; None if
+        there was no request."""
         me = self._client.user
         if me is not None and thread.owner_id == me.id:
             return 0
@@ -194,18 +193,18 @@ class Threads:
         return self._known[thread.id]
 
     def join(self, thread_id: int, message_id: int) -> None:
-        """Remember that the bot has been asked in a thread."""
+        """Remember the first request to the bot in a thread."""
         if self._known.get(thread_id) is None:
             self._known[thread_id] = message_id
 
     def note_person(self, message: discord.Message) -> None:
-        """Remember who writes in a thread, if its other people are known."""
+        """Remember a person who writes in a thread, if its other people are known."""
         people = self._people.get(message.channel.id)
         if people is not None:
             people.add(message.author.id)
 
     async def is_of_one_person(self, thread: discord.Thread, person: int) -> bool:
-        """Return whether nobody but this person, and bots, is known to have written in a thread."""
+        """Return whether only this person, and bots, have written in a thread."""
         people = self._people.get(thread.id)
         if people is None:
             people = self._people[thread.id] = {_UNREAD}
@@ -223,7 +222,7 @@ class Threads:
         """Open a thread on a message.
 
         Returns:
-            Its id; None if that is not allowed, or not for the next minutes.
+            Its id; None if that is forbidden, or limited for longer than a person waits.
         """
         guild, channel = message.guild, message.channel
         if guild is None or not isinstance(channel, discord.TextChannel):
@@ -265,7 +264,7 @@ async def open_thread(limits: rate_limits.RateLimits, message: discord.Message, 
     give_up_at = time.monotonic() + _MAX_OPENING_SECONDS
     try:
         while not work.done():
-            # The library keeps the response that uses up a limit back until that is over.
+            # The library delays the response that exhausts a limit until the limit is over.
             if limits.was_accepted(route):
                 return True
             if _is_limited(limits, route) or time.monotonic() > give_up_at:

@@ -1,4 +1,4 @@
-"""Interactions: permission, acknowledgement in time, and once; and requests made of them."""
+"""Interactions: permission, acknowledgement in time, one claim, and the requests they make."""
 
 from __future__ import annotations
 
@@ -63,9 +63,9 @@ class InteractionHandler:
         self.is_leaving = False
 
     async def check_permissions(self, interaction: discord.Interaction[Any]) -> bool:
-        """Check the permissions known at once; a person without is told so.
+        """Check the permissions that are known without fetching; refuse if they are missing.
 
-        Enough to open a modal: what is submitted with it is checked again.
+        This suffices to open a modal, as its submission is checked again.
         """
         refusal = command_words.RESTARTING if self.is_leaving else ""
         if not self._members.is_unknown(interaction.user, interaction.guild_id):
@@ -79,16 +79,15 @@ class InteractionHandler:
         is_public: bool = False,
         is_silent: bool = False,
     ) -> bool:
-        """Acknowledge an interaction; say whether it is to be handled: permitted, now, and by this
-        bot.
+        """Acknowledge and claim an interaction; return whether this bot is to handle it.
 
-        Discord waits three seconds for a first sign, so it is given before anything is asked of
-        a database. Where several bots give one, the claim decides.
+        Discord waits three seconds for the acknowledgement, so it comes before the database is
+        used. If several bots acknowledge, the claim decides.
 
         Args:
-            interaction: what the person did.
+            interaction: the interaction.
             is_public: everybody in the channel sees the answer.
-            is_silent: there is none, if all goes well.
+            is_silent: there is no answer unless something fails.
         """
         if not await self.check_permissions(interaction):
             return False
@@ -104,9 +103,9 @@ class InteractionHandler:
         interaction: discord.Interaction[Any],
         prepare: Callable[[], Awaitable[claims.StartRequest | None]],
     ) -> None:
-        """Acknowledge an interaction, and carry it out as a request, which everybody sees.
+        """Acknowledge an interaction, and run it as a request that everybody sees.
 
-        If this bot dies before it has begun, the next one does: nothing can have been done yet.
+        If this bot dies before the request begins, the next bot runs it.
         """
         is_again = interaction.id in self._reclaimed_ids
 
@@ -137,11 +136,11 @@ class InteractionHandler:
         await self._claims.handle(envelope, prepare_if_permitted, is_claimed=is_again)
 
     def receive(self, payload: Mapping[str, Any], *, is_again: bool = False) -> None:
-        """Note what Discord says of an interaction, until that is claimed.
+        """Keep the payload of an interaction until it is claimed.
 
         Args:
-            payload: as it came.
-            is_again: it was acknowledged and claimed by a bot that is gone, and is ours now.
+            payload: from Discord.
+            is_again: a dead bot acknowledged and claimed it, and this bot takes it over.
         """
         number = int(payload["id"])
         if is_again:
@@ -162,7 +161,7 @@ class InteractionHandler:
         try:
             await _defer(interaction, is_public=is_public, is_silent=is_silent)
         except api_errors.CONNECTION as error:
-            _log.info("a first sign may not have arrived", exc_info=error)
+            _log.info("an acknowledgement may not have arrived", exc_info=error)
             await _defer(interaction, is_public=is_public, is_silent=is_silent)
         interaction.extras[_ACKNOWLEDGED] = "silently" if is_silent else "thinking"
 
@@ -171,7 +170,7 @@ class InteractionHandler:
         interaction: discord.Interaction[Any],
         membership: permissions.Membership | None = None,
     ) -> str:
-        """Return why a person may not use the bot there, as far as is known; empty if they may."""
+        """Return why a person may not use the bot there, without fetching; empty if they may."""
         requester = permissions.requester(
             interaction.user,
             interaction.guild_id,
@@ -182,7 +181,7 @@ class InteractionHandler:
         return str(policies.refusal(requester, permissions.rules(self.config)) or "")
 
     async def _fetch_refusal(self, interaction: discord.Interaction[Any]) -> str:
-        """Return why a person may not use the bot there, with what has to be fetched for that."""
+        """Return why a person may not use the bot there, after fetching their membership."""
         membership = await self._members.find_membership(interaction.user, interaction.guild)
         return self._refusal(interaction, membership)
 
@@ -198,7 +197,7 @@ class InteractionHandler:
         uploads: tuple[transport.Upload, ...] = (),
         offered: tuple[transport.Button, ...] = (),
     ) -> None:
-        """Answer; unless a public answer was promised, only the person who asked sees it."""
+        """Reply; only to the person, unless the acknowledgement was public."""
         nobody = discord.AllowedMentions.none()
         if interaction.extras.get(_ACKNOWLEDGED) == "thinking":
             await interaction.edit_original_response(
@@ -254,7 +253,7 @@ class InteractionHandler:
     async def open(
         self, interaction: discord.Interaction[Any], text: str, *, is_code: bool, **fields: Any
     ) -> claims.StartRequest:
-        """Make the request of an interaction; return what has it answered."""
+        """Open the request of an interaction; return the function that starts it."""
         place = channels_and_threads.of_interaction(interaction)
         person = channels_and_threads.person(interaction.user)
         chosen = await self.in_flight.chosen_by(place.key, person.id)
@@ -290,7 +289,7 @@ class InteractionHandler:
         try:
             await self.reply(interaction, text)
         except api_errors.ANY as undelivered:
-            _log.info("that could not be told", exc_info=undelivered)
+            _log.info("an error could not be reported", exc_info=undelivered)
 
 
 def _event_id(interaction: discord.Interaction[Any]) -> str:

@@ -1,7 +1,7 @@
 """Catch up on messages missed while the bot was down, or the gateway session was lost.
 
-Only channels with a new message are read: Discord gives the id of each channel's last one. A
-message that was handled after all is claimed already.
+Only channels with new messages are read, by the id of the last message that Discord sends with each
+channel. A message that was handled before is claimed, so it is not handled twice.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ _MAX_CHANNELS: Final = 100
 _MAX_MESSAGES: Final = 100
 _MAX_DIRECT: Final = 200
 _MAX_RECENT: Final = 30
-# Half a minute, as ids count time: messages of one moment need not come in order.
+# Half a minute of message ids, which count time: messages may arrive slightly out of order.
 _MARGIN: Final = 30_000 << 22
 
 
 class MissedMessages:
-    """Knows the last handled message, and reads on from there."""
+    """Remembers the last handled message, and reads the messages after it."""
 
     def __init__(
         self,
@@ -58,20 +58,20 @@ class MissedMessages:
             self._direct[message.channel.id] = None
 
     def note_start(self) -> None:
-        """Record that from now on no message should be missed."""
+        """Record that the bot handles all messages from now on."""
         self._last_id = self._last_id or discord.utils.time_snowflake(discord.utils.utcnow())
 
     def note_new_session(self) -> None:
-        """Record that a new session begins: what it brings is not what was missed before."""
+        """Record that a new gateway session begins, before which messages may have been missed."""
         if self._missed_since is None:
             self._missed_since = self._last_id - _MARGIN
             self._searched_servers.clear()
 
     async def include_downtime(self) -> None:
-        """Record, once, that something may have been written before the bot was started.
+        """Include, once, messages from before the start of the bot.
 
-        Discord tells a bot of its servers, but not of its direct conversations: only those that
-        were used last are known.
+        Discord lists a bot's servers but not its direct conversations: of these, the ones that were
+        used last are read.
         """
         if self._has_included_downtime:
             return

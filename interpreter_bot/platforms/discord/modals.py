@@ -1,6 +1,6 @@
 """Modals for code, and submissions of modals that an earlier run of the bot opened.
 
-These are not lost: what a modal is about stands in its id.
+Those are handled as well, because the id of a modal says what it is for.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ _HANDLED: Final = "taken"
 
 _log = logging.getLogger(__name__)
 
-# Of the three seconds that Discord waits for a first sign.
+# Discord waits three seconds for the acknowledgement.
 _FETCH_SECONDS: Final = 1.5
 
 
@@ -53,8 +53,8 @@ class SubmittedModal:
     """A submission of a modal that this process did not open.
 
     Attributes:
-        kind: what it was for.
-        number: of the message or the question that it was about.
+        kind: one of `_KINDS`.
+        number: id of its message or question.
     """
 
     kind: str
@@ -64,7 +64,7 @@ class SubmittedModal:
 
 
 class CodeModal(discord.ui.Modal):
-    """A modal with a paragraph and, if wanted, files."""
+    """A modal with a text field and optionally files."""
 
     def __init__(
         self,
@@ -104,8 +104,8 @@ class CodeModal(discord.ui.Modal):
             self.add_item(discord.ui.Label(text=file_words.FOR_DATA, component=self._files))
 
     async def on_submit(self, interaction: discord.Interaction[Any], /) -> None:
-        """Pass on what was submitted."""
-        # Before any await: other handlers of the event look for this.
+        """Pass on the submission."""
+        # Before any await, as other handlers of the event check this.
         interaction.extras[_HANDLED] = True
         files = tuple(self._files.values) if self._files is not None else ()
         await self._on_submission(interaction, self._text.value, files)
@@ -207,10 +207,10 @@ async def resolve(
     """Answer a question that this person may answer.
 
     Args:
-        handler: acknowledges first.
-        interaction: what the person did.
+        handler: acknowledges the interaction.
+        interaction: by which the person answers.
         number: of the question.
-        answer: what the person says to it.
+        answer: makes the answer to the question.
     """
     if not await handler.acknowledge_and_claim(interaction, is_silent=True):
         return
@@ -224,7 +224,7 @@ async def resolve(
 
 
 async def _message(interaction: discord.Interaction[Any], number: int) -> discord.Message | None:
-    """Return the message that a question is about, if the bot can read it."""
+    """Return the message to which a question refers, if the bot can read it."""
     channel = interaction.channel
     if not isinstance(channel, discord.abc.Messageable):
         return None

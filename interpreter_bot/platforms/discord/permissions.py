@@ -1,7 +1,7 @@
 """Permissions: who may use the bot where, by the operator's lists and memberships.
 
-Discord sends roles with events on a server; not in direct messages, nor with fetched messages, so
-that they have to be asked for there.
+Discord sends roles with events on a server, but neither in direct messages nor with fetched ones:
+there the member is fetched.
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ _FETCH_SECONDS: Final = 20.0
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Membership:
-    """A person's roles on the servers that count, and whether they are on any."""
+    """A person's roles on the relevant servers, and whether they are a member of any."""
 
     role_ids: Collection[int] = ()
     is_member: bool = False
 
 
 class Memberships:
-    """Fetches members from Discord, where the operator's lists depend on them."""
+    """Fetches members from Discord if the operator's lists need their roles."""
 
     def __init__(
         self, client: discord.Client, config: settings.Discord, limits: rate_limits.RateLimits
@@ -50,7 +50,7 @@ class Memberships:
         )
 
     def is_unknown(self, user: channels_and_threads.Author, guild_id: int | None) -> bool:
-        """Return whether a permission depends on something that has to be fetched."""
+        """Return whether the member must be fetched to decide on a permission."""
         config = self._config
         if user.id in config.people:
             return False
@@ -63,7 +63,7 @@ class Memberships:
     async def find_membership(
         self, user: channels_and_threads.Author, guild: discord.Guild | None
     ) -> Membership:
-        """Return a person's membership on a server; in direct messages on all that count."""
+        """Return a person's membership on a server, or in direct messages on all relevant ones."""
         if not self.is_unknown(user, guild.id if guild is not None else None):
             return Membership(roles_of(user))
         role_ids = set(self._config.roles)

@@ -55,7 +55,7 @@ class FileNames:
         self._names: dict[tuple[int, int], str] = {}
         self._used_names: set[str] = set()
 
-    def name(self, where: tuple[int, int], kind: str, *, title: str = "") -> str:
+    def name(self, position: tuple[int, int], kind: str, *, title: str = "") -> str:
         """Name the file that an output becomes, without a suffix.
 
         Args:
@@ -63,7 +63,7 @@ class FileNames:
             kind: a word, such as "figure"; "figure-1" is the first of them.
             title: what it is about, which is the better name where it has one.
         """
-        name = self._names.get(where)
+        name = self._names.get(position)
         if name is None:
             word = slug(title)
             name = word or f"{kind}-1"
@@ -72,7 +72,7 @@ class FileNames:
                 count += 1
                 name = f"{word or kind}-{count}"
             self._used_names.add(name)
-            self._names[where] = name
+            self._names[position] = name
         return name
 
 

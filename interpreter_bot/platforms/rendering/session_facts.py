@@ -59,19 +59,19 @@ def limits(
     return facts
 
 
-def usage(of: past_turns.UsageSummary) -> list[Fact]:
+def usage(summary: past_turns.UsageSummary) -> list[Fact]:
     """Describe what a conversation and a person used; the notes have details."""
-    took = quantities.duration(of.session.cpu_seconds)
-    here = f"{_spent(of.session)}, {took} of processor time"
+    took = quantities.duration(summary.session.cpu_seconds)
+    here = f"{_spent(summary.session)}, {took} of processor time"
     return [
-        Fact("This conversation", here, _directions(of.session)),
-        Fact("You, today", today(of), _directions(of.today)),
+        Fact("This conversation", here, _directions(summary.session)),
+        Fact("You, today", today(summary), _directions(summary.today)),
     ]
 
 
-def today(of: past_turns.UsageSummary) -> str:
+def today(summary: past_turns.UsageSummary) -> str:
     """Describe what a person used today, and may use."""
-    return _spent(of.today, of.allowed_tokens, of.allowed_money)
+    return _spent(summary.today, summary.allowed_tokens, summary.allowed_money)
 
 
 def _spent(
@@ -103,17 +103,17 @@ def in_utc(moment: float) -> str:
 
 
 def variables(
-    of: session_variables.HeldVariables, *, when: Callable[[float], str] = in_utc
+    state: session_variables.HeldVariables, *, when: Callable[[float], str] = in_utc
 ) -> list[Fact]:
     """Describe a session's variables: which are saved, which are not, and why.
 
     Args:
-        of: what it has.
+        state: the variables in Python, and the saved ones.
         when: writes a moment as the platform shows it.
     """
-    suffix = f" and {of.unlisted_count:,} more" if of.unlisted_count else ""
-    facts = [Fact("In Python now", f"{', '.join(of.names)}{suffix}" or "nothing")]
-    if (saved := of.saved) is None:
+    suffix = f" and {state.unlisted_count:,} more" if state.unlisted_count else ""
+    facts = [Fact("In Python now", f"{', '.join(state.names)}{suffix}" or "nothing")]
+    if (saved := state.saved) is None:
         return [*facts, Fact("Saved", "nothing")]
     facts.append(Fact("Saved", f"{quantities.count(saved.kept, 'variable')} on {when(saved.at)}"))
     for heading, entries, count in (
@@ -128,19 +128,19 @@ def variables(
     return facts
 
 
-def network(of: code_activity.Reach) -> list[Fact]:
+def network(reach: code_activity.Reach) -> list[Fact]:
     """Describe what code may reach outside, data it may query, and what it asked for last."""
-    data = [Fact(f"connections.{offer.name}", offer.description) for offer in of.offers]
+    data = [Fact(f"connections.{offer.name}", offer.description) for offer in reach.offers]
     data += [
-        Fact("Asked", query, outcome) for offer in of.offers for query, outcome in offer.recent
+        Fact("Asked", query, outcome) for offer in reach.offers for query, outcome in offer.recent
     ]
-    if not of.hosts:
-        reason = of.refusal or fact_words.ASK_FOR_HOSTS
+    if not reach.hosts:
+        reason = reach.refusal or fact_words.ASK_FOR_HOSTS
         return [Fact("Network", "none", reason), *data]
-    facts = [_reachable(host) for host in of.hosts]
-    used = f"{quantities.size(of.bytes)} of {quantities.size(of.max_bytes)}"
-    if of.allowed:
-        facts.append(Fact("Allowed until Python restarts", ", ".join(of.allowed)))
+    facts = [_reachable(host) for host in reach.hosts]
+    used = f"{quantities.size(reach.bytes)} of {quantities.size(reach.max_bytes)}"
+    if reach.allowed:
+        facts.append(Fact("Allowed until Python restarts", ", ".join(reach.allowed)))
     return [*facts, Fact("Exchanged today", used), *data]
 
 

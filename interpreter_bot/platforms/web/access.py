@@ -1,10 +1,9 @@
 """Access control of the page: only a browser with the token, and only from our own page.
 
-The token is made once and kept where only the bot's user can read it. Checked in this order, each
-before anything else happens: the host that was asked for (a foreign name that leads here is an
-attack), the page that asks (cookies are sent along for pages of other ports of this machine), the
-token. Who visits one conversation of another platform has no token but a pass, with which nothing
-but `_VISITABLE` is read, and that of this conversation alone.
+The token is made once and kept where only the bot's user can read it. A request is checked in this
+order: the requested host (a foreign name that leads here is an attack), the requesting page
+(browsers send cookies for pages on other ports of this machine, too), the token. A visitor of one
+conversation has a pass instead of the token, for the paths of `_VISITABLE` in that conversation.
 """
 
 from __future__ import annotations
@@ -45,13 +44,13 @@ _DOOR_POLICY: Final = (
     " base-uri 'none'; frame-ancestors 'none'"
 )
 VISIT: Final = web.RequestKey("visit", share_links.Visit)
-"""Of a request: the visit as which it was passed, if it was not passed by the token."""
+"""Of a request: its visit, if it has a pass instead of the token."""
 _VISITABLE: Final = frozenset(
     {"/picture", "/frame", "/output", "/download", "/notebook", "/media", "/archive", "/visited"}
 )
 _MAX_VISITS: Final = 8
 _PAGES: Final = frozenset({"/", "/visit"})
-"""What other pages may lead to."""
+"""Paths to which other pages may link."""
 _VISIT_ID: Final = re.compile(r"[0-9a-f]{32}")
 
 
@@ -80,8 +79,7 @@ _CLOSED: Final = _DOOR.format(
     body="<h1>This page is locked</h1><p>Open the address that interpreter-bot printed when it"
     " started; it ends in a token. The browser then remembers it.</p>",
 )
-# SameSite withholds our cookies from a click on a foreign page; once our page asks itself, they
-# come.
+# SameSite withholds our cookies after a click on a foreign page; a refresh by our own sends them.
 _ONCE_MORE: Final = _DOOR.format(
     head='<meta http-equiv="refresh" content="0;url=/?again">', body="<p>Opening…</p>"
 )
@@ -110,13 +108,13 @@ class Access:
         public_url: str = "",
         open_paths: Collection[str] = (),
     ) -> None:
-        """Args: whom `shared_sessions` lets in reads `open_paths` too: nothing of anybody's."""
+        """Args: visitors may read `open_paths`, too, which hold nobody's data."""
         self._token = token
         self._public_url = public_url.lower()
         self._public_host = share_links.host_of(public_url)
         self._allowed_hosts = {*(name.lower() for name in allowed_hosts), self._public_host}
         self.visits: share_links.ShareLinks | None = None
-        """Passes of visits, once they are known; without `public_url` there are none."""
+        """Passes of visits, once the service is open; None without `public_url`."""
         self._open_paths = frozenset(open_paths)
 
     async def authorize(self, request: web.Request, handler: Handler) -> web.StreamResponse:
@@ -138,7 +136,7 @@ class Access:
         return await handler(request)
 
     async def _is_visit(self, request: web.Request) -> bool:
-        """Return whether a request may be made without the token; note what it may read."""
+        """Return whether a request needs no token; attach its visit, if it has one."""
         if (request.method, request.path) == ("POST", "/visit"):
             return True
         if not _is_read_only(request):
@@ -163,8 +161,8 @@ class Access:
         visit: share_links.Visit,
         proof: str,
     ) -> None:
-        """Give a browser the pass of a visit; of many, it loses the oldest."""
-        # It sends them with each request, and servers take so much of a header.
+        """Set the pass of a visit as a cookie; beyond `_MAX_VISITS` the oldest is deleted."""
+        # Browsers send all of them with each request, and servers limit the size of headers.
         names = [name for name in request.cookies if name.startswith(_visit_cookie(request, ""))]
         for name in names[: -_MAX_VISITS + 1]:
             response.del_cookie(name)
@@ -178,13 +176,13 @@ class Access:
         )
 
     def _is_secure(self, request: web.Request) -> bool:
-        """Return whether a browser came by TLS: its proxy says so, or the operator does."""
+        """Return whether a browser uses TLS, by its proxy's header or the public URL."""
         is_forwarded_https = request.headers.get("X-Forwarded-Proto") == "https"
         is_public = request.headers.get("Host", "").lower() == self._public_host
         return is_forwarded_https or (is_public and self._public_url.startswith("https:"))
 
     def has_token(self, request: web.Request) -> bool:
-        """Return whether a request comes from a browser that was let in by the token."""
+        """Return whether a request has the cookie for the token."""
         return _are_equal(request.cookies.get(_cookie(request), ""), self._pass(request))
 
     def _is_allowed_host(self, request: web.Request) -> bool:
@@ -203,8 +201,7 @@ class Access:
         is_safe = _is_read_only(request)
         site = request.headers.get("Sec-Fetch-Site", "none")
         if site in {"none", "same-origin"}:
-            # Browsers name the origin of any other request; clients that are no browsers can claim
-            # anything.
+            # Browsers send an Origin with all other requests; other clients can claim anything.
             return is_safe
         is_page = request.headers.get("Sec-Fetch-Mode") == "navigate" and request.path in _PAGES
         return is_safe and is_page and request.headers.get("Sec-Fetch-Dest") == "document"
@@ -215,20 +212,20 @@ class Access:
         if match is None or host != request.headers.get("Host", "").lower():
             return False
         if scheme == "https":
-            # A proxy with TLS need not say so, but none is needed at this machine's own names.
+            # Proxies with TLS may send no header, but nobody needs TLS at loopback names.
             return self._is_secure(request) or not _is_loopback(match[1].strip("[]"))
         return scheme == "http" and not self._is_secure(request)
 
     def _pass(self, request: web.Request) -> str:
         """Compute the cookie's value: valid at this address only, and never the token itself.
 
-        Cookies know no ports, so other servers on this host are sent it, too. It suffices to read
-        what one knows by an unguessable name; to list and to do anything takes the key as well.
+        Cookies ignore ports, so other servers on this host receive it, too. It only permits reading
+        content by its unguessable name; lists and actions need the page key as well.
         """
         return self._derive(request, "")
 
     def _page_key(self, request: web.Request) -> str:
-        """Compute the key that the page keeps where only its own origin, port and all, sees it."""
+        """Compute the key that the page stores, visible only to its own origin and port."""
         return self._derive(request, "key of ")
 
     def _derive(self, request: web.Request, purpose: str) -> str:
@@ -239,7 +236,7 @@ class Access:
         """Turn the token of an address into a cookie, and redirect to the address without it."""
         if not _are_equal(request.query.get("token", ""), self._token):
             return _refuse(request)
-        # What follows the # stays in the browser, and the page removes it at once.
+        # The part after the # stays in the browser, and the page removes it at once.
         location = f"/#key={self._page_key(request)}"
         response = web.Response(status=303, headers={"Location": location})
         response.set_cookie(
@@ -265,8 +262,8 @@ def _are_equal(secret: str, expected: str) -> bool:
 
 
 def _key(request: web.Request) -> str:
-    """Return the key that a request has: in a header, or, as scripts give no websocket headers, as
-    the second protocol that it offers.
+    """Return a request's page key: from its header, or for a websocket, to which scripts cannot add
+    headers, from the second protocol that it offers.
     """
     offered = request.headers.get("Sec-WebSocket-Protocol", "").partition(",")[2].strip()
     return request.headers.get("Interpreter-Bot-Key", offered)

@@ -1,4 +1,4 @@
-"""Files of a session for the page, in pieces: none is ever in memory as a whole."""
+"""Routes for a session's files, streamed in pieces."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from interpreter_bot.sessions import live_data_views, requests, session_service
 from interpreter_bot.wording import page_words
 
 _PIECE_BYTES: Final = 1024 * 1024
-# Browsers ask for six at a time.
+# Browsers open six connections at a time.
 _MAX_OF_SESSION: Final = 8
 _MAX_CHECKPOINT_CHARACTERS: Final = 64
 _WRITE_BYTES: Final = 64 * 1024
 STALL_SECONDS: Final = 60.0
-"""How long a client may read nothing of what it asked for."""
+"""How long a client may stop reading."""
 _MEDIA: Final = {
     "pdf": "application/pdf",
     "mp3": "audio/mpeg",
@@ -33,7 +33,7 @@ _MEDIA: Final = {
     "m4v": "video/mp4",
     "webm": "video/webm",
 }
-# None of them is a page to any browser, whatever is in the file: its type is said, and not guessed.
+# With these types, which browsers must not guess anew, no file is ever shown as a page.
 _MEDIA_POLICY: Final = "default-src 'none'; base-uri 'none'; frame-ancestors 'self'"
 
 
@@ -45,8 +45,8 @@ class Files:
         self._slots = session_slots.SessionSlots(_MAX_OF_SESSION)
 
     async def upload(self, request: web.Request) -> web.Response:
-        """Put a file into a workspace; the body is the file. The response is its name there."""
-        key, name = where(request)
+        """Put the body into a workspace as a file; the response is its name there."""
+        key, name = session_and_name(request)
         limit = self._service.queries.limits.upload_bytes
         size = request.content_length
         if size is not None and size > limit:
@@ -58,7 +58,7 @@ class Files:
 
     async def download(self, request: web.Request) -> web.StreamResponse:
         """Serve a file of a workspace as a download, never inline."""
-        with self._slots.hold(where(request)[0], visit=visit_id(request)):
+        with self._slots.hold(session_and_name(request)[0], visit=visit_id(request)):
             return await self._download(request)
 
     async def _download(self, request: web.Request) -> web.StreamResponse:
@@ -70,8 +70,8 @@ class Files:
             return await stream(request, info, pieces, headers=headers)
 
     async def media(self, request: web.Request) -> web.StreamResponse:
-        """Serve a document, a sound or a film, or a part of it, to be shown by the browser."""
-        _, name = where(request)
+        """Serve a document, sound or film, or a range of it, for display by the browser."""
+        _, name = session_and_name(request)
         kind = _MEDIA.get(name.rpartition(".")[2].lower())
         if kind is None:
             raise errors.FileNameError(page_words.NOT_SHOWN)
@@ -84,13 +84,13 @@ class Files:
             "Content-Security-Policy": _MEDIA_POLICY,
             "Accept-Ranges": "bytes",
         }
-        with self._slots.hold(where(request)[0], visit=visit_id(request)):
+        with self._slots.hold(session_and_name(request)[0], visit=visit_id(request)):
             return await self._media(request, part, headers)
 
     async def _media(
         self, request: web.Request, part: slice, headers: dict[str, str]
     ) -> web.StreamResponse:
-        # Of its last bytes nobody asks who does not know how many there are.
+        # A range from the end is not supported: the whole file is sent.
         start = max(part.start or 0, 0)
         async with open_file(self._service, request, start=start) as (info, pieces):
             stop = min(part.stop or info.size_bytes, info.size_bytes)
@@ -103,8 +103,8 @@ class Files:
             return await stream(request, part_info, pieces, headers=headers, status=206)
 
     async def rename(self, request: web.Request) -> web.Response:
-        """Give a file another name; the response is the one it got."""
-        key, name = where(request)
+        """Rename a file; the response is its new name."""
+        key, name = session_and_name(request)
         new_name = validation.text(
             dict(request.query), "to", max_characters=validation.MAX_NAME_CHARACTERS
         )
@@ -112,11 +112,11 @@ class Files:
 
     async def delete(self, request: web.Request) -> web.Response:
         """Delete a file."""
-        await self._service.files.delete(*where(request))
+        await self._service.files.delete(*session_and_name(request))
         return web.json_response({})
 
     async def versions(self, request: web.Request) -> web.Response:
-        """Serve in which turns a file was sent or made, and by which checkpoints it can be had."""
+        """Serve the versions of a file: their turns, and the checkpoints that still have them."""
         versions = [
             {
                 "request": " ".join(version.request[:400].split())[:200],
@@ -125,21 +125,23 @@ class Files:
                 "was_sent": version.was_sent,
                 "checkpoint": version.checkpoint,
             }
-            for version in await self._service.files.versions(*where(request))
+            for version in await self._service.files.versions(*session_and_name(request))
         ]
         return web.json_response({"versions": versions})
 
     async def restore(self, request: web.Request) -> web.Response:
-        """Put an earlier version of a file beside it; the response is the name it got."""
-        brought = self._service.files.restore(*where(request), _checkpoint(request))
-        return web.json_response({"name": await brought})
+        """Put an earlier version of a file beside it; the response is the version's name."""
+        restored_name = self._service.files.restore(
+            *session_and_name(request), _checkpoint(request)
+        )
+        return web.json_response({"name": await restored_name})
 
     async def open_table(self, request: web.Request) -> web.Response:
-        """Let Python read a file as a table; the response says how it is looked at."""
+        """Let Python read a file as a table; the response has the handle for its pages."""
         sheet = validation.text(
             dict(request.query), "sheet", max_characters=validation.MAX_NAME_CHARACTERS
         )
-        key, name = where(request)
+        key, name = session_and_name(request)
         try:
             open_file = await self._service.files.open_table(
                 key, name, validation.PERSON, sheet=sheet
@@ -149,8 +151,8 @@ class Files:
         return web.json_response(open_file.model_dump(mode="json"))
 
     async def table(self, request: web.Request) -> web.StreamResponse:
-        """Serve the whole of a table that Python has; no file of it stays."""
-        key, _ = where(request)
+        """Serve the whole of a table in Python, by a temporary file."""
+        key, _ = session_and_name(request)
         handle = validation.handle(request.query.get("table"))
         suffix = request.query.get("suffix", "csv")
         if suffix not in ("csv", "parquet"):
@@ -166,7 +168,7 @@ class Files:
 
     async def notebook(self, request: web.Request) -> web.Response:
         """Serve a session as a notebook, a script or a page, as a download."""
-        key, title = where(request)
+        key, title = session_and_name(request)
         queries, suffix = self._service.queries, request.query.get("suffix", "ipynb")
         match suffix:
             case "ipynb":
@@ -179,7 +181,7 @@ class Files:
                 raise validation.MalformedError
         headers = {
             "Content-Type": "application/octet-stream",
-            "Content-Disposition": disposition(named(title, suffix)),
+            "Content-Disposition": disposition(export_name(title, suffix)),
         }
         return web.Response(body=data, headers=headers)
 
@@ -197,24 +199,24 @@ async def stream(
     response.content_length = bytes_left = info.size_bytes
     await response.prepare(request)
     async for piece in pieces:
-        # It may have grown; more than what was announced is no longer the file.
+        # The file may have grown: only the announced length is sent.
         await write(request, response, piece[:bytes_left])
         bytes_left -= len(piece)
         if bytes_left <= 0:
             break
     if bytes_left > 0:
-        # It shrank. Only a broken connection tells the browser that something is missing.
+        # The file shrank. Only a broken connection shows the browser that something is missing.
         response.force_close()
     return response
 
 
 async def write(request: web.Request, response: web.StreamResponse, data: bytes) -> None:
-    """Write a part of an answer as fast as the client reads; one that stops reading is cut off.
+    """Write a part of an answer as fast as the client reads.
 
     Raises:
-        ConnectionError: it is gone, or has read nothing for `STALL_SECONDS`.
+        ConnectionError: the client is gone, or has read nothing for `STALL_SECONDS`.
     """
-    # In small parts, each with its own limit: a slow client is no stalled one.
+    # In small parts, each with its own time limit, so that slow clients do not count as stalled.
     for start in range(0, len(data), _WRITE_BYTES):
         try:
             async with asyncio.timeout(STALL_SECONDS):
@@ -227,16 +229,16 @@ async def write(request: web.Request, response: web.StreamResponse, data: bytes)
 
 
 def visit_id(request: web.Request) -> str:
-    """Return the id of the visit as which a request was passed; empty for the owner."""
+    """Return the id of a request's visit; empty for the owner."""
     visit = request.get(access.VISIT)
     return "" if visit is None else visit.id
 
 
-def where(request: web.Request) -> tuple[values.SessionKey, str]:
-    """Parse a request's address: a session, and a file in it. A visit has its session only.
+def session_and_name(request: web.Request) -> tuple[values.SessionKey, str]:
+    """Parse a request's address: a session, and a name in it. A visit is bound to its session.
 
     Raises:
-        MalformedError: it names none.
+        MalformedError: there is no session.
     """
     name = validation.text(
         dict(request.query), "name", max_characters=validation.MAX_NAME_CHARACTERS
@@ -253,9 +255,9 @@ async def open_file(
     """Open the file that a request names, as it is now or was at a checkpoint.
 
     Raises:
-        WorkspaceError: there is none.
+        WorkspaceError: there is no such file.
     """
-    key, name = where(request)
+    key, name = session_and_name(request)
     reading = service.queries.reading(key, name, start=start, checkpoint=_checkpoint(request))
     async with reading as content:
         yield content
@@ -268,26 +270,23 @@ def _checkpoint(request: web.Request) -> str:
 
 
 def disposition(name: str) -> str:
-    """Return a Content-Disposition that lets a browser save a file under any name at all.
-
-    The last part of the name counts. Old clients get one of plain letters (RFC 6266).
-    """
+    """Return a Content-Disposition for the last part of a name (RFC 6266)."""
     last = name.replace("\\", "/").rstrip("/").rpartition("/")[2].strip() or "file"
     plain = "".join(c if c.isascii() and (c.isalnum() or c in " ._-") else "_" for c in last)
     quoted = urllib.parse.quote(last.encode("utf-8", "replace"), safe="")
     return f"attachment; filename=\"{plain}\"; filename*=UTF-8''{quoted}"
 
 
-def named(title: str, suffix: str) -> str:
-    """Return the name of a file that holds a conversation, after its title."""
+def export_name(title: str, suffix: str) -> str:
+    """Return the file name of an exported conversation."""
     return f"{title.replace('/', ' ') or 'conversation'}.{suffix}"
 
 
 async def _pieces(request: web.Request, limit_bytes: int) -> AsyncIterator[bytes]:
-    """Read a body as it comes.
+    """Read a request's body.
 
     Raises:
-        WorkspaceError: there is more of it than allowed, or it broke off.
+        WorkspaceError: it is longer than allowed, or broke off.
     """
     size = 0
     try:

@@ -90,7 +90,7 @@ class NotebookRuns:
     ) -> notebook_progress.NotebookProgress:
         """Return what is to be run: all of a file, or the rest of what a restart cut short."""
         if "rest" not in request.query:
-            source, name = files.where(request)
+            source, name = files.session_and_name(request)
             return notebook_progress.NotebookProgress(source.thread, name, "", begun=0, count=0)
         if (progress := await notebook_progress.load(self._service, key)) is None:
             raise errors.BotError(page_words.NO_CELLS_LEFT)

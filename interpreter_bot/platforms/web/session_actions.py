@@ -1,5 +1,5 @@
-"""What tabs do with whole sessions: begin anew, copy, take back, delete, name, mark, find; and
-what they ask of a live kernel: parts of tables, and how code may go on."""
+"""Actions of tabs on whole sessions (reset, fork, undo, delete, rename, mark, search), and their
+requests to a live kernel: pages of tables, and completions."""
 
 from __future__ import annotations
 
@@ -29,18 +29,18 @@ SessionMessage: TypeAlias = (
     | tab_messages.Choose
     | tab_messages.Search
 )
-"""What a tab does with sessions as a whole."""
+"""A message of a tab on a whole session."""
 
 
 class SessionActions:
-    """What tabs do with sessions as a whole."""
+    """Carries out the actions of tabs on whole sessions."""
 
     def __init__(self, service: session_service.SessionService, hub: tab_hub.Hub) -> None:
         self._service = service
         self._hub = hub
 
     async def act(self, tab: tab_hub.Tab, message: SessionMessage) -> None:
-        """Do what a tab's message says."""
+        """Carry out a tab's message."""
         match message:
             case tab_messages.Reset():
                 await self._reset(message)
@@ -71,14 +71,14 @@ class SessionActions:
         self._hub.is_changed.set()
 
     async def _fork(self, tab: tab_hub.Tab, key: values.SessionKey) -> None:
-        """Copy a session, and let the tab go there."""
+        """Copy a session, and switch the tab to the copy."""
         new_key = validation.new_key()
         await self._service.branches.fork(key, new_key, validation.PERSON.id)
         tab.send(tab_hub.encoded_message("forked", {"to": new_key.thread}))
         self._hub.is_changed.set()
 
     async def _undo(self, tab: tab_hub.Tab, key: values.SessionKey) -> None:
-        """Take the last turn back; the tab that asks lets its question be written anew."""
+        """Undo the last turn; the tab puts its question back into the input field."""
         undone = await self._service.branches.undo(key)
         tab.send(tab_hub.encoded_message("undone", {}, thread=key.thread))
         self._hub.forget(key.thread)
@@ -111,7 +111,7 @@ class SessionActions:
         )
 
 
-def look(
+def read_live_data(
     service: session_service.SessionService, tab: tab_hub.Tab, message: tab_messages.Look
 ) -> Callable[[], Awaitable[None]]:
     """Read a question; what is given asks it, and sends the tab the answer.

@@ -1,5 +1,4 @@
-"""What a tab gets on opening: the list of sessions, and past turns as the events of a running
-one."""
+"""Contents of a tab: the list of sessions, and a session with its past and live turns."""
 
 from __future__ import annotations
 
@@ -18,7 +17,7 @@ _log = logging.getLogger(__name__)
 
 _MAX_LISTED: Final = 200
 _TITLE_CHARACTERS: Final = 60
-_BREATH_SECONDS: Final = 0.1
+_BURST_SECONDS: Final = 0.1
 
 
 def events_of(turn: past_turns.PastTurn) -> dict[str, Any]:
@@ -41,7 +40,7 @@ def heading(request: str, files: Iterable[str], *, is_code: bool, started: float
 
 
 def problem(error: errors.BotError) -> dict[str, Any]:
-    """Return why a live table cannot be looked at, and whether it can be later, or never more."""
+    """Describe why a live table cannot be read, and whether to try again later."""
     return {
         "problem": str(error),
         "is_busy": isinstance(error, live_data_views.PythonBusyError),
@@ -63,7 +62,7 @@ def _can_choose_model(service: session_service.SessionService) -> bool:
 
 
 def greeting(service: session_service.SessionService) -> str:
-    """Return what is the same for every session."""
+    """Return the first message to a tab, with what all sessions share."""
     about = {
         "upload_bytes": service.queries.limits.upload_bytes,
         "text_characters": validation.MAX_TEXT_CHARACTERS,
@@ -77,7 +76,7 @@ def greeting(service: session_service.SessionService) -> str:
 
 
 async def listing(service: session_service.SessionService) -> dict[str, Any]:
-    """List the sessions, the one used last first; pinned ones however old they are."""
+    """List all pinned and the recent sessions, the last used first."""
     pinned = await service.recent("web", mark="pinned", limit=_MAX_LISTED)
     recent = await service.recent("web", limit=_MAX_LISTED)
     listed = [
@@ -96,7 +95,7 @@ async def listing(service: session_service.SessionService) -> dict[str, Any]:
 
 
 async def search(service: session_service.SessionService, text: str) -> dict[str, Any]:
-    """List the sessions in which something was said."""
+    """List the sessions that match a search."""
     listed = [
         {"thread": match.key.thread, "title": match.title, "excerpt": match.excerpt}
         for match in await service.queries.search("web", "", text)
@@ -109,7 +108,7 @@ async def keep_listed(service: session_service.SessionService, hub: tab_hub.Hub)
     while True:
         await hub.is_changed.wait()
         # Changes come in bursts.
-        await asyncio.sleep(_BREATH_SECONDS)
+        await asyncio.sleep(_BURST_SECONDS)
         hub.is_changed.clear()
         try:
             hub.send_message("conversations", await listing(service))
@@ -121,7 +120,7 @@ async def keep_listed(service: session_service.SessionService, hub: tab_hub.Hub)
 def _notebook_rest(
     progress: notebook_progress.NotebookProgress | None, *, is_running: bool
 ) -> dict[str, Any] | None:
-    """Return what is left of a notebook; None of one whose cells run just now."""
+    """Return the rest of an interrupted notebook; None while its cells run."""
     if progress is None or is_running or progress.begun >= progress.count:
         return None
     return {"name": progress.name, "left": progress.count - progress.begun}
@@ -137,40 +136,40 @@ async def show(
 ) -> None:
     """Show a session to a tab, which gets all its events from then on.
 
-    Nothing is sent twice and nothing is left out: between reading the hub and the first event that
-    follows, no other task runs.
+    No event is sent twice or left out, as no other task runs between reading the hub and the next
+    event.
     """
     model = await service.queries.model(key)
-    of_files = await service.queries.notice(key)
+    files_notice = await service.queries.notice(key)
     notebook = await notebook_progress.load(service, key)
     while True:
         end_count = hub.count_ends(key.thread)
         past = await service.queries.history(key, limit=limit + 1)
         alternatives = await service.branches.alternatives(key)
-        # A turn that ended while the store was read is in neither; what is read now has it.
+        # A turn that ended while the store was read is in neither: the next read has it.
         if hub.count_ends(key.thread) == end_count:
             break
     live = hub.turns_of(key.thread)
-    # The hub's state of a turn that runs, or whose end is being recorded, is newer than its record.
+    # For running turns the hub is newer than the store.
     live_ids = {turn.id for turn in live}
-    # A turn that is about to go on here is shown then.
+    # A turn that is about to be resumed here is shown when it is.
     recorded = [
         turn
         for turn in past[-limit:]
         if turn.request_id not in live_ids and not service.is_expected(key, turn.request_id)
     ]
-    # The record of a cut-off turn already says what the bot said about it when it came back.
-    is_said = bool(past) and past[-1].status == "interrupted"
+    # The record of an interrupted turn already has the notice on its interruption.
+    is_already_shown = bool(past) and past[-1].status == "interrupted"
     notices = [
         notice
         for notice in hub.notices(key.thread)
-        if not is_said or notice != session_words.ANSWER_INTERRUPTED
+        if not is_already_shown or notice != session_words.ANSWER_INTERRUPTED
     ]
     contents = {
         "model": model,
         "past": [events_of(turn) for turn in recorded],
         "live": [turn.with_events() for turn in live],
-        "notices": list(dict.fromkeys([*notices, *filter(None, [of_files])])),
+        "notices": list(dict.fromkeys([*notices, *filter(None, [files_notice])])),
         "is_more": len(past) > limit,
         "notebook": _notebook_rest(notebook, is_running=key.thread in hub.notebooks),
         "alternatives": [

@@ -1,6 +1,6 @@
 """Registry of tabs and live turns, so that tabs may come and go.
 
-All of it belongs to this process and may be lost at any moment; what lasts is in the store.
+It is lost with the process; everything that must last is in the store.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ class Tab:
 
 
 class Hub:
-    """All tabs, and the turns of all sessions that wait, run, or ended a moment ago.
+    """All tabs, and all turns that wait, run, or have just ended.
 
     Attributes:
         is_changed: set when the list of sessions may have changed.
@@ -100,10 +100,7 @@ class Hub:
         *,
         is_new: bool = True,
     ) -> live_turns.LiveTurn:
-        """Create a turn and show it.
-
-        What was said about the session stands where its people have not just made the request.
-        """
+        """Create a turn and show it; a new request removes the session's notices."""
 
         def send(turn: live_turns.LiveTurn, event: events.RecordedEvent) -> None:
             fields = {"turn": turn.id, "event": event_json.to_json(event)}
@@ -119,12 +116,12 @@ class Hub:
         return turn
 
     def end_turn(self, thread: str, turn: live_turns.LiveTurn) -> None:
-        """Remove a turn that is over; one that the store does not know is kept for a while."""
+        """Remove a turn that has ended; one that is not in the store is kept for a while."""
         self._count += 1
         self._end_counts[thread] = self._count
         # It may have been forgotten by now.
         turns = self.turns_of(thread)
-        if turn.log.end is not None and not turn.log.end_turn.turn_id:
+        if turn.log.end is not None and not turn.log.end.turn_id:
             finished = [other for other in turns if other.log.end is not None]
             excess_turns = finished[:-_MAX_ENDED]
         else:
@@ -132,7 +129,7 @@ class Hub:
         self._keep_turns(
             thread, [candidate for candidate in turns if candidate not in excess_turns]
         )
-        # Only now it is no longer busy.
+        # Only now is the session no longer busy.
         self.is_changed.set()
 
     def count_ends(self, thread: str) -> int:

@@ -121,7 +121,7 @@ class TabConnection:
                 await self._show(tab, message)
             case tab_messages.Look() as message:
                 # Beside what else the tab says, as it may take seconds.
-                look = session_actions.look(self._service, tab, message)
+                look = session_actions.read_live_data(self._service, tab, message)
                 self.start(look, "web: look into Python")
             case message:
                 await self._session_actions.act(tab, message)
@@ -151,8 +151,7 @@ class TabConnection:
         self._check(text, message.files, is_code=is_code)
         request = self._request(key, message.id, text, message.files, is_code=is_code)
         if await self._is_new_request(request):
-            # Checked here, where messages of a tab come one by one: after an await the next may be
-            # there.
+            # Checked before other messages of the tab are handled, which may happen at an await.
             is_first = not self._hub.turns_of(key.thread) and await self._is_new(key)
             head = tab_contents.heading(text, request.files, is_code=is_code, started=time.time())
             turn = self._hub.begin_turn(key.thread, request.id, head)
@@ -172,7 +171,7 @@ class TabConnection:
             raise errors.BotError(page_words.NO_MODEL)
 
     async def _branch(self, tab: tab_hub.Tab, message: tab_messages.Branch) -> None:
-        """Say something in place of an earlier request, in a branch, and let the tab go there."""
+        """Send a request in place of an earlier one, in a branch, and switch the tab to it."""
         self._check(message.text, message.files, is_code=message.is_code)
         new_key = validation.new_key()
         cells = await self._service.branches.branch(
@@ -207,7 +206,7 @@ class TabConnection:
         )
 
     async def _is_new_request(self, request: requests.Request) -> bool:
-        """Return whether nobody has this request: a tab sends it again after a lost connection.
+        """Return whether a request is new, as a tab repeats it after a lost connection.
 
         A request that a killed bot had claimed is new, too: its tab or `handle_again`, whichever
         comes first, has it carried out.
@@ -231,12 +230,12 @@ class TabConnection:
         return all(turn.request_id != turn_id for turn in past)
 
     async def _settled(self, turn_id: str, work: Awaitable[None]) -> None:
-        """Carry out a request; after it nobody waits for an answer."""
+        """Carry out a claimed request, and settle it."""
         async with self._service.events.settled("web", turn_id):
             await work
 
     def handle_again(self, event: event_claims.LostEvent) -> None:
-        """Take a request that a bot had claimed which is gone."""
+        """Carry out a lost request of a dead bot."""
         content = event.content
         if event.event_id in self._seen_ids:
             return
@@ -252,7 +251,7 @@ class TabConnection:
         self.start(work, f"web: turn {request.id} again")
 
     async def go_on(self, request: requests.Request) -> None:
-        """Show the turn of a request that no tab has made, to its end."""
+        """Run and show a request that no tab has just made."""
         head = tab_contents.heading(
             request.text, request.files, is_code=request.is_code, started=time.time()
         )
@@ -260,7 +259,7 @@ class TabConnection:
         await self._carry_out(request, turn)
 
     def start(self, work: Callable[[], Awaitable[None]], name: str) -> None:
-        """Do some work beside all tabs, until it is done or the page ends."""
+        """Run some work in a task, which outlives the tab."""
         task = self._tasks.create_task(_log_failures(work, name), name=name)
         self._running.add(task)
         task.add_done_callback(self._running.discard)
@@ -272,7 +271,7 @@ class TabConnection:
         *,
         title: str = "",
     ) -> None:
-        # Nothing is awaited before it has its place in the lane, or a burst would lose its order.
+        # Requests enter the lane before any await, so that a burst keeps its order.
         try:
             end = await self._service.handle(request, turn)
         finally:
@@ -356,7 +355,7 @@ async def _send(socket: web.WebSocketResponse, tab: tab_hub.Tab) -> None:
             await socket.send_str(batch)
     except ConnectionError:
         return
-    # The tab did not keep up. It reconnects, and is shown the whole.
+    # The tab did not keep up. It reconnects, and loads the session again.
     await socket.close(code=aiohttp.WSCloseCode.TRY_AGAIN_LATER)
 
 

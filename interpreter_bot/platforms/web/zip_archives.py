@@ -39,7 +39,7 @@ class ZipArchives:
 
     async def archive(self, request: web.Request) -> web.StreamResponse:
         """Serve all files of a session in one zip file, which is made as it is read."""
-        key, title = files.where(request)
+        key, title = files.session_and_name(request)
         with self._slots.hold(key, visit=files.visit_id(request)):
             return await self._archive(request, key, title)
 
@@ -51,7 +51,7 @@ class ZipArchives:
             raise errors.FileMissingError(page_words.NO_FILES_YET)
         headers = {
             "Content-Type": "application/zip",
-            "Content-Disposition": files.disposition(files.named(title, "zip")),
+            "Content-Disposition": files.disposition(files.export_name(title, "zip")),
         }
         response = web.StreamResponse(headers=headers)
         await response.prepare(request)
