@@ -298,7 +298,7 @@ class Simulation:
         host.starting -= 1
         if host.waiting:
             key = host.queue.order()[0]
-            host.queue.serve(key)
+            host.queue.mark_served(key)
             host.queue.remove(key)
             host.starting += 1
             session, asked = host.waiting.pop(key)

@@ -12,7 +12,7 @@ import time
 import pytest
 
 from interpreter_bot import errors, settings, values
-from interpreter_bot.kernels import pools, snapshot_retention
+from interpreter_bot.kernels import pools, snapshot_retention, snapshots
 from interpreter_bot.kernels.files import safe_open
 from tests import machine
 
@@ -370,7 +370,10 @@ async def test_what_code_puts_beside_what_is_saved_is_deleted_or_harmless(opened
 @pytest.mark.first_case
 @pytest.mark.parametrize("target", ["/etc/passwd", "/", "/nowhere"])
 @pytest.mark.parametrize("name", ["", "/manifest.json"])
-async def test_a_link_in_the_directory_of_snapshots_tells_nothing_of_the_host(opened, name, target):
+async def test_a_link_in_the_directory_of_snapshots_tells_nothing_of_the_host(
+    opened, monkeypatch, name, target
+):
+    monkeypatch.setattr(snapshots, "_SAVE_SECONDS", 0.5)
     code = f"""
 import os
 shell = get_ipython()
@@ -379,7 +382,7 @@ def link(_, number, *__):
     os.symlink("{target}", f"{VARIABLES}/{{number}}{name}")
 shell.answer_bot = link
 """
-    async with opened(seconds=0.5) as pool:
+    async with opened() as pool:
         kernel = await pool.take("a")
         await run(kernel, code)
         assert await saved(pool) is None
@@ -481,7 +484,8 @@ async def test_variables_that_end_python_when_they_are_read_are_given_up_the_sec
         assert (await saved(pool)).names == ("new",)
 
 
-async def test_a_restore_that_is_late_replaces_nothing(opened):
+async def test_a_restore_that_is_late_replaces_nothing(opened, monkeypatch):
+    monkeypatch.setattr(snapshots, "_SAVE_SECONDS", 3.0)
     slow = """
 import os, time
 class Slow:
@@ -490,7 +494,7 @@ class Slow:
         self.__dict__.update(state)
 slow = Slow(); slow.a = 1
 """
-    async with opened(seconds=3.0) as pool:
+    async with opened() as pool:
         await run(await pool.take("a"), slow)
         told = await saved(pool)
         await (await pool.workspace("a")).put("armed", _chunks(b"x"))
