@@ -116,7 +116,7 @@ class Conversation:
     def __init__(self, bot: bot_processes.BotProcess, database: str) -> None:
         self.killed: collections.Counter[str] = collections.Counter()
         self._bot = bot
-        url = engines.parse(database or engines.default(bot.paths.data))
+        url = engines.parse(database or engines.default_url(bot.paths.data))
         self._database = sa_asyncio.create_async_engine(url)
         self._signs: dict[str, asyncio.Event] = collections.defaultdict(asyncio.Event)
         self._visitor = page_visitors.Visitor("conversation-of-kills", _answer)

@@ -233,13 +233,13 @@ def _claims(sentence: str, context: str, claims: Sequence[tuple[str, bool]]) -> 
     words = _WORD.sub(" ", context)
     if _NO_CLAIM.search(words):
         return
-    is_made = _MADE.search(words) is not None
+    says_made = _MADE.search(words) is not None
     marked = [
         claims[ord(mark) - _MARK] for mark in sentence if 0 <= ord(mark) - _MARK < len(claims)
     ]
     mentions = [(match["name"], bool(match["home"])) for match in _WORD.finditer(sentence)]
     for name, is_certain in (*marked, *mentions):
-        if (is_certain or is_made) and not _PLACEHOLDER.match(name.rpartition("/")[2]):
+        if (is_certain or says_made) and not _PLACEHOLDER.match(name.rpartition("/")[2]):
             yield name
 
 

@@ -67,7 +67,7 @@ _HARMONY: Final = re.compile(
     r"(?=<\|call\|>|<\|end\|>|<\|start\|>|\Z)",
     re.DOTALL,
 )
-_NAMED: Final = re.compile(
+_NAME_BEFORE_JSON: Final = re.compile(
     r"(?<![\w.])(?P<name>[A-Za-z_][\w.-]{0,80})(?::\d{1,4})?\s*+(?:\[CALL_ID\]\w{0,40})?"
     r"(?:\[ARGS\]|<[|\uff5c][^<>\n]{1,60}[|\uff5c]>|✿ARGS✿:?|`{3,}\w{0,10}|:|,|=)?\s*+(?=\{)"
 )
@@ -280,7 +280,7 @@ def _objects(text: str) -> Iterator[WrittenCall]:
 def _named_json(text: str) -> Iterator[WrittenCall]:
     """A tool's name, a separator, and JSON."""
     position = 0
-    while opening := _NAMED.search(text, position):
+    while opening := _NAME_BEFORE_JSON.search(text, position):
         position = opening.end()
         if not tools.canonical_name(opening["name"]):
             continue

@@ -239,7 +239,7 @@ def hold_active_bot(
 def _database_url(config: settings.Settings) -> str:
     from interpreter_bot.store import engines
 
-    return config.store.url or engines.default(config.paths.data)
+    return config.store.url or engines.default_url(config.paths.data)
 
 
 @contextlib.asynccontextmanager

@@ -222,4 +222,4 @@ def _temporary(
 ) -> AbstractAsyncContextManager[databases.Database]:
     """Return a database that is gone with the stack, not yet opened."""
     directory = pathlib.Path(stack.enter_context(tempfile.TemporaryDirectory()))
-    return databases.Database.open(engines.default(directory), files=directory / "kept")
+    return databases.Database.open(engines.default_url(directory), files=directory / "kept")

@@ -291,7 +291,7 @@ class ConnectionService:
         self.turns.note(record)
         began = time.monotonic()
         try:
-            async with self._turn(call.key):
+            async with self._query_slot(call.key):
                 yield record
         except errors.BotError as error:
             record.reason = str(error)[:_MAX_REASON_CHARACTERS]
@@ -314,7 +314,7 @@ class ConnectionService:
         times.append(now)
 
     @contextlib.asynccontextmanager
-    async def _turn(self, key: str) -> AsyncIterator[None]:
+    async def _query_slot(self, key: str) -> AsyncIterator[None]:
         """Wait until a session may ask, so that one cannot keep a database from all others."""
         async with self._order.setdefault(key, asyncio.Semaphore(_MAX_SESSION_QUERIES)):
             yield

@@ -92,9 +92,9 @@ class HttpStream:
         if not isinstance(event, h11.Request):
             raise MalformedError
         # Python's own clients ask for tunnels by HTTP/1.0.
-        is_current = event.http_version == b"1.1" or event.method == b"CONNECT"
+        is_accepted_version = event.http_version == b"1.1" or event.method == b"CONNECT"
         names = {name for name, _ in event.headers}
-        if {b"content-length", b"transfer-encoding"} <= names or not is_current:
+        if {b"content-length", b"transfer-encoding"} <= names or not is_accepted_version:
             raise MalformedError
         self.has_body = not names.isdisjoint((b"content-length", b"transfer-encoding"))
         return event

@@ -39,14 +39,14 @@ class NameLookups:
 
     def for_session(self) -> Resolve:
         """Return a resolver for one session, which uses few threads at a time."""
-        turns = asyncio.Semaphore(_MAX_THREADS_OF_SESSION)
+        slots = asyncio.Semaphore(_MAX_THREADS_OF_SESSION)
 
         async def look_up(host: str, port: int) -> Addresses:
-            await turns.acquire()
+            await slots.acquire()
             call = functools.partial(socket.getaddrinfo, host, port, type=socket.SOCK_STREAM)
             lookup = asyncio.get_running_loop().run_in_executor(self._threads, call)
             # After a timeout the thread is still busy, and counts for the session until it ends.
-            lookup.add_done_callback(lambda _: turns.release())
+            lookup.add_done_callback(lambda _: slots.release())
             return await asyncio.shield(lookup)
 
         return look_up

@@ -146,8 +146,8 @@ class Proxy:
         scheme, _, location = request.target.partition(b"://")
         if scheme.lower() != b"http":
             raise policies.Refusal(network_words.ONLY_HTTP, status=400)
-        place, slash, path = location.partition(b"/")
-        host, rule = self._find(place, 80, contact)
+        host_and_port, slash, path = location.partition(b"/")
+        host, rule = self._find(host_and_port, 80, contact)
         plain = h11.Request(
             method=request.method, target=slash + path or b"/", headers=request.headers
         )
@@ -160,10 +160,10 @@ class Proxy:
             await self._exchange(client, plain, server, rule, contact)
 
     def _find(
-        self, place: bytes, port: int, contact: code_activity.Contact
+        self, host_and_port: bytes, port: int, contact: code_activity.Contact
     ) -> tuple[str, policies.Rule]:
         """Find the rule for a host and port as code writes them."""
-        text = place.decode("latin-1")
+        text = host_and_port.decode("latin-1")
         name, colon, number = text.rpartition(":")
         if not colon or text.endswith("]"):
             name, number = text, str(port)

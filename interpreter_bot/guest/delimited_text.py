@@ -151,8 +151,8 @@ class Layout:
     def text_columns(self) -> list[int]:
         """Positions of the columns whose values must be read as text."""
         return [
-            place
-            for place, column in enumerate(self.columns)
+            index
+            for index, column in enumerate(self.columns)
             if column.is_lossy
             or (column.has_groups and not self._has_thousands)
             # Dates would be taken for numbers with points between thousands.
@@ -162,7 +162,7 @@ class Layout:
     @property
     def names(self) -> list[str]:
         """Names of all columns, including columns without headings."""
-        more = (f"Unnamed: {place}" for place in range(len(self.columns), self.width))
+        more = (f"Unnamed: {index}" for index in range(len(self.columns), self.width))
         return unique([*(column.name for column in self.columns), *more])
 
     def pandas_options(self) -> dict[str, Any]:
@@ -181,8 +181,8 @@ class Layout:
             # Otherwise pandas stops at the first line that has more values.
             options |= {"header": 0, "names": self.names}
         texts: dict[Any, type] = {
-            self.columns[place].name if self.has_header else place: str
-            for place in self.text_columns
+            self.columns[index].name if self.has_header else index: str
+            for index in self.text_columns
         }
         if texts:
             options["dtype"] = texts
@@ -305,7 +305,7 @@ def find_layout(path: str) -> Layout:
     has_header = not first or not _is_data(first[0][1], below[0][1] if below else [])
     if not has_header:
         below = rows[header:]
-    names = first[0][1] if first and has_header else [str(place) for place in range(width)]
+    names = first[0][1] if first and has_header else [str(index) for index in range(width)]
     first_line = first[0][0] if first else 1
     offset = 1 if delimiter_line else 0
     return Layout(
@@ -359,13 +359,13 @@ def locate(rows: Sequence[Sequence[str]]) -> tuple[int, int]:
     if not wide:
         return 0, max(lengths, default=0)
     width = max(wide, key=lambda length: (wide[length], length))
-    header = next((place for place, row in enumerate(rows) if len(row) == width), 0)
+    header = next((index for index, row in enumerate(rows) if len(row) == width), 0)
     if header > _MAX_PREAMBLE:
         return 0, len(rows[0])
     # A wider row above has the headings, of which the last columns are mostly empty.
-    for place in range(header):
-        if len(rows[place]) > width:
-            return place, len(rows[place])
+    for index in range(header):
+        if len(rows[index]) > width:
+            return index, len(rows[index])
     return header, width
 
 
@@ -373,8 +373,8 @@ def unique(names: Sequence[str]) -> list[str]:
     """Return unique, non-empty column names, as pandas creates them."""
     unique_names: list[str] = []
     used_names: set[str] = set()
-    for place, name in enumerate(names):
-        base = (name.strip() and name) or f"Unnamed: {place}"
+    for index, name in enumerate(names):
+        base = (name.strip() and name) or f"Unnamed: {index}"
         numbered = (f"{base}.{number}" for number in itertools.count(1))
         name = (
             base
@@ -451,8 +451,8 @@ def _is_data(row: Sequence[str], following: Sequence[str]) -> bool:
 
 
 def _describe_columns(names: Sequence[str], rows: Sequence[Sequence[str]]) -> Iterator[Column]:
-    for place, name in enumerate(names):
-        values = [row[place].strip() if place < len(row) else "" for row in rows]
+    for index, name in enumerate(names):
+        values = [row[index].strip() if index < len(row) else "" for row in rows]
         yield _describe_column(name, values)
 
 

@@ -92,9 +92,9 @@ class RemoteDoors:
         """
         if self._doorkeeper is None:
             return
-        doors = functools.partial(self._lease, key, kernel_id, epoch)
+        lease_doors = functools.partial(self._lease, key, kernel_id, epoch)
         try:
-            await self._set_up(kernel_id, await self._doorkeeper.open(key, kernel_id, doors))
+            await self._set_up(kernel_id, await self._doorkeeper.open(key, kernel_id, lease_doors))
         except errors.KernelError:
             # If the host is lost, so is the kernel, which the running execution reports.
             _log.warning("the doors of %s could not be opened", kernel_id, exc_info=True)
@@ -146,8 +146,8 @@ class RemoteDoors:
                 if self._doorkeeper is None or not (reach.hosts or reach.offers):
                     await self._host.shut_doors(kernel_id)
                     return
-                doors = functools.partial(self._lease, key, kernel_id, epoch)
-                setup = await self._doorkeeper.open(key, kernel_id, doors)
+                lease_doors = functools.partial(self._lease, key, kernel_id, epoch)
+                setup = await self._doorkeeper.open(key, kernel_id, lease_doors)
         finally:
             # Doors may have to be opened again before a busy kernel is set up.
             self._kernels_opening.discard(kernel_id)

@@ -31,7 +31,7 @@ class SessionOverview:
         model: title of the chosen model; empty for the default.
         used: when it was last used.
         mark: "pinned" or "archived" in lists; empty for most.
-        tree: number of the tree of branches that it belongs to.
+        root_id: id of the session with which its tree of branches began.
         is_busy: a turn runs or waits in it.
         has_kernel: a live kernel holds its variables.
         memory_bytes: of that kernel, if known.
@@ -43,7 +43,7 @@ class SessionOverview:
     model: str
     used: datetime.datetime
     mark: str
-    tree: int
+    root_id: int
     is_busy: bool
     has_kernel: bool
     memory_bytes: int | None = None
@@ -61,7 +61,7 @@ class SessionOverview:
             model=session.model or "",
             used=session.used,
             mark=session.mark,
-            tree=session.tree,
+            root_id=session.root_id,
             is_busy=is_busy,
             has_kernel=live is not None,
             memory_bytes=live.memory_bytes if live else None,

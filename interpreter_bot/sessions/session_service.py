@@ -337,7 +337,7 @@ class SessionService:
             go_on: resumes a turn of a dead bot; None notifies people of its end.
         """
         self._notify[platform] = notify
-        self.resumptions.open_platform(platform, go_on)
+        self.resumptions.resume_on(platform, go_on)
 
     async def send_unsent(self) -> None:
         """Send notifications that had to wait until their platform was registered."""

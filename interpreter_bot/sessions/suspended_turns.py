@@ -247,7 +247,7 @@ class Resumptions:
         self._pending: list[requests.Request] = []
         self._tasks: set[asyncio.Task[None]] = set()
 
-    def open_platform(self, platform: str, go_on: GoOn | None) -> None:
+    def resume_on(self, platform: str, go_on: GoOn | None) -> None:
         """Resume turns of a platform from now on; None only notifies people of their end."""
         self._platforms[platform] = go_on or self._go_on_unseen
         waiting, self._pending = self._pending, []

@@ -34,7 +34,7 @@ _log = logging.getLogger(__name__)
 _TRY_SECONDS: Final = 0.2
 _RECONNECT_SECONDS: Final = 1.0
 _USE_SECONDS: Final = 2.0
-_ANSWER_SECONDS: Final = 5.0
+_CERTAIN_SECONDS: Final = 5.0
 _SILENCE: Final = sqlalchemy.text("select set_config('idle_session_timeout', '8s', false)")
 # A server that is started together with the bot.
 _START_SECONDS: Final = 30.0
@@ -63,7 +63,7 @@ class ActiveBot:
             StoreError: it is not.
         """
         try:
-            async with asyncio.timeout(_ANSWER_SECONDS):
+            async with asyncio.timeout(_CERTAIN_SECONDS):
                 while _now() >= self._sure_until:
                     if self.lost.is_set():
                         raise TimeoutError
@@ -76,7 +76,7 @@ class ActiveBot:
         """Use the lock's session until it is lost."""
         used = _now()
         while True:
-            self._sure_until = used + _ANSWER_SECONDS
+            self._sure_until = used + _CERTAIN_SECONDS
             self._is_sure.set()
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(_USE_SECONDS):
@@ -84,7 +84,7 @@ class ActiveBot:
             used = _now()
             attempt = asyncio.create_task(lock.try_acquire(), name="store: stay active")
             # Twice: after a moment in which nothing ran, an answer may be there that is not read.
-            for seconds in (_ANSWER_SECONDS - 1, 1):
+            for seconds in (_CERTAIN_SECONDS - 1, 1):
                 await asyncio.wait({attempt}, timeout=seconds)
             if not attempt.done():
                 attempt.cancel()
@@ -154,7 +154,7 @@ async def _wait_for_lock(lock: _Lock, on_wait: Callable[[], None]) -> None:
         seconds = _TRY_SECONDS
         try:
             # Statements that wait for the lock instead would keep the server from cleaning up.
-            async with asyncio.timeout(_ANSWER_SECONDS):
+            async with asyncio.timeout(_CERTAIN_SECONDS):
                 if await lock.try_acquire():
                     return
         except _UNUSABLE as error:

@@ -54,7 +54,7 @@ def shortened(text: str) -> str:
     return f"{text[:TEXT_CHARACTERS]}\n… [{beyond:,} more characters were not kept]"
 
 
-def identity(name: str) -> str:
+def storable_name(name: str) -> str:
     """Make a name storable such that different names stay different.
 
     Names that are short and clean, as all real ones are, stay as they are; others end in a digest.
@@ -90,7 +90,7 @@ class Name(types.TypeDecorator[str]):
 
     def process_bind_param(self, value: str | None, dialect: sqlalchemy.Dialect) -> str | None:
         """Make it storable."""
-        return None if value is None else identity(value)
+        return None if value is None else storable_name(value)
 
 
 class Prose(types.TypeDecorator[str]):

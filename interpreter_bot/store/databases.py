@@ -206,7 +206,7 @@ class Database:
         """Open a database: upgrade its schema, and take the turns that other bots left running.
 
         Args:
-            url: `sqlite:////absolute/file.db` or `postgresql://…`; see `engines.default`.
+            url: `sqlite:////absolute/file.db` or `postgresql://…`; see `engines.default_url`.
             files: directory for what is too large for a database, made when needed.
             takes_orphans: whether running turns of others are taken; not beside an active bot.
             bot: for which it is opened, which owns its turns; None if no lock was taken.

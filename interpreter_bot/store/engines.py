@@ -41,7 +41,7 @@ _CONNECTIONS: Final = 10
 _SERVER_SETTINGS: Final = {"idle_in_transaction_session_timeout": "5s"}
 
 
-def default(data: pathlib.Path) -> str:
+def default_url(data: pathlib.Path) -> str:
     """Return the URL of the default database: a file in the data directory."""
     return sqlalchemy.URL.create("sqlite", database=str(data / _FILE_NAME)).render_as_string()
 

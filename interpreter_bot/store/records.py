@@ -115,7 +115,7 @@ class Session(Record):
         return values.SessionKey(self.platform, self.workspace, self.channel, self.thread)
 
     @property
-    def tree(self) -> int:
+    def root_id(self) -> int:
         """The id of the session with which its tree of branches began."""
         return self.branch_of or self.id
 

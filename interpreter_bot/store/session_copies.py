@@ -57,9 +57,9 @@ class SessionCopies(transactions.Aggregate):
         now = columns.now()
         begun = {"created": now, "used": now, "title": title, "model": source.model}
         if before is not None:
-            begun |= {"branch_of": source.tree, "mark": source.mark}
+            begun |= {"branch_of": source.root_id, "mark": source.mark}
         named = dataclasses.asdict(key)
-        session = sa.insert(records.Session).values(kernel=dict(kernel), **begun, **named)
+        insert_session = sa.insert(records.Session).values(kernel=dict(kernel), **begun, **named)
         over = _TURNS.status != values.TurnStatus.RUNNING
         latest = sa.select(_TURNS.id).where(_TURNS.session_id == source.id, over)
         latest = latest.order_by(_TURNS.id.desc()).limit(_MAX_TURNS)
@@ -68,7 +68,7 @@ class SessionCopies(transactions.Aggregate):
             latest = latest.where(_TURNS.id < before)
             descent = {"original": _ORIGINAL}
         async with self._transactions.together(is_writing=True):
-            session_id = await self._transactions.one(session.returning(records.Session.id))
+            session_id = await self._transactions.one(insert_session.returning(records.Session.id))
             if before is None:
                 await self._notify(session_id, person, notice, instead_of)
             own = {"session_id": session_id, "owner": self._owner, "request_id": ""} | descent
@@ -111,7 +111,7 @@ class SessionCopies(transactions.Aggregate):
         Where several branches have one of them, the latest used is the one to go to.
         """
         sessions = records.Session
-        is_near = sa.or_(sessions.id == session.tree, sessions.branch_of == session.tree)
+        is_near = sa.or_(sessions.id == session.root_id, sessions.branch_of == session.root_id)
         replaced = sa.select(_TURNS.instead_of).join(sessions)
         replaced = replaced.where(is_near, _TURNS.instead_of.is_not(None))
         place = sa.func.coalesce(_TURNS.instead_of, _ORIGINAL)

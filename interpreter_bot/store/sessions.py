@@ -170,7 +170,7 @@ class Sessions(transactions.Aggregate):
 
     async def tree(self, session: records.Session) -> tuple[records.Session, ...]:
         """Return a session and all branches of its tree, the least recently used first."""
-        is_branch = sa.or_(_T.id == session.tree, _T.branch_of == session.tree)
+        is_branch = sa.or_(_T.id == session.root_id, _T.branch_of == session.root_id)
         return await self._transactions.all(sa.select(_T).where(is_branch).order_by(_T.used))
 
     async def touch(self, key: values.SessionKey) -> None:

@@ -29,7 +29,7 @@ _IS_BLANK = (
 )
 # A command becomes no turn; turns without the name of a request, as that of a reset, are of no
 # event.
-_BEGUN = (
+_TURNS_WITH_EVENTS = (
     sa.select(
         _T.id, _EVENTS.platform.label("network"), _EVENTS.event_id, _EVENTS.address,
         _S.platform, _S.workspace, _S.channel, _S.thread,
@@ -41,10 +41,14 @@ _BEGUN = (
 
 
 async def _begun(
-    runner: transactions.Transactions, *which: sa.ColumnElement[bool]
+    runner: transactions.Transactions, *conditions: sa.ColumnElement[bool]
 ) -> list[sa.Row[Any]]:
     """Return the turns that events became, with their events: two sessions may name one alike."""
-    return [row for row in await runner.rows(_BEGUN.where(*which)) if _is_its_place(row)]
+    return [
+        row
+        for row in await runner.rows(_TURNS_WITH_EVENTS.where(*conditions))
+        if _is_its_place(row)
+    ]
 
 
 def _is_its_place(row: sa.Row[Any]) -> bool:
@@ -53,8 +57,10 @@ def _is_its_place(row: sa.Row[Any]) -> bool:
     What is said in a channel may be answered in a new thread, and the reverse.
     """
     address = values.key(row.address)
-    place = tuple(map(columns.identity, (address.platform, address.workspace, address.channel)))
-    threads = {columns.identity(address.thread), row.thread}
+    place = tuple(
+        map(columns.storable_name, (address.platform, address.workspace, address.channel))
+    )
+    threads = {columns.storable_name(address.thread), row.thread}
     return place == (row.platform, row.workspace, row.channel) and (
         len(threads) == 1 or "" in threads
     )

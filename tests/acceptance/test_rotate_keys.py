@@ -16,7 +16,7 @@ from interpreter_bot.store import engines, third_party_tables
 async def install(data, *, token=""):
     """Store a token if one is given; return the stored one."""
     ring = encryption.KeyRing("", data / "keys")
-    engine = engines.make(engines.parse(engines.default(data)))
+    engine = engines.make(engines.parse(engines.default_url(data)))
     tables = third_party_tables.LibraryTables(engine, ring)
     store = await installations.store(settings.Slack(client_id="1.2"), tables)
     if token:

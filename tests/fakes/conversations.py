@@ -496,7 +496,7 @@ async def opened(
 async def prepare_database(data):
     """Give a bot's directory a database that has its tables; return the address."""
     data.mkdir(parents=True, exist_ok=True)
-    url = engines.default(data)
+    url = engines.default_url(data)
     file = engines.file(engines.parse(url))
     if not _blank:
         await asyncio.to_thread(databases.upgrade, engines.parse(url))

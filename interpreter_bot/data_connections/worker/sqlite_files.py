@@ -21,7 +21,7 @@ _WRITING: Final = _READING | {
 }
 # Of others, one loads code and some read files.
 _FORBIDDEN: Final = frozenset(("load_extension", "readfile", "writefile", "edit", "fts3_tokenizer"))
-_LENGTHS: Final = (
+_LIMITS: Final = (
     (sqlite3.SQLITE_LIMIT_LENGTH, 100_000_000),
     (sqlite3.SQLITE_LIMIT_SQL_LENGTH, 1_000_000),
     (sqlite3.SQLITE_LIMIT_ATTACHED, 0),
@@ -71,13 +71,13 @@ class SqliteFile(ports.Database):
             is_allowed = action in allowed and not (is_function and name in _FORBIDDEN)
             return sqlite3.SQLITE_OK if is_allowed else sqlite3.SQLITE_DENY
 
-        def look() -> bool:
+        def should_abort() -> bool:
             return self._is_cancelled or results.seconds_left < 0
 
         with self._open(mode="rw" if self._writes else "ro") as connection:
-            for kind, limit in _LENGTHS:
+            for kind, limit in _LIMITS:
                 connection.setlimit(kind, limit)
-            connection.set_progress_handler(look, _STEPS_BETWEEN_CHECKS)
+            connection.set_progress_handler(should_abort, _STEPS_BETWEEN_CHECKS)
             connection.set_authorizer(authorize)
             text = statement.rendered(lambda name: f":{name}")
             try:

@@ -464,16 +464,16 @@ def _length(part: _Words) -> int:
 
 
 def _divided(
-    parts: list[_Words], max_characters: int, page: int
+    parts: list[_Words], total_characters: int, max_characters: int
 ) -> tuple[list[_Words], list[_Words]]:
-    """Divide parts into those that fit and the rest; a line that is longer than a page is
+    """Divide parts into those that fit and the rest; a line longer than `max_characters` is
     broken."""
-    room = max_characters
+    room = total_characters
     for number, part in enumerate(parts):
         length = _length(part)
         if length > room:
             rest = parts[number:]
-            if isinstance(part, str) or length <= page or room < 1:
+            if isinstance(part, str) or length <= max_characters or room < 1:
                 return parts[:number], rest
             known = part.text[: room + message_splitting.AHEAD]
             place = message_splitting.break_before(known, room, is_code=False)
@@ -484,21 +484,21 @@ def _divided(
     return parts, []
 
 
-def _last(parts: list[_Words], page: int) -> list[_Words]:
+def _last(parts: list[_Words], max_characters: int) -> list[_Words]:
     """Return the last parts with words that fit into one message; of a long line its end."""
     while parts and not _text(parts[-1]).strip():
         parts.pop()
-    room = page * 4 // 5
+    room = max_characters * 4 // 5
     ends = itertools.accumulate(map(_length, reversed(parts)))
     count = sum(end <= room for end in ends)
     if count or not parts:
         return parts[len(parts) - count :]
     last = parts[-1]
-    if isinstance(last, str) or len(last.text) <= page:
+    if isinstance(last, str) or len(last.text) <= max_characters:
         return [last]
     limit = len(last.text) - room
     place = message_splitting.break_before(last.text, limit, is_code=False)
-    if len(last.text) - place > page:
+    if len(last.text) - place > max_characters:
         # The last space is far away.
         place = message_splitting.grapheme_floor(last.text, limit)
     return [dataclasses.replace(last, text=last.text[place:].lstrip())]

@@ -226,7 +226,7 @@ class Inbox(claims.OrderedClaims, Generic[_Raw, _T]):
     async def _find_question(self, message: Message[_T]) -> events.InputQuestion | None:
         """Return the question of running code that a message answers: by a reply to it, or where
         only that can be meant."""
-        is_other = message.mentions_bot or message.is_for_others
+        cannot_be_answer = message.mentions_bot or message.is_for_others
         for question in self._service.questions.open_in(message.session, message.person.id):
             if not isinstance(question, events.InputQuestion):
                 continue
@@ -234,7 +234,9 @@ class Inbox(claims.OrderedClaims, Generic[_Raw, _T]):
                 is_answer = question.id in message.answers
             else:
                 # A password typed there is refused, so that no model reads it as a request.
-                is_answer = not is_other and await self._messages.may_answer(message, question)
+                is_answer = not cannot_be_answer and await self._messages.may_answer(
+                    message, question
+                )
             if is_answer:
                 return question
         return None

@@ -72,7 +72,7 @@ class UploadSpool:
     def make(self, name: str, alt: str, data: bytes) -> UploadOrSentence:
         """Make an upload of bytes in memory; the same one for the same bytes."""
         if self.is_forbidden:
-            return self._left_out(name)
+            return self._left_out_line(name)
         version = hash(data)
         known = self._made.get((name, version))
         if known is None:
@@ -111,7 +111,7 @@ class UploadSpool:
         if artifact.sha256 in self._shown:
             return ""
         if self.is_forbidden:
-            return self._left_out(artifact.name)
+            return self._left_out_line(artifact.name)
         if (reason := self._refused.get(_id(artifact.name))) is not None:
             if reason:
                 return file_words.not_sent(self._marks.inline_code(artifact.name), reason)
@@ -142,7 +142,7 @@ class UploadSpool:
             alt=_alt(name),
         )
 
-    def _left_out(self, name: str) -> str:
+    def _left_out_line(self, name: str) -> str:
         return self._marks.small_print(f"📎 {self._marks.inline_code(name)}")
 
     def _refusal(self, artifact: values.Artifact, reason: str) -> str:

@@ -21,8 +21,8 @@ from interpreter_bot.platforms.rendering import past_code, query_listings
 from interpreter_bot.text import code_reading, safe_text
 from interpreter_bot.wording import command_words, discord_words, question_words, run_words
 
-_IN_WINDOWS: Final = frozenset({"answer", "change"})
-_QUESTIONS: Final = frozenset({"run", "refuse", events.FOR_SESSION}) | _IN_WINDOWS
+_MODAL_ACTIONS: Final = frozenset({"answer", "change"})
+_ANSWERING_ACTIONS: Final = frozenset({"run", "refuse", events.FOR_SESSION}) | _MODAL_ACTIONS
 
 
 class ButtonActions:
@@ -42,7 +42,7 @@ class ButtonActions:
 
     async def _press(self, interaction: discord.Interaction[Any], button: transport.Button) -> None:
         place = channels_and_threads.of_interaction(interaction)
-        if button.action in _QUESTIONS:
+        if button.action in _ANSWERING_ACTIONS:
             await self._answer(interaction, button)
         elif button.action == "stop":
             await self._stop(interaction, button)
@@ -137,7 +137,7 @@ class ButtonActions:
         action, number = button.action, button.id
         if str(interaction.user.id) != button.owner and not modals.is_admin(interaction):
             await self._handler.reply(interaction, question_words.NOT_YOURS)
-        elif action in _IN_WINDOWS:
+        elif action in _MODAL_ACTIONS:
             if await self._handler.check_permissions(interaction):
                 await self._open_window(interaction, action, number)
         else:

@@ -129,16 +129,16 @@ def parse_submission(interaction: discord.Interaction[Any]) -> SubmittedModal | 
         raise errors.BotError(command_words.NEWER_FORM)
     if _HANDLED in interaction.extras:
         return None
-    attachment_data = (data.get("resolved") or {}).get("attachments") or {}
+    attachments_by_id = (data.get("resolved") or {}).get("attachments") or {}
     text, files = "", []
     for field in _fields(data):
         if field.get("custom_id") == "text":
             text = str(field.get("value", ""))
         elif field.get("custom_id") == "files":
             files += [
-                attachment_data[number]
+                attachments_by_id[number]
                 for number in field.get("values", ())
-                if number in attachment_data
+                if number in attachments_by_id
             ]
     attachments = tuple(
         file_transfers.AttachedFile(file["filename"], file["size"], file["url"]) for file in files

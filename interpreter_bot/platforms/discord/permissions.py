@@ -142,13 +142,13 @@ def requester(
     is_bot_there: bool = True,
 ) -> policies.Requester:
     """Return a person in a place; without `standing` what came along with them is known."""
-    around = [getattr(channel, "id", 0)]
+    channel_ids = [getattr(channel, "id", 0)]
     if isinstance(channel, discord.Thread):
-        around.append(channel.parent_id)
+        channel_ids.append(channel.parent_id)
     return policies.Requester(
         person=user.id,
         workspace=guild_id,
-        channels=around,
+        channels=channel_ids,
         groups=roles_of(user) if membership is None else membership.role_ids,
         is_direct=guild_id is None,
         is_member=membership is not None and membership.is_member,

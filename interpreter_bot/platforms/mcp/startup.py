@@ -83,8 +83,8 @@ async def serve(
         """Say nothing: a client hears of its session with its next call."""
 
     service.notify_through(tool_calls.PLATFORM, notify)
-    with _bound(config) as door:
-        port = door.getsockname()[1]
+    with _bound(config) as listener:
+        port = listener.getsockname()[1]
         host = f"[{config.host}]" if ":" in config.host else config.host
         address = f"http://{host}:{port}{_PATH}"
         tokens = client_tokens.ClientTokens(file)
@@ -115,7 +115,7 @@ async def serve(
                 timeout_graceful_shutdown=_CLOSING_SECONDS,
             )
         )
-        serving = asyncio.create_task(_serve(server, door, apps), name="mcp: HTTP")
+        serving = asyncio.create_task(_serve(server, listener, apps), name="mcp: HTTP")
         try:
             await server.ready.wait()
             yield address + notice
@@ -125,11 +125,11 @@ async def serve(
 
 
 async def _serve(
-    server: uvicorn.Server, door: socket.socket, apps: per_client_servers.ClientApps
+    server: uvicorn.Server, listener: socket.socket, apps: per_client_servers.ClientApps
 ) -> None:
     """Serve until the server is to end, and end what clients have with it."""
     try:
-        await server.serve(sockets=[door])
+        await server.serve(sockets=[listener])
     finally:
         await apps.close()
 

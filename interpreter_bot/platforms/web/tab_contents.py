@@ -85,7 +85,7 @@ async def listing(service: session_service.SessionService) -> dict[str, Any]:
             "title": session.title,
             "used": session.used.timestamp(),
             "mark": session.mark,
-            "tree": session.tree,
+            "tree": session.root_id,
             "is_busy": session.is_busy,
             "has_python": session.has_kernel,
         }

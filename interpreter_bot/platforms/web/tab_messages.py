@@ -100,7 +100,7 @@ class Answer(Message):
     text: Annotated[_Storable, _text(_MAX_ANSWER_CHARACTERS)] | None = None
 
 
-class Approve(Message):
+class SetApprovalPolicy(Message):
     """Choose when a person is asked before code runs."""
 
     do: Literal["approve"] = "approve"
@@ -188,7 +188,7 @@ TabMessage: TypeAlias = (
     | Stop
     | Withdraw
     | Answer
-    | Approve
+    | SetApprovalPolicy
     | Show
     | Look
     | Reset

@@ -114,7 +114,7 @@ class TabConnection:
                 await self._withdraw(message)
             case tab_messages.Answer() as message:
                 await self._answer(message)
-            case tab_messages.Approve() as message:
+            case tab_messages.SetApprovalPolicy() as message:
                 argument = f"{preferences.APPROVAL} {message.approval}"
                 await self._choose_setting(tab, message.key, argument)
             case tab_messages.Show() as message:

@@ -121,7 +121,7 @@ async def killed(opened, tmp_path, *script):
     data = tmp_path / "data"
     copy = tmp_path / "copy"
     copy.mkdir()
-    name = engines.file(engines.parse(engines.default(data))).name
+    name = engines.file(engines.parse(engines.default_url(data))).name
     with contextlib.closing(sqlite3.connect(data / name)) as database:
         database.execute("VACUUM INTO ?", (str(copy / name),))
     if (data / "kept").exists():

@@ -34,7 +34,7 @@ async def test_nothing_of_its_session_begins_before_a_turn_that_goes_on(is_lost)
     resumptions = suspended_turns.Resumptions(all_lanes, None, None)
     resumptions.add(REQUEST)
     new = asyncio.create_task(take("new"))
-    resumptions.open_platform("web", go_on)
+    resumptions.resume_on("web", go_on)
     await has_asked.wait()
     assert order == []
     may_go.set()

@@ -20,14 +20,14 @@ def test_a_document_is_exact_and_storable(text):
 
 @given(st.text(st.characters(), max_size=300), st.text(st.characters(), max_size=300))
 def test_identities_are_short_storable_and_different(one, other):
-    first, second = columns.identity(one), columns.identity(other)
+    first, second = columns.storable_name(one), columns.storable_name(other)
     assert (first == second) is (one == other)
     assert len(first) <= columns.NAME_CHARACTERS
     assert columns.storable(first) == first
 
 
 def test_a_real_name_stays_as_it_is():
-    assert columns.identity("C0123ABC") == "C0123ABC"
+    assert columns.storable_name("C0123ABC") == "C0123ABC"
 
 
 def test_a_time_without_zone_is_a_fault():
