@@ -61,12 +61,14 @@ class Keeper(init_processes.Init):
     def _fork_kernel(self, key: str, entry_files: list[int], listeners: list[int]) -> None:
         self._kernel_pid = os.fork()
         if self._kernel_pid == 0:
+            # The kernel joins control groups: 0 is the process that writes.
             for entry_file in entry_files:
                 os.write(entry_file, b"0")
             for descriptor in entry_files:
                 os.close(descriptor)
+            # A signal of the kernel must not write to a descriptor that was the keeper's.
             signal.set_wakeup_fd(-1)
-            # With these, code could send messages in its keeper's name.
+            # The kernel must not inherit these: code could impersonate the keeper.
             doors = (door.channel for door in self._doors.values())
             for endpoint in (self._channel, self._link, *self._wakeup_sockets, *doors):
                 endpoint.close()
@@ -86,7 +88,7 @@ class Keeper(init_processes.Init):
                 for descriptor, events in self._poll.poll():
                     if descriptor == wakeup.fileno():
                         wakeup.recv(512)
-                    # First: a request to a kernel that has ended fails without saying why.
+                    # First, so that the bot gets the exit status, not a broken pipe.
                     if (status := container_walls.reap().get(self._kernel_pid)) is not None:
                         self._send(control_messages.KernelEnded(status))
                         return 0
@@ -126,7 +128,7 @@ class Keeper(init_processes.Init):
     def _supervise(self, notifier: int) -> None:
         """Start to answer the session's `connect` calls."""
         if self._kernel.has_own_id:
-            # A container's root may not inspect processes of other users, but their user may.
+            # Without CAP_SYS_PTRACE, root cannot read another user's /proc, but that user can.
             syscalls.access_files_as(self._kernel.uid)
         self._supervisor = supervised_connections.Supervisor(notifier, self._doors)
         self._poll.register(notifier, select.POLLIN)

@@ -1,7 +1,7 @@
 """`connections`: the data that the bot lets code query, as objects of the kernel.
 
-The objects have names only. The bot answers over HTTP on a port of this kernel's own network, with
-frames of an Arrow stream, and a last frame with the result.
+The objects hold a name, but no address or secret. The bot answers over HTTP on a port of this
+kernel's own network, with frames of an Arrow stream, and a last frame with the result.
 """
 
 from __future__ import annotations
@@ -232,7 +232,8 @@ class _Answer(io.RawIOBase):
         try:
             self._read_frame()
         except BaseException:
-            # An interrupt, too: its traceback keeps this object, and the query would run on.
+            # After KeyboardInterrupt too: the traceback keeps the connection alive, so the query
+            # would continue.
             self.close()
             raise
         return bool(self.result.get("is_approval_wanted"))

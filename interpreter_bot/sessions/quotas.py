@@ -21,7 +21,7 @@ _log = logging.getLogger(__name__)
 
 MONEY: Final = "allowance_money"
 TOKENS: Final = "allowance_tokens"
-"""Names of the choices that override the settings: a number as text, in either."""
+"""Names of the choices that override the settings; both hold a number as text."""
 
 
 def effective(

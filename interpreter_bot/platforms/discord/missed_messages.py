@@ -25,12 +25,17 @@ _MAX_CHANNELS: Final = 100
 _MAX_MESSAGES: Final = 100
 _MAX_DIRECT: Final = 200
 _MAX_RECENT: Final = 30
-# Half a minute of message ids, which count time: messages may arrive slightly out of order.
+# 30 seconds as a difference of ids (milliseconds << 22), because ids are not strictly ordered.
 _MARGIN: Final = 30_000 << 22
 
 
 class MissedMessages:
-    """Remembers the last handled message, and reads the messages after it."""
+    """Remembers the last handled message, and reads the messages after it.
+
+    A lost gateway session sets `_missed_since` to the id from which messages may be missing;
+    catching up moves it to `_caught_up_since`, for servers that become available later.
+    `_searched_servers` are those that were read since.
+    """
 
     def __init__(
         self,
@@ -62,7 +67,7 @@ class MissedMessages:
         self._last_id = self._last_id or discord.utils.time_snowflake(discord.utils.utcnow())
 
     def note_new_session(self) -> None:
-        """Record that a new gateway session begins, before which messages may have been missed."""
+        """Remember where the gap began; messages of the new gateway session arrive live."""
         if self._missed_since is None:
             self._missed_since = self._last_id - _MARGIN
             self._searched_servers.clear()
@@ -124,7 +129,7 @@ class MissedMessages:
             _log.info("%d messages were looked up that may have been missed", len(missed))
 
     def _changed_channels(self, guild: discord.Guild, since: int) -> list[discord.abc.Messageable]:
-        """Find channels of a server with new messages; once in a session."""
+        """Find channels of a server with new messages; once per gateway session."""
         config = self._config.guilds
         if (
             guild.id in self._searched_servers
@@ -142,7 +147,10 @@ class MissedMessages:
     async def _read(
         self, channel: discord.abc.Messageable, since: discord.Object
     ) -> list[discord.Message]:
-        """Read a channel; around a message that the library cannot read, from both ends."""
+        """Read a channel.
+
+        If a message cannot be parsed, read again newest first, to get what lies beyond it.
+        """
         found: dict[int, discord.Message] = {}
         for is_oldest_first in (True, False):
             try:

@@ -41,7 +41,7 @@ _BAD_REQUEST: Final = 400
 _SERVER: Final = 500
 _TOKEN_ERRORS: Final = frozenset({api_errors.TOKEN_OVER, api_errors.UNKNOWN_WEBHOOK})
 _UNEDITABLE: Final = frozenset({api_errors.TOO_MANY_EDITS, api_errors.ARCHIVED})
-# A message to an archived thread opens it again, unless it is locked.
+# `ARCHIVED` is returned only for locked threads; a message reopens others.
 _CLOSED: Final = api_errors.CANNOT_DIRECT | {
     api_errors.UNKNOWN_CHANNEL,
     api_errors.NO_ACCESS,
@@ -52,7 +52,7 @@ _CLOSED: Final = api_errors.CANNOT_DIRECT | {
 
 @dataclasses.dataclass(eq=False, slots=True)
 class LiveInteraction:
-    """An interaction that was acknowledged and is being answered; a location's handle.
+    """An interaction that was acknowledged and is being answered, stored as `Location.handle`.
 
     Attributes:
         messages: ids of those that were sent through its token.
@@ -80,8 +80,8 @@ class DiscordTransport:
     """Sends answers to Discord; see `chat.transport.Transport`.
 
     Attributes:
-        client: with whose connection.
-        limits: of the client.
+        client: sends everything.
+        limits: the client's rate limits.
     """
 
     def __init__(self, client: discord.Client, limits: rate_limits.RateLimits) -> None:
@@ -104,9 +104,9 @@ class DiscordTransport:
 
     @contextlib.asynccontextmanager
     async def show_working(self, at: transport.Location) -> AsyncIterator[None]:
-        """Show the typing indicator; of an interaction Discord itself says that the bot thinks.
+        """Show the typing indicator; for an interaction Discord shows "thinking" itself.
 
-        Its last request may end later, as the library waits for the end of a rate limit.
+        The last typing request may outlive the block, if the library waits for a rate limit.
         """
         is_over = asyncio.Event()
         if at.handle is None:
@@ -152,8 +152,8 @@ class DiscordTransport:
     ) -> transport.Posted:
         """Post where the bot does not see the channel: as a follow-up, else to the person directly.
 
-        Discord takes no nonce for a follow-up and lists none: one that may have been sent is
-        followed by direct messages, so that it does not stand there twice.
+        A follow-up has no nonce and cannot be looked up. If one may have arrived, the rest goes as
+        direct messages, so that nothing appears twice.
         """
         if live.is_live:
             try:
@@ -208,7 +208,7 @@ class DiscordTransport:
     async def find(
         self, at: transport.Location, key: transport.PostKey, known_ids: Collection[str]
     ) -> transport.Posted | None:
-        """Look for a message among the latest, which no longer tell the nonce they came with."""
+        """Look for a message among the latest; Discord returns no nonces, so compare digests."""
         begin = datetime.datetime.fromtimestamp(key.first_tried_at - _CLOCK_SECONDS, datetime.UTC)
         after = discord.Object(discord.utils.time_snowflake(begin))
         with _translated(at, transport.Draft(""), is_new=False):
@@ -342,7 +342,10 @@ def _guild_id(at: transport.Location) -> int | None:
 
 @contextlib.contextmanager
 def _translated(at: transport.Location, draft: transport.Draft, *, is_new: bool) -> Iterator[None]:
-    """Translate Discord's errors of a call; with `is_new` of one that may post a message twice."""
+    """Translate Discord's errors of a call.
+
+    With `is_new` the call posts a message, so an unknown outcome must not be retried.
+    """
     try:
         yield
     except api_errors.UNSENT as error:

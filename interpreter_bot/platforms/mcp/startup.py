@@ -1,7 +1,7 @@
 """Serve the protocol: over standard input and output to one client, over HTTP to those with tokens.
 
-The SDK's server below its decorators is used, because those put words of their own into errors and
-set up logging for the whole process.
+We use the SDK's low-level server, because its decorators put words of their own into errors and set
+up logging for the whole process.
 """
 
 from __future__ import annotations
@@ -89,6 +89,7 @@ async def serve(
         address = f"http://{host}:{port}{_PATH}"
         tokens = client_tokens.ClientTokens(file)
 
+        # For each client, so that the SDK's bounds are that client's.
         def app_of_client() -> Starlette:
             return _server(service, _authenticate).streamable_http_app(
                 streamable_http_path=_PATH,
@@ -135,7 +136,7 @@ async def _serve(
 
 
 class _Output:
-    """Standard output without the answers that the client has already; what the SDK writes to."""
+    """The SDK's standard output; drops answers that `first_answers` has sent."""
 
     def __init__(self, lines: first_answers.ClientLines) -> None:
         self._lines = lines
@@ -238,14 +239,14 @@ def _server(
 def _authenticate(call: _Context) -> str:
     """Return the client whose token came with the HTTP request of a call."""
     user = call.request.scope["user"] if call.request is not None else None
-    # Nothing gets here without one; should the SDK ever change, nothing shall.
+    # The middleware guarantees a user; fail closed if that changes.
     if not isinstance(user, bearer_auth.AuthenticatedUser):
         raise exceptions.MCPError(code=mcp_types.INVALID_REQUEST, message=tool_words.TOKEN_NEEDED)
     return user.access_token.client_id
 
 
 def _security(config: settings.Mcp) -> transport_security.TransportSecuritySettings:
-    """Admit our own names only: a foreign one that leads here is an attack by a page."""
+    """Admit our own names only: any other Host header is DNS rebinding."""
     hosts = [*_LOOPBACK, *config.allowed_hosts]
     return transport_security.TransportSecuritySettings(
         allowed_hosts=[*hosts, *(f"{host}:*" for host in hosts)],

@@ -44,10 +44,10 @@ def plain(text: str, limit: int = 75) -> Block:
 
 
 def written(text: str) -> list[Block]:
-    """Make blocks of any Markdown, of at most 12,000 characters, which reach nobody.
+    """Make blocks of any Markdown, of at most 12,000 characters, that notify nobody.
 
-    Whether Slack obeys mentions in code within Markdown is not documented. Such code is rich text,
-    of which Slack parses nothing, so that a copy of it runs; but a message has room for few blocks.
+    Code that holds a mention becomes rich text, which Slack does not parse; past 20 blocks its
+    mentions are broken instead.
     """
     made: list[Block] = []
     rest: list[str] = []
@@ -122,7 +122,7 @@ def _words(part: Block) -> str:
 
 def section(text: str) -> Block:
     """Make a block of mrkdwn."""
-    return {"type": "section", "text": {"type": "mrkdwn", "text": text[:3000]}}
+    return {"type": "section", "text": {"type": "mrkdwn", "text": text[:_SECTION_CHARACTERS]}}
 
 
 def note(text: str) -> Block:
@@ -203,13 +203,13 @@ def value_of(text: str) -> tuple[values.SessionKey | None, str]:
 
 
 def linked(url: str, text: str) -> Block:
-    """Make a line that is a link of ours; nothing of it is anybody else's."""
+    """Make a line that is a link. Neither part is escaped: pass only our own text."""
     return section(f"<{url}|{text}>")
 
 
 def code_messages(runs: Sequence[past_code.RunCode], queries: str) -> list[list[Block]] | None:
-    """Make the fewest messages that show code exactly as it is, and what it printed; None if only
-    files do.
+    """Make the fewest messages that show code exactly as it is, and what it printed; None if it can
+    be shown exactly only as files.
 
     Each has room for a line above the code.
     """
@@ -267,9 +267,9 @@ def _characters(part: object) -> int:
 
 def fits_table(shown: values.Table) -> bool:
     """Return whether Slack shows a table as one."""
-    rows = [shown.columns, *shown.rows]
-    size = sum(len(cell) for row in rows for cell in row)
-    is_small = len(rows) <= _TABLE_ROWS and size <= _TABLE_CHARACTERS
+    cells = [shown.columns, *shown.rows]
+    characters = sum(len(cell) for row in cells for cell in row)
+    is_small = len(cells) <= _TABLE_ROWS and characters <= _TABLE_CHARACTERS
     return is_small and 0 < len(shown.columns) <= _TABLE_COLUMNS
 
 

@@ -90,7 +90,7 @@ class SlackView:
         below = [blocks.linked(url, label)] if url else []
         place = self._place
         if place.thread == place.asked and not place.is_direct:
-            # Slack shows ephemeral messages in no thread that has not begun.
+            # Slack hides ephemeral messages in a thread without replies.
             place = dataclasses.replace(place, thread="")
         await message_posting.whisper(self._services.api, place, text, *below)
 

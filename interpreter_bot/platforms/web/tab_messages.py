@@ -21,7 +21,7 @@ def _text(max_characters: int) -> pydantic.AfterValidator:
     return pydantic.AfterValidator(lambda text: validation.bounded(text, max_characters))
 
 
-# What nothing can store is replaced, before pydantic would refuse it.
+# Replaces unstorable characters first; pydantic would refuse them.
 _Storable: TypeAlias = Annotated[str, pydantic.BeforeValidator(validation.storable)]
 _Id: TypeAlias = Annotated[str, pydantic.AfterValidator(validation.made_up_id)]
 _Number: TypeAlias = Annotated[int, pydantic.Field(ge=0, lt=2**31)]
@@ -117,7 +117,7 @@ class Show(Message):
 
 
 class Look(Message):
-    """Ask a live kernel for a part of a table, or how code may go on."""
+    """Ask a live kernel for a part of a table, or for completions of code."""
 
     do: Literal["look"] = "look"
     question: _Number
@@ -207,7 +207,7 @@ _ADAPTER: Final = pydantic.TypeAdapter[TabMessage](
 
 
 def json_of(data: str) -> object:
-    """Return what a message is as JSON; None if it is none."""
+    """Decode JSON; None if it is invalid (or `null`)."""
     try:
         return json.loads(data)
     except (ValueError, RecursionError):
@@ -215,7 +215,7 @@ def json_of(data: str) -> object:
 
 
 def parsed(message: object) -> TabMessage:
-    """Return the message that a tab sent, as JSON has it.
+    """Validate decoded JSON as a tab's message.
 
     Raises:
         BotError: it is none, or too long; the sentence says so.
