@@ -1,4 +1,4 @@
-"""Periodic maintenance of sessions: idle warnings, interrupted turns, deletion of old content."""
+"""Periodic maintenance of sessions: idle warnings, interrupted turns, unreferenced content."""
 
 from __future__ import annotations
 
