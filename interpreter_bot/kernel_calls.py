@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 
-def complete_code(before: str) -> str:
+def complete_code(code: str) -> str:
     """Show completions of code that ends at the cursor."""
-    return _code("complete_code", before)
+    return _code("complete_code", code)
 
 
 def describe_files(names: Sequence[str], separator: str) -> str:
