@@ -129,7 +129,7 @@ async def test_the_next_bot_takes_over_the_doors_that_code_uses_already(place):
 
 async def test_doors_that_there_are_none_of_are_given_to_nobody(place):
     async with place.bot() as (host, keeper):
-        told = await host._doors._fetch(KEY, "no-such-kernel")
+        told = await host._doors._lease(KEY, "no-such-kernel")
         assert told is None
         assert not keeper._kernels
 

@@ -308,11 +308,11 @@ async def test_a_start_that_fails_counts_once(program):
 
 async def test_a_program_that_nobody_uses_ends_with_all_that_it_started(program, monkeypatch):
     assert await told(program, "leave") == "left"
-    await program.rest()
+    await program.end_if_idle()
     before = children()
     monkeypatch.setattr(server_connections, "_IDLE_SECONDS", 0.0)
     async with asyncio.timeout(60):
-        await program.rest()
+        await program.end_if_idle()
     assert len(before - children()) == 1
     assert not processes_of(program)
     assert await told(program, "environment") == "[redacted]"
