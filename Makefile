@@ -18,8 +18,8 @@ RERUNS :=
 TWO_MORE := --reruns 2 --reruns-delay 1
 export HYPOTHESIS_PROFILE := quick
 # In this order: what takes longest first, so that little is left to wait for at the end.
-SUITES := attacks acceptance integration/sessions unit integration/slack \
-	integration/discord integration/web integration/store
+SUITES := attacks acceptance unit integration/sessions contracts integration/slack \
+	integration/mcp_servers integration/discord integration/web integration/store
 LOCKED := --quiet --require-hashes --only-binary :all: --python $(BIN)/python
 INSTALL_BOT := $(UV) pip install --quiet --no-deps --no-build-isolation --python $(BIN)/python --editable .
 # What cannot be compiled is a template, or of another Python.
