@@ -133,6 +133,9 @@ async def _run_platforms(
 
             page = functools.partial(server.serve, ready, config.web, config.paths.data)
             await platforms.open_first(operator_words.PAGE, page)
+            if end.is_set():
+                # Nothing else is to be served, so no database is made.
+                return platforms.status
         async with side_by_side.opening(opening, "conversations") as opened:
             if not await _is_before(opened, end):
                 return platforms.status
