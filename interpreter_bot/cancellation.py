@@ -55,26 +55,29 @@ async def run_until_stopped(
                 await asyncio.wait({working})
 
 
-async def until_left(
-    work: Coroutine[Any, Any, None], leaving: Coroutine[Any, Any, None], *, name: str
+async def run_until(
+    work: Coroutine[Any, Any, None], end: Coroutine[Any, Any, None], *, name: str
 ) -> bool:
-    """Run work for a client, and cancel it when the client leaves; return whether it was done.
+    """Run work, and cancel it when `end` returns, such as when a client leaves.
 
     What either raises passes through.
+
+    Returns:
+        Whether the work was done.
     """
     working = asyncio.create_task(work, name=name)
-    left = asyncio.create_task(leaving, name=f"end of a client: {name}")
+    ending = asyncio.create_task(end, name=f"end of {name}")
     try:
-        await asyncio.wait({working, left}, return_when=asyncio.FIRST_COMPLETED)
+        await asyncio.wait({working, ending}, return_when=asyncio.FIRST_COMPLETED)
         if working.done():
             working.result()
             return True
-        left.result()
+        ending.result()
         return False
     finally:
-        for task in (working, left):
+        for task in (working, ending):
             task.cancel()
-        await asyncio.wait({working, left})
+        await asyncio.wait({working, ending})
 
 
 async def shielded(work: Coroutine[Any, Any, T]) -> T:

@@ -178,7 +178,7 @@ class ConnectionService:
         if name not in rules:
             raise policies.Refusal(data_words.no_connection(name[:40], rules), status=404)
         work = self._work(call, rules[name], verb, request)
-        await cancellation.until_left(work, call.wait_closed(), name=f"{verb} of {name}")
+        await cancellation.run_until(work, call.wait_closed(), name=f"{verb} of {name}")
 
     async def _work(
         self,

@@ -250,7 +250,7 @@ class Proxy:
             first = await client.first_bytes()
         target = request.target.decode("ascii")
         approval = self._context.approvals.require(contact, target=target, first=first)
-        if not await cancellation.until_left(
+        if not await cancellation.run_until(
             approval, client.wait_closed(), name="approval of a request"
         ):
             raise EOFError

@@ -202,22 +202,10 @@ class Uv:
         options = ["--no-deps", "--require-hashes", "--link-mode", "hardlink", "--quiet"]
         # A separate cache, so that all written files are in one directory that is measured and
         # deleted.
-        uv_task = asyncio.create_task(
-            self._run(
-                [*command, *options], staging=staging, cache=staging / "cache", person=person
-            ),
-            name="uv",
+        uv = self._run(
+            [*command, *options], staging=staging, cache=staging / "cache", person=person
         )
-        watch_task = asyncio.create_task(self._watch(staging), name="size of an installation")
-        try:
-            await asyncio.wait({uv_task, watch_task}, return_when=asyncio.FIRST_COMPLETED)
-            if watch_task.done():
-                watch_task.result()
-            await uv_task
-        finally:
-            for task in (uv_task, watch_task):
-                task.cancel()
-            await asyncio.wait({uv_task, watch_task})
+        await cancellation.run_until(uv, self._watch(staging), name="uv")
 
     async def _watch(self, staging: pathlib.Path) -> None:
         """Raise PackagesError once an installation has become too large."""
