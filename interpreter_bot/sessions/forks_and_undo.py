@@ -26,7 +26,6 @@ from interpreter_bot.wording import session_words
 _log = logging.getLogger(__name__)
 
 # People see the end of an answer a moment before it is recorded.
-_RECORDING_SECONDS: Final = 3.0
 _MAX_CELLS: Final = 300
 _MAX_TURNS: Final = 1000
 _TITLE_CHARACTERS: Final = 190
@@ -356,14 +355,8 @@ class SessionBranches:
 
     @contextlib.asynccontextmanager
     async def _hold_lane(self, key: values.SessionKey) -> AsyncIterator[records.Session]:
-        """Hold a session's lane; wait only for a turn that is just being recorded."""
-        async with contextlib.AsyncExitStack() as stack:
-            turn = self._lanes.turn(key, person="", waiting=lambda _: None, is_first=True)
-            try:
-                async with asyncio.timeout(_RECORDING_SECONDS):
-                    await stack.enter_async_context(turn)
-            except TimeoutError:
-                raise errors.BotError(session_words.BUSY) from None
+        """Hold the lane of a session in which something was said; see `Lanes.hold`."""
+        async with self._lanes.hold(key):
             session = await self._services.database.sessions.find(key)
             if session is None:
                 raise errors.BotError(session_words.EMPTY)

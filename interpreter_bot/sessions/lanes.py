@@ -12,9 +12,12 @@ import contextlib
 import dataclasses
 import math
 from collections.abc import AsyncIterator, Callable
+from typing import Final
 
 from interpreter_bot import errors, values
 from interpreter_bot.wording import session_words
+
+_RECORDING_SECONDS: Final = 3.0
 
 
 class LaneError(errors.BotError):
@@ -93,6 +96,22 @@ class Lanes:
             yield
         finally:
             self._leave(ticket)
+
+    @contextlib.asynccontextmanager
+    async def hold(self, key: values.SessionKey) -> AsyncIterator[None]:
+        """Hold a session's lane for a person; wait only for a turn that is just being recorded.
+
+        Raises:
+            BotError: a turn runs, or the bot is being closed.
+        """
+        async with contextlib.AsyncExitStack() as stack:
+            turn = self.turn(key, person="", waiting=lambda _: None, is_first=True)
+            try:
+                async with asyncio.timeout(_RECORDING_SECONDS):
+                    await stack.enter_async_context(turn)
+            except TimeoutError:
+                raise errors.BotError(session_words.BUSY) from None
+            yield
 
     def expect(self, key: values.SessionKey, request_id: str) -> None:
         """Let a request that is on its way have its turn before all others of a session."""

@@ -208,17 +208,15 @@ class SessionService:
         Raises:
             BotError: it cannot be saved, or a turn is running.
         """
-        if self.is_busy(key):
-            raise errors.BotError(session_words.BUSY)
         address, hosts = values.text(key), self._services.hosts
-        status = (await hosts.statuses({address})).get(address)
-        is_gone = status is None or status.loss_reason
-        if is_gone and not (await hosts.variables(address)).saved:
-            # A new kernel would not have the table.
-            raise errors.BotError(session_words.TABLE_GONE)
-        looking = live_data_views.leased_kernel(hosts, key, person)
-        async with self._hold_lane(key), looking as kernel:
-            return await exports.save_table(hosts, kernel, handle, suffix)
+        async with self._lanes.hold(key):
+            status = (await hosts.statuses({address})).get(address)
+            is_gone = status is None or status.loss_reason
+            if is_gone and not (await hosts.variables(address)).saved:
+                # A new kernel would not have the table.
+                raise errors.BotError(session_words.TABLE_GONE)
+            async with live_data_views.leased_kernel(hosts, key, person) as kernel:
+                return await exports.save_table(hosts, kernel, handle, suffix)
 
     async def delete(self, key: values.SessionKey) -> None:
         """Delete a session: records, variables, files. Its usage stays counted."""

@@ -157,7 +157,10 @@ async def test_a_small_table_is_explored_and_saved_and_leaves_no_file(serving_ke
             "[...document.querySelectorAll('.output-tools button')]"
             ".find(e => e.innerText === 'All as CSV').click()"
         )
-        saved = await browser.downloaded()
+        try:
+            saved = await browser.downloaded()
+        except TimeoutError:
+            pytest.fail(await page.value("document.body.innerText"))
         assert saved.name.endswith("table.csv")
         assert saved.read_text() == ",a,b\n0,1,x\n1,2,y\n"
         thread = await page.value("location.hash.slice(1)")

@@ -3,7 +3,7 @@ import contextlib
 
 import pytest
 
-from interpreter_bot import values
+from interpreter_bot import errors, values
 from interpreter_bot.sessions import lanes
 
 A, B, C = (values.SessionKey("web", thread=name) for name in "abc")
@@ -213,3 +213,18 @@ async def test_a_session_is_stopped_for_its_people_while_one_is_expected(visit):
     all_lanes.expect(A, "goes on")
     await visit(all_lanes, A)
     assert (await visit(all_lanes, A, is_first=True)).has_it.is_set()
+
+
+@pytest.mark.looptime
+async def test_a_lane_is_held_once_a_turn_has_just_ended_and_refused_while_one_runs(visit):
+    all_lanes = lanes.Lanes(concurrent=9, waiting=9)
+    first, waiting = await visit(all_lanes, A), await visit(all_lanes, A)
+    asyncio.get_running_loop().call_later(1.0, first.leave.set)
+    async with all_lanes.hold(A):
+        assert not waiting.has_it.is_set()
+    await settle()
+    assert waiting.has_it.is_set()
+    with pytest.raises(errors.BotError, match="still running"):
+        async with all_lanes.hold(A):
+            pass
+    assert all_lanes.is_busy(A), "the turn that runs goes on"
