@@ -104,6 +104,7 @@ async def test_outputs_are_shown_in_order(serving_fake, browsing):
             *("printed-box", "output image", "printed-box", "output table"),
             *("output error", "output json", "output notice"),
         ]
+        await page.until("document.querySelector('.output.table td')")
         assert await page.value(classes) == expected
         assert "1,000 rows \u00d7 1 column, the first 1 row shown" in await page.text(
             ".output.table"
@@ -117,6 +118,8 @@ async def test_outputs_are_shown_in_order(serving_fake, browsing):
         await page.reload()
         await visits.answered(page)
         await page.until("document.querySelector('.output img')?.naturalWidth === 3")
+        # What draws tables is fetched with the first one.
+        await page.until("document.querySelector('.output.table td')")
         assert seconds.sub("", await page.text("#turns")) == before
 
 
