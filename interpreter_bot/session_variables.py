@@ -39,7 +39,7 @@ class RestoredState:
     Attributes:
         saved: the variables that its next kernel has; None if there are none.
         missed_runs: how many more pieces of code had run by the checkpoint.
-        files_flaw: why its files are as they are now, or one is missing in a copy, a sentence;
+        files_notice: why its files are as they are now, or one is missing in a copy, a sentence;
             empty if they are as they were.
     """
 

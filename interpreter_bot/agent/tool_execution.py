@@ -114,7 +114,7 @@ class ToolRunner:
     """Runs tool calls, one after the other.
 
     Args:
-        can_see: whether the model is shown pictures.
+        can_see_images: whether the model is shown pictures.
         offered: the tools that there are.
         approve: see `loops.TurnSpec`.
         tool_index: see there.

@@ -173,9 +173,9 @@ def offered(
     """Return the tools there are.
 
     Args:
-        can_see: for a model that sees pictures.
+        can_see_images: for a model that sees pictures.
         can_install: packages can be installed.
-        can_find: there are more functions of other systems than the prompt lists.
+        can_find_tools: there are more functions of other systems than the prompt lists.
     """
     has = {VIEW_IMAGE: can_see_images, INSTALL_PACKAGES: can_install, FIND_TOOLS: can_find_tools}
     has[DESCRIBE_TOOL] = can_find_tools

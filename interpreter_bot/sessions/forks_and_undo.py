@@ -55,7 +55,7 @@ class _BranchStart:
         turn: the first turn that is not copied.
         checkpoint: id of the turn whose checkpoint has the branch's variables and files; 0 if no
             code has run since, so the present ones are right.
-        ran: the code that ran before.
+        executed: the code that ran before.
     """
 
     turn: records.Turn

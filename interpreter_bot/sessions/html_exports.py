@@ -66,7 +66,7 @@ def write(
         title: of the session.
         turns: the past turns.
         contents: bytes of pictures and pages, by their SHA-256; of a missing one that is said.
-        drawn: HTML of all `markdown_texts`.
+        pages: HTML of all `markdown_texts`.
     """
     name = html.escape(title)
     body = "\n".join(_section(turn, contents, pages) for turn in turns)

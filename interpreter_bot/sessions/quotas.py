@@ -95,7 +95,7 @@ class TurnReservation:
     """The usage of one turn.
 
     Attributes:
-        whose: platform, workspace, person.
+        owner: platform, workspace, person.
         reserved: the worst-case usage after the last permitted call.
         budget: the turn's own, once it has one.
     """

@@ -106,7 +106,7 @@ def undone(request: str, missed_runs: int, files_notice: str) -> str:
     Args:
         request: what was asked; may be empty.
         missed_runs: runs before it that the restored variables know nothing of.
-        files_flaw: why files stay as they are, a sentence; empty if they were restored.
+        files_notice: why files stay as they are, a sentence; empty if they were restored.
     """
     title = quantities.one_line(request, _TITLE_CHARACTERS)
     moment = f"before “{title}”" if title else "before the last answer"

@@ -74,7 +74,7 @@ class ChatCompletionsLlm:
         """Send messages and assemble the streamed reply.
 
         Args:
-            said: the messages as they go over the wire.
+            messages: the messages as they go over the wire.
             prompt: the other parameters of the call.
             assembler: takes the stream chunks.
             extra: further parameters.

@@ -116,7 +116,7 @@ def error_of_status(
 
     Args:
         status_code: of HTTP.
-        said: codes and words of the refusal.
+        text: codes and words of the refusal.
         headers: of the response, in which it may say how long to wait.
         has_pictures: the request contained pictures.
     """
@@ -209,10 +209,10 @@ def usage(
     """Read a server's token counts; None if it did not count, or cannot have.
 
     Args:
-        read: tokens of the whole input.
-        written: tokens of the output.
+        input_tokens: of the whole input.
+        output_tokens: of the output.
         details: has `cached_tokens` and `cache_write_tokens`.
-        otherwise: what some servers call cached tokens instead.
+        other_cached: what some servers call cached tokens instead.
     """
     if not _is_count(input_tokens) or not _is_count(output_tokens):
         return None

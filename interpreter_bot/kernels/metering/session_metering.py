@@ -224,8 +224,8 @@ class SessionProcesses:
     def _memory_bytes(self, pids: list[int], limit_bytes: int | None) -> tuple[int, bool]:
         """Return the memory, and whether there was no time to read all of it.
 
-        An upper bound takes some 50 µs a process. Only if it exceeds the limit, proportional sets
-        are read, which takes 10 µs for each resident megabyte.
+        An upper bound takes some 0.05 ms a process. Only if it exceeds the limit, proportional
+        sets are read, which takes 0.01 ms for each resident megabyte.
         """
         budget = procfs.TimeBudget(_READING_SECONDS)
         numbers = ((pid, procfs.readable_id(pid)) for pid in pids)

@@ -59,7 +59,7 @@ class FileNames:
         """Name the file that an output becomes, without a suffix.
 
         Args:
-            where: its cell and its number.
+            position: its cell and its number.
             kind: a word, such as "figure"; "figure-1" is the first of them.
             title: what it is about, which is the better name where it has one.
         """

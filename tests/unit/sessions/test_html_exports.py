@@ -2,7 +2,6 @@
 
 import datetime
 import hashlib
-import html
 import html.parser
 import time
 

@@ -162,7 +162,7 @@ async def download(
     Several bots may share a directory: one downloads, the others wait.
 
     Args:
-        wanted: the file.
+        weights: the file.
         directory: where it is kept; made if it is missing.
         progress: called as bytes arrive.
         pause_seconds: before a lost connection is tried again; it doubles each time.
