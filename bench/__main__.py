@@ -69,10 +69,10 @@ _GROUPS: dict[str, dict[str, _Run]] = {
 # What the engine promises, in one table and one file; measured only if it is named.
 _ENGINE: dict[str, _Run] = {
     "warm": first_result_latency.run,
+    "snapshots": snapshots.run,
+    "bursts": bursts.run,
     "host_process": host_process.run,
     "idleness": idleness.run,
-    "bursts": bursts.run,
-    "snapshots": snapshots.run,
 }
 
 
@@ -93,7 +93,6 @@ def main() -> int:
         is_whole = chosen == subjects and not arguments.quick
         path = _RESULTS / (f"{group}.json" if is_whole else f"{group}.partial.json")
         reports.write(path, machine, measures)
-        reports.show(measures)
         print(f"Raw results: {path}")
         is_met = is_met and all(measure.is_met is not False for measure in measures)
     return 1 if arguments.strict and not is_met else 0
@@ -104,8 +103,10 @@ async def _measure(subjects: dict[str, _Run], effort: sample_sizes.Effort) -> li
     for name, run in subjects.items():
         started = time.monotonic()
         print(f"{name} …", end=" ", flush=True)
-        measures += await run(effort)
+        measures += (measured := await run(effort))
         print(f"{time.monotonic() - started:.0f} s", flush=True)
+        # At once, as a later subject may fail.
+        reports.show(measured)
     return measures
 
 

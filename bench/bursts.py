@@ -14,68 +14,51 @@ from bench import measured_bots, metrics, sample_sizes
 from interpreter_bot import errors
 from interpreter_bot.kernels import pools
 
-_SIDE_BY_SIDE = 1_000
 _MORE = 2
 _ROUNDS = 3
 
 
 async def run(effort: sample_sizes.Effort) -> list[metrics.Measure]:
-    """Measure it in bots of their own: one start more at a time than cores, and all at once."""
-    ours, theirs = [], []
-    for _ in range(_ROUNDS):
-        ours.append(await measured_bots.apart("bench.bursts", effort.sessions, 0))
-        theirs.append(await measured_bots.apart("bench.bursts", effort.sessions, _SIDE_BY_SIDE))
-    more = await measured_bots.apart("bench.bursts", _MORE * effort.sessions, 0)
+    """Measure it in bots of their own."""
+    bursts = [await measured_bots.apart("bench.bursts", effort.sessions) for _ in range(_ROUNDS)]
+    larger = await measured_bots.apart("bench.bursts", _MORE * effort.sessions)
     sessions = f"{effort.sessions} sessions start at once"
-    other = "all side by side"
     return [
         metrics.Measure(
             f"{sessions}: the first answer",
             "ms",
-            [one["answers"][0] for one in ours],
+            [burst["answers"][0] for burst in bursts],
             "most",
             bar=300.0,
-            alternative=metrics.Alternative(other, [one["answers"][0] for one in theirs]),
         ),
         metrics.Measure(
             f"{sessions}: an answer",
             "ms",
-            [answer for one in ours for answer in one["answers"]],
-            alternative=metrics.Alternative(
-                other, [answer for one in theirs for answer in one["answers"]]
-            ),
-            least_ratio=1 / 0.35,
-            notes={"alternative_without_an_answer": [one["unanswered"] for one in theirs]},
+            [answer for burst in bursts for answer in burst["answers"]],
         ),
         metrics.Measure(
             f"{sessions}: the last answer",
             "ms",
-            [one["answers"][-1] for one in ours],
-            alternative=metrics.Alternative(other, [one["answers"][-1] for one in theirs]),
-            least_ratio=1 / 0.6,
+            [burst["answers"][-1] for burst in bursts],
         ),
         metrics.Measure(
             f"{sessions}: processor of the whole machine for each",
             "CPU ms",
-            [one["cpu_ms"] / effort.sessions for one in ours],
+            [burst["cpu_ms"] / effort.sessions for burst in bursts],
             bar=60.0,
-            alternative=metrics.Alternative(
-                other, [one["cpu_ms"] / effort.sessions for one in theirs]
-            ),
         ),
         metrics.Measure(
             f"{sessions}: the median as a share of the last",
             "%",
-            [_share(one["answers"]) for one in ours],
+            [_share(burst["answers"]) for burst in bursts],
             bar=55.0,
-            alternative=metrics.Alternative(other, [_share(one["answers"]) for one in theirs]),
         ),
         metrics.Measure(
             f"{_MORE * effort.sessions} sessions start at once: without an answer",
             "",
-            [more["unanswered"]],
+            [larger["unanswered"]],
             bar=0.0,
-            notes={"answers_ms": more["answers"]},
+            notes={"answers_ms": larger["answers"]},
         ),
     ]
 
@@ -84,10 +67,11 @@ def _share(answers: list[float]) -> float:
     return 100 * metrics.percentile(answers, 0.5) / answers[-1]
 
 
-async def _be_bot(count: int, starts: int) -> dict[str, Any]:
+async def _be_bot(count: int) -> dict[str, Any]:
     """Tell when each answer came, in milliseconds since all were asked for, in order."""
     answers: list[float] = []
-    async with measured_bots.pool(concurrent=count + 10, spares=0, starts=starts) as pool:
+    # A spare kernel stands by only once the server that forks kernels has imported the stack.
+    async with measured_bots.pool(concurrent=count + 10, spares=1) as pool:
         began, before = time.perf_counter(), _machine_cpu_ms()
         asking = [_ask(pool, str(number), began, answers) for number in range(count)]
         unanswered = (await asyncio.gather(*asking)).count(False)
@@ -112,4 +96,4 @@ async def _ask(pool: pools.Pool, key: str, began: float, answers: list[float]) -
 
 
 if __name__ == "__main__":
-    print(json.dumps(asyncio.run(_be_bot(int(sys.argv[1]), int(sys.argv[2])))))
+    print(json.dumps(asyncio.run(_be_bot(int(sys.argv[1])))))

@@ -21,9 +21,9 @@ from interpreter_bot.platforms import command_table
 DOCS = pathlib.Path(__file__).parent
 RESULTS = DOCS.parent / "bench/results"
 _MEASURES = (
-    ("kernels", "session wanted → stack imported, spare"),
-    ("kernels", "session wanted → stack imported, no spare"),
-    ("kernels", "1+1 round trip"),
+    ("engine", "session wanted → stack imported, spare"),
+    ("engine", "session wanted → stack imported, no spare"),
+    ("engine", "1+1 round trip"),
     ("kernels", "private memory of an idle kernel"),
     ("kernels", "100 sessions: without an answer"),
     ("kernels", "100 sessions: memory of the bot"),
@@ -35,10 +35,10 @@ _MEASURES = (
     ("first_answers", "run: command to the page's address"),
     ("first_answers", "run: command to a usable page"),
     ("first_answers", "mcp: command to the answer to initialize"),
-    ("loads", "100 sessions start at once: the first answer"),
-    ("loads", "200 sessions start at once: without an answer"),
-    ("loads", "500 idle kernels, control groups: processor of bot and kernels"),
-    ("loads", "500 idle kernels, watched: processor of bot and kernels"),
+    ("engine", "100 sessions start at once: the first answer"),
+    ("engine", "200 sessions start at once: without an answer"),
+    ("engine", "500 idle kernels, control groups: processor of bot and kernels"),
+    ("engine", "500 idle kernels, watched: processor of bot and kernels"),
     ("loads", "8 busy sessions of one person, one of another: what the one gets"),
     ("conversations", "turn in a live session, without model and code"),
     ("conversations", "page: message sent to first sign of life"),
