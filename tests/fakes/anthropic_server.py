@@ -125,6 +125,7 @@ class Server(openai_server.Server):
     def routes(self, app: web.Application) -> None:
         app.router.add_post("/v1/messages", self._messages)
         app.router.add_get("/v1/models", self._models_listed)
+        app.router.add_get("/v1/models/{name}", self._model)
 
     async def _messages(self, request: web.Request) -> web.StreamResponse:
         version = request.headers.get("anthropic-version")
@@ -137,7 +138,14 @@ class Server(openai_server.Server):
             return web.json_response(_error(401, "invalid x-api-key")[1], status=401)
         return web.json_response({"data": list(self._listed), "has_more": False})
 
+    async def _model(self, request: web.Request) -> web.Response:
+        listed = [one for one in self._listed if one["id"] == request.match_info["name"]]
+        return web.json_response(listed[0] if listed else {}, status=200 if listed else 404)
+
     def _refusal(self, body: Mapping[str, Any]) -> tuple[int, Any] | None:
+        for one in self._listed:
+            if one["id"] == body["model"] and body["max_tokens"] > one.get("max_tokens", 10**9):
+                return _error(400, f"max_tokens: {body['max_tokens']} is more than it can write")
         for name, words in self._refusing.items():
             if f'"{name}":' in json.dumps(body):
                 return _error(400, words)

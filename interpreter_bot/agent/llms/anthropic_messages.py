@@ -69,6 +69,7 @@ class MessagesLlm:
         self._model = model
         self._origin = reasoning_replay.origin("anthropic", model)
         self._quirks = server_quirks.of_model(model)
+        self._max_answer_tokens: int | None = None
 
     async def reply(
         self, prompt: chat_messages.Prompt, *, emit: events.Emit
@@ -96,6 +97,26 @@ class MessagesLlm:
         return assembler.reply()
 
     async def _open(self, parameters: dict[str, Any]) -> anthropic.AsyncStream[Any]:
+        """Send a request, with a longest answer that the model can write."""
+        limit, asked = self._max_answer_tokens, parameters["max_tokens"]
+        try:
+            return await self._send(parameters | {"max_tokens": min(asked, limit or asked)})
+        except anthropic.BadRequestError:
+            if limit is None:
+                limit = self._max_answer_tokens = await self._described_limit()
+                if limit is not None and limit < asked:
+                    return await self._send(parameters | {"max_tokens": limit})
+            raise
+
+    async def _described_limit(self) -> int | None:
+        """Return the longest answer of the model as its server describes it; None if unknown."""
+        with contextlib.suppress(*_RAISED):
+            limit: object = (await self._client.models.retrieve(self._model.name)).max_tokens
+            if isinstance(limit, int) and limit > 0:
+                return limit
+        return None
+
+    async def _send(self, parameters: dict[str, Any]) -> anthropic.AsyncStream[Any]:
         stream = await self._messages.create(
             model=self._model.name,
             max_tokens=parameters["max_tokens"],
