@@ -77,12 +77,16 @@ def _line(line: markdown.Line) -> Block:
         for text, is_code in line.texts
         if text
     ]
-    return {"type": "rich_text", "elements": [{"type": "rich_text_section", "elements": texts}]}
+    return _rich_text(texts)
+
+
+def _rich_text(elements: Sequence[Block], kind: str = "section") -> Block:
+    part = {"type": f"rich_text_{kind}", "elements": list(elements)}
+    return {"type": "rich_text", "elements": [part]}
 
 
 def _preformatted(code: str) -> Block:
-    element = {"type": "rich_text_preformatted", "elements": [{"type": "text", "text": code}]}
-    return {"type": "rich_text", "elements": [element]}
+    return _rich_text([{"type": "text", "text": code}], "preformatted")
 
 
 def plainer(made: Sequence[Block]) -> list[Block]:
@@ -110,6 +114,8 @@ def _words(part: Block) -> str:
             return _words(part["text"])
         case "image":
             return str(part["alt_text"])
+        case "link":
+            return f"{part['text']} {part['url']}"
         case "table":
             return "\n".join(" | ".join(map(_words, row)) for row in part["rows"])
         case "rich_text_section":
@@ -203,8 +209,8 @@ def value_of(text: str) -> tuple[values.SessionKey | None, str]:
 
 
 def linked(url: str, text: str) -> Block:
-    """Make a line that is a link. Neither part is escaped: pass only our own text."""
-    return section(f"<{url}|{text}>")
+    """Make a line that is a link, of any length."""
+    return _rich_text([{"type": "link", "url": url, "text": text}])
 
 
 def code_messages(runs: Sequence[past_code.RunCode], queries: str) -> list[list[Block]] | None:
