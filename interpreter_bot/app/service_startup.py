@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import functools
 import logging
 import pathlib
 import shutil
@@ -19,6 +20,7 @@ from interpreter_bot.agent.llms.embedded import on_demand_model
 from interpreter_bot.app import execution_startup, garbage_collection
 from interpreter_bot.hosts import ports
 from interpreter_bot.sessions import (
+    approvals,
     code_activity_recording,
     maintenance,
     model_setup,
@@ -166,6 +168,7 @@ async def _prepare_recording(
     """Let what code does outside be recorded, and connections know what it asked before."""
     if broker is not None:
         broker.on_contact = recorder.add
+        broker.find_grants = functools.partial(approvals.granted_requests, database)
     if connections is not None:
         for query in await database.activities.latest(code_activity.Query, limit=_MAX_REMEMBERED):
             connections.sources.note_use(query)

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-import itertools
+import logging
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Collection
 from typing import Final, TypeAlias
 
 from interpreter_bot import code_activity, errors, values
@@ -13,7 +13,12 @@ from interpreter_bot.egress import policies
 from interpreter_bot.text import safe_text
 from interpreter_bot.wording import network_words
 
+_log = logging.getLogger(__name__)
+
 Ask: TypeAlias = Callable[[values.InputRequested], Awaitable[str]]
+
+FindGrants: TypeAlias = Callable[[str, str], Awaitable[Collection[str]]]
+"""Finds what people approved for a session while it has this kernel, by its key and the id."""
 
 _REFUSAL_SECONDS: Final = 60.0
 _MAX_KEPT: Final = 1000
@@ -28,16 +33,18 @@ class Approvals:
         ask: asks the person who runs the code, whose clock is paused; None if nobody can be asked.
     """
 
-    def __init__(self, ask: Ask | None = None) -> None:
+    def __init__(self, ask: Ask | None = None, *, find_grants: FindGrants | None = None) -> None:
+        """Begin with none; `find_grants` knows those that another process was given."""
         self.ask = ask
-        self._allowed: set[tuple[str, int, str]] = set()
-        self._refused: dict[tuple[str, int, str], tuple[float, str]] = {}
+        self._find_grants = find_grants
+        self._allowed: set[str] = set()
+        self._refused: dict[str, tuple[float, str]] = {}
         # A client that opens ten connections is asked about once.
         self._lock = asyncio.Lock()
 
     def list_grants(self) -> tuple[str, ...]:
         """Return the approvals that last as long as the kernel, for display."""
-        return tuple(itertools.starmap(_grant, sorted(self._allowed)))
+        return tuple(sorted(self._allowed))
 
     async def require(self, contact: code_activity.Contact, *, target: str, first: bytes) -> None:
         """Return once a person has approved a request.
@@ -47,24 +54,35 @@ class Approvals:
         Raises:
             Refusal: the person declined, or nobody could be asked.
         """
-        subject = contact.host, contact.port, contact.method
+        grant = _grant(contact)
         async with self._lock:
-            if subject in self._allowed:
+            if grant in self._allowed:
                 return
-            at, sentence = self._refused.get(subject, (-_REFUSAL_SECONDS, ""))
+            at, sentence = self._refused.get(grant, (-_REFUSAL_SECONDS, ""))
             if time.monotonic() - at < _REFUSAL_SECONDS:
                 raise policies.Refusal(sentence)
-            answer = await self._answer(contact, target, first)
+            if grant in await self._earlier_grants(contact):
+                answer = values.FOR_SESSION
+            else:
+                answer = await self._answer(contact, target, first)
             if answer == values.FOR_SESSION and len(self._allowed) < _MAX_KEPT:
-                self._allowed.add(subject)
+                self._allowed.add(grant)
             elif answer not in (values.YES, values.FOR_SESSION):
                 raise self._refusal(contact, network_words.declined(contact.method, contact.host))
+
+    async def _earlier_grants(self, contact: code_activity.Contact) -> Collection[str]:
+        if self._find_grants is not None:
+            try:
+                return await self._find_grants(contact.key, contact.kernel_id)
+            except errors.BotError:
+                _log.exception("it is unknown what people approved before")
+        return ()
 
     def _refusal(self, contact: code_activity.Contact, sentence: str) -> policies.Refusal:
         """Refuse now and for a minute, because clients try again at once."""
         if len(self._refused) >= _MAX_KEPT:
             self._refused.clear()
-        self._refused[contact.host, contact.port, contact.method] = time.monotonic(), sentence
+        self._refused[_grant(contact)] = time.monotonic(), sentence
         return policies.Refusal(sentence)
 
     async def _answer(self, contact: code_activity.Contact, target: str, first: bytes) -> str:
@@ -80,8 +98,7 @@ class Approvals:
             safe_text.harmless(target),
             first[:_MAX_SHOWN_BYTES],
         )
-        grant = _grant(contact.host, contact.port, contact.method)
-        request = values.InputRequested(question, False, subject="request", grant=grant)
+        request = values.InputRequested(question, False, subject="request", grant=_grant(contact))
         try:
             return await self.ask(request)
         except errors.KernelError as error:
@@ -92,5 +109,5 @@ class Approvals:
             ) from error
 
 
-def _grant(host: str, port: int, method: str) -> str:
-    return f"{method} {host}:{port}"
+def _grant(contact: code_activity.Contact) -> str:
+    return f"{contact.method} {contact.host}:{contact.port}"

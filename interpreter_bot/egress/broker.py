@@ -11,7 +11,7 @@ import itertools
 import logging
 import secrets
 import ssl
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping, Sequence
 from typing import Final
 
 import cachetools
@@ -69,6 +69,8 @@ class Broker:
         self._seed = seed or secrets.token_bytes(_SEED_BYTES)
         self.on_contact: Callable[[code_activity.Contact], None] | None = None
         """Called with each finished attempt of code to reach a host."""
+        self.find_grants: approvals.FindGrants | None = None
+        """Finds what people approved before this process began."""
         self._lookups = outbound_connections.NameLookups()
         self._resolve = resolve
         self._upstream = ssl.create_default_context()
@@ -168,7 +170,7 @@ class Broker:
         authority = certificates.Authority(hmac.digest(self._seed, kernel_id.encode(), "sha256"))
         # Kept for a kernel whose host reconnects.
         session_approvals = self._approvals_by_kernel.setdefault(
-            (key, kernel_id), approvals.Approvals()
+            (key, kernel_id), approvals.Approvals(find_grants=self._find_grants)
         )
         session_approvals.ask = doors.ask
         context = proxies.ProxyContext(
@@ -199,6 +201,10 @@ class Broker:
             proxy=proxy, services=services, authority=authority.certificate, offered=kinds
         )
         return kernel_doors.DoorSetup(code, version)
+
+    async def _find_grants(self, key: str, kernel_id: str) -> Collection[str]:
+        # Doors are open before the database is.
+        return await self.find_grants(key, kernel_id) if self.find_grants is not None else ()
 
     async def close(self) -> None:
         """Shut all doors."""

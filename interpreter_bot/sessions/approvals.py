@@ -7,7 +7,7 @@ from typing import Final
 
 from interpreter_bot import events, values
 from interpreter_bot.sessions import turn_streams
-from interpreter_bot.store import records, turn_questions
+from interpreter_bot.store import databases, records, turn_questions
 
 _SCOPES: Final = (events.FOR_SESSION,)
 
@@ -84,3 +84,12 @@ class Approvals:
             grant=grant,
         )
         return values.NO if answer is None else answer.scope or values.YES
+
+
+async def granted_requests(
+    database: databases.Database, key: str, kernel_id: str
+) -> frozenset[str]:
+    """Return the network requests that were approved for a session while it has this kernel."""
+    session = await database.sessions.find(values.key(key))
+    grants = () if session is None else await database.grants.of(session.id, kernel_id)
+    return frozenset(grant.name for grant in grants if grant.subject == "request")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import dataclasses
 import json
 import types
 
@@ -12,7 +13,7 @@ import pytest
 from aiohttp import test_utils, web
 
 from interpreter_bot import code_activity, errors, settings
-from interpreter_bot.egress import broker
+from interpreter_bot.egress import broker, policies
 from interpreter_bot.hosts import kernel_doors, messages, remote_doors
 
 OPENED = messages.encode(messages.DoorsOpened((1, 2)))
@@ -335,6 +336,25 @@ async def test_what_people_allowed_a_kernel_outlives_its_link(host):
                 await asyncio.sleep(0.01)
             assert not keeper.reach("web:s").allowed
             host.answer = "no"  # Nobody is asked again.
+        await doors.close()
+
+
+async def test_what_people_allowed_a_kernel_outlives_the_bot(host):
+    config = settings.Settings(egress=(settings.Egress(host="a.example", approval="ask"),))
+    contact = code_activity.Contact("web:s", "k", "GET", "a.example", 443)
+    other = dataclasses.replace(contact, method="POST")
+
+    async def find_grants(key, kernel_id):
+        return {"GET a.example:443"} if (key, kernel_id) == ("web:s", "k") else ()
+
+    async with broker.opened(config, {}) as keeper, asyncio.timeout(5):
+        keeper.find_grants = find_grants
+        doors = remote_doors.RemoteDoors(host, host, keeper, is_bot=False)
+        await doors.open("web:s", "k")
+        await keeper._approvals["k"][1].require(contact, target="/", first=b"")
+        assert keeper.reach("web:s").allowed == ("GET a.example:443",)
+        with pytest.raises(policies.Refusal):
+            await keeper._approvals["k"][1].require(other, target="/", first=b"")
         await doors.close()
 
 
