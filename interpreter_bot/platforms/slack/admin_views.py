@@ -17,20 +17,20 @@ from interpreter_bot.platforms.slack import blocks, home_and_modal_views, markdo
 from interpreter_bot.sessions import past_turns, requests
 from interpreter_bot.wording import slack_words
 
-KILL: Final = "home_kill"
-DELETE: Final = "home_delete"
-CHANGE: Final = "home_change"
-PERSON: Final = "home_person"
-FORM: Final = "governing_form"
+KILL_SESSION: Final = "home_kill"
+DELETE_SESSION: Final = "home_delete"
+CHANGE_ACCESS: Final = "home_change"
+CHOOSE_PERSON: Final = "home_person"
+ACCESS_FORM: Final = "governing_form"
 
 _MAX_SESSIONS: Final = 12
-_MAX_LISTED: Final = 50
-_GROUP: Final = re.compile(r"\bS[A-Z0-9]{1,30}\b")
-_WHOLE: Final = re.compile(r"[1-9][0-9]{0,14}")
-_AMOUNT: Final = re.compile(r"[0-9]{1,9}(?:\.[0-9]{1,6})?")
-_AS_SET: Final = "as set"
-_SWITCH: Final = {"yes": True, "no": False}
-_NAMES: Final = (
+_MAX_IDS: Final = 50
+_GROUP_ID: Final = re.compile(r"\bS[A-Z0-9]{1,30}\b")
+_WHOLE_NUMBER: Final = re.compile(r"[1-9][0-9]{0,14}")
+_DECIMAL_NUMBER: Final = re.compile(r"[0-9]{1,9}(?:\.[0-9]{1,6})?")
+_OPERATORS_CHOICE: Final = "as set"
+_YES_NO: Final = {"yes": True, "no": False}
+_CHOICE_NAMES: Final = (
     *(permissions.PEOPLE, permissions.GROUPS, permissions.CHANNELS),
     *(permissions.APPROVAL, permissions.FOLLOWING),
     *(permissions.TOKENS, permissions.MONEY),
@@ -38,22 +38,22 @@ _NAMES: Final = (
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class AdminForm:
-    """Data of the admins' part.
+class AdminSection:
+    """Data of the admins' part of the home tab.
 
     Attributes:
-        everybody: all sessions of the workspace.
-        holds: the lists in effect.
+        sessions: all sessions of the workspace.
+        rules: who may use the bot.
         follows_threads: threads of one person are answered without a mention.
         approval: the strictest of choices and settings.
         feedback: how many answers were rated good, and how many bad.
-        person: whose usage is shown; empty for none.
-        name: their name.
-        usage: theirs.
+        person: id of the person whose usage is shown; empty for nobody.
+        name: the name of that person.
+        usage: the usage of that person.
     """
 
-    everybody: Sequence[past_turns.SessionOverview]
-    holds: policies.Rules
+    sessions: Sequence[past_turns.SessionOverview]
+    rules: policies.Rules
     follows_threads: bool
     approval: requests.Approval
     feedback: tuple[int, int] = (0, 0)
@@ -62,53 +62,55 @@ class AdminForm:
     usage: past_turns.UsageSummary | None = None
 
 
-def admin_section(governed: AdminForm) -> list[blocks.Block]:
+def admin_blocks(section: AdminSection) -> list[blocks.Block]:
     """Build the admins' part of the home tab."""
-    made = [home_and_modal_views.heading(slack_words.ALL_SESSIONS)]
-    for overview in governed.everybody[:_MAX_SESSIONS]:
-        made += _session(overview)
-    holds = governed.holds
-    listed = (
-        ("People", holds.people, "<@{}>"),
-        ("User groups", holds.groups, "{}"),
-        ("Channels", holds.channels, "<#{}>"),
+    result = [home_and_modal_views.heading(slack_words.ALL_SESSIONS)]
+    for overview in section.sessions[:_MAX_SESSIONS]:
+        result += _session(overview)
+    rules = section.rules
+    lists = (
+        ("People", rules.people, "<@{}>"),
+        ("User groups", rules.groups, "{}"),
+        ("Channels", rules.channels, "<#{}>"),
     )
-    lines = [f"*{what}:* {_list(ids, form)}" for what, ids, form in listed]
-    lines.append(f"*Asked before code runs:* {governed.approval}")
-    lines.append(f"*Answers without a mention:* {'yes' if governed.follows_threads else 'no'}")
-    change = blocks.actions(blocks.button("Change", CHANGE, "change"))
-    made += [
+    lines = [f"*{title}:* {_listing(ids, template)}" for title, ids, template in lists]
+    lines.append(f"*Asked before code runs:* {section.approval}")
+    lines.append(f"*Answers without a mention:* {'yes' if section.follows_threads else 'no'}")
+    change_button = blocks.actions(blocks.button("Change", CHANGE_ACCESS, "change"))
+    result += [
         home_and_modal_views.heading(slack_words.ACCESS),
         blocks.section("\n".join(lines)),
-        change,
+        change_button,
     ]
-    good, bad = governed.feedback
-    made += [
+    good, bad = section.feedback
+    result += [
         home_and_modal_views.heading(slack_words.USAGE),
         blocks.section(f"Answers: {good} good, {bad} bad"),
     ]
-    if governed.usage is not None:
-        name = markdown.escaped(governed.name)
-        made.append(blocks.section(f"*{name}* today: {session_facts.today(governed.usage)}"))
+    if section.usage is not None:
+        name = markdown.escaped(section.name)
+        result.append(blocks.section(f"*{name}* today: {session_facts.today(section.usage)}"))
     chooser = block_elements.UserSelectElement(
-        action_id=PERSON,
+        action_id=CHOOSE_PERSON,
         placeholder=slack_words.SHOW_USAGE,
-        initial_user=governed.person or None,
+        initial_user=section.person or None,
     )
-    return [*made, blocks.actions(chooser.to_dict())]
+    return [*result, blocks.actions(chooser.to_dict())]
 
 
-def _list(ids: Collection[policies.Id], form: str) -> str:
-    # Ids come from a form or from the settings; what is none is shown as it is.
-    named = [form.format(one) if one.isalnum() else markdown.escaped(one) for one in map(str, ids)]
-    more = f" and {len(ids) - _MAX_LISTED} more" if len(ids) > _MAX_LISTED else ""
-    return ", ".join(named[:_MAX_LISTED]) + more if ids else "all"
+def _listing(ids: Collection[policies.Id], template: str) -> str:
+    # The settings may list anything; only an id is shown as a mention.
+    mentions = [
+        template.format(id_) if id_.isalnum() else markdown.escaped(id_) for id_ in map(str, ids)
+    ]
+    more = f" and {len(ids) - _MAX_IDS} more" if len(ids) > _MAX_IDS else ""
+    return ", ".join(mentions[:_MAX_IDS]) + more if ids else "all"
 
 
 def _session(overview: past_turns.SessionOverview) -> list[blocks.Block]:
-    key = home_and_modal_views.key(overview)
-    kill = blocks.button("Kill", KILL, key)
-    delete = blocks.button("Delete", DELETE, key, style="danger")
+    key = home_and_modal_views.session_value(overview)
+    kill = blocks.button("Kill", KILL_SESSION, key)
+    delete = blocks.button("Delete", DELETE_SESSION, key, style="danger")
     kill["confirm"] = _confirmation(slack_words.KILL, slack_words.KILLED, "Kill")
     delete["confirm"] = _confirmation(slack_words.DELETE, slack_words.DELETED, "Delete")
     return [
@@ -125,33 +127,31 @@ def _confirmation(title: str, text: str, yes: str) -> blocks.Block:
     return confirmation.to_dict()
 
 
-def form(chosen: Mapping[str, Any]) -> home_and_modal_views.View:
-    """Build the settings form.
-
-    Args:
-        chosen: by name, what the workspace chose itself.
-    """
-    follows = chosen.get(permissions.FOLLOWING)
-    switch = next((word for word, is_on in _SWITCH.items() if is_on is follows), _AS_SET)
-    approval = chosen.get(permissions.APPROVAL, _AS_SET)
-    people = block_elements.UserMultiSelectElement(
-        action_id=permissions.PEOPLE, initial_users=chosen.get(permissions.PEOPLE) or None
+def access_form(choices: Mapping[str, Any]) -> home_and_modal_views.View:
+    """Build the settings form; `choices` are those of the workspace, by name."""
+    follows = choices.get(permissions.FOLLOWING)
+    following = next(
+        (word for word, is_on in _YES_NO.items() if is_on is follows), _OPERATORS_CHOICE
     )
-    groups = _text_field(permissions.GROUPS, " ".join(chosen.get(permissions.GROUPS) or ()))
+    approval = choices.get(permissions.APPROVAL, _OPERATORS_CHOICE)
+    people = block_elements.UserMultiSelectElement(
+        action_id=permissions.PEOPLE, initial_users=choices.get(permissions.PEOPLE) or None
+    )
+    groups = _text_field(permissions.GROUPS, " ".join(choices.get(permissions.GROUPS) or ()))
     channels = block_elements.ConversationMultiSelectElement(
         action_id=permissions.CHANNELS,
-        initial_conversations=chosen.get(permissions.CHANNELS) or None,
+        initial_conversations=choices.get(permissions.CHANNELS) or None,
         filter=block_elements.ConversationFilter(
             include=["public", "private"], exclude_bot_users=True
         ),
     )
     tokens, money = (
-        _text_field(name, chosen.get(name), max_length=20)
+        _text_field(name, choices.get(name), max_length=20)
         for name in (permissions.TOKENS, permissions.MONEY)
     )
     view = views.View(
         type="modal",
-        callback_id=FORM,
+        callback_id=ACCESS_FORM,
         title=slack_words.ACCESS,
         submit="Save",
         close="Cancel",
@@ -163,7 +163,9 @@ def form(chosen: Mapping[str, Any]) -> home_and_modal_views.View:
                 slack_words.APPROVAL,
                 _select(permissions.APPROVAL, get_args(requests.Approval), approval),
             ),
-            _input(slack_words.FOLLOWING, _select(permissions.FOLLOWING, tuple(_SWITCH), switch)),
+            _input(
+                slack_words.FOLLOWING, _select(permissions.FOLLOWING, tuple(_YES_NO), following)
+            ),
             _input(slack_words.TOKENS, tokens),
             _input(slack_words.MONEY, money),
         ],
@@ -189,7 +191,7 @@ def _input(label: str, element: block_elements.InputInteractiveElement) -> slack
 def _select(name: str, titles: Sequence[str], chosen: str) -> block_elements.StaticSelectElement:
     options = [
         basic_components.Option(text=blocks.plain(title), value=title)
-        for title in (_AS_SET, *titles)
+        for title in (_OPERATORS_CHOICE, *titles)
     ]
     initial = next((option for option in options if option.value == chosen), options[0])
     return block_elements.StaticSelectElement(
@@ -198,23 +200,26 @@ def _select(name: str, titles: Sequence[str], chosen: str) -> block_elements.Sta
 
 
 def submitted_choices(view: home_and_modal_views.View) -> dict[str, object | None]:
-    """Parse the submitted form: choices by name; None if the settings are to be in effect."""
+    """Parse the submitted form: choices by name; None leaves one to the operator's settings."""
     state = view.get("state", {}).get("values", {})
-    given = {name: (state.get(name) or {}).get(name) or {} for name in _NAMES}
-    option = {name: (given[name].get("selected_option") or {}).get("value") for name in _NAMES}
-    approval = option[permissions.APPROVAL]
+    fields = {name: (state.get(name) or {}).get(name) or {} for name in _CHOICE_NAMES}
+    options = {
+        name: (fields[name].get("selected_option") or {}).get("value") for name in _CHOICE_NAMES
+    }
+    approval = options[permissions.APPROVAL]
     return {
-        permissions.PEOPLE: given[permissions.PEOPLE].get("selected_users") or None,
-        permissions.GROUPS: _GROUP.findall(given[permissions.GROUPS].get("value") or "") or None,
-        permissions.CHANNELS: given[permissions.CHANNELS].get("selected_conversations") or None,
+        permissions.PEOPLE: fields[permissions.PEOPLE].get("selected_users") or None,
+        permissions.GROUPS: _GROUP_ID.findall(fields[permissions.GROUPS].get("value") or "")
+        or None,
+        permissions.CHANNELS: fields[permissions.CHANNELS].get("selected_conversations") or None,
         permissions.APPROVAL: approval if approval in get_args(requests.Approval) else None,
-        permissions.FOLLOWING: _SWITCH.get(str(option[permissions.FOLLOWING])),
-        permissions.TOKENS: _typed_number(given[permissions.TOKENS], _WHOLE),
-        permissions.MONEY: _typed_number(given[permissions.MONEY], _AMOUNT),
+        permissions.FOLLOWING: _YES_NO.get(str(options[permissions.FOLLOWING])),
+        permissions.TOKENS: _typed_number(fields[permissions.TOKENS], _WHOLE_NUMBER),
+        permissions.MONEY: _typed_number(fields[permissions.MONEY], _DECIMAL_NUMBER),
     }
 
 
-def _typed_number(given: Mapping[str, Any], form: re.Pattern[str]) -> str | None:
-    """Parse a typed number; None for anything else, which leaves it to the settings."""
-    text = str(given.get("value") or "").strip().replace(",", "").replace("_", "")
-    return text if form.fullmatch(text) else None
+def _typed_number(field: Mapping[str, Any], pattern: re.Pattern[str]) -> str | None:
+    """Parse a typed number; None for anything else."""
+    text = str(field.get("value") or "").strip().replace(",", "").replace("_", "")
+    return text if pattern.fullmatch(text) else None

@@ -2,10 +2,10 @@
 
 BotError
 └── SlackError           Slack refused something, or cannot be reached
-    ├── RefusedError     it said no, and `code` is its word for why
-    │   ├── ContentRefusedError    it may take a plainer message
-    │   └── GoneError    it does not accept the token
-    └── LostError        it cannot be reached, or answers nonsense: a PlatformLostError, too
+    ├── RefusedError     Slack refused a call; `code` is its error code
+    │   ├── ContentRefusedError    Slack may accept a plainer message
+    │   └── GoneError    Slack does not accept the token
+    └── LostError        Slack cannot be reached, or answers nonsense; also a PlatformLostError
 """
 
 from __future__ import annotations
@@ -15,25 +15,25 @@ from typing import Final
 from interpreter_bot import errors
 from interpreter_bot.wording import slack_words
 
-# Slack does not accept the token.
-GONE: Final = frozenset(
+# Codes of a token that Slack does not accept.
+TOKEN_CODES: Final = frozenset(
     {
         *("account_inactive", "invalid_auth", "not_authed", "org_login_required"),
         *("team_access_not_granted", "token_expired", "token_revoked"),
     }
 )
-# It may work in a moment.
-PASSING: Final = frozenset(
+# Codes of calls that may succeed in a moment.
+TEMPORARY_CODES: Final = frozenset(
     {"fatal_error", "internal_error", "request_timeout", "service_unavailable"}
 )
-# How words begin for what is wrong with a message.
-_OF_CONTENT: Final = (
+# Beginnings of the codes that complain about the content of a message.
+_CONTENT_PREFIXES: Final = (
     *("invalid_arg", "invalid_block", "invalid_metadata", "markdown_text", "messaging_processing"),
     *("metadata_", "msg_", "no_text", "only_one_table", "too_many_"),
 )
-LIMITED: Final = frozenset({"ratelimited", "rate_limited"})
-# The workspace does not have the feature, in any place and at any time.
-LACKING: Final = frozenset(
+RATE_LIMIT_CODES: Final = frozenset({"ratelimited", "rate_limited"})
+# Codes of features that the workspace lacks everywhere.
+MISSING_FEATURE_CODES: Final = frozenset(
     {
         *("access_denied", "enterprise_is_restricted", "feature_not_enabled", "missing_scope"),
         *("method_deprecated", "method_not_supported", "no_permission", "not_allowed"),
@@ -51,8 +51,8 @@ class RefusedError(SlackError):
     """Slack refused a call.
 
     Attributes:
-        method: what was called.
-        code: Slack's word for why.
+        method: the method that was called.
+        code: Slack's error code.
     """
 
     def __init__(self, method: str, code: str) -> None:
@@ -62,7 +62,7 @@ class RefusedError(SlackError):
 
 
 class ContentRefusedError(RefusedError):
-    """Slack refuses what a message holds, and may take it in a plainer form."""
+    """Slack refuses the content of a message, and may accept a plainer form of it."""
 
 
 class GoneError(RefusedError):
@@ -73,9 +73,9 @@ class LostError(SlackError, errors.PlatformLostError):
     """Slack cannot be reached. Please try again in a moment."""
 
 
-def refused(method: str, code: str) -> RefusedError:
+def error_of_code(method: str, code: str) -> RefusedError:
     """Return the error for Slack's error code."""
-    if code in GONE:
+    if code in TOKEN_CODES:
         return GoneError(method, code)
-    is_of_content = code.startswith(_OF_CONTENT)
-    return (ContentRefusedError if is_of_content else RefusedError)(method, code)
+    is_about_content = code.startswith(_CONTENT_PREFIXES)
+    return (ContentRefusedError if is_about_content else RefusedError)(method, code)

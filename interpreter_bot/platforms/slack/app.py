@@ -46,27 +46,27 @@ EVENTS: Final = (
     *("app_home_opened", "app_mention", "app_uninstalled", "message.channels", "message.groups"),
     *("message.im", "message.mpim", "tokens_revoked"),
 )
-"""What the manifest subscribes to."""
+"""Events to which the manifest subscribes."""
 
 COMMANDS: Final = ("/py", "/interpreter")
 SHORTCUTS: Final = ("run_message", "ask_message")
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Submitted:
-    """A form that a person sent, and the facts with which it was opened."""
+class Submission:
+    """A form that a person submitted, with the metadata that it was opened with."""
 
     place: message_posting.Place
-    facts: Mapping[str, Any]
+    metadata: Mapping[str, Any]
     view: home_and_modal_views.View
 
     @property
     def text(self) -> str:
-        """What stands in its only field."""
-        return home_and_modal_views.field(self.view)
+        """The text of its only field."""
+        return home_and_modal_views.submitted_text(self.view)
 
 
-_Submit: TypeAlias = Callable[[Submitted], Coroutine[Any, Any, None]]
+_Submit: TypeAlias = Callable[[Submission], Coroutine[Any, Any, None]]
 _Listener: TypeAlias = Callable[[AsyncArgs], Awaitable[None]]
 
 
@@ -78,7 +78,7 @@ class Listeners:
         shared: handler_dependencies.HandlerDependencies,
         in_flight: requests_in_flight.RequestsInFlight,
         messages: message_events.MessageEvents,
-        code_requests: interaction_requests.InteractionRequests,
+        interactions: interaction_requests.InteractionRequests,
         buttons: button_actions.ButtonActions,
         slack_commands: command_views.SlackCommands,
         home: home_tab.HomeTab,
@@ -89,7 +89,7 @@ class Listeners:
         self._permissions = shared.permissions
         self._in_flight = in_flight
         self._messages = messages
-        self._requests = code_requests
+        self._interactions = interactions
         self._buttons = buttons
         self._commands = slack_commands
         self._home = home
@@ -97,40 +97,40 @@ class Listeners:
     def register(self, app: AsyncApp) -> None:
         """Register the listeners with an app."""
         for name in ("message", "app_mention"):
-            app.event(name)(self.message)
-        app.event("app_home_opened")(self.home_opened)
-        app.event("agent_session_stopped")(self.stopped)
-        app.event("agent_session_title_changed")(self.title_changed)
-        app.event("app_context_changed")(self.context_changed)
-        app.event("tokens_revoked")(self.revoked)
-        app.event("app_uninstalled")(self.revoked)
-        app.command("/py")(self.py)
-        app.command("/interpreter")(self.interpreter)
-        app.shortcut("run_message")(self.run_message)
-        app.shortcut("ask_message")(self.ask_message)
+            app.event(name)(self.on_message)
+        app.event("app_home_opened")(self.on_home_opened)
+        app.event("agent_session_stopped")(self.on_stop)
+        app.event("agent_session_title_changed")(self.on_title_change)
+        app.event("app_context_changed")(self.on_context_change)
+        app.event("tokens_revoked")(self.on_removal)
+        app.event("app_uninstalled")(self.on_removal)
+        app.command("/py")(self.on_py_command)
+        app.command("/interpreter")(self.on_interpreter_command)
+        app.shortcut("run_message")(self.on_run_shortcut)
+        app.shortcut("ask_message")(self.on_ask_shortcut)
         for button, press in self._buttons.by_name.items():
             app.action(button)(self._on_press(press))
-        app.action(admin_views.CHANGE)(self._on_press(self.change_access))
-        app.action(re.compile("^home_"))(self._on_press(self.home_pressed))
-        app.view(home_and_modal_views.RUN_FORM)(self._on_submit(self.run_submitted))
-        app.view(home_and_modal_views.ASK_FORM)(self._on_submit(self.question_submitted))
+        app.action(admin_views.CHANGE_ACCESS)(self._on_press(self.open_access_form))
+        app.action(re.compile("^home_"))(self._on_press(self.on_home_press))
+        app.view(home_and_modal_views.RUN_FORM)(self._on_submit(self.run_code))
+        app.view(home_and_modal_views.ASK_FORM)(self._on_submit(self.ask_about_message))
         for name in (home_and_modal_views.EDIT_FORM, home_and_modal_views.ANSWER_FORM):
-            app.view(name)(self._on_submit(self.answer_submitted))
-        app.view(admin_views.FORM)(self._on_submit(self.access_submitted))
+            app.view(name)(self._on_submit(self.resolve_question))
+        app.view(admin_views.ACCESS_FORM)(self._on_submit(self.store_access))
         app.error(_acknowledge_failed)
 
     # Events -------------------------------------------------------------------------------
 
-    async def message(
+    async def on_message(
         self, event: dict[str, Any], body: dict[str, Any], context: AsyncBoltContext
     ) -> None:
         """Receive a message."""
-        workspace = await self._workspaces.of(context)
+        workspace = await self._workspaces.of_event(context)
         self._in_flight.spawn(self._messages.on_event(workspace, event), "message")
 
-    async def home_opened(self, event: dict[str, Any], context: AsyncBoltContext) -> None:
+    async def on_home_opened(self, event: dict[str, Any], context: AsyncBoltContext) -> None:
         """Show the home tab, or suggest prompts."""
-        workspace = await self._workspaces.of(context)
+        workspace = await self._workspaces.of_event(context)
         user = str(event["user"])
         if event.get("tab") == "messages":
             work = self._home.greet(workspace, user, str(event["channel"]))
@@ -138,14 +138,14 @@ class Listeners:
             work = self._home.show(workspace, user)
         self._in_flight.spawn(work, "home")
 
-    async def stopped(self, event: dict[str, Any], context: AsyncBoltContext) -> None:
-        """Stop what a person stopped with Slack's own button."""
-        workspace = await self._workspaces.of(context)
+    async def on_stop(self, event: dict[str, Any], context: AsyncBoltContext) -> None:
+        """Stop the answers of a thread, for Slack's own Stop button."""
+        workspace = await self._workspaces.of_event(context)
         place = message_posting.Place(
             workspace,
             str(event["channel"]),
             thread=str(event["thread_ts"]),
-            asked="",
+            request_ts="",
             user=str(event.get("user", "")),
         )
         self._in_flight.spawn(self._stop_thread(place), "stop")
@@ -156,13 +156,13 @@ class Listeners:
         try:
             profile = await self._permissions.require(workspace, place.user, channel)
             person = "" if profile.is_admin else place.user
-            which = {"team": workspace.team, "channel": channel, "root": place.thread}
-            if await self._in_flight.stop(person, **which):
+            target = {"team": workspace.team, "channel": channel, "root": place.thread}
+            if await self._in_flight.stop(person, **target):
                 return
         except errors.BotError as error:
             await message_posting.whisper(self._api, place, str(error))
             return
-        # The process that ran it died before it could show the end.
+        # The bot that ran it died before it could show the end.
         await self._api.call(
             workspace,
             "agents.sessions.setStatus",
@@ -173,9 +173,9 @@ class Listeners:
         await self._in_flight.close_interrupted(key)
         await message_posting.whisper(self._api, place, run_words.NOTHING_RUNS)
 
-    async def title_changed(self, event: dict[str, Any], context: AsyncBoltContext) -> None:
-        """Take over the title that a person gave a session."""
-        workspace = await self._workspaces.of(context)
+    async def on_title_change(self, event: dict[str, Any], context: AsyncBoltContext) -> None:
+        """Store the title that a person gave a session."""
+        workspace = await self._workspaces.of_event(context)
         channel, root = str(event.get("channel", "")), str(event.get("thread_ts", ""))
         user, title = str(event.get("user", "")), str(event.get("title", ""))
         if channel and root and title:
@@ -193,11 +193,11 @@ class Listeners:
         key = values.SessionKey("slack", workspace.team, channel, root)
         await self._service.rename(key, title[:200])
 
-    async def context_changed(self) -> None:
-        """Ignore that a person looks at another channel."""
+    async def on_context_change(self) -> None:
+        """Ignore that a person opened another channel."""
 
-    async def revoked(self, event: dict[str, Any], context: AsyncBoltContext) -> None:
-        """Leave a workspace that the bot was removed from."""
+    async def on_removal(self, event: dict[str, Any], context: AsyncBoltContext) -> None:
+        """Forget a workspace from which the bot was removed."""
         tokens = event.get("tokens") or {}
         if event.get("type") == "tokens_revoked" and not tokens.get("bot"):
             return
@@ -207,65 +207,65 @@ class Listeners:
 
     # Commands and shortcuts ---------------------------------------------------------------
 
-    async def py(self, args: AsyncArgs) -> None:
+    async def on_py_command(self, args: AsyncArgs) -> None:
         """Run code, or open the editor."""
         await args.ack()
         command = args.payload
         place = await self._place(args, str(command["channel_id"]))
         code = message_parsing.code(str(command.get("text") or ""))
         if code.strip():
-            work = self._requests.run_code(place.workspace, place.user, place.channel, code)
+            work = self._interactions.run_code(place.workspace, place.user, place.channel, code)
         else:
             view = home_and_modal_views.run_form({"channel": place.channel})
             work = self._buttons.open_form(place, str(command["trigger_id"]), view)
-        self._in_flight.spawn(work, "/py", reply=button_actions.teller(args.respond))
+        self._in_flight.spawn(work, "/py", reply=button_actions.text_sender(args.respond))
 
-    async def interpreter(self, args: AsyncArgs) -> None:
+    async def on_interpreter_command(self, args: AsyncArgs) -> None:
         """Carry out a command."""
         await args.ack()
-        command, reply = args.payload, button_actions.teller(args.respond)
+        command, reply = args.payload, button_actions.text_sender(args.respond)
         place = await self._place(args, str(command["channel_id"]))
         work = self._run_command(place, str(command.get("text") or ""), reply)
         self._in_flight.spawn(work, "/interpreter", reply=reply)
 
     async def _run_command(
-        self, place: message_posting.Place, text: str, reply: command_views.Tell
+        self, place: message_posting.Place, text: str, reply: command_views.SendText
     ) -> None:
         """Run `/interpreter …` for the channel's own session.
 
         Raises:
-            BotError: the person may not, or it is not run.
+            BotError: the person may not run it, or it failed.
         """
         workspace, user, channel = place.workspace, place.user, place.channel
         profile = await self._permissions.require(workspace, user, channel)
-        command = command_table.parse_words(message_parsing.words(text), "slack")
+        command = command_table.parse_words(message_parsing.readable_text(text), "slack")
         command = command or commands.named("slack", "help")
         key = values.SessionKey("slack", workspace.team, channel)
         if command.command.name == "py":
             code = message_parsing.code(text.strip()[2:].lstrip())
-            await self._requests.run_code(workspace, user, channel, code)
+            await self._interactions.run_code(workspace, user, channel, code)
         elif command.command.is_request:
-            there = self._commands.place_of(key, place, profile)
-            code = await command_table.code_of(command, there)
-            await self._requests.run_code(workspace, user, channel, code)
+            command_place = self._commands.place_of(key, place, profile)
+            code = await command_table.code_of(command, command_place)
+            await self._interactions.run_code(workspace, user, channel, code)
         else:
-            async with self._requests.awaited(workspace, channel):
-                there = self._commands.place_of(key, place, profile)
+            async with self._interactions.claimed_command(workspace, channel):
+                command_place = self._commands.place_of(key, place, profile)
                 view = self._commands.view(key, place, reply)
-                await commands.carry_out(command, there, view)
+                await commands.carry_out(command, command_place, view)
 
-    async def run_message(self, args: AsyncArgs) -> None:
+    async def on_run_shortcut(self, args: AsyncArgs) -> None:
         """Run the code of a message."""
         await args.ack()
         body = args.body
         place = await self._place(args, str(body["channel"]["id"]))
-        work = self._requests.run_message(
+        work = self._interactions.run_message(
             place.workspace, place.user, place.channel, body["message"]
         )
-        self._in_flight.spawn(work, "run message", reply=button_actions.teller(args.respond))
+        self._in_flight.spawn(work, "run message", reply=button_actions.text_sender(args.respond))
 
-    async def ask_message(self, args: AsyncArgs) -> None:
-        """Open the question about a message."""
+    async def on_ask_shortcut(self, args: AsyncArgs) -> None:
+        """Open the form for a question about a message."""
         await args.ack()
         body = args.body
         place = await self._place(args, str(body["channel"]["id"]))
@@ -273,15 +273,13 @@ class Listeners:
             {"channel": place.channel, "ts": str(body["message_ts"])}
         )
         work = self._buttons.open_form(place, str(body["trigger_id"]), view)
-        self._in_flight.spawn(work, "ask form", reply=button_actions.teller(args.respond))
+        self._in_flight.spawn(work, "ask form", reply=button_actions.text_sender(args.respond))
 
-    async def _place(
-        self, args: AsyncArgs, channel: str, *, thread: str = ""
-    ) -> message_posting.Place:
-        """Return where a person does something."""
-        workspace = await self._workspaces.of(args.context)
+    async def _place(self, args: AsyncArgs, channel: str) -> message_posting.Place:
+        """Return the place where a person acts."""
+        workspace = await self._workspaces.of_event(args.context)
         user = str(args.context.user_id or "")
-        return message_posting.Place(workspace, channel, thread=thread, asked="", user=user)
+        return message_posting.Place(workspace, channel, thread="", request_ts="", user=user)
 
     # Buttons ------------------------------------------------------------------------------
 
@@ -291,7 +289,7 @@ class Listeners:
         async def listener(args: AsyncArgs) -> None:
             await args.ack()
             channel = str((args.body.get("channel") or {}).get("id", ""))
-            press = button_actions.press_of(await self._place(args, channel), args)
+            press = button_actions.parse_press(await self._place(args, channel), args)
             work = handle(press)
             if channel:
                 work = self._in_flight.closing_interrupted(press.place, work)
@@ -299,12 +297,12 @@ class Listeners:
 
         return listener
 
-    async def change_access(self, press: button_actions.Press) -> None:
+    async def open_access_form(self, press: button_actions.Press) -> None:
         """Open the admins' form."""
         await self._home.form(press.place.workspace, press.trigger)
 
-    async def home_pressed(self, press: button_actions.Press) -> None:
-        """Do what was pressed on the home tab."""
+    async def on_home_press(self, press: button_actions.Press) -> None:
+        """Handle a button of the home tab."""
         place = press.place
         await self._home.press(place.workspace, place.user, press.action, press.value)
 
@@ -315,9 +313,9 @@ class Listeners:
 
         async def listener(args: AsyncArgs) -> None:
             await args.ack()
-            facts = json.loads(args.payload.get("private_metadata") or "{}")
-            place = await self._place(args, str(facts.get("channel", "")))
-            form = Submitted(place, facts, args.payload)
+            metadata = json.loads(args.payload.get("private_metadata") or "{}")
+            place = await self._place(args, str(metadata.get("channel", "")))
+            form = Submission(place, metadata, args.payload)
 
             async def reply(sentence: str) -> None:
                 if place.channel:
@@ -327,49 +325,51 @@ class Listeners:
 
         return listener
 
-    async def run_submitted(self, form: Submitted) -> None:
-        """Run code of the editor."""
+    async def run_code(self, form: Submission) -> None:
+        """Run the code of the editor."""
         place, code = form.place, code_reading.code_of(form.text)
-        await self._requests.run_code(place.workspace, place.user, place.channel, code)
+        await self._interactions.run_code(place.workspace, place.user, place.channel, code)
 
-    async def question_submitted(self, form: Submitted) -> None:
-        """Ask about a message."""
-        place, ts = form.place, str(form.facts["ts"])
-        await self._requests.ask_about(place.workspace, place.user, place.channel, ts, form.text)
+    async def ask_about_message(self, form: Submission) -> None:
+        """Ask the model about a message."""
+        place, ts = form.place, str(form.metadata["ts"])
+        await self._interactions.ask_about(
+            place.workspace, place.user, place.channel, ts, form.text
+        )
 
-    async def answer_submitted(self, form: Submitted) -> None:
-        """Answer a question, or let code run as it was edited."""
-        await self._buttons.resolve(form.place, str(form.facts["question"]), form.text)
+    async def resolve_question(self, form: Submission) -> None:
+        """Answer a question of running code, or approve edited code."""
+        await self._buttons.resolve(form.place, str(form.metadata["question"]), form.text)
 
-    async def access_submitted(self, form: Submitted) -> None:
+    async def store_access(self, form: Submission) -> None:
         """Store what an admin chose."""
         await self._home.choose(form.place.workspace, form.place.user, form.view)
 
 
 async def _acknowledge_failed(error: Exception) -> BoltResponse:
-    """Acknowledge what no listener is for or could read: Slack would only send it again."""
+    """Acknowledge an event without a listener, or whose listener failed: Slack would resend it."""
     if isinstance(error, BoltUnhandledRequestError):
-        _log.info("Slack sent something that no listener is for")
+        _log.info("Slack sent an event that has no listener")
     else:
-        _log.error("something of Slack's could not be handled", exc_info=error)
+        _log.error("an event of Slack could not be handled", exc_info=error)
     return BoltResponse(status=200)
 
 
 def build(
-    known: installations.InstalledWorkspaces, signing_secret: str, api_base_url: str
+    workspaces: installations.InstalledWorkspaces, signing_secret: str, api_base_url: str
 ) -> AsyncApp:
-    """Make an app that acknowledges without asking any server first."""
+    """Make an app that acknowledges events without calling Slack first."""
 
-    # bolt looks at the names of arguments, and would pass `self` too.
+    # A function and not a method: bolt passes arguments by name, and would pass `self`.
     async def authorize(
         enterprise_id: str | None, team_id: str | None, user_id: str | None
     ) -> AuthorizeResult:
-        # bolt takes None, though it does not say so: then it refuses the event.
-        return cast(AuthorizeResult, await known.authorize(enterprise_id, team_id, user_id))
+        # bolt refuses the event if this is None, which its types do not say.
+        return cast(AuthorizeResult, await workspaces.authorize(enterprise_id, team_id, user_id))
 
     return AsyncApp(
         name="interpreter-bot",
-        # Only names the server: what we send goes through `web_api`.
+        # It only names the server: our own calls go through `web_api`.
         client=AsyncWebClient(base_url=api_base_url),
         authorize=authorize,
         signing_secret=signing_secret,

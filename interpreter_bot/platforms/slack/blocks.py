@@ -18,7 +18,7 @@ Block: TypeAlias = dict[str, Any]
 
 FEEDBACK: Final = "feedback"
 CSV: Final = "csv_"
-"""Beginning of the actions that send all of a table, whose number follows."""
+"""Begins the actions that send a whole table; its number follows."""
 CONFIRM, DISMISS = "command_confirm", "command_dismiss"
 _SEPARATOR: Final = "/"
 _STYLES: Final = {"primary": "primary", "success": "primary", "danger": "danger"}
@@ -27,7 +27,7 @@ _TABLE_ROWS: Final = 100
 _TABLE_COLUMNS: Final = 20
 _TABLE_CHARACTERS: Final = 9_000
 MAX_CHARACTERS: Final = 12_500
-"""The most characters of all blocks of a message; Slack refuses a little above 13,000."""
+"""Of all blocks of a message together; Slack refuses a little above 13,000."""
 _MAX_BLOCKS: Final = 50
 _MAX_WRITTEN_BLOCKS: Final = 20
 _SECTION_CHARACTERS: Final = 3_000
@@ -43,32 +43,32 @@ def plain(text: str, limit: int = 75) -> Block:
     return {"type": "plain_text", "text": quantities.one_line(text, limit) or "-", "emoji": True}
 
 
-def written(text: str) -> list[Block]:
+def from_markdown(text: str) -> list[Block]:
     """Make blocks of any Markdown, of at most 12,000 characters, that notify nobody.
 
     Code that holds a mention becomes rich text, which Slack does not parse; past 20 blocks its
     mentions are broken instead.
     """
-    made: list[Block] = []
-    rest: list[str] = []
-    for part in markdown.parts(text):
-        has_room = len(made) < _MAX_WRITTEN_BLOCKS
+    result: list[Block] = []
+    overflow: list[str] = []
+    for part in markdown.split_at_mentions(text):
+        has_room = len(result) < _MAX_WRITTEN_BLOCKS
         if isinstance(part, markdown.Code):
             if has_room:
-                made.append(_preformatted(part.text.rstrip("\n")))
+                result.append(_preformatted(part.text.rstrip("\n")))
             else:
-                rest.append(fences.fenced(markdown.defused(part.text)))
+                overflow.append(fences.fenced(markdown.defused(part.text)))
         elif isinstance(part, markdown.Line):
             if has_room:
-                made.append(_line(part))
+                result.append(_line(part))
             else:
-                rest.append(markdown.defused("".join(text for text, _ in part.texts)))
+                overflow.append(markdown.defused("".join(text for text, _ in part.texts)))
         elif part.strip():
             if has_room:
-                made.append({"type": "markdown", "text": part})
+                result.append({"type": "markdown", "text": part})
             else:
-                rest.append(part.strip("\n"))
-    return [*made, {"type": "markdown", "text": "\n".join(rest)}] if rest else made
+                overflow.append(part.strip("\n"))
+    return [*result, {"type": "markdown", "text": "\n".join(overflow)}] if overflow else result
 
 
 def _line(line: markdown.Line) -> Block:
@@ -89,39 +89,39 @@ def _preformatted(code: str) -> Block:
     return _rich_text([{"type": "text", "text": code}], "preformatted")
 
 
-def plainer(made: Sequence[Block]) -> list[Block]:
+def simplified(blocks: Sequence[Block]) -> list[Block]:
     """Rewrite blocks that Slack refused in the plainest kinds; buttons and small print stay."""
     result: list[Block] = []
-    for is_plain, group in itertools.groupby(made, lambda block: block["type"] in _PLAIN_BLOCKS):
+    for is_plain, group in itertools.groupby(blocks, lambda block: block["type"] in _PLAIN_BLOCKS):
         if is_plain:
             result += group
             continue
-        pieces = message_splitting.split(words(list(group)), _SECTION_CHARACTERS)
+        pieces = message_splitting.split(plain_text(list(group)), _SECTION_CHARACTERS)
         result += [{"type": "section", "text": {"type": "plain_text", "text": p}} for p in pieces]
     return result
 
 
-def words(made: Sequence[Block]) -> str:
-    """Return what can be read in blocks as plain text, without buttons."""
-    return "\n".join(filter(None, (_words(block).strip("\n") for block in made)))
+def plain_text(blocks: Sequence[Block]) -> str:
+    """Return the text of blocks without markup and buttons."""
+    return "\n".join(filter(None, (_plain_text(block).strip("\n") for block in blocks)))
 
 
-def _words(part: Block) -> str:
+def _plain_text(part: Block) -> str:
     match part.get("type"):
         case "markdown" | "text" | "mrkdwn" | "plain_text" | "raw_text":
             return str(part["text"])
         case "section":
-            return _words(part["text"])
+            return _plain_text(part["text"])
         case "image":
             return str(part["alt_text"])
         case "link":
             return f"{part['text']} {part['url']}"
         case "table":
-            return "\n".join(" | ".join(map(_words, row)) for row in part["rows"])
+            return "\n".join(" | ".join(map(_plain_text, row)) for row in part["rows"])
         case "rich_text_section":
-            return "".join(map(_words, part["elements"]))
+            return "".join(map(_plain_text, part["elements"]))
         case "context" | "rich_text" | "rich_text_preformatted":
-            return "\n".join(map(_words, part["elements"]))
+            return "\n".join(map(_plain_text, part["elements"]))
         case _:
             return ""
 
@@ -137,18 +137,24 @@ def note(text: str) -> Block:
     return {"type": "context", "elements": [{"type": "mrkdwn", "text": shown}]}
 
 
-def picture(file: str, name: str, about: str) -> Block:
-    """Make a picture of a file that is in Slack already."""
-    title, alt = plain(name), about[:_ALT_CHARACTERS]
-    return {"type": "image", "slack_file": {"id": file}, "title": title, "alt_text": alt}
+def picture(file_id: str, name: str, alt: str) -> Block:
+    """Make a picture of a file that was uploaded to Slack."""
+    return {
+        "type": "image",
+        "slack_file": {"id": file_id},
+        "title": plain(name),
+        "alt_text": alt[:_ALT_CHARACTERS],
+    }
 
 
-def packed(made: Sequence[Block], *, max_blocks: int = _MAX_BLOCKS) -> list[list[Block]]:
+def split_into_messages(
+    blocks: Sequence[Block], *, max_blocks: int = _MAX_BLOCKS
+) -> list[list[Block]]:
     """Split blocks into messages, each as full as Slack permits."""
     messages: list[list[Block]] = [[]]
-    for block in made:
+    for block in blocks:
         current = messages[-1]
-        is_full = len(current) == max_blocks or size([*current, block]) > MAX_CHARACTERS
+        is_full = len(current) == max_blocks or count_characters([*current, block]) > MAX_CHARACTERS
         if current and is_full:
             messages.append(current := [])
         current.append(block)
@@ -157,8 +163,8 @@ def packed(made: Sequence[Block], *, max_blocks: int = _MAX_BLOCKS) -> list[list
 
 def button(text: str, action: str, value: str, *, style: str = "") -> Block:
     """Make a button."""
-    made = {"type": "button", "text": plain(text), "action_id": action, "value": value}
-    return made | ({"style": _STYLES[style]} if style in _STYLES else {})
+    result = {"type": "button", "text": plain(text), "action_id": action, "value": value}
+    return result | ({"style": _STYLES[style]} if style in _STYLES else {})
 
 
 def actions(*buttons: Block) -> Block:
@@ -167,72 +173,71 @@ def actions(*buttons: Block) -> Block:
 
 
 def command_value(key: values.SessionKey, person: str, *command: str) -> str:
-    """Encode for a button a command that a person asked for in a session."""
+    """Encode the value of a button: a command that a person gave in a session."""
     return json.dumps([[key.workspace, key.channel, key.thread], person, command])
 
 
-def command_of(text: str) -> tuple[values.SessionKey, str, tuple[str, str]]:
+def parse_command_value(text: str) -> tuple[values.SessionKey, str, tuple[str, str]]:
     """Decode the session, the person and the command of a button.
 
     Raises:
-        ValueError: it is none.
+        ValueError: it is no such value.
     """
-    place, person, (name, argument) = json.loads(text)
-    return values.SessionKey("slack", *place), person, (name, argument)
+    session, person, (name, argument) = json.loads(text)
+    return values.SessionKey("slack", *session), person, (name, argument)
 
 
-def rows(buttons: Sequence[transport.Button], session: values.SessionKey) -> list[Block]:
+def button_rows(buttons: Sequence[transport.Button], session: values.SessionKey) -> list[Block]:
     """Make the rows of buttons below a message of a session."""
-    shown = [
-        button(one.label, _action_id(one), button_value(session, one.id), style=one.style)
-        for one in buttons
-        if one.action != FEEDBACK
+    row_buttons = [
+        button(item.label, _action_id(item), button_value(session, item.id), style=item.style)
+        for item in buttons
+        if item.action != FEEDBACK
     ]
-    row = [actions(*shown)] if shown else []
-    return row + [feedback(one.id) for one in buttons if one.action == FEEDBACK]
+    row = [actions(*row_buttons)] if row_buttons else []
+    return row + [_feedback_buttons(item.id) for item in buttons if item.action == FEEDBACK]
 
 
-def _action_id(one: transport.Button) -> str:
-    # Each element of a row needs an action id of its own.
-    return f"{CSV}{one.id}" if one.action == "csv" else one.action
+def _action_id(item: transport.Button) -> str:
+    # Slack wants each element of a row to have an action id of its own.
+    return f"{CSV}{item.id}" if item.action == "csv" else item.action
 
 
-def button_value(session: values.SessionKey, about: str) -> str:
-    """Encode for a button what it is about, and the session of that."""
-    return _SEPARATOR.join((session.workspace, session.channel, session.thread, about))
+def button_value(session: values.SessionKey, subject_id: str) -> str:
+    """Encode the value of a button: the id of its subject, and the session of that."""
+    return _SEPARATOR.join((session.workspace, session.channel, session.thread, subject_id))
 
 
-def value_of(text: str) -> tuple[values.SessionKey | None, str]:
-    """Decode the session of a button, and what it is about."""
-    *session, about = text.split(_SEPARATOR, 3)
-    return (values.SessionKey("slack", *session) if len(session) == 3 else None), about
+def parse_button_value(text: str) -> tuple[values.SessionKey | None, str]:
+    """Decode the session of a button, and the id of its subject."""
+    *session, subject_id = text.split(_SEPARATOR, 3)
+    return (values.SessionKey("slack", *session) if len(session) == 3 else None), subject_id
 
 
-def linked(url: str, text: str) -> Block:
+def link(url: str, text: str) -> Block:
     """Make a line that is a link, of any length."""
     return _rich_text([{"type": "link", "url": url, "text": text}])
 
 
 def code_messages(runs: Sequence[past_code.RunCode], queries: str) -> list[list[Block]] | None:
-    """Make the fewest messages that show code exactly as it is, and what it printed; None if it can
-    be shown exactly only as files.
+    """Make the fewest messages that show code exactly, and its output; None if only files can.
 
-    Each has room for a line above the code.
+    Each message has room for a line above the code.
     """
-    made: list[Block] = []
+    code_blocks: list[Block] = []
     for run in runs:
         lines = run.code.split("\n")
         is_exact = safe_text.revealed(run.code).text == run.code
         if not is_exact or max(map(len, lines)) > _CODE_CHARACTERS:
             return None
-        made += [note(run.words)] if run.words else []
-        made += [_preformatted(part) for part in _joined_lines(lines) if part]
+        code_blocks += [note(run.words)] if run.words else []
+        code_blocks += [_preformatted(part) for part in _joined_lines(lines) if part]
         if run.output:
             output = _joined_lines(run.output.split("\n"))
-            made += [note(past_code.OUTPUT), *map(_preformatted, output)]
-    made += [_preformatted(part) for part in _joined_lines(queries.split("\n")) if part]
-    messages = packed(made, max_blocks=_MAX_BLOCKS - 1)
-    return messages if made and len(messages) <= _MAX_CODE_MESSAGES else None
+            code_blocks += [note(past_code.OUTPUT), *map(_preformatted, output)]
+    code_blocks += [_preformatted(part) for part in _joined_lines(queries.split("\n")) if part]
+    messages = split_into_messages(code_blocks, max_blocks=_MAX_BLOCKS - 1)
+    return messages if code_blocks and len(messages) <= _MAX_CODE_MESSAGES else None
 
 
 def _joined_lines(lines: Sequence[str]) -> Iterator[str]:
@@ -247,20 +252,20 @@ def _joined_lines(lines: Sequence[str]) -> Iterator[str]:
     yield part
 
 
-def feedback(key: str) -> Block:
+def _feedback_buttons(turn_id: str) -> Block:
     """Make the feedback buttons."""
     element = {
         "type": "feedback_buttons",
         "action_id": FEEDBACK,
-        "positive_button": {"text": plain(slack_words.GOOD_ANSWER), "value": f"up {key}"},
-        "negative_button": {"text": plain(slack_words.BAD_ANSWER), "value": f"down {key}"},
+        "positive_button": {"text": plain(slack_words.GOOD_ANSWER), "value": f"up {turn_id}"},
+        "negative_button": {"text": plain(slack_words.BAD_ANSWER), "value": f"down {turn_id}"},
     }
     return {"type": "context_actions", "elements": [element]}
 
 
-def size(made: Sequence[Block]) -> int:
+def count_characters(blocks: Sequence[Block]) -> int:
     """Count the characters that Slack counts in blocks, or a few more."""
-    return sum(_characters(block) for block in made)
+    return sum(_characters(block) for block in blocks)
 
 
 def _characters(part: object) -> int:
@@ -271,19 +276,19 @@ def _characters(part: object) -> int:
     return sum(map(_characters, part)) if isinstance(part, list) else 0
 
 
-def fits_table(shown: values.Table) -> bool:
+def fits_table(table_shown: values.Table) -> bool:
     """Return whether Slack shows a table as one."""
-    cells = [shown.columns, *shown.rows]
+    cells = [table_shown.columns, *table_shown.rows]
     characters = sum(len(cell) for row in cells for cell in row)
     is_small = len(cells) <= _TABLE_ROWS and characters <= _TABLE_CHARACTERS
-    return is_small and 0 < len(shown.columns) <= _TABLE_COLUMNS
+    return is_small and 0 < len(table_shown.columns) <= _TABLE_COLUMNS
 
 
-def table(shown: values.Table) -> Block:
+def table(table_shown: values.Table) -> Block:
     """Make a table."""
     # A cell without text is refused.
     cells = [
         [{"type": "raw_text", "text": cell or " "} for cell in row]
-        for row in (shown.columns, *shown.rows)
+        for row in (table_shown.columns, *table_shown.rows)
     ]
     return {"type": "table", "rows": cells}

@@ -1,4 +1,4 @@
-"""What the buttons of messages do; each button has a listener of its own."""
+"""Actions of the buttons of messages; each button has a listener of its own."""
 
 from __future__ import annotations
 
@@ -35,19 +35,19 @@ _log = logging.getLogger(__name__)
 
 _FORM_SECONDS: Final = 1.0
 _EDITED_CHARACTERS: Final = 3_000
-_CHOICES: Final = ("once", "session", "install", "yes", "no")
+_QUESTION_CHOICES: Final = ("once", "session", "install", "yes", "no")
 _LABEL_CHARACTERS: Final = 200
 
 
-def teller(respond: AsyncRespond) -> command_views.Tell:
-    """Return a function that replies through bolt."""
+def text_sender(respond: AsyncRespond) -> command_views.SendText:
+    """Return a function that sends a person a text through bolt."""
 
-    async def tell(text: str) -> None:
-        content = message_posting.content(text[:11_000])
-        for shown in (content["blocks"], None):
+    async def send(text: str) -> None:
+        content = message_posting.make_content(text[:11_000])
+        for shown_blocks in (content["blocks"], None):
             response = await respond(
-                text=content["text"] if shown else markdown.escaped(text[:3_500]),
-                blocks=shown,
+                text=content["text"] if shown_blocks else markdown.escaped(text[:3_500]),
+                blocks=shown_blocks,
                 replace_original=False,
                 unfurl_links=False,
                 unfurl_media=False,
@@ -56,20 +56,20 @@ def teller(respond: AsyncRespond) -> command_views.Tell:
                 return
             _log.warning("Slack refused a response: %s", response.body)
 
-    return tell
+    return send
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Press:
-    """A button that a person pressed, or a choice that they made.
+    """A press of a button, or a choice in a menu.
 
     Attributes:
-        place: of the message with the button; without a channel on the home tab.
+        place: where the message with the button is; without a channel on the home tab.
         message: timestamp of that message.
         action: the button's name.
-        value: what it carries, or what was chosen.
-        trigger: opens a form, for three seconds.
-        reply: shows a sentence to the person; None on the home tab.
+        value: of the button, or of the option that was chosen.
+        trigger: with which a form can be opened within three seconds.
+        reply: sends the person a sentence; None on the home tab.
     """
 
     place: message_posting.Place
@@ -77,13 +77,13 @@ class Press:
     action: str
     value: str
     trigger: str
-    reply: command_views.Tell | None
+    reply: command_views.SendText | None
 
 
 Action: TypeAlias = Callable[[Press], Coroutine[Any, Any, None]]
 
 
-def press_of(place: message_posting.Place, args: AsyncArgs) -> Press:
+def parse_press(place: message_posting.Place, args: AsyncArgs) -> Press:
     """Parse a press."""
     body, action = args.body, args.payload
     chosen = action.get("selected_option") or action
@@ -95,18 +95,18 @@ def press_of(place: message_posting.Place, args: AsyncArgs) -> Press:
         action=str(action["action_id"]),
         value=str(chosen.get("value") or action.get("selected_user") or ""),
         trigger=str(body.get("trigger_id", "")),
-        reply=teller(args.respond) if place.channel else None,
+        reply=text_sender(args.respond) if place.channel else None,
     )
 
 
 class ButtonActions:
-    """Does what buttons say, for people who may use the bot where they press them."""
+    """Runs the actions of buttons, if the person may use the bot in their channel."""
 
     def __init__(
         self,
         shared: handler_dependencies.HandlerDependencies,
         in_flight: requests_in_flight.RequestsInFlight,
-        asked: interaction_requests.InteractionRequests,
+        interactions: interaction_requests.InteractionRequests,
         slack_commands: command_views.SlackCommands,
         feedback: home_tab.Feedback,
     ) -> None:
@@ -115,13 +115,13 @@ class ButtonActions:
         self._uploads = shared.uploads
         self._permissions = shared.permissions
         self._in_flight = in_flight
-        self._requests = asked
+        self._interactions = interactions
         self._commands = slack_commands
         self._feedback = feedback
 
     @property
     def by_name(self) -> Mapping[str | re.Pattern[str], Action]:
-        """What each button of a message does, by its `action_id`."""
+        """Actions by the `action_id` of their button."""
         return {
             "stop": self.stop,
             "code": self.show_code,
@@ -136,42 +136,42 @@ class ButtonActions:
             "refuse": self.decline,
             "change": self.open_question,
             "answer": self.open_question,
-            **dict.fromkeys(_CHOICES, self.choose),
+            **dict.fromkeys(_QUESTION_CHOICES, self.choose),
         }
 
     async def stop(self, press: Press) -> None:
-        """Stop a request; who asked may, and admins.
+        """Stop a request, for the person who asked it or an admin.
 
         Raises:
-            BotError: they may not, or it has ended.
+            BotError: the person is neither, or the request has ended.
         """
         place = press.place
         profile = await self._permissions.require(place.workspace, place.user, place.channel)
-        key, about = _subject(press, run_words.NOTHING_RUNS)
+        key, request_id = _parse_value(press, run_words.NOTHING_RUNS)
         person = "" if profile.is_admin else place.user
-        which = {"team": key.workspace, "channel": key.channel, "answer": about}
-        if not await self._in_flight.stop(person, **which):
+        target = {"team": key.workspace, "channel": key.channel, "answer": request_id}
+        if not await self._in_flight.stop(person, **target):
             raise errors.BotError(run_words.NOTHING_RUNS)
 
     async def rate(self, press: Press) -> None:
-        """Store what a person thinks of an answer."""
+        """Store a person's rating of an answer."""
         place = press.place
-        opinion, _, turn = press.value.partition(" ")
+        rating, _, turn = press.value.partition(" ")
         await self._permissions.require(place.workspace, place.user, place.channel)
-        await self._feedback.note(place.workspace.team, place.user, turn, opinion)
+        await self._feedback.record(place.workspace.team, place.user, turn, rating)
         if press.reply:
             await press.reply(command_words.THANKS)
 
     async def send_table(self, press: Press) -> None:
-        """Send the whole of a table, of which an answer shows the head, into its thread.
+        """Send a table as a file into the thread of the answer that shows its head.
 
         Raises:
-            BotError: it cannot be had, or not by this person.
+            BotError: it is gone, or this person may not have it.
         """
-        key, number = _subject(press, command_words.NO_TABLE)
+        key, number = _parse_value(press, command_words.NO_TABLE)
         place = await self._place(press, key)
         name = await self._service.save_table(key, f"t{number}", place.person)
-        await self._give(press, key, "files", name)
+        await self._run_command(press, key, "files", name)
 
     async def send_notebook(self, press: Press) -> None:
         """Send the session of an answer as a notebook.
@@ -179,29 +179,29 @@ class ButtonActions:
         Raises:
             BotError: there is none, or not for this person.
         """
-        key, _ = _subject(press, command_words.NO_CONVERSATION)
-        await self._give(press, key, "notebook")
+        key, _ = _parse_value(press, command_words.NO_CONVERSATION)
+        await self._run_command(press, key, "notebook")
 
     async def send_link(self, press: Press) -> None:
-        """Give a person a link to the session of an answer that stands where they are.
+        """Send a person a link to the session of an answer.
 
         Raises:
             BotError: there is none, or not for this person.
         """
-        key, _ = _subject(press, command_words.NO_CONVERSATION)
-        await self._give(press, key, "page")
+        key, _ = _parse_value(press, command_words.NO_CONVERSATION)
+        await self._run_command(press, key, "page")
 
     async def run_again(self, press: Press) -> None:
         """Run the request of an answer again.
 
         Raises:
-            BotError: it is not known, or not for this person.
+            BotError: it is too old, or this person may not see it.
         """
-        key, turn = await self._turn(press)
+        key, turn = await self._find_turn(press)
         place = press.place
-        await self._requests.run_again(place, key, turn)
+        await self._interactions.run_again(place, key, turn)
 
-    async def _give(
+    async def _run_command(
         self, press: Press, key: values.SessionKey, name: str, argument: str = ""
     ) -> None:
         view = self._commands.view(key, press.place)
@@ -209,7 +209,7 @@ class ButtonActions:
         await commands.give(command, await self._place(press, key), view)
 
     async def _place(self, press: Press, key: values.SessionKey) -> command_table.Place:
-        """Return the place of a command that a button stands for.
+        """Return the place of the command that a button gives.
 
         Raises:
             BotError: the person may not use the bot there.
@@ -219,13 +219,13 @@ class ButtonActions:
         return self._commands.place_of(key, place, profile)
 
     async def show_code(self, press: Press) -> None:
-        """Show a person alone what an answer ran, the code as it is; as files if messages cannot.
+        """Show one person the exact code that an answer ran; as files if messages cannot.
 
         Raises:
             BotError: it is not known, or not to this person.
         """
         place = press.place
-        _, turn = await self._turn(press)
+        _, turn = await self._find_turn(press)
         runs, queries = past_code.runs(turn), query_listings.script(turn.queries)
         if (messages := blocks.code_messages(runs, queries)) is not None:
             for message in messages:
@@ -233,7 +233,8 @@ class ButtonActions:
             return
         contents = past_code.files(runs) | ({"queries.sql": queries.encode()} if queries else {})
         files = [
-            file_uploads.of_bytes(name, data, "", is_image=False) for name, data in contents.items()
+            file_uploads.in_memory(name, data, "", is_image=False)
+            for name, data in contents.items()
         ]
         direct = await message_posting.direct_place(self._api, place)
         if complaints := await self._uploads.send(direct, direct.thread, files):
@@ -241,19 +242,19 @@ class ButtonActions:
         if direct is not place:
             await message_posting.whisper(self._api, place, file_words.SENT_AS_FILE)
 
-    async def _turn(self, press: Press) -> tuple[values.SessionKey, past_turns.PastTurn]:
-        """Return the turn that a button names, and its session.
+    async def _find_turn(self, press: Press) -> tuple[values.SessionKey, past_turns.PastTurn]:
+        """Find the turn of a button, and its session.
 
         Raises:
             BotError: it is not known, or not to this person.
         """
         place = press.place
         await self._permissions.require(place.workspace, place.user, place.channel)
-        key, turn_id = _subject(press, command_words.ANSWER_TOO_OLD)
+        key, turn_id = _parse_value(press, command_words.ANSWER_TOO_OLD)
         return key, past_code.turn_of(await self._service.queries.history(key), turn_id)
 
     async def confirm(self, press: Press) -> None:
-        """Run a command that came as words, or do not."""
+        """Run or drop a command that was written as a message."""
         is_confirmed = press.action == blocks.CONFIRM
         await self._commands.decide(
             press.place, press.message, press.value, is_confirmed=is_confirmed
@@ -262,24 +263,24 @@ class ButtonActions:
     # Questions ----------------------------------------------------------------------------
 
     async def approve(self, press: Press) -> None:
-        """Let code run as it is."""
-        await self._resolve(press.place, _question(press), lambda _: events.Approved())
+        """Approve code as it is."""
+        await self._resolve(press.place, _question_id(press), lambda _: events.Approved())
 
     async def decline(self, press: Press) -> None:
         """Decline code."""
-        await self._resolve(press.place, _question(press), lambda _: events.Declined())
+        await self._resolve(press.place, _question_id(press), lambda _: events.Declined())
 
     async def choose(self, press: Press) -> None:
         """Answer a question with one of its choices."""
-        await self.resolve(press.place, _question(press), press.action)
+        await self.resolve(press.place, _question_id(press), press.action)
 
     async def open_question(self, press: Press) -> None:
-        """Open the answer to an `input()`, or code that waits for approval.
+        """Open the form for an answer to `input()`, or for editing code that waits for approval.
 
         Raises:
             BotError: it is not theirs to answer, or too late.
         """
-        place, question_id = press.place, _question(press)
+        place, question_id = press.place, _question_id(press)
         is_admin = await self._is_admin(place, question_id)
         question = self._service.questions.require(
             question_id, place.user, is_admin=is_admin, edits=press.action == "change"
@@ -297,7 +298,7 @@ class ButtonActions:
     async def open_form(
         self, place: message_posting.Place, trigger: str, view: home_and_modal_views.View
     ) -> None:
-        """Open a form; before anything else is done, as Slack gives three seconds for it."""
+        """Open a form. Slack allows three seconds for it, so do nothing else before."""
         await self._api.call(
             place.workspace,
             "views.open",
@@ -307,12 +308,12 @@ class ButtonActions:
         )
 
     async def resolve(self, place: message_posting.Place, question_id: str, text: str) -> None:
-        """Answer a question with what a person wrote in a form, or chose.
+        """Answer a question with a text from a form, or a choice.
 
         Raises:
             BotError: it is not theirs to answer, or too late.
         """
-        await self._resolve(place, question_id, lambda one: events.answer_of(one, text))
+        await self._resolve(place, question_id, lambda question: events.answer_of(question, text))
 
     async def _resolve(
         self,
@@ -327,7 +328,7 @@ class ButtonActions:
         )
 
     async def _is_admin(self, place: message_posting.Place, question_id: str) -> bool:
-        """Return whether somebody who was not asked may answer as an admin."""
+        """Return whether a person who was not asked may answer as an admin."""
         question = self._service.questions.find(question_id)
         if question is None or question.person == place.user:
             return False
@@ -335,21 +336,21 @@ class ButtonActions:
         return profile.is_admin
 
 
-def _subject(press: Press, otherwise: str) -> tuple[values.SessionKey, str]:
-    """Return the session of the channel where a button was pressed, and what the button is about.
+def _parse_value(press: Press, refusal: str) -> tuple[values.SessionKey, str]:
+    """Return the session of a button, and the id of its subject.
 
     Raises:
-        BotError: it is of another channel; says the sentence.
+        BotError: the session is of another channel; its sentence is `refusal`.
     """
-    key, about = blocks.value_of(press.value)
+    key, subject_id = blocks.parse_button_value(press.value)
     if key is None or (key.workspace, key.channel) != (
         press.place.workspace.team,
         press.place.channel,
     ):
-        raise errors.BotError(otherwise)
-    return key, about
+        raise errors.BotError(refusal)
+    return key, subject_id
 
 
-def _question(press: Press) -> str:
-    _, question_id = blocks.value_of(press.value)
+def _question_id(press: Press) -> str:
+    _, question_id = blocks.parse_button_value(press.value)
     return question_id

@@ -1,4 +1,4 @@
-"""Commands on Slack: where one is given, what may be done there, and how its result is shown."""
+"""Commands on Slack: the place of one, what is permitted there, and how its result is shown."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ if TYPE_CHECKING:
 
 _MAX_CHARACTERS: Final = 11_000
 
-Tell = Callable[[str], Awaitable[None]]
+SendText = Callable[[str], Awaitable[None]]
 
 
 async def help_text(
     service: session_service.SessionService, key: values.SessionKey, person: requests.Person
 ) -> str:
-    """Return help as Markdown, with the commands that do something in a session."""
+    """Return help as Markdown, with the commands that are available in a session."""
     place = command_table.Place(service, key, person, values.Scope("slack"))
     result = await command_table.run(commands.named("slack", "help"), place)
     return _help(result.commands) if isinstance(result, command_table.Help) else ""
@@ -53,22 +53,22 @@ def _help(offered: Sequence[command_table.Command]) -> str:
 
 
 class SlackView:
-    """Shows results at a place: by messages, or as `tell` does; see `chat.commands.View`."""
+    """Shows results as messages at a place, or by `send_text`; see `chat.commands.View`."""
 
     characters = _MAX_CHARACTERS
 
     def __init__(
         self,
-        services: handler_dependencies.HandlerDependencies,
+        dependencies: handler_dependencies.HandlerDependencies,
         key: values.SessionKey,
         place: message_posting.Place,
-        tell: Tell | None = None,
+        send_text: SendText | None = None,
     ) -> None:
-        self.is_private = tell is not None or place.is_direct
-        self._services = services
+        self.is_private = send_text is not None or place.is_direct
+        self._dependencies = dependencies
         self._key = key
         self._place = place
-        self._tell = tell
+        self._send_text = send_text
 
     escape = staticmethod(markdown.defused)
     help = staticmethod(_help)
@@ -80,25 +80,25 @@ class SlackView:
         return f"_{text}_"
 
     async def say(self, text: str) -> None:
-        if self._tell is not None:
-            await self._tell(text)
+        if self._send_text is not None:
+            await self._send_text(text)
             return
-        content = message_posting.content(text[:_MAX_CHARACTERS])
-        await message_posting.post(self._services.api, self._place, content, self._place.thread)
+        content = message_posting.make_content(text[:_MAX_CHARACTERS])
+        await message_posting.post(self._dependencies.api, self._place, content, self._place.thread)
 
     async def whisper(self, text: str, url: str, label: str) -> None:
-        below = [blocks.linked(url, label)] if url else []
+        below = [blocks.link(url, label)] if url else []
         place = self._place
-        if place.thread == place.asked and not place.is_direct:
+        if place.thread == place.request_ts and not place.is_direct:
             # Slack hides ephemeral messages in a thread without replies.
             place = dataclasses.replace(place, thread="")
-        await message_posting.whisper(self._services.api, place, text, *below)
+        await message_posting.whisper(self._dependencies.api, place, text, *below)
 
     async def send_file(self, upload: transport.Upload, about: str) -> None:
         content = upload.content
         file = io.BytesIO(content) if isinstance(content, bytes) else content.open("rb")
         outgoing = file_uploads.Outgoing(upload.name, file)
-        uploads, place = self._services.uploads, self._place
+        uploads, place = self._dependencies.uploads, self._place
         if complaints := await uploads.send(place, place.thread, [outgoing]):
             raise errors.BotError("\n".join(complaints))
 
@@ -110,8 +110,8 @@ class SlackView:
             blocks.button(label, blocks.CONFIRM, value, style="danger"),
             blocks.button("Cancel", blocks.DISMISS, value),
         )
-        content = message_posting.content(question, [row])
-        await message_posting.post(self._services.api, self._place, content, self._place.thread)
+        content = message_posting.make_content(question, [row])
+        await message_posting.post(self._dependencies.api, self._place, content, self._place.thread)
 
 
 class SlackCommands:
@@ -119,10 +119,10 @@ class SlackCommands:
 
     def __init__(
         self,
-        shared: handler_dependencies.HandlerDependencies,
+        dependencies: handler_dependencies.HandlerDependencies,
         in_flight: requests_in_flight.RequestsInFlight,
     ) -> None:
-        self._services = shared
+        self._dependencies = dependencies
         self._in_flight = in_flight
 
     def place_of(
@@ -138,11 +138,11 @@ class SlackCommands:
         if place.is_direct:
             refusals["channel"] = access_words.ONLY_FOR_YOURSELF
         return command_table.Place(
-            self._services.service,
+            self._dependencies.service,
             key,
             requests.Person(profile.user, profile.name),
             values.Scope("slack", key.workspace, key.channel, profile.user),
-            self._services.permissions.settings,
+            self._dependencies.permissions.settings,
             refusals,
             open_copy=functools.partial(self._thread_for_copy, place),
             stop_running=functools.partial(
@@ -151,31 +151,34 @@ class SlackCommands:
         )
 
     def view(
-        self, key: values.SessionKey, place: message_posting.Place, tell: Tell | None = None
+        self,
+        key: values.SessionKey,
+        place: message_posting.Place,
+        send_text: SendText | None = None,
     ) -> SlackView:
-        """Return what shows results in a place."""
-        return SlackView(self._services, key, place, tell)
+        """Return a view that shows results at a place."""
+        return SlackView(self._dependencies, key, place, send_text)
 
     async def decide(
         self, place: message_posting.Place, ts: str, value: str, *, is_confirmed: bool
     ) -> None:
-        """Run a command that was asked about, or do not, and close its question.
+        """Run a command that waits for confirmation, or drop it, and close the question.
 
         Raises:
-            BotError: it is not for this person, or cannot be run.
+            BotError: this person may not decide, or the command failed.
         """
-        services, workspace = self._services, place.workspace
-        profile = await services.permissions.require(workspace, place.user, place.channel)
-        key, person, command = blocks.command_of(value)
+        dependencies, workspace = self._dependencies, place.workspace
+        profile = await dependencies.permissions.require(workspace, place.user, place.channel)
+        key, person, command = blocks.parse_command_value(value)
         if (key.workspace, key.channel) != (workspace.team, place.channel):
             raise errors.BotError(command_words.NO_CONVERSATION)
         if place.user != person and not profile.is_admin:
             raise errors.BotError(question_words.NOT_YOURS)
-        tell = functools.partial(message_posting.replace, services.api, place, ts)
+        send_text = functools.partial(message_posting.replace, dependencies.api, place, ts)
         await commands.decide(
             commands.named("slack", *command) if is_confirmed else None,
             self.place_of(key, place, profile),
-            self.view(key, place, tell),
+            self.view(key, place, send_text),
             question=f"{workspace.team}/{place.channel}/{ts}",
         )
 
@@ -183,14 +186,14 @@ class SlackCommands:
     async def _thread_for_copy(
         self, place: message_posting.Place
     ) -> AsyncIterator[tuple[str, str]]:
-        """Begin a thread for a copy in the same channel, whose people see both conversations."""
+        """Begin a thread for a copy in the same channel, so that the same people see it."""
         content = {"text": session_words.COPY, "blocks": [blocks.note(session_words.COPY)]}
-        root = await message_posting.post(self._services.api, place, content, "")
+        root = await message_posting.post(self._dependencies.api, place, content, "")
         try:
             link = f"https://slack.com/archives/{place.channel}/p{root.replace('.', '')}"
             yield root, f"[Open it]({link})"
         except BaseException:
-            call = self._services.api.call(
+            call = self._dependencies.api.call(
                 place.workspace, "chat.delete", channel=place.channel, ts=root
             )
             await cancellation.shielded(call)

@@ -14,8 +14,8 @@ from interpreter_bot.platforms.slack import api_errors, installations, web_api
 from interpreter_bot.sessions import requests
 from interpreter_bot.wording import file_words
 
-# The bot's token is sent to these alone, and to the API's own.
-_HOSTS: Final = ("slack.com", "slack-edge.com", "slack-files.com", "slack-gov.com")
+# The bot's token is sent only to these and to the host of the API.
+_SLACK_HOSTS: Final = ("slack.com", "slack-edge.com", "slack-files.com", "slack-gov.com")
 _CHUNK_BYTES: Final = 64 * 1024
 _MAX_REDIRECTS: Final = 3
 _STALL_SECONDS: Final = 60
@@ -38,7 +38,7 @@ class FileDownloads:
     def attachments(
         self, workspace: installations.InstalledWorkspace, files: Iterable[Mapping[str, Any]]
     ) -> tuple[requests.Attachment, ...]:
-        """Make attachments, whose bytes are only fetched when they are read."""
+        """Make attachments whose bytes are fetched when they are read."""
         return tuple(
             requests.Attachment(
                 name=name_of(file),
@@ -58,7 +58,7 @@ class FileDownloads:
         """Read a snippet.
 
         Raises:
-            DownloadError: it cannot be had.
+            DownloadError: it cannot be fetched, or is too long.
         """
         data = bytearray()
         async for chunk in self.open(workspace, file):
@@ -73,17 +73,17 @@ class FileDownloads:
         """Iterate over the bytes of a file.
 
         Raises:
-            DownloadError: it cannot be had, or is larger than allowed.
+            DownloadError: it cannot be fetched, or is larger than allowed.
         """
-        known = await self._complete_description(workspace, file)
-        name = name_of(known)
-        url = known.get("url_private_download") or known.get("url_private") or ""
-        if known.get("mode") == "external" or known.get("is_external"):
+        description = await self._complete_description(workspace, file)
+        name = name_of(description)
+        url = description.get("url_private_download") or description.get("url_private") or ""
+        if description.get("mode") == "external" or description.get("is_external"):
             raise DownloadError(file_words.outside_slack(name))
-        if (known.get("size") or 0) > self._max_bytes:
+        if (description.get("size") or 0) > self._max_bytes:
             raise self._too_large(name)
         try:
-            async for chunk in self._fetch(workspace, str(url), known):
+            async for chunk in self._fetch(workspace, str(url), description):
                 yield chunk
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
             raise DownloadError(file_words.not_fetched(name)) from error
@@ -94,10 +94,10 @@ class FileDownloads:
     async def _complete_description(
         self, workspace: installations.InstalledWorkspace, file: Mapping[str, Any]
     ) -> Mapping[str, Any]:
-        """Complete the description of a file that an event gave in part.
+        """Complete the description of a file, of which an event may have only a part.
 
         Raises:
-            DownloadError: Slack does not let the bot have it.
+            DownloadError: the bot has no access to it.
         """
         access = file.get("file_access", "visible")
         if access == "check_file_info" or not (file.get("url_private") or file.get("mode")):
@@ -131,12 +131,12 @@ class FileDownloads:
                 if response.status in (301, 302, 303, 307, 308):
                     url = parse.urljoin(url, response.headers.get("Location", ""))
                     continue
-                async for chunk in self._read(response, file):
+                async for chunk in self._read_body(response, file):
                     yield chunk
                 return
         raise DownloadError(file_words.not_fetched(name_of(file), file_words.TOO_MANY_REDIRECTS))
 
-    async def _read(
+    async def _read_body(
         self, response: aiohttp.ClientResponse, file: Mapping[str, Any]
     ) -> AsyncIterator[bytes]:
         name = name_of(file)
@@ -144,8 +144,8 @@ class FileDownloads:
             raise DownloadError(
                 file_words.not_fetched(name, file_words.answered_status(response.status))
             )
-        if response.content_type == "text/html" and not _is_page(file):
-            # Slack's way to say that the token lacks permission.
+        if response.content_type == "text/html" and not _is_html(file):
+            # Slack shows a login page if the token lacks permission.
             raise DownloadError(file_words.not_fetched(name, file_words.NOT_READABLE))
         if (response.content_length or 0) > self._max_bytes:
             raise self._too_large(name)
@@ -156,7 +156,7 @@ class FileDownloads:
                 raise self._too_large(name)
             yield chunk
         if file.get("size") and size != file["size"]:
-            # A page to log in, or a connection that ended without a word.
+            # A login page, or a connection that ended early.
             raise DownloadError(file_words.not_fetched(name, file_words.fetched_partly(size)))
 
     def _is_slack(self, url: str) -> bool:
@@ -164,8 +164,8 @@ class FileDownloads:
         if parts.netloc == self._api_host and parts.scheme == self._scheme:
             return True
         host = parts.hostname or ""
-        is_known = any(host == known or host.endswith(f".{known}") for known in _HOSTS)
-        return parts.scheme == "https" and is_known
+        is_listed = any(host == name or host.endswith(f".{name}") for name in _SLACK_HOSTS)
+        return parts.scheme == "https" and is_listed
 
 
 def name_of(file: Mapping[str, Any]) -> str:
@@ -173,5 +173,5 @@ def name_of(file: Mapping[str, Any]) -> str:
     return str(file.get("name") or file.get("title") or file.get("id") or "file")
 
 
-def _is_page(file: Mapping[str, Any]) -> bool:
+def _is_html(file: Mapping[str, Any]) -> bool:
     return "html" in str(file.get("mimetype", "")) or file.get("filetype") == "html"

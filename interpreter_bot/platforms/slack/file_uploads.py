@@ -22,9 +22,9 @@ _T = TypeVar("_T")
 
 _CHUNK_BYTES: Final = 256 * 1024
 _ALT_CHARACTERS: Final = 1000
-_TRIES: Final = 5
-_FIRST_LOOK_SECONDS: Final = 0.05
-_LONGEST_PAUSE_SECONDS: Final = 2.0
+_MAX_TRIES: Final = 5
+_FIRST_POLL_SECONDS: Final = 0.05
+_MAX_POLL_SECONDS: Final = 2.0
 # Picture types that Slack shows in blocks.
 _PICTURES: Final = frozenset({"image/png", "image/jpeg", "image/gif"})
 TOO_LARGE: Final = "file_upload_size_restricted"
@@ -40,7 +40,7 @@ class Outgoing:
     is_image: bool = False
 
 
-def of_bytes(name: str, data: bytes, about: str, *, is_image: bool) -> Outgoing:
+def in_memory(name: str, data: bytes, about: str, *, is_image: bool) -> Outgoing:
     """Make a file of bytes in memory."""
     return Outgoing(name, io.BytesIO(data), about, is_image)
 
@@ -60,47 +60,45 @@ class FileUploads:
             Sentences about those that could not be sent.
         """
         complaints: list[str] = []
-        named: dict[str, dict[str, str]] = {}
+        staged: dict[str, dict[str, str]] = {}
         try:
             for outgoing in batch:
                 try:
-                    named[outgoing.name] = await self.put(place, outgoing)
+                    staged[outgoing.name] = await self.upload(place, outgoing)
                 except api_errors.GoneError:
                     raise
                 except api_errors.SlackError as error:
                     complaints.append(file_words.not_sent(outgoing.name, error))
-            if named and await self.share(place, thread, [*named.values()]) is None:
-                complaints += [file_words.not_sent(name, file_words.NOT_SHARED) for name in named]
+            if staged and await self.share(place, thread, [*staged.values()]) is None:
+                complaints += [file_words.not_sent(name, file_words.NOT_SHARED) for name in staged]
         except api_errors.SlackError as error:
             complaints.append(file_words.not_sent("The files", error))
         return complaints
 
     async def share(
-        self, place: message_posting.Place, thread: str, named: Sequence[dict[str, str]]
+        self, place: message_posting.Place, thread: str, staged: Sequence[dict[str, str]]
     ) -> str | None:
-        """Show files that were put in one message; see `look_for_share`.
+        """Share uploaded files in one message; return what `find_share` does.
 
         Raises:
             SlackError: Slack refuses it.
         """
-        await self._complete(place, named, thread=thread)
-        return await self.look_for_share(place, [file["id"] for file in named])
+        await self._complete(place, staged, thread=thread)
+        return await self.find_share(place, [file["id"] for file in staged])
 
-    async def look_for_share(
-        self, place: message_posting.Place, files: Sequence[str]
-    ) -> str | None:
-        """Return the timestamp of the message with files, which comes some time after Slack says
-        that they are shared.
+    async def find_share(self, place: message_posting.Place, files: Sequence[str]) -> str | None:
+        """Wait for the message with files, which appears some time after the share is accepted.
 
-        None if it does not come; empty if they cannot be looked at.
+        Returns:
+            Its timestamp; None if it does not appear; empty if the files cannot be polled.
         """
-        until = time.monotonic() + self._api.timing.sharing_seconds
+        deadline = time.monotonic() + self._api.timing.sharing_seconds
         first: Mapping[str, Any] | None = None
         for file in files:
-            facts = await self._look(place, file, _shares, until)
-            if facts is None:
+            description = await self._poll(place, file, _is_shared, deadline)
+            if description is None:
                 return None
-            first = facts if first is None else first
+            first = description if first is None else first
         shares = [
             share
             for channels in ((first or {}).get("shares") or {}).values()
@@ -108,69 +106,71 @@ class FileUploads:
         ]
         return str(shares[-1]["ts"]) if shares else ""
 
-    async def keep(self, place: message_posting.Place, pictures: Sequence[Outgoing]) -> list[str]:
+    async def upload_pictures(
+        self, place: message_posting.Place, pictures: Sequence[Outgoing]
+    ) -> list[str]:
         """Upload pictures for blocks, without sharing them; return their file ids.
 
         Raises:
-            SlackError: they cannot be shown so.
+            SlackError: Slack cannot show them in blocks.
         """
-        named = await _all(
-            self._bring(place, picture, picture.name, picture.file.seek(0, io.SEEK_END))
+        staged = await _gather(
+            self._upload_bytes(place, picture, picture.name, picture.file.seek(0, io.SEEK_END))
             for picture in pictures
         )
-        await self._complete(place, named)
-        until = time.monotonic() + self._api.timing.sharing_seconds
-        ids = [one["id"] for one in named]
-        looked_at = await _all(self._look(place, file, _is_picture, until) for file in ids)
-        if None in looked_at:
+        await self._complete(place, staged)
+        deadline = time.monotonic() + self._api.timing.sharing_seconds
+        ids = [entry["id"] for entry in staged]
+        descriptions = await _gather(self._poll(place, file, _is_picture, deadline) for file in ids)
+        if None in descriptions:
             raise api_errors.SlackError(file_words.NO_PICTURES_FOR_SLACK)
         return ids
 
-    async def _look(
+    async def _poll(
         self,
         place: message_posting.Place,
         file: str,
-        has: Callable[[Mapping[str, Any]], object],
-        until: float,
+        is_ready: Callable[[Mapping[str, Any]], object],
+        deadline: float,
     ) -> Mapping[str, Any] | None:
-        """Poll a file's state until it has what is wanted; None if it has not in time.
+        """Poll the description of a file until it is ready; None if it is not in time.
 
-        Empty if it cannot be looked at: then what Slack said at the upload has to do.
+        Empty if it cannot be polled: then the response to the upload is relied on.
         """
-        pause = _FIRST_LOOK_SECONDS
+        pause = _FIRST_POLL_SECONDS
         while True:
             try:
                 answer = await self._api.call(place.workspace, "files.info", file=file)
             except api_errors.GoneError:
                 raise
             except api_errors.SlackError as error:
-                _log.info("a file could not be looked at: %s", error)
+                _log.info("a file could not be polled: %s", error)
                 return {}
-            facts: Mapping[str, Any] = answer.get("file") or {}
-            if has(facts):
-                return facts
-            if time.monotonic() >= until:
+            description: Mapping[str, Any] = answer.get("file") or {}
+            if is_ready(description):
+                return description
+            if time.monotonic() >= deadline:
                 return None
             await asyncio.sleep(pause)
-            pause = min(2 * pause, _LONGEST_PAUSE_SECONDS)
+            pause = min(2 * pause, _MAX_POLL_SECONDS)
 
-    async def put(self, place: message_posting.Place, outgoing: Outgoing) -> dict[str, str]:
-        """Upload the bytes of one file, for `share`; close it.
+    async def upload(self, place: message_posting.Place, outgoing: Outgoing) -> dict[str, str]:
+        """Upload one file for `share`, and close it.
 
         Raises:
-            SlackError: Slack does not take them; the sentence says why.
+            SlackError: Slack refuses it; the sentence says why.
         """
         with outgoing.file:
             size = outgoing.file.seek(0, io.SEEK_END)
             if not size:
                 raise api_errors.SlackError(file_words.EMPTY_FOR_SLACK)
-            return await self._bring(place, outgoing, outgoing.name, size)
+            return await self._upload_bytes(place, outgoing, outgoing.name, size)
 
-    async def _bring(
+    async def _upload_bytes(
         self, place: message_posting.Place, outgoing: Outgoing, name: str, size: int
     ) -> dict[str, str]:
         title = markdown.file_name(name.rpartition("/")[2] or name)
-        for _ in range(_TRIES):
+        for _ in range(_MAX_TRIES):
             ticket = await self._api.call(
                 place.workspace,
                 "files.getUploadURLExternal",
@@ -192,7 +192,7 @@ class FileUploads:
         headers = {"Content-Length": str(size), "Content-Type": "application/octet-stream"}
         try:
             async with self._api.session.post(
-                url, data=_read(file), headers=headers, timeout=timeout
+                url, data=_chunks(file), headers=headers, timeout=timeout
             ) as response:
                 return response.status == 200
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
@@ -202,40 +202,40 @@ class FileUploads:
     async def _complete(
         self,
         place: message_posting.Place,
-        named: Sequence[dict[str, str]],
+        staged: Sequence[dict[str, str]],
         *,
         thread: str | None = None,
     ) -> None:
-        """Complete an upload; files are shared where `thread` is, or nowhere if that is None."""
-        has = _is_picture if thread is None else _shares
+        """Complete an upload: share the files in `thread`, or nowhere if that is None."""
+        is_ready = _is_picture if thread is None else _is_shared
         is_lost = False
 
         async def find() -> web_api.Answer | None:
             nonlocal is_lost
             is_lost = True
-            until = time.monotonic() + self._api.timing.sharing_seconds / 2
-            looked_at = await self._look(place, named[0]["id"], has, until)
-            return None if looked_at is None else {}
+            deadline = time.monotonic() + self._api.timing.sharing_seconds / 2
+            description = await self._poll(place, staged[0]["id"], is_ready, deadline)
+            return None if description is None else {}
 
         try:
             await self._api.call(
                 place.workspace,
                 "files.completeUploadExternal",
                 find=find,
-                files=json.dumps(named),
+                files=json.dumps(staged),
                 channel_id=None if thread is None else place.channel,
                 thread_ts=thread or None,
             )
         except api_errors.GoneError:
             raise
         except api_errors.RefusedError:
-            # The first try, whose answer was lost, has ended it; whether it is there is looked at.
+            # An earlier try, whose response was lost, completed it; the caller polls the outcome.
             if not is_lost:
                 raise
 
 
-async def _all(work: Iterable[Awaitable[_T]]) -> list[_T]:
-    """Do work side by side; one that fails is raised once all is over."""
+async def _gather(work: Iterable[Awaitable[_T]]) -> list[_T]:
+    """Await all at once; raise the first error after all have ended."""
     results = await asyncio.gather(*work, return_exceptions=True)
     for result in results:
         if isinstance(result, BaseException):
@@ -243,14 +243,14 @@ async def _all(work: Iterable[Awaitable[_T]]) -> list[_T]:
     return [result for result in results if not isinstance(result, BaseException)]
 
 
-def _shares(facts: Mapping[str, Any]) -> object:
-    return facts.get("shares")
+def _is_shared(description: Mapping[str, Any]) -> object:
+    return description.get("shares")
 
 
-def _is_picture(facts: Mapping[str, Any]) -> bool:
-    return facts.get("mimetype") in _PICTURES
+def _is_picture(description: Mapping[str, Any]) -> bool:
+    return description.get("mimetype") in _PICTURES
 
 
-async def _read(file: IO[bytes]) -> AsyncIterator[bytes]:
+async def _chunks(file: IO[bytes]) -> AsyncIterator[bytes]:
     while data := await asyncio.to_thread(file.read, _CHUNK_BYTES):
         yield data

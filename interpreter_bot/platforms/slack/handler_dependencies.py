@@ -23,15 +23,15 @@ if TYPE_CHECKING:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class HandlerDependencies:
-    """What the handlers of the platform share.
+    """Services that the handlers of the platform share.
 
     Attributes:
         config: the platform's settings.
         service: answers requests.
-        workspaces: where the bot is installed, and what it is called there.
+        workspaces: the installations of the bot.
         api: calls Slack.
-        permissions: says who may use the bot.
-        threads: knows what was said in a thread.
+        permissions: checks who may use the bot.
+        threads: reads the history of threads.
         downloads: fetches files that people send.
         uploads: sends files.
     """

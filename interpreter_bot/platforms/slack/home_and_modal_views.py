@@ -21,7 +21,7 @@ RUN_FORM: Final = "run_form"
 ASK_FORM: Final = "ask_form"
 EDIT_FORM: Final = "edit_form"
 ANSWER_FORM: Final = "answer_form"
-FIELD: Final = "field"
+_FIELD: Final = "field"
 
 HOME_RESET: Final = "home_reset"
 HOME_STOP: Final = "home_stop"
@@ -29,33 +29,33 @@ HOME_MODEL: Final = "home_model"
 HOME_REFRESH: Final = "home_refresh"
 
 _MAX_CHARACTERS: Final = 3_000
-_MAX_OWN: Final = 12
+_MAX_SESSIONS: Final = 12
 _MAX_MODELS: Final = 100
 _DEFAULT_MODEL: Final = "(default)"
 
 View = dict[str, Any]
 
 
-def run_form(facts: Mapping[str, str]) -> View:
+def run_form(metadata: Mapping[str, str]) -> View:
     """Make the editor of `/py`."""
-    return _form(RUN_FORM, command_words.RUN_TITLE, command_words.YOUR_CODE, "Run", facts)
+    return _form(RUN_FORM, command_words.RUN_TITLE, command_words.YOUR_CODE, "Run", metadata)
 
 
-def ask_form(facts: Mapping[str, str]) -> View:
-    """Make the question about a message."""
-    return _form(ASK_FORM, command_words.ASK_TITLE, command_words.YOUR_QUESTION, "Ask", facts)
+def ask_form(metadata: Mapping[str, str]) -> View:
+    """Make the form for a question about a message."""
+    return _form(ASK_FORM, command_words.ASK_TITLE, command_words.YOUR_QUESTION, "Ask", metadata)
 
 
-def edit_form(facts: Mapping[str, str], code: str) -> View:
+def edit_form(metadata: Mapping[str, str], code: str) -> View:
     """Make the editor of code that waits for approval."""
     title, label = question_words.EDIT_TITLE, question_words.CODE
-    return _form(EDIT_FORM, title, label, "Run", facts, initial=code[:_MAX_CHARACTERS])
+    return _form(EDIT_FORM, title, label, "Run", metadata, initial=code[:_MAX_CHARACTERS])
 
 
-def answer_form(facts: Mapping[str, str], prompt: str) -> View:
-    """Make the answer to an `input()`."""
+def answer_form(metadata: Mapping[str, str], prompt: str) -> View:
+    """Make the form for an answer to `input()`."""
     title, label = question_words.INPUT_TITLE, prompt or question_words.ANSWER
-    return _form(ANSWER_FORM, title, label, "Answer", facts, is_optional=True)
+    return _form(ANSWER_FORM, title, label, "Answer", metadata, is_optional=True)
 
 
 def _form(
@@ -63,14 +63,14 @@ def _form(
     title: str,
     label: str,
     submit: str,
-    facts: Mapping[str, str],
+    metadata: Mapping[str, str],
     *,
     initial: str | None = None,
     is_optional: bool = False,
 ) -> View:
     """Make a form with one large field."""
     field = block_elements.PlainTextInputElement(
-        action_id=FIELD,
+        action_id=_FIELD,
         multiline=True,
         max_length=_MAX_CHARACTERS,
         focus_on_load=True,
@@ -79,23 +79,23 @@ def _form(
     view = views.View(
         type="modal",
         callback_id=callback,
-        private_metadata=json.dumps(facts),
+        private_metadata=json.dumps(metadata),
         title=title,
         submit=submit,
         close="Cancel",
         blocks=[
             slack_blocks.InputBlock(
-                block_id=FIELD, label=blocks.plain(label, 200), element=field, optional=is_optional
+                block_id=_FIELD, label=blocks.plain(label, 200), element=field, optional=is_optional
             )
         ],
     )
     return view.to_dict()
 
 
-def field(view: View) -> str:
-    """Return the text of a submitted modal."""
+def submitted_text(view: View) -> str:
+    """Return the text of the only field of a submitted form."""
     state = view.get("state", {}).get("values", {})
-    return str(state.get(FIELD, {}).get(FIELD, {}).get("value") or "")
+    return str(state.get(_FIELD, {}).get(_FIELD, {}).get("value") or "")
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -103,33 +103,36 @@ class Home:
     """Data of the home tab.
 
     Attributes:
-        own: the person's sessions.
+        sessions: the person's own.
         help: as Markdown.
-        more: for admins.
+        admin_blocks: shown below; empty if the person is no admin.
     """
 
-    own: Sequence[past_turns.SessionOverview]
+    sessions: Sequence[past_turns.SessionOverview]
     models: Sequence[str]
     help: str
     usage: past_turns.UsageSummary
     notice: str = ""
-    more: Sequence[blocks.Block] = ()
+    admin_blocks: Sequence[blocks.Block] = ()
 
 
-def home(shown: Home) -> View:
+def home(content: Home) -> View:
     """Make the home tab."""
-    made: list[blocks.Block] = [heading(slack_words.YOUR_SESSIONS)]
-    if shown.notice:
-        made.append(blocks.note(shown.notice))
-    if not shown.own:
-        made.append(blocks.section(slack_words.NO_SESSIONS))
-    for overview in shown.own[:_MAX_OWN]:
-        made += _session(overview, shown.models)
-    made += [heading(slack_words.YOUR_USE), blocks.section(session_facts.today(shown.usage))]
-    made += shown.more
-    made.append(blocks.actions(blocks.button("Refresh", HOME_REFRESH, "home")))
-    made.append(blocks.section(markdown.escaped(shown.help.replace("**", "*"))))
-    return views.View(type="home", blocks=made[:100]).to_dict()
+    home_blocks: list[blocks.Block] = [heading(slack_words.YOUR_SESSIONS)]
+    if content.notice:
+        home_blocks.append(blocks.note(content.notice))
+    if not content.sessions:
+        home_blocks.append(blocks.section(slack_words.NO_SESSIONS))
+    for overview in content.sessions[:_MAX_SESSIONS]:
+        home_blocks += _session(overview, content.models)
+    home_blocks += [
+        heading(slack_words.YOUR_USE),
+        blocks.section(session_facts.today(content.usage)),
+    ]
+    home_blocks += content.admin_blocks
+    home_blocks.append(blocks.actions(blocks.button("Refresh", HOME_REFRESH, "home")))
+    home_blocks.append(blocks.section(markdown.escaped(content.help.replace("**", "*"))))
+    return views.View(type="home", blocks=home_blocks[:100]).to_dict()
 
 
 def heading(text: str) -> blocks.Block:
@@ -137,8 +140,8 @@ def heading(text: str) -> blocks.Block:
     return {"type": "header", "text": blocks.plain(text, 150)}
 
 
-def key(overview: past_turns.SessionOverview) -> str:
-    """Encode a session's key for a button."""
+def session_value(overview: past_turns.SessionOverview) -> str:
+    """Encode a session as the value of a button."""
     return blocks.button_value(overview.key, "")
 
 
@@ -151,40 +154,40 @@ def session_text(overview: past_turns.SessionOverview) -> str:
     memory = ""
     if overview.memory_bytes is not None:
         memory = f", {quantities.size(overview.memory_bytes)} of memory"
-    # Slack writes it in the reader's own time.
+    # Slack shows this in the reader's time zone.
     seconds, plain = int(overview.used.timestamp()), f"{overview.used:%Y-%m-%d %H:%M} UTC"
     used = f"<!date^{seconds}^{{date_short_pretty}} at {{time}}|{plain}>"
     return f"*{title}*\n{place}, {state}{memory}, last used {used}"
 
 
 def _session(overview: past_turns.SessionOverview, models: Sequence[str]) -> list[blocks.Block]:
-    named = key(overview)
+    button_value = session_value(overview)
     row: list[blocks.Block] = []
     if overview.is_busy:
-        row.append(blocks.button("Stop", HOME_STOP, named, style="danger"))
-    row.append(blocks.button("Reset", HOME_RESET, named))
+        row.append(blocks.button("Stop", HOME_STOP, button_value, style="danger"))
+    row.append(blocks.button("Reset", HOME_RESET, button_value))
     if models:
-        row.append(_models(overview, models, named))
+        row.append(_model_menu(overview, models, button_value))
     return [blocks.section(session_text(overview)), blocks.actions(*row)]
 
 
-def _models(
-    overview: past_turns.SessionOverview, models: Sequence[str], named: str
+def _model_menu(
+    overview: past_turns.SessionOverview, models: Sequence[str], button_value: str
 ) -> blocks.Block:
-    # The value of an option is short: the model is named by its index.
+    # The value of an option is limited to 150 characters, so it has the model's index.
     titles = [_DEFAULT_MODEL, *models][:_MAX_MODELS]
     options = [
-        basic_components.Option(text=blocks.plain(title), value=f"{number} {named}"[:150])
+        basic_components.Option(text=blocks.plain(title), value=f"{number} {button_value}"[:150])
         for number, title in enumerate(titles)
     ]
-    chosen = titles.index(overview.model) if overview.model in titles else 0
+    current = titles.index(overview.model) if overview.model in titles else 0
     return block_elements.StaticSelectElement(
-        action_id=HOME_MODEL, options=options, initial_option=options[chosen]
+        action_id=HOME_MODEL, options=options, initial_option=options[current]
     ).to_dict()
 
 
-def model_chosen(value: str, models: Sequence[str]) -> tuple[str, str | None]:
-    """Parse which session gets which model; None is the default."""
-    number, _, named = value.partition(" ")
+def parse_model_choice(value: str, models: Sequence[str]) -> tuple[str, str | None]:
+    """Parse the value of a session, and the model chosen for it; None is the default."""
+    number, _, button_value = value.partition(" ")
     index = int(number) - 1 if number.isdigit() else -1
-    return named, models[index] if 0 <= index < len(models) else None
+    return button_value, models[index] if 0 <= index < len(models) else None

@@ -28,12 +28,12 @@ if TYPE_CHECKING:
     from interpreter_bot.sessions import session_service
 
 
-_TALLY: Final = "feedback"
-_KINDS: Final = ("up", "down")
+_TALLY_NAME: Final = "feedback"
+_RATINGS: Final = ("up", "down")
 
 _log = logging.getLogger(__name__)
 
-_MAX: Final = 20
+_MAX_SESSIONS: Final = 20
 
 
 class Feedback:
@@ -48,31 +48,33 @@ class Feedback:
         self._service = service
         self._counting = asyncio.Lock()
 
-    async def note(self, team: str, user: str, turn: str, opinion: str) -> None:
+    async def record(self, team: str, user: str, turn: str, rating: str) -> None:
         """Store a person's rating of a turn, "up" or "down", in place of an earlier one."""
         service = self._service
-        own = values.Scope("slack", team, person=user)
-        name = f"{_TALLY}:{turn}"
+        person_scope = values.Scope("slack", team, person=user)
+        name = f"{_TALLY_NAME}:{turn}"
         async with self._counting:
-            before = (await service.queries.choices(own)).get(name)
-            if opinion not in _KINDS or before == opinion:
+            former = (await service.queries.choices(person_scope)).get(name)
+            if rating not in _RATINGS or former == rating:
                 return
-            counted = await self._tally(team)
-            counted[opinion] += 1
-            if before in counted:
-                counted[str(before)] -= 1
-            await service.choose(own, name, opinion)
-            await service.choose(values.Scope("slack", team), _TALLY, counted)
+            tally = await self._tally(team)
+            tally[rating] += 1
+            if former in tally:
+                tally[str(former)] -= 1
+            await service.choose(person_scope, name, rating)
+            await service.choose(values.Scope("slack", team), _TALLY_NAME, tally)
 
-    async def counted(self, team: str) -> tuple[int, int]:
+    async def totals(self, team: str) -> tuple[int, int]:
         """Return how many answers were rated good, and how many bad."""
         tally = await self._tally(team)
         return tally["up"], tally["down"]
 
     async def _tally(self, team: str) -> dict[str, int]:
-        chosen: Any = (await self._service.queries.choices(values.Scope("slack", team))).get(_TALLY)
-        known = chosen if isinstance(chosen, Mapping) else {}
-        return {kind: max(int(known.get(kind, 0)), 0) for kind in _KINDS}
+        stored: Any = (await self._service.queries.choices(values.Scope("slack", team))).get(
+            _TALLY_NAME
+        )
+        counts = stored if isinstance(stored, Mapping) else {}
+        return {rating: max(int(counts.get(rating, 0)), 0) for rating in _RATINGS}
 
 
 class HomeTab:
@@ -94,7 +96,7 @@ class HomeTab:
     async def greet(
         self, workspace: installations.InstalledWorkspace, user: str, channel: str
     ) -> None:
-        """Suggest prompts where the person looks at the direct messages.
+        """Suggest prompts in the direct messages of a person.
 
         Raises:
             SlackError: Slack refuses it.
@@ -115,7 +117,7 @@ class HomeTab:
         """Show a person their home tab.
 
         Args:
-            person: whose usage an admin wants to see.
+            person: id of the person whose usage an admin chose to see.
 
         Raises:
             SlackError: Slack refuses it.
@@ -127,39 +129,39 @@ class HomeTab:
             await self._publish(workspace, user, {"type": "home", "blocks": refused})
             return
         service = self._service
-        own = await service.recent("slack", workspace.team, person=user, limit=_MAX)
-        nowhere = values.SessionKey("slack", workspace.team)
+        sessions = await service.recent("slack", workspace.team, person=user, limit=_MAX_SESSIONS)
+        workspace_key = values.SessionKey("slack", workspace.team)
         viewer = requests.Person(profile.user, profile.name)
-        usage = await service.queries.usage(nowhere, viewer)
-        more: Sequence[blocks.Block] = ()
+        usage = await service.queries.usage(workspace_key, viewer)
+        admin_section: Sequence[blocks.Block] = ()
         if profile.is_admin:
-            more = admin_views.admin_section(await self._governed(workspace, person))
-        shown = home_and_modal_views.Home(
-            own=own,
+            admin_section = admin_views.admin_blocks(await self._admin_section(workspace, person))
+        content = home_and_modal_views.Home(
+            sessions=sessions,
             models=service.queries.models,
-            help=await command_views.help_text(service, nowhere, viewer),
+            help=await command_views.help_text(service, workspace_key, viewer),
             usage=usage,
             notice=service.model_notice,
-            more=more,
+            admin_blocks=admin_section,
         )
-        await self._publish(workspace, user, home_and_modal_views.home(shown))
+        await self._publish(workspace, user, home_and_modal_views.home(content))
 
-    async def _governed(
+    async def _admin_section(
         self, workspace: installations.InstalledWorkspace, person: str
-    ) -> admin_views.AdminForm:
+    ) -> admin_views.AdminSection:
         service = self._service
         name, usage = "", None
         scope = values.Scope("slack", workspace.team)
         if person:
             name = (await self._permissions.profile(workspace, person)).name
-            nowhere = values.SessionKey("slack", workspace.team)
-            usage = await service.queries.usage(nowhere, requests.Person(person, name))
-        return admin_views.AdminForm(
-            everybody=await service.recent("slack", workspace.team, limit=_MAX),
-            holds=await self._permissions.rules(workspace),
+            workspace_key = values.SessionKey("slack", workspace.team)
+            usage = await service.queries.usage(workspace_key, requests.Person(person, name))
+        return admin_views.AdminSection(
+            sessions=await service.recent("slack", workspace.team, limit=_MAX_SESSIONS),
+            rules=await self._permissions.rules(workspace),
             follows_threads=(await self._permissions.preferences(scope)).follow_threads,
             approval=await service.queries.approval(scope, self._config.approval),
-            feedback=await self._feedback.counted(workspace.team),
+            feedback=await self._feedback.totals(workspace.team),
             person=person,
             name=name,
             usage=usage,
@@ -179,42 +181,46 @@ class HomeTab:
         """Handle a button of a person's home tab, if they may use it.
 
         Raises:
-            NotAllowedError: it is not.
-            BotError: it cannot be done.
+            NotAllowedError: they may not.
+            BotError: the action failed.
         """
         profile = await self._permissions.require(workspace, user, "")
-        if action == admin_views.PERSON:
-            # People who are no admins see no more than before.
+        if action == admin_views.CHOOSE_PERSON:
+            # `show` ignores this for people who are no admins.
             await self.show(workspace, user, person=value)
             return
         if action == home_and_modal_views.HOME_MODEL:
-            value, title = home_and_modal_views.model_chosen(value, self._service.queries.models)
-            key = await self._checked(workspace, profile, value)
+            value, title = home_and_modal_views.parse_model_choice(
+                value, self._service.queries.models
+            )
+            key = await self._require_session(workspace, profile, value)
             await self._service.choose_model(key, title)
         elif action != home_and_modal_views.HOME_REFRESH:
-            key = await self._checked(workspace, profile, value)
-            await self._do(action, key, profile)
+            key = await self._require_session(workspace, profile, value)
+            await self._act_on_session(action, key, profile)
         await self.show(workspace, user)
 
-    async def _do(self, action: str, key: values.SessionKey, profile: permissions.Profile) -> None:
+    async def _act_on_session(
+        self, action: str, key: values.SessionKey, profile: permissions.Profile
+    ) -> None:
         if action == home_and_modal_views.HOME_STOP:
             await self._service.stop(key)
         elif action == home_and_modal_views.HOME_RESET:
             await self._service.reset(key)
-        elif action == admin_views.KILL and profile.is_admin:
+        elif action == admin_views.KILL_SESSION and profile.is_admin:
             await self._service.reset(key)
-            await self._tell(key, session_words.ENDED_BY_ADMIN)
-        elif action == admin_views.DELETE and profile.is_admin:
+            await self._notify_people(key, session_words.ENDED_BY_ADMIN)
+        elif action == admin_views.DELETE_SESSION and profile.is_admin:
             await self._service.delete(key)
-            await self._tell(key, session_words.DELETED_BY_ADMIN)
+            await self._notify_people(key, session_words.DELETED_BY_ADMIN)
 
-    async def _tell(self, key: values.SessionKey, sentence: str) -> None:
+    async def _notify_people(self, key: values.SessionKey, sentence: str) -> None:
         try:
             await self._notify(key, sentence)
         except api_errors.SlackError as error:
-            _log.info("people could not be told of the end of their session", exc_info=error)
+            _log.info("people could not be notified of the end of their session", exc_info=error)
 
-    async def _checked(
+    async def _require_session(
         self, workspace: installations.InstalledWorkspace, profile: permissions.Profile, value: str
     ) -> values.SessionKey:
         """Parse the key of a session that the person may change.
@@ -222,24 +228,26 @@ class HomeTab:
         Raises:
             NotAllowedError: it is none, or none of theirs.
         """
-        key, _ = blocks.value_of(value)
+        key, _ = blocks.parse_button_value(value)
         if key is None or key.workspace != workspace.team:
             raise policies.NotAllowedError(session_words.NO_SUCH_SESSION)
         if profile.is_admin:
             return key
-        own = await self._service.recent("slack", workspace.team, person=profile.user, limit=_MAX)
-        if key not in {overview.key for overview in own}:
+        own_sessions = await self._service.recent(
+            "slack", workspace.team, person=profile.user, limit=_MAX_SESSIONS
+        )
+        if key not in {overview.key for overview in own_sessions}:
             raise policies.NotAllowedError(session_words.NOT_YOUR_SESSION)
         return key
 
     async def form(self, workspace: installations.InstalledWorkspace, trigger: str) -> None:
-        """Open the admins' form; that the person is an admin is checked on submission.
+        """Open the admins' form; whether the person is an admin is checked on submission.
 
         Raises:
             SlackError: Slack refuses it.
         """
         scope = values.Scope("slack", workspace.team)
-        view = admin_views.form(await self._service.queries.choices(scope))
+        view = admin_views.access_form(await self._service.queries.choices(scope))
         await self._api.call(workspace, "views.open", trigger_id=trigger, view=view)
 
     async def choose(
@@ -251,7 +259,7 @@ class HomeTab:
         """Store what an admin chose.
 
         Raises:
-            BotError: they are none.
+            BotError: the person is no admin.
         """
         profile = await self._permissions.require(workspace, user, "")
         if not profile.is_admin:

@@ -33,16 +33,16 @@ Handler = Callable[[AsyncBoltRequest], Awaitable[BoltResponse]]
 async def serving(
     app: AsyncApp, config: settings.Slack, flow: AsyncOAuthFlow | None
 ) -> AsyncIterator[str]:
-    """Listen; give the address.
+    """Listen; yield the address.
 
     Raises:
-        SlackError: that address cannot be listened on.
+        SlackError: the address cannot be used.
     """
     server = web.Application(client_max_size=_MAX_BYTES)
-    server.router.add_post(PATH, _through(app.async_dispatch))
+    server.router.add_post(PATH, _aiohttp_handler(app.async_dispatch))
     if flow is not None:
-        server.router.add_get(INSTALL_PATH, _through(flow.handle_installation))
-        server.router.add_get(REDIRECT_PATH, _through(flow.handle_callback))
+        server.router.add_get(INSTALL_PATH, _aiohttp_handler(flow.handle_installation))
+        server.router.add_get(REDIRECT_PATH, _aiohttp_handler(flow.handle_callback))
     runner = http_runners.runner(server, closing_seconds=_SHUTDOWN_SECONDS)
     await runner.setup()
     try:
@@ -60,7 +60,7 @@ async def serving(
         await runner.cleanup()
 
 
-def _through(handle: Handler) -> Callable[[web.Request], Awaitable[web.StreamResponse]]:
+def _aiohttp_handler(handle: Handler) -> Callable[[web.Request], Awaitable[web.StreamResponse]]:
     async def answer(request: web.Request) -> web.StreamResponse:
         bolt_request = await http_runners.body(to_bolt_request(request))
         return await to_aiohttp_response(await handle(bolt_request))

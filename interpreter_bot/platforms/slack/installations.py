@@ -1,5 +1,4 @@
-"""Workspaces where the bot is installed, with its tokens there: one by a token, or many through
-OAuth."""
+"""Workspaces where the bot is installed, and its tokens: one of the settings, or many by OAuth."""
 
 from __future__ import annotations
 
@@ -34,14 +33,14 @@ from interpreter_bot.wording import slack_words
 
 _log = logging.getLogger(__name__)
 
-_FRESH_SECONDS: Final = 300.0
+_CACHE_SECONDS: Final = 300.0
 
 SCOPES: Final = (
     *("app_mentions:read", "assistant:write", "channels:history", "chat:write", "commands"),
     *("files:read", "files:write", "groups:history", "im:history", "im:read", "im:write"),
     *("mpim:history", "usergroups:read", "users:read"),
 )
-"""The scopes that the bot asks for: what it uses, and what agents need; as in the manifest."""
+"""The scopes that the bot requests, as in the manifest."""
 
 
 _SECRETS: Final = (
@@ -72,8 +71,8 @@ class InstalledWorkspace:
 
     Attributes:
         team: `T…`.
-        bot_user: `U…`, how people mention the bot.
-        bot: `B…`, how its own messages are signed.
+        bot_user: `U…`, by which people mention the bot.
+        bot: `B…`, which signs its own messages.
         enterprise: `E…`, if there is one.
     """
 
@@ -97,13 +96,13 @@ class InstalledWorkspaces:
     ) -> None:
         self._single = single
         self._store = store
-        self._known: dict[str, tuple[float, InstalledWorkspace]] = {}
-        self._asking: dict[str, asyncio.Lock] = {}
-        self._gone: set[str] = set()
+        self._cache: dict[str, tuple[float, InstalledWorkspace]] = {}
+        self._locks: dict[str, asyncio.Lock] = {}
+        self._revoked: set[str] = set()
         self._removing: set[str] = set()
         self._is_lost = asyncio.Event()
         self._loss: api_errors.GoneError | None = None
-        self._left: collections.Counter[str] = collections.Counter()
+        self._drop_counts: collections.Counter[str] = collections.Counter()
 
     async def get(self, team: str, enterprise: str = "") -> InstalledWorkspace:
         """Return an installation.
@@ -112,78 +111,79 @@ class InstalledWorkspaces:
             GoneError: there is none.
         """
         if self._single is not None:
-            if self._single.team in self._gone:
+            if self._single.team in self._revoked:
                 raise self._loss or api_errors.GoneError("login", "account_inactive")
             return self._single
-        # One after the other, also if it is known by then: so events keep their order.
-        async with self._asking.setdefault(team, asyncio.Lock()):
-            seen, known = self._known.get(team, (0.0, None))
-            if known is not None and time.monotonic() - seen < _FRESH_SECONDS:
-                return known
-            found = await self._find(team, enterprise)
-            self._known[team] = (time.monotonic(), found)
-            return found
+        # One lookup at a time, even if the workspace is cached, so that events keep their order.
+        async with self._locks.setdefault(team, asyncio.Lock()):
+            cached_at, cached = self._cache.get(team, (0.0, None))
+            if cached is not None and time.monotonic() - cached_at < _CACHE_SECONDS:
+                return cached
+            workspace = await self._find(team, enterprise)
+            self._cache[team] = (time.monotonic(), workspace)
+            return workspace
 
-    async def of(self, context: AsyncBoltContext) -> InstalledWorkspace:
+    async def of_event(self, context: AsyncBoltContext) -> InstalledWorkspace:
         """Return the installation of an event.
 
         Raises:
             GoneError: there is none.
         """
-        found = context.authorize_result
-        team = (found.team_id if found else None) or context.team_id or ""
-        return await self.get(team, (found.enterprise_id if found else None) or "")
+        authorization = context.authorize_result
+        team = (authorization.team_id if authorization else None) or context.team_id or ""
+        return await self.get(team, (authorization.enterprise_id if authorization else None) or "")
 
     async def _find(self, team: str, enterprise: str) -> InstalledWorkspace:
         if self._store is None or team in self._removing:
             raise api_errors.GoneError("login", "account_inactive")
-        left = self._left[team]
-        found = await self._store.async_find_bot(
+        drop_count = self._drop_counts[team]
+        bot = await self._store.async_find_bot(
             enterprise_id=enterprise or None, team_id=team or None
         )
         # A token read while the bot was being removed is stale.
-        if found is None or left != self._left[team]:
+        if bot is None or drop_count != self._drop_counts[team]:
             raise api_errors.GoneError("login", "account_inactive")
-        self._gone.discard(team)
-        logs.add_secrets([found.bot_token], are_short_lived=True)
-        return InstalledWorkspace(
-            team, found.bot_user_id, found.bot_id, found.bot_token, enterprise
-        )
+        self._revoked.discard(team)
+        logs.add_secrets([bot.bot_token], are_short_lived=True)
+        return InstalledWorkspace(team, bot.bot_user_id, bot.bot_id, bot.bot_token, enterprise)
 
-    def leave(self, team: str, reason: api_errors.GoneError) -> None:
-        """Stop using the token of a workspace: with a store until the next event of it, which reads
-        the store again; the only one is lost, see `watch`."""
-        if team not in self._gone:
+    def drop(self, team: str, reason: api_errors.GoneError) -> None:
+        """Stop using the token of a workspace.
+
+        With a store, the next event of the workspace reads the token again. Without one, the only
+        workspace is lost; see `wait_for_loss`.
+        """
+        if team not in self._revoked:
             _log.warning(
                 "the bot is no longer installed in %s, or its token was revoked: %s", team, reason
             )
-        self._gone.add(team)
-        self._left[team] += 1
-        self._known.pop(team, None)
+        self._revoked.add(team)
+        self._drop_counts[team] += 1
+        self._cache.pop(team, None)
         if self._single is not None:
-            self.lose(reason)
+            self.report_loss(reason)
 
-    def lose(self, reason: api_errors.GoneError) -> None:
-        """Record that no workspace can be served any more; see `watch`."""
+    def report_loss(self, reason: api_errors.GoneError) -> None:
+        """Record that no workspace can be served any more; see `wait_for_loss`."""
         self._loss = reason
         self._is_lost.set()
 
-    async def watch(self) -> None:
-        """Wait for ever, or until the only workspace, or the connection of all, is lost.
+    async def wait_for_loss(self) -> None:
+        """Wait until the only workspace, or the connection of all of them, is lost.
 
         Raises:
-            LostError: it is.
+            LostError: always.
         """
         await self._is_lost.wait()
         raise api_errors.LostError(slack_words.token_lost(self._loss))
 
     def is_revoked(self, team: str) -> bool:
         """Return whether the token of a workspace is no longer accepted."""
-        return team in self._gone
+        return team in self._revoked
 
     async def uninstall(self, team: str, enterprise: str = "") -> None:
         """Delete the token of a workspace."""
-        self.leave(team, api_errors.GoneError("the bot", "token_revoked"))
+        self.drop(team, api_errors.GoneError("the bot", "token_revoked"))
         if self._store is None:
             return
         self._removing.add(team)
@@ -195,41 +195,43 @@ class InstalledWorkspaces:
     async def authorize(
         self, enterprise_id: str | None, team_id: str | None, user_id: str | None
     ) -> AuthorizeResult | None:
-        """Authorize bolt without asking Slack: so every event is acknowledged in time."""
+        """Authorize an event for bolt, without a call to Slack, which could take too long."""
         try:
-            found = await self.get(team_id or "", enterprise_id or "")
+            workspace = await self.get(team_id or "", enterprise_id or "")
         except api_errors.GoneError:
             return None
         return AuthorizeResult(
-            enterprise_id=found.enterprise or None,
-            team_id=found.team,
-            bot_user_id=found.bot_user,
-            bot_id=found.bot,
-            bot_token=found.token,
+            enterprise_id=workspace.enterprise or None,
+            team_id=workspace.team,
+            bot_user_id=workspace.bot_user,
+            bot_id=workspace.bot,
+            bot_token=workspace.token,
             user_id=user_id,
         )
 
 
 class _Flow(AsyncOAuthFlow):
-    """An OAuth flow that refuses a token without a workspace: it would be of no use."""
+    """An OAuth flow that refuses tokens of a whole organisation, which the bot cannot use."""
 
     async def store_installation(
         self, request: AsyncBoltRequest, installation: Installation
     ) -> None:
         if installation.is_enterprise_install:
-            _log.warning("refused to be installed for organisation %s", installation.enterprise_id)
+            _log.warning(
+                "refused an installation for the organisation %s", installation.enterprise_id
+            )
             raise BoltError(slack_words.WHOLE_ORGANISATION)
         logs.add_secrets([installation.bot_token or ""])
         try:
             await super().store_installation(request, installation)
         except errors.BotError as error:
             _log.error(
-                "the token of workspace %s could not be kept: %s", installation.team_id, error
+                "the token of workspace %s could not be stored: %s", installation.team_id, error
             )
             raise BoltError(slack_words.TOKEN_NOT_STORED) from error
 
 
-async def _refused(args: AsyncFailureArgs) -> BoltResponse:
+async def _answer_failure(args: AsyncFailureArgs) -> BoltResponse:
     status = {slack_words.WHOLE_ORGANISATION: 400, slack_words.TOKEN_NOT_STORED: 500}.get(
         sentence := str(args.error)
     )
@@ -238,7 +240,7 @@ async def _refused(args: AsyncFailureArgs) -> BoltResponse:
     return await args.default.failure(args)
 
 
-async def _installed(args: AsyncSuccessArgs) -> BoltResponse:
+async def _answer_success(args: AsyncSuccessArgs) -> BoltResponse:
     return await args.default.success(args)
 
 
@@ -269,7 +271,7 @@ async def flow(
         redirect_uri_path=http_server.REDIRECT_PATH,
         installation_store=installations,
         state_store=states,
-        callback_options=AsyncCallbackOptions(success=_installed, failure=_refused),
+        callback_options=AsyncCallbackOptions(success=_answer_success, failure=_answer_failure),
         logger=_log,
     )
     client = AsyncWebClient(base_url=config.api_base_url)

@@ -1,7 +1,7 @@
 """Interactions that become requests: code to be run, and questions about a message.
 
-Slack sends an interaction once. Each of these is claimed before anything is done about it, with all
-that is needed to take it again: a bot that is killed before it has begun leaves it to the next one.
+Slack sends an interaction once. Each is claimed before it is handled, together with the data that
+another bot needs to handle it again if this one is killed before the request begins.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _PLATFORM: Final = "slack"
 
 
 class InteractionRequests:
-    """Makes requests of interactions, and has them answered."""
+    """Turns interactions into requests, and starts them."""
 
     def __init__(
         self,
@@ -56,28 +56,30 @@ class InteractionRequests:
         channel: str,
         code: str,
     ) -> None:
-        """Run code in the channel's kernel, and show that in the channel.
+        """Run code in the channel's kernel, and show it in the channel.
 
         Raises:
             BotError: it is not run.
         """
-        await self._take(workspace, {"user": user, "channel": channel, "root": "", "code": code})
+        await self._claim_and_run(
+            workspace, {"user": user, "channel": channel, "root": "", "code": code}
+        )
 
     async def run_message(
         self,
         workspace: installations.InstalledWorkspace,
         user: str,
         channel: str,
-        facts: Mapping[str, Any],
+        message: Mapping[str, Any],
     ) -> None:
         """Run the code of a message, in the thread it belongs to.
 
         Raises:
             BotError: there is none, or it is not run.
         """
-        root = str(facts.get("thread_ts") or facts.get("ts", ""))
+        root = str(message.get("thread_ts") or message.get("ts", ""))
         about = {"user": user, "channel": channel, "root": root}
-        await self._take(workspace, about | {"facts": dict(facts)})
+        await self._claim_and_run(workspace, about | {"facts": dict(message)})
 
     async def ask_about(
         self,
@@ -93,7 +95,7 @@ class InteractionRequests:
             BotError: it is not asked.
         """
         about = {"user": user, "channel": channel, "root": ts}
-        await self._take(workspace, about | {"question": question})
+        await self._claim_and_run(workspace, about | {"question": question})
 
     async def run_again(
         self, place: message_posting.Place, key: values.SessionKey, turn: past_turns.PastTurn
@@ -112,88 +114,88 @@ class InteractionRequests:
             "is_code": turn.is_code,
             "files": [*turn.attachments],
         }
-        await self._take(place.workspace, content)
+        await self._claim_and_run(place.workspace, content)
 
     @contextlib.asynccontextmanager
-    async def awaited(
+    async def claimed_command(
         self, workspace: installations.InstalledWorkspace, channel: str
     ) -> AsyncIterator[None]:
-        """Let people be told where this bot dies meanwhile, of what may have been done already."""
-        name = uuid.uuid4().hex
+        """Claim a command that runs within the block: if this bot dies, people are told of it."""
+        event_id = uuid.uuid4().hex
         key = values.SessionKey(_PLATFORM, workspace.team, channel)
-        await self._events.claim(_PLATFORM, name, key=key)
-        async with self._events.settled(_PLATFORM, name):
+        await self._events.claim(_PLATFORM, event_id, key=key)
+        async with self._events.settled(_PLATFORM, event_id):
             yield
 
     async def handle_again(self, event: event_claims.LostEvent) -> None:
-        """Take an interaction that a bot had claimed which is gone."""
+        """Handle an interaction that a dead bot had claimed."""
         workspace = await self._workspaces.get(event.key.workspace)
         user, channel = str(event.content["user"]), event.key.channel
         try:
-            await self._take(workspace, event.content, claimed=event.event_id)
+            await self._claim_and_run(workspace, event.content, claimed_id=event.event_id)
         except api_errors.GoneError:
             raise
         except Exception as error:
-            # No other process answers it: it is claimed.
+            # The claim keeps every other process from answering.
             if not isinstance(error, errors.BotError):
-                _log.exception("an interaction could not be taken again")
-            place = message_posting.Place(workspace, channel, thread="", asked="", user=user)
+                _log.exception("an interaction could not be handled again")
+            place = message_posting.Place(workspace, channel, thread="", request_ts="", user=user)
             sentence = run_words.error_sentence(error)
             await message_posting.whisper(self._api, place, sentence)
 
-    async def _take(
+    async def _claim_and_run(
         self,
         workspace: installations.InstalledWorkspace,
         content: Mapping[str, Any],
         *,
-        claimed: str = "",
+        claimed_id: str = "",
     ) -> None:
-        """Claim an interaction, unless it is; make its request in turn, and have it answered."""
-        place = (workspace.team, str(content["channel"]), str(content["root"]))
-        name = claimed or uuid.uuid4().hex
+        """Claim an interaction, unless `claimed_id` did; then prepare and start its request."""
+        location = (workspace.team, str(content["channel"]), str(content["root"]))
+        event_id = claimed_id or uuid.uuid4().hex
         envelope = claims.Envelope(
-            name=name,
-            key=values.SessionKey(_PLATFORM, *place),
-            request_id=name,
+            name=event_id,
+            key=values.SessionKey(_PLATFORM, *location),
+            request_id=event_id,
             content=content,
         )
-        begin = functools.partial(self._begun, workspace, content, name)
-        await self._claims.handle(envelope, begin, is_claimed=bool(claimed))
+        prepare = functools.partial(self._prepare, workspace, content, event_id)
+        await self._claims.handle(envelope, prepare, is_claimed=bool(claimed_id))
 
-    async def _begun(
+    async def _prepare(
         self,
         workspace: installations.InstalledWorkspace,
         content: Mapping[str, Any],
-        name: str,
+        event_id: str,
     ) -> claims.StartRequest:
-        """Give the first sign of a request, if its person may; return what has it answered."""
+        """Check permissions and show a first sign; return the function that starts the request."""
         user, channel = str(content["user"]), str(content["channel"])
         profile = await self._permissions.require(workspace, user, channel)
         person = requests.Person(profile.user, profile.name)
         if "question" in content:
-            return await self._question(workspace, person, content, name)
+            return await self._prepare_question(workspace, person, content, event_id)
         if "again" in content:
-            return await self._again(workspace, person, content, name)
+            return await self._prepare_rerun(workspace, person, content, event_id)
         if "facts" in content:
-            code = await self._code_of(workspace, content["facts"])
-            place, key = await self._at(workspace, user, channel, content["facts"])
+            code = await self._find_code(workspace, content["facts"])
+            place, key = await self._place_and_key(workspace, user, channel, content["facts"])
         else:
             code = str(content["code"])
-            place = message_posting.Place(workspace, channel, thread="", asked="", user=user)
+            place = message_posting.Place(workspace, channel, thread="", request_ts="", user=user)
             key = values.SessionKey(_PLATFORM, workspace.team, channel)
-        request = requests.Request(key=key, person=person, text=code, is_code=True, id=name)
+        request = requests.Request(key=key, person=person, text=code, is_code=True, id=event_id)
         return await self._in_flight.open_code(place, request)
 
-    async def _again(
+    async def _prepare_rerun(
         self,
         workspace: installations.InstalledWorkspace,
         person: requests.Person,
         content: Mapping[str, Any],
-        name: str,
+        event_id: str,
     ) -> claims.StartRequest:
         channel = str(content["channel"])
         place = message_posting.Place(
-            workspace, channel, thread=str(content["root"]), asked="", user=person.id
+            workspace, channel, thread=str(content["root"]), request_ts="", user=person.id
         )
         request = requests.Request(
             key=values.SessionKey(_PLATFORM, workspace.team, channel, str(content["session"])),
@@ -201,75 +203,75 @@ class InteractionRequests:
             text=str(content["again"]),
             files=tuple(content["files"]),
             is_code=bool(content["is_code"]),
-            id=name,
+            id=event_id,
             approval=self._config.approval,
         )
         entry = await self._in_flight.open(
-            request.key, place, name, person, is_code=request.is_code
+            request.key, place, event_id, person, is_code=request.is_code
         )
         return functools.partial(self._in_flight.answer, entry, request)
 
-    async def _question(
+    async def _prepare_question(
         self,
         workspace: installations.InstalledWorkspace,
         person: requests.Person,
         content: Mapping[str, Any],
-        name: str,
+        event_id: str,
     ) -> claims.StartRequest:
         channel = str(content["channel"])
-        facts = await self._message(workspace, channel, str(content["root"]))
-        place, key = await self._at(workspace, person.id, channel, facts)
+        message = await self._fetch_message(workspace, channel, str(content["root"]))
+        place, key = await self._place_and_key(workspace, person.id, channel, message)
         author = ""
-        if facts.get("user"):
-            author = (await self._permissions.profile(workspace, str(facts["user"]))).name
-        files = tuple(facts.get("files") or ())
-        words = message_parsing.words(str(facts.get("text") or ""))
+        if message.get("user"):
+            author = (await self._permissions.profile(workspace, str(message["user"]))).name
+        files = tuple(message.get("files") or ())
+        words = message_parsing.readable_text(str(message.get("text") or ""))
         request = requests.Request(
             key=key,
             person=person,
             text=str(content["question"]),
             attachments=self._downloads.attachments(workspace, files),
             recent=(requests.RecentMessage(speaker=author, text=words, is_referred=True),),
-            id=name,
+            id=event_id,
             approval=self._config.approval,
         )
         title = requests_in_flight.title_of(request)
-        entry = await self._in_flight.open(key, place, name, person, title=title)
+        entry = await self._in_flight.open(key, place, event_id, person, title=title)
         return functools.partial(self._in_flight.answer, entry, request)
 
-    async def _code_of(
-        self, workspace: installations.InstalledWorkspace, facts: Mapping[str, Any]
+    async def _find_code(
+        self, workspace: installations.InstalledWorkspace, message: Mapping[str, Any]
     ) -> str:
         """Return the code of a message.
 
         Raises:
             BotError: there is none.
         """
-        text = str(facts.get("text") or "")
-        blocks = message_parsing.preformatted(tuple(facts.get("blocks") or ()))
+        text = str(message.get("text") or "")
+        blocks = message_parsing.rich_text_code(tuple(message.get("blocks") or ()))
         blocks = blocks or message_parsing.fenced(text)
         if blocks:
             return "\n".join(blocks)
-        for file in facts.get("files") or ():
+        for file in message.get("files") or ():
             if message_parsing.is_snippet(file) or str(file.get("name", "")).endswith(".py"):
                 return await self._downloads.text(workspace, file)
         raise errors.BotError(command_words.NO_CODE)
 
-    async def _at(
+    async def _place_and_key(
         self,
         workspace: installations.InstalledWorkspace,
         user: str,
         channel: str,
-        facts: Mapping[str, Any],
+        message: Mapping[str, Any],
     ) -> tuple[message_posting.Place, values.SessionKey]:
-        ts = str(facts.get("ts", ""))
-        root = str(facts.get("thread_ts") or ts)
-        place = message_posting.Place(workspace, channel, thread=root, asked=ts, user=user)
+        ts = str(message.get("ts", ""))
+        root = str(message.get("thread_ts") or ts)
+        place = message_posting.Place(workspace, channel, thread=root, request_ts=ts, user=user)
         thread = await self._threads.read(workspace, channel, root, ts)
         own = "" if thread.uses_channel_kernel else root
         return place, values.SessionKey(_PLATFORM, workspace.team, channel, own)
 
-    async def _message(
+    async def _fetch_message(
         self, workspace: installations.InstalledWorkspace, channel: str, ts: str
     ) -> Mapping[str, Any]:
         """Fetch one message, which may stand in a thread.
@@ -287,7 +289,7 @@ class InteractionRequests:
             inclusive=True,
             limit=2,
         )
-        for facts in answer.get("messages", ()):
-            if facts.get("ts") == ts:
-                return dict(facts)
+        for message in answer.get("messages", ()):
+            if message.get("ts") == ts:
+                return dict(message)
         raise errors.BotError(command_words.MESSAGE_GONE)

@@ -32,8 +32,8 @@ async def close_all(
     """
     since = f"{time.time() - _OLDEST_SECONDS:.6f}"
     try:
-        messages = await message_posting.recent(
-            api, dataclasses.replace(place, asked=since), place.thread
+        messages = await message_posting.read_recent(
+            api, dataclasses.replace(place, request_ts=since), place.thread
         )
         for message in messages:
             about = _stops(message)
@@ -50,7 +50,7 @@ def _stops(message: Mapping[str, Any]) -> str:
     for block in message.get("blocks") or ():
         for element in block.get("elements") or ():
             if element.get("action_id") == "stop":
-                return blocks.value_of(str(element.get("value")))[1]
+                return blocks.parse_button_value(str(element.get("value")))[1]
     return ""
 
 

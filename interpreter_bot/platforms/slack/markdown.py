@@ -1,6 +1,6 @@
 """Slack's Markdown and mrkdwn: foreign text made harmless in it; see `chat.markup.Markup`.
 
-What answers say is made harmless where it becomes blocks.
+Text of answers is made harmless when it becomes blocks.
 """
 
 from __future__ import annotations
@@ -15,15 +15,15 @@ from interpreter_bot.platforms.chat import markup
 from interpreter_bot.text import addresses, fences, quantities, safe_text
 
 _INVISIBLE: Final = "\u200b"
-# Whether Slack obeys these within Markdown is not documented: they are broken everywhere.
+# Slack does not document whether it obeys these in Markdown, so they are broken everywhere.
 _TOKENS: Final = re.compile(
     r"<(?=[@#!])|@(?=(?:channel|here|everyone)\b)|<(?=[a-z][a-z+.-]*:[^<>\n]*\|)"
 )
-# The beginning of one of those, whose end may come with the next piece of a stream.
-_BEGINNINGS: Final = re.compile(
+# The beginning of such a token, whose end may come with the next piece of a stream.
+_TOKEN_BEGINNING: Final = re.compile(
     r"(?:<[@#!]?@?[a-z]{0,8}|<[a-z][a-z+.-]*:?[^<>\n|]{0,500}|@[a-z]{0,8})\Z"
 )
-# With what else may stand in it: angle brackets and a title.
+# A link, with optional angle brackets and title.
 _SHOWN_LINK: Final = re.compile(
     rf"\[([^\]\n]{{1,300}})\]\([ \t]*<?({addresses.PATTERN})>?"
     r"(?:[ \t]+[\"'(][^\n]{0,300}?[\"')])?[ \t]*\)"
@@ -39,20 +39,20 @@ _NOTIFIED_CHARACTERS: Final = 300
 _MAX_INLINE: Final = 200
 _MAX_LINE: Final = 2_000
 _LOOKALIKE: Final = "\u02cb"
-_LONGEST_SPAN: Final = 300
-_LONGEST_ADDRESS: Final = 2_000
+_MAX_SPAN: Final = 300
+_MAX_ADDRESS: Final = 2_000
 _EMPHASIS: Final = " \t*_~`"
 _HOST: Final = re.compile(r"(?:https?://)?((?:[\w-]+\.)+[a-z]{2,24})(?:[/?#:]|\Z)", re.IGNORECASE)
 
 
 def defused(text: str) -> str:
     """Break mentions and misleading links, in code as well."""
-    text = _SHOWN_LINK.sub(_honest, text)
-    return _TOKENS.sub(lambda found: found[0] + _INVISIBLE, text)
+    text = _SHOWN_LINK.sub(_reveal_target, text)
+    return _TOKENS.sub(lambda token: token[0] + _INVISIBLE, text)
 
 
 def has_mention(text: str) -> bool:
-    """Return whether a text holds what `defused` would break."""
+    """Return whether a text has a token that `defused` would break."""
     return _TOKENS.search(text) is not None
 
 
@@ -70,10 +70,10 @@ class Line:
     texts: tuple[tuple[str, bool], ...]
 
 
-def parts(text: str) -> Iterator[str | Code | Line]:
-    """Split Markdown into what is harmless as it is and code that is not.
+def split_at_mentions(text: str) -> Iterator[str | Code | Line]:
+    """Split Markdown into harmless text and code that holds mentions.
 
-    Words are defused. Code without mentions stays within its words.
+    The text is defused; it includes code without mentions.
     """
     words, opening, code = "", "", ""
     is_open = False
@@ -105,7 +105,7 @@ def _has_mention_in_code(line: str) -> bool:
 
 
 def _texts(line: str) -> Iterator[tuple[str, bool]]:
-    """Split a line into what is code and what is not, byte for byte."""
+    """Split a line into texts, each with whether it is code, byte for byte."""
     end = 0
     for span in _SPAN.finditer(line):
         ticks = len(span["marks"])
@@ -116,87 +116,86 @@ def _texts(line: str) -> Iterator[tuple[str, bool]]:
     yield line[end:], False
 
 
-def _honest(found: re.Match[str]) -> str:
-    """Show a link's address if its text pretends to lead elsewhere."""
-    label, url = found[1], found[2]
+def _reveal_target(link: re.Match[str]) -> str:
+    """Replace a link by its address if its text names another host."""
+    label, url = link[1], link[2]
     pretended, real = _HOST.match(label.strip(_EMPHASIS)), _HOST.match(url)
     if pretended and real and pretended[1].lower() != real[1].lower():
         return url
-    return found[0]
+    return link[0]
 
 
-def streamed(text: str, fence: fences.Fence | None) -> str | None:
-    """Make Markdown harmless in a stream; None if its code holds mentions, which no stream can show
-    as they are.
+def for_stream(text: str, fence: fences.Fence | None) -> str | None:
+    """Make Markdown harmless in a stream; None if its code holds mentions, which must stay exact.
 
     Addresses become code, because Slack could fetch what a link leads to.
 
     Args:
-        text: Markdown with no span of code, no address and no line of code that is cut.
-        fence: the one that is open before it.
+        text: Markdown in which no span, address or line of code is cut off.
+        fence: the one that is open before the text.
     """
-    shown = ""
+    result = ""
     for before, line, after in fences.scanned(text.splitlines(keepends=True), fence):
         is_code = before is not None and after is not None
         if has_mention(line) if is_code else _has_mention_in_code(line):
             return None
-        shown += line if before and after else _unlinked(defused(line), before or after)
-    return shown
+        result += line if before and after else _unlinked(defused(line), before or after)
+    return result
 
 
 def _unlinked(line: str, fence: fences.Fence | None) -> str:
     return line if fence else _ADDRESS.sub(_as_code, line)
 
 
-def _as_code(found: re.Match[str]) -> str:
-    if found["span"]:
-        return found[0]
-    if found["ticks"]:
-        # With the mark of an address it would make code of what lies between them.
-        return _LOOKALIKE * len(found["ticks"])
-    url = addresses.without_trailing(found["url"])
-    rest = found["url"][len(url) :]
-    return f"{'] (' if found['label'] else ''}`{url}`{rest}"
+def _as_code(match: re.Match[str]) -> str:
+    if match["span"]:
+        return match[0]
+    if match["ticks"]:
+        # Together with the backtick around an address they would turn the text between into code.
+        return _LOOKALIKE * len(match["ticks"])
+    url = addresses.without_trailing(match["url"])
+    trailing = match["url"][len(url) :]
+    return f"{'] (' if match['label'] else ''}`{url}`{trailing}"
 
 
-def unfinished(line: str) -> int:
-    """Return the index from where a line may still become code, an address or a mention."""
-    found = _BEGINNINGS.search(line)
-    return min(_unfinished_code(line), found.start() if found else len(line))
+def safe_length(line: str) -> int:
+    """Return the length up to which a line cannot become code, an address or a mention any more."""
+    beginning = _TOKEN_BEGINNING.search(line)
+    return min(_unfinished_code_at(line), beginning.start() if beginning else len(line))
 
 
-def _unfinished_code(line: str) -> int:
-    ends = [found.end() for found in _SPAN.finditer(line)]
-    rest = max(ends, default=0)
-    ticks = line.find("`", rest)
-    if ticks >= 0 and len(line) - ticks <= _LONGEST_SPAN:
-        return ticks
-    word = max(line.rfind(" "), line.rfind("\t")) + 1
-    is_address = "://" in line[word:] and len(line) - word <= _LONGEST_ADDRESS
-    return word if is_address else len(line)
+def _unfinished_code_at(line: str) -> int:
+    ends = [span.end() for span in _SPAN.finditer(line)]
+    after_spans = max(ends, default=0)
+    tick = line.find("`", after_spans)
+    if tick >= 0 and len(line) - tick <= _MAX_SPAN:
+        return tick
+    word_start = max(line.rfind(" "), line.rfind("\t")) + 1
+    is_address = "://" in line[word_start:] and len(line) - word_start <= _MAX_ADDRESS
+    return word_start if is_address else len(line)
 
 
 def blocks(text: str, *, is_whole: bool = True) -> Iterator[markup.Block]:
     """Iterate over the lines and code blocks of a model's Markdown."""
     lines = text.split("\n")
     open_after = [after for _, _, after in fences.scanned(lines)]
-    place = 0
-    while place < len(lines):
-        fence = open_after[place]
+    index = 0
+    while index < len(lines):
+        fence = open_after[index]
         if fence is None:
-            may_grow = not is_whole and place == len(lines) - 1
-            is_unclear = may_grow and lines[place].lstrip()[:1] in ("`", "~")
-            yield markup.Block(lines[place], is_line=not is_unclear, may_grow=may_grow)
-            place += 1
+            may_grow = not is_whole and index == len(lines) - 1
+            is_unclear = may_grow and lines[index].lstrip()[:1] in ("`", "~")
+            yield markup.Block(lines[index], is_line=not is_unclear, may_grow=may_grow)
+            index += 1
             continue
-        end = place + 1
+        end = index + 1
         while end < len(lines) and open_after[end] is not None:
             end += 1
         is_open = end == len(lines)
         closing = [fence.closing] if is_open else []
-        code_block = "\n".join([*lines[place : end + 1], *closing])
+        code_block = "\n".join([*lines[index : end + 1], *closing])
         yield markup.Block(code_block, may_grow=is_open and not is_whole)
-        place = end + 1
+        index = end + 1
 
 
 def code(text: str, language: str = "") -> str:
@@ -212,7 +211,7 @@ def inline_code(text: str) -> str:
 
 
 def escape(text: str) -> str:
-    """Return foreign words within a line, which reach nobody."""
+    """Return foreign text within a line, which notifies nobody."""
     return defused(quantities.one_line(text, _MAX_LINE))
 
 
@@ -232,7 +231,7 @@ def time_since(moment: float) -> str:
 
 
 def mention(_person: str) -> str:
-    """Return nothing: who asked hears of each message of the thread."""
+    """Return nothing: Slack notifies the person of each message of their thread."""
     return ""
 
 
@@ -242,9 +241,9 @@ def escaped(text: str) -> str:
 
 
 def notification(text: str) -> str:
-    """Return the beginning of a message for notifications, which reaches nobody."""
-    text = _SHOWN_LINK.sub(_honest, text[:_NOTIFIED_CHARACTERS])
-    return escaped(_AT_ALL.sub(lambda found: found[0] + _INVISIBLE, text))
+    """Return the beginning of a message for notifications, without mentions."""
+    text = _SHOWN_LINK.sub(_reveal_target, text[:_NOTIFIED_CHARACTERS])
+    return escaped(_AT_ALL.sub(lambda mention: mention[0] + _INVISIBLE, text))
 
 
 def file_name(name: str) -> str:

@@ -1,4 +1,4 @@
-"""Messages that people send, edit and delete: what they are about, and whom they are for."""
+"""Messages that people send, edit and delete: parsed, and assigned to sessions and threads."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class RawMessage:
     """A message as Slack sent it.
 
     Attributes:
-        channel: if the facts do not say it.
+        channel: its channel, if the facts have none.
     """
 
     workspace: installations.InstalledWorkspace
@@ -44,7 +44,7 @@ class RawMessage:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class _Source:
-    """What Slack's side has to know of a message."""
+    """A message as the Slack platform needs it."""
 
     workspace: installations.InstalledWorkspace
     incoming: message_parsing.IncomingMessage
@@ -55,7 +55,7 @@ class _Source:
 
     @property
     def place(self) -> message_posting.Place:
-        """Where it is answered."""
+        """The place of its answer."""
         return message_posting.place_of(self.workspace, self.message)
 
 
@@ -71,37 +71,37 @@ class MessageEvents:
 
     def __init__(
         self,
-        shared: handler_dependencies.HandlerDependencies,
+        dependencies: handler_dependencies.HandlerDependencies,
         in_flight: requests_in_flight.RequestsInFlight,
         slack_commands: command_views.SlackCommands,
     ) -> None:
-        self._services = shared
-        self._service = shared.service
-        self._threads = shared.threads
-        self._questions = shared.service.questions
+        self._dependencies = dependencies
+        self._service = dependencies.service
+        self._threads = dependencies.threads
+        self._questions = dependencies.service.questions
         self._in_flight = in_flight
         self._commands = slack_commands
         self.inbox = inbox.Inbox[RawMessage, _Source](
             PLATFORM,
-            shared.service,
+            dependencies.service,
             self,
-            shared.permissions.settings,
-            edit_seconds=shared.config.edit_seconds,
+            dependencies.permissions.settings,
+            edit_seconds=dependencies.config.edit_seconds,
         )
 
     async def on_event(
         self, workspace: installations.InstalledWorkspace, event: Mapping[str, Any]
     ) -> None:
-        """Take a `message` or an `app_mention`: one that is new, edited or deleted.
+        """Handle a `message` or an `app_mention`: one that is new, edited or deleted.
 
-        A mention in a channel comes as two events.
+        Slack sends two events for a mention in a channel.
         """
         channel = str(event.get("channel", ""))
         match event.get("subtype"):
             case "message_changed":
                 facts = event.get("message") or {}
                 previous = event.get("previous_message") or {}
-                # Slack says that a message changed also when it unfurls a link in it.
+                # Slack also reports a change when it unfurls a link.
                 is_same = previous.get("text") == facts.get("text")
                 edited = facts.get("edited") or {}
                 if edited.get("ts") and edited.get("user") == facts.get("user") and not is_same:
@@ -114,7 +114,7 @@ class MessageEvents:
 
     async def parse(self, raw: RawMessage) -> _Message | None:
         workspace = raw.workspace
-        parsed = message_parsing.incoming(raw.facts, workspace.bot_user, raw.channel)
+        parsed = message_parsing.parse_incoming(raw.facts, workspace.bot_user, raw.channel)
         if parsed is None:
             return None
         message = parsed.message
@@ -141,7 +141,7 @@ class MessageEvents:
     def _session_of(
         self, workspace: installations.InstalledWorkspace, message: message_parsing.Message
     ) -> values.SessionKey:
-        """Return the session of a message's thread, as far as is known without reading it."""
+        """Return the session of a message's thread, as far as it is known without reading that."""
         uses_channel_kernel = self._threads.uses_channel_kernel(
             workspace.team, message.channel, message.root
         )
@@ -151,47 +151,49 @@ class MessageEvents:
 
     async def find_again(self, event: event_claims.LostEvent) -> _Message | None:
         facts, channel = event.content["facts"], event.content["channel"]
-        workspace = await self._services.workspaces.get(event.key.workspace)
+        workspace = await self._dependencies.workspaces.get(event.key.workspace)
         return await self.parse(RawMessage(workspace, facts, channel))
 
     async def may_answer(self, message: _Message, question: events.InputQuestion) -> bool:
-        # Several threads share a channel's session; words in one are no answer in another.
+        # Threads may share a channel's session: a message in one answers no question in another.
         thread = message.session.thread or self._threads.thread_of_question(question.id)
         return bool(thread) and message.source.message.thread == thread
 
     async def is_in_own_thread(self, message: _Message) -> bool:
-        workspace, sent = message.source.workspace, message.source.message
-        if not sent.thread:
+        workspace, slack_message = message.source.workspace, message.source.message
+        if not slack_message.thread:
             return False
         uses_channel_kernel = message.session != message.at.session
         # Asks the database, not Slack: most threads do not concern the bot.
         if not uses_channel_kernel and not await self._service.queries.exists(message.at.session):
             return False
-        thread = await self._read_thread(workspace, sent)
-        # What was written before the bot was asked anything there is for others.
-        return self._answers_former_bot(thread, sent) or sent.ts >= thread.joined
+        thread = await self._read_thread(workspace, slack_message)
+        # Messages from before the bot joined the thread are for others.
+        return (
+            self._answers_former_bot(thread, slack_message) or slack_message.ts >= thread.joined_at
+        )
 
     async def mention_reason(self, message: _Message, chosen: preferences.Preferences) -> str:
-        sent = message.source.message
-        thread = await self._read_thread(message.source.workspace, sent)
-        if self._answers_former_bot(thread, sent):
+        slack_message = message.source.message
+        thread = await self._read_thread(message.source.workspace, slack_message)
+        if self._answers_former_bot(thread, slack_message):
             return ""
         if not chosen.follow_threads:
             return access_words.MENTION_ME
         people = thread.people
         if not thread.is_whole:
-            # The store remembers who talked with the bot there.
+            # The store knows who talked with the bot in it.
             past_turns = await self._service.queries.history(
                 message.at.session, limit=_MAX_PAST_TURNS
             )
             people |= {turn.person for turn in past_turns}
-        return "" if people == {sent.user} else access_words.MENTION_ME_IN_CROWD
+        return "" if people == {slack_message.user} else access_words.MENTION_ME_IN_CROWD
 
     def _answers_former_bot(
         self, thread: thread_history.Thread, message: message_parsing.Message
     ) -> bool:
-        """Return whether a message answers a question of a bot that is gone."""
-        is_answer = bool(thread.question) and thread.asks == message.user
+        """Return whether a message answers a question that a former bot asked."""
+        is_answer = bool(thread.question) and thread.asked_person == message.user
         return is_answer and not self._questions.has_asked(thread.question)
 
     async def _read_thread(
@@ -205,24 +207,27 @@ class MessageEvents:
         place = message.source.place
         content = {"text": sentence, "blocks": [blocks.note(sentence)]}
         payload = {message_posting.NO_ANSWER: True}
-        await message_posting.post(self._services.api, place, content, place.thread, payload)
+        await message_posting.post(self._dependencies.api, place, content, place.thread, payload)
 
     async def refuse(self, message: _Message, sentence: str, *, is_private: bool) -> None:
-        await message_posting.whisper(self._services.api, message.source.place, sentence)
+        await message_posting.whisper(self._dependencies.api, message.source.place, sentence)
 
     async def admit(self, message: _Message) -> _Message:
-        sent = message.source.message
-        profile = await self._services.permissions.require(
-            message.source.workspace, sent.user, sent.channel, user_team=sent.user_team
+        slack_message = message.source.message
+        profile = await self._dependencies.permissions.require(
+            message.source.workspace,
+            slack_message.user,
+            slack_message.channel,
+            user_team=slack_message.user_team,
         )
         return dataclasses.replace(message, person=requests.Person(profile.user, profile.name))
 
     async def command_place(self, message: _Message) -> tuple[command_table.Place, commands.View]:
         source = message.source
         key = await self._read_session(source)
-        # The next messages in this thread are meant for the bot as well.
+        # From now on, messages in this thread are for the bot.
         await self._service.begin(key)
-        profile = await self._services.permissions.profile(
+        profile = await self._dependencies.permissions.profile(
             source.workspace, message.person.id, source.message.user_team
         )
         place = self._commands.place_of(key, source.place, profile)
@@ -245,8 +250,10 @@ class MessageEvents:
     ) -> claims.StartRequest | None:
         source = message.source
         if is_edit:
-            sent = source.message
-            await self._in_flight.supersede(source.workspace.team, sent.channel, sent.ts)
+            slack_message = source.message
+            await self._in_flight.supersede(
+                source.workspace.team, slack_message.channel, slack_message.ts
+            )
         if not code:
             return await self._prepare_request(message)
         key = await self._read_session(source)
@@ -256,7 +263,7 @@ class MessageEvents:
         return await self._in_flight.open_code(source.place, request)
 
     async def _prepare_request(self, received: _Message) -> claims.StartRequest | None:
-        """Make a request of a message, after a first sign."""
+        """Make the request of a message, after its first sign is shown."""
         source = received.source
         parsed, message, place = source.incoming, source.message, source.place
         workspace, person = source.workspace, received.person
@@ -276,7 +283,7 @@ class MessageEvents:
             if self._answers_former_bot(thread, message) and not parsed.is_mention:
                 raise errors.BotError(question_words.CODE_GONE)
             request = await message_requests.build(
-                self._services, workspace, parsed, thread, received.person
+                self._dependencies, workspace, parsed, thread, received.person
             )
         except Exception as error:
             if entry is None:
@@ -288,7 +295,7 @@ class MessageEvents:
             entry = await self._in_flight.open(
                 request.key, place, message.id, person, is_code=request.is_code
             )
-        self._threads.answer(workspace.team, message)
+        self._threads.mark_answered(workspace.team, message)
         return functools.partial(self._start, entry, request)
 
     async def _start(self, entry: requests_in_flight.InFlight, request: requests.Request) -> None:

@@ -24,15 +24,15 @@ class Message:
     Attributes:
         channel: `C…`, `G…` or `D…`.
         ts: its own timestamp, which is its id within the channel.
-        thread: that of its thread's root, or empty where it is no reply.
+        thread: timestamp of its thread's root; empty if it is no reply.
         user: `U…` or `W…`.
-        user_team: `T…` of the person, which in shared channels may be another; or empty.
+        user_team: `T…` of the person, which may be another one in shared channels; or empty.
         text: as Slack encodes it.
         files: as Slack describes them.
-        is_direct: it stands in a conversation of one person with the bot.
+        is_direct: it is in a conversation of one person with the bot.
         edited: when it was edited, or empty.
         bot: `B…` of another app that wrote it; empty for a person's.
-        bot_name: what that calls itself.
+        bot_name: the name of that app.
     """
 
     channel: str
@@ -49,26 +49,26 @@ class Message:
 
     @property
     def id(self) -> str:
-        """Names it as it is worded now; begins with `ts`."""
+        """Id of the message in its present wording; begins with `ts`."""
         return f"{self.ts}-{self.edited}" if self.edited else self.ts
 
     @property
     def root(self) -> str:
-        """The thread it belongs to, were it to have one."""
+        """Timestamp of the root of the thread that it is in, or would begin."""
         return self.thread or self.ts
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class IncomingMessage:
-    """A message parsed once when it comes.
+    """A message, parsed on arrival.
 
     Attributes:
         message: as Slack sent it.
-        text: its words, without the mention of the bot.
+        text: readable, without the mention of the bot.
         is_mention: it mentions the bot.
-        is_code: it is code to be run as it is: `py …`, or a snippet without words.
+        is_code: it is code to be run as it is: `py …`, or a snippet without text.
         code: what follows `py`; empty if the code is in a snippet.
-        command: another command to the bot; None for a question.
+        command: another command; None for a question.
     """
 
     message: Message
@@ -79,43 +79,45 @@ class IncomingMessage:
     command: command_table.Invocation | None = None
 
 
-def incoming(event: Mapping[str, Any], bot_user: str, channel: str = "") -> IncomingMessage | None:
+def parse_incoming(
+    event: Mapping[str, Any], bot_user: str, channel: str = ""
+) -> IncomingMessage | None:
     """Parse a message; None if it is not one of a person's."""
-    sent = message(event, channel)
-    if sent is None or sent.user == bot_user:
+    parsed = parse_message(event, channel)
+    if parsed is None or parsed.user == bot_user:
         return None
-    text = words(sent.text, bot_user)
-    is_mention = mentions(sent.text, bot_user)
-    if sent.files:
-        is_code = not text and len(sent.files) == 1 and is_snippet(sent.files[0])
-        return IncomingMessage(sent, text, is_mention, is_code=is_code)
+    text = readable_text(parsed.text, bot_user)
+    is_mention = mentions(parsed.text, bot_user)
+    if parsed.files:
+        is_code = not text and len(parsed.files) == 1 and is_snippet(parsed.files[0])
+        return IncomingMessage(parsed, text, is_mention, is_code=is_code)
     command = command_table.parse_words(text, "slack")
     if command is not None and command.command.name == "py":
-        code = code_of_mention(sent.text, bot_user)
-        return IncomingMessage(sent, text, is_mention, is_code=True, code=code)
-    return IncomingMessage(sent, text, is_mention, command=command)
+        code = code_of_mention(parsed.text, bot_user)
+        return IncomingMessage(parsed, text, is_mention, is_code=True, code=code)
+    return IncomingMessage(parsed, text, is_mention, command=command)
 
 
-def message(event: Mapping[str, Any], channel: str = "") -> Message | None:
+def parse_message(event: Mapping[str, Any], channel: str = "") -> Message | None:
     """Parse a message; None if it is not one of a person's."""
     if event.get("subtype", "") not in _SUBTYPES or event.get("bot_id") or not event.get("user"):
         return None
-    where = str(channel or event.get("channel", ""))
+    channel_id = str(channel or event.get("channel", ""))
     return Message(
-        channel=where,
+        channel=channel_id,
         ts=str(event["ts"]),
         thread=str(event.get("thread_ts") or ""),
         user=str(event["user"]),
         user_team=str(event.get("user_team") or event.get("team") or ""),
         text=str(event.get("text") or ""),
         files=tuple(event.get("files") or ()),
-        is_direct=where.startswith("D"),
+        is_direct=channel_id.startswith("D"),
         edited=str((event.get("edited") or {}).get("ts", "")),
     )
 
 
-def message_of_bot(event: Mapping[str, Any], channel: str) -> Message | None:
-    """Parse a message of another app; None if it is none."""
+def parse_bot_message(event: Mapping[str, Any], channel: str) -> Message | None:
+    """Parse a message of another app; None if no app wrote it."""
     bot = str(event.get("bot_id") or "")
     if not bot or event.get("subtype", "") not in (*_SUBTYPES, "bot_message"):
         return None
@@ -134,7 +136,7 @@ def message_of_bot(event: Mapping[str, Any], channel: str) -> Message | None:
 
 
 def _text_of_bot(event: Mapping[str, Any]) -> str:
-    """Return the words of an app's message; many write them into attachments alone."""
+    """Return the text of an app's message; many apps put it only into attachments."""
     attachments = event.get("attachments") or ()
     texts = [
         event.get("text"),
@@ -153,15 +155,15 @@ def mentions(text: str, user: str) -> bool:
     return f"<@{user}>" in text or f"<@{user}|" in text
 
 
-def words(text: str, bot_user: str = "") -> str:
-    """Convert a text to what the person saw as they wrote it, without the mention of the bot."""
+def readable_text(text: str, bot_user: str = "") -> str:
+    """Decode a text of Slack to what the person typed, without the mention of the bot."""
     if bot_user:
         text = _without_mention(text, bot_user)
-    return html.unescape(_TOKEN.sub(_token_in_words, text)).strip()
+    return html.unescape(_TOKEN.sub(_readable_token, text)).strip()
 
 
 def code_of_mention(text: str, bot_user: str) -> str:
-    """Return the code after `py` in a mention, as it was meant."""
+    """Return the code after `py` in a mention."""
     return code(_without_mention(text, bot_user).strip()[2:].lstrip(" "))
 
 
@@ -169,23 +171,29 @@ def _without_mention(text: str, user: str) -> str:
     return re.sub(rf"<@{re.escape(user)}(?:\|[^>]*)?>[:,]?", "", text)
 
 
-def _token_in_words(found: re.Match[str]) -> str:
-    """Undo the links that Slack made."""
-    inner = found[1]
-    target, bar, label = inner.partition("|")
+def _readable_token(token: re.Match[str]) -> str:
+    """Return the text of a link or mention of Slack."""
+    inner = token[1]
+    target, separator, label = inner.partition("|")
     if target.startswith(("@", "#")):
         return f"{target[0]}{label or target[1:]}"
     if target.startswith("!"):
         return label or f"@{target[1:].partition('^')[0]}"
     if re.match(r"(?:https?|mailto|tel|ftp):", target):
-        bare = target.removeprefix("mailto:").removeprefix("tel:")
-        # `example.com` is made a link by Slack, which a person did not write.
-        return label if bar and label in bare else bare if not bar else f"{label} ({bare})"
-    return found[0]
+        address = target.removeprefix("mailto:").removeprefix("tel:")
+        # Slack turns a typed `example.com` into a link.
+        return (
+            label
+            if separator and label in address
+            else address
+            if not separator
+            else f"{label} ({address})"
+        )
+    return token[0]
 
 
 def code(text: str) -> str:
-    """Return what was written as code, without Slack's marks and entities."""
+    """Return code as it was typed, without Slack's marks and entities."""
     return code_reading.code_of(_decoded(text))
 
 
@@ -195,26 +203,28 @@ def fenced(text: str) -> list[str]:
 
 
 def _decoded(text: str) -> str:
-    return html.unescape(_TOKEN.sub(_shown_in_code, text))
+    return html.unescape(_TOKEN.sub(_typed_token, text))
 
 
-def _shown_in_code(found: re.Match[str]) -> str:
-    target, _, label = found[1].partition("|")
+def _typed_token(token: re.Match[str]) -> str:
+    target, _, label = token[1].partition("|")
     if re.match(r"(?:https?|mailto|tel|ftp):", target):
-        # What stood there is the label, which Slack gives only where it made up the rest.
+        # The label is what was typed; Slack adds one only to links that it made.
         return label or target
-    return found[0]
+    return token[0]
 
 
-def preformatted(blocks: tuple[Mapping[str, Any], ...]) -> list[str]:
-    """Return the code blocks of rich text, which Slack encodes more faithfully than text."""
-    found = []
+def rich_text_code(blocks: tuple[Mapping[str, Any], ...]) -> list[str]:
+    """Return the code blocks of rich text, which is more faithful than the text of a message."""
+    code_blocks = []
     for block in blocks:
         for element in block.get("elements") or () if block.get("type") == "rich_text" else ():
             if element.get("type") == "rich_text_preformatted":
-                parts = (str(p.get("text") or p.get("url") or "") for p in element["elements"])
-                found.append(code_reading.mended("".join(parts)))
-    return found
+                parts = (
+                    str(part.get("text") or part.get("url") or "") for part in element["elements"]
+                )
+                code_blocks.append(code_reading.mended("".join(parts)))
+    return code_blocks
 
 
 def is_snippet(file: Mapping[str, Any]) -> bool:

@@ -35,14 +35,14 @@ class Place:
 
     Attributes:
         thread: timestamp of the thread's root; empty for the channel itself.
-        asked: timestamp of the message that is answered; empty for a command.
-        user: who asked.
+        request_ts: timestamp of the message that is answered; empty for a command.
+        user: the person who asked.
     """
 
     workspace: installations.InstalledWorkspace
     channel: str
     thread: str
-    asked: str
+    request_ts: str
     user: str
 
     @property
@@ -52,8 +52,8 @@ class Place:
 
     @property
     def begins_thread(self) -> bool:
-        """Whether what is answered begins a thread in a direct message."""
-        return self.is_direct and bool(self.asked) and self.asked == self.thread
+        """Whether the request begins a thread in direct messages."""
+        return self.is_direct and bool(self.request_ts) and self.request_ts == self.thread
 
 
 def place_of(
@@ -64,31 +64,31 @@ def place_of(
         workspace,
         channel=message.channel,
         thread=message.root,
-        asked=message.ts,
+        request_ts=message.ts,
         user=message.user,
     )
 
 
 Style: TypeAlias = Literal["blocks", "plain blocks", "text"]
-"""How a message is written: each is taken after Slack refused the one before."""
+"""How a message is written; each style is tried after Slack refused the one before."""
 
 
-def content(
+def make_content(
     text: str, below: Sequence[blocks.Block] = (), style: Style = "blocks"
 ) -> dict[str, Any]:
-    """Make the content of a message of any Markdown, with blocks below it."""
-    shown = [*blocks.written(text), *below]
+    """Make the content of a message: any Markdown, with blocks below it."""
+    message_blocks = [*blocks.from_markdown(text), *below]
     if style == "plain blocks":
-        shown = blocks.plainer(shown)
-    # The text of notifications, and of clients without blocks.
-    return {"text": markdown.notification(text) or "…", "blocks": shown}
+        message_blocks = blocks.simplified(message_blocks)
+    # The text is for notifications, and for clients without blocks.
+    return {"text": markdown.notification(text) or "…", "blocks": message_blocks}
 
 
 def plain_texts(text: str) -> list[str]:
-    """Split text into messages of text alone, which Slack reads as its own markup."""
+    """Split text into messages without blocks, which Slack reads as its own markup."""
     texts: list[str] = []
     for piece in message_splitting.split(text, _PLAIN_CHARACTERS):
-        # One with many characters that are escaped grows.
+        # Escaping may make a piece longer.
         is_long = len(markdown.escaped(piece)) > _PLAIN_CHARACTERS
         texts += message_splitting.split(piece, _PLAIN_CHARACTERS // 5) if is_long else (piece,)
     return texts
@@ -101,24 +101,24 @@ async def post(
     thread: str,
     payload: Mapping[str, Any] | None = None,
 ) -> str:
-    """Post a message exactly once, as plainly as Slack wants it; return its timestamp.
+    """Post a message exactly once, more plainly if Slack refuses it; return its timestamp.
 
     Raises:
         SlackError: Slack refuses it.
     """
-    shown = content["blocks"]
-    is_picture = any(block["type"] == "image" for block in shown)
-    for blocks_tried in (shown, blocks.plainer(shown)):
+    original_blocks = content["blocks"]
+    is_picture = any(block["type"] == "image" for block in original_blocks)
+    for blocks_tried in (original_blocks, blocks.simplified(original_blocks)):
         try:
             content = {**content, "blocks": blocks_tried}
             return await post_as_is(api, place, content, thread, payload)
         except api_errors.ContentRefusedError as error:
             if is_picture:
-                # It can be sent as a file.
+                # The caller can send it as a file instead.
                 raise
             _log.warning("a message is shown more plainly: %s", error)
     first = ""
-    for text in plain_texts(blocks.words(shown)):
+    for text in plain_texts(blocks.plain_text(original_blocks)):
         plain = {"text": markdown.escaped(text)}
         ts = await post_as_is(api, place, plain, thread, None if first else payload)
         first = first or ts
@@ -142,8 +142,8 @@ async def post_as_is(
     nonce = uuid.uuid4().hex
 
     async def find() -> web_api.Answer | None:
-        for message in await recent(api, place, thread):
-            if facts(message).get("id") == nonce:
+        for message in await read_recent(api, place, thread):
+            if metadata_of(message).get("id") == nonce:
                 return message
         return None
 
@@ -163,14 +163,14 @@ async def post_as_is(
 
 
 async def replace(api: web_api.WebApi, place: Place, ts: str, text: str) -> None:
-    """Give a message other words, and no buttons.
+    """Replace the text of a message, and remove its buttons.
 
     Raises:
         SlackError: Slack refuses it.
     """
     call = functools.partial(api.call, place.workspace, "chat.update")
     try:
-        await call(channel=place.channel, ts=ts, **content(text))
+        await call(channel=place.channel, ts=ts, **make_content(text))
     except api_errors.ContentRefusedError as error:
         _log.warning("a message is shown as text: %s", error)
         plain = markdown.escaped(text[:_PLAIN_CHARACTERS])
@@ -178,7 +178,7 @@ async def replace(api: web_api.WebApi, place: Place, ts: str, text: str) -> None
 
 
 NO_ANSWER: Final = "mention_needed"
-"""Metadata of a message that is no answer, such as that a mention is needed in a thread."""
+"""Metadata of a message that is no answer, such as one that asks for a mention."""
 
 
 def metadata(payload: Mapping[str, Any]) -> dict[str, Any]:
@@ -186,12 +186,12 @@ def metadata(payload: Mapping[str, Any]) -> dict[str, Any]:
     return {"event_type": METADATA, "event_payload": dict(payload)}
 
 
-def facts(message: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return the facts in the metadata of a message of the bot."""
+def metadata_of(message: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return the payload of the metadata of a message of the bot."""
     return (message.get("metadata") or {}).get("event_payload") or {}
 
 
-async def recent(api: web_api.WebApi, place: Place, thread: str) -> Sequence[dict[str, Any]]:
+async def read_recent(api: web_api.WebApi, place: Place, thread: str) -> Sequence[dict[str, Any]]:
     """Read the latest messages of a thread, or of the channel.
 
     Raises:
@@ -203,7 +203,7 @@ async def recent(api: web_api.WebApi, place: Place, thread: str) -> Sequence[dic
             "conversations.replies",
             channel=place.channel,
             ts=thread,
-            oldest=place.asked or None,
+            oldest=place.request_ts or None,
             inclusive=True,
             limit=200,
             include_all_metadata=True,
@@ -213,7 +213,7 @@ async def recent(api: web_api.WebApi, place: Place, thread: str) -> Sequence[dic
             place.workspace,
             "conversations.history",
             channel=place.channel,
-            oldest=place.asked or None,
+            oldest=place.request_ts or None,
             limit=_MAX_MESSAGES,
             include_all_metadata=True,
         )
@@ -221,7 +221,7 @@ async def recent(api: web_api.WebApi, place: Place, thread: str) -> Sequence[dic
 
 
 async def direct_place(api: web_api.WebApi, place: Place) -> Place:
-    """Return where only the person of a place reads what is sent: ephemeral messages hold no files.
+    """Return the direct messages of a place's person, as ephemeral messages hold no files.
 
     Raises:
         SlackError: Slack refuses it.
@@ -230,28 +230,28 @@ async def direct_place(api: web_api.WebApi, place: Place) -> Place:
         return place
     answer = await api.call(place.workspace, "conversations.open", users=place.user)
     channel = str(answer["channel"]["id"])
-    return dataclasses.replace(place, channel=channel, thread="", asked="")
+    return dataclasses.replace(place, channel=channel, thread="", request_ts="")
 
 
 async def whisper(api: web_api.WebApi, place: Place, text: str, *below: blocks.Block) -> None:
     """Send an ephemeral message to one person.
 
     Args:
-        text: Markdown from anywhere.
-        below: follow it, as they are.
+        text: any Markdown.
+        below: blocks that follow it, as they are.
 
     Raises:
         SlackError: Slack refuses it.
     """
-    shown = content(text, below)
+    content = make_content(text, below)
     if place.is_direct:
-        await post(api, place, shown, place.thread)
+        await post(api, place, content, place.thread)
         return
     try:
-        await _whisper_as_is(api, place, shown)
+        await _whisper_as_is(api, place, content)
     except api_errors.ContentRefusedError as error:
         _log.warning("a message is shown as text: %s", error)
-        for plain in plain_texts(blocks.words(shown["blocks"])):
+        for plain in plain_texts(blocks.plain_text(content["blocks"])):
             await _whisper_as_is(api, place, {"text": markdown.escaped(plain)})
 
 
@@ -266,16 +266,16 @@ async def _whisper_as_is(api: web_api.WebApi, place: Place, content: dict[str, A
             **content,
         )
     except api_errors.LostError:
-        # It is not known whether it arrived; a second one would be harmless but odd.
+        # It may have arrived, and nobody should read it twice.
         return
 
 
 class Notifier:
     """Posts sentences into threads, or into channels for their own sessions."""
 
-    def __init__(self, api: web_api.WebApi, known: installations.InstalledWorkspaces) -> None:
+    def __init__(self, api: web_api.WebApi, workspaces: installations.InstalledWorkspaces) -> None:
         self._api = api
-        self._workspaces = known
+        self._workspaces = workspaces
 
     async def notify(self, key: values.SessionKey, sentence: str) -> None:
         """Post the sentence.
@@ -284,7 +284,7 @@ class Notifier:
             SlackError: Slack refuses it.
         """
         workspace = await self._workspaces.get(key.workspace)
-        place = Place(workspace, key.channel, thread=key.thread, asked="", user="")
+        place = Place(workspace, key.channel, thread=key.thread, request_ts="", user="")
         content = {
             "text": markdown.notification(sentence),
             "blocks": [blocks.note(sentence)],

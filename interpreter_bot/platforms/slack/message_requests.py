@@ -1,4 +1,4 @@
-"""Make a request of a message: its words or its code, its files, what was said before."""
+"""Make requests of messages: text or code, files, and the messages before."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def session_key(
 
 
 async def build(
-    shared: handler_dependencies.HandlerDependencies,
+    dependencies: handler_dependencies.HandlerDependencies,
     workspace: installations.InstalledWorkspace,
     incoming: message_parsing.IncomingMessage,
     thread: thread_history.Thread,
@@ -42,10 +42,10 @@ async def build(
     """Make the request.
 
     Raises:
-        BotError: there is nothing to be done, or a snippet cannot be had.
+        BotError: there is nothing to do, or a snippet cannot be fetched.
     """
     message, text = incoming.message, incoming.text
-    about: dict[str, Any] = {
+    fields: dict[str, Any] = {
         "key": session_key(workspace, message, uses_channel_kernel=thread.uses_channel_kernel),
         "person": person,
         "id": message.id,
@@ -54,31 +54,39 @@ async def build(
     if incoming.is_code:
         code = incoming.code
         if message.files:
-            code = await shared.downloads.text(workspace, message.files[0])
-        return requests.Request(**about, text=code, is_code=True)
+            code = await dependencies.downloads.text(workspace, message.files[0])
+        return requests.Request(**fields, text=code, is_code=True)
     files = list(message.files[:_MAX_FILES])
-    is_alone = not message.thread and not message.is_direct
-    around = await shared.threads.around(workspace, message) if is_alone else ()
-    names = await _names(shared.permissions, workspace, thread, around)
-    sent_before = [
+    begins_thread_in_channel = not message.thread and not message.is_direct
+    channel_messages = (
+        await dependencies.threads.read_channel(workspace, message)
+        if begins_thread_in_channel
+        else ()
+    )
+    names = await _names(dependencies.permissions, workspace, thread, channel_messages)
+    earlier_files = [
         file for sent in thread.with_files if sent.bot or sent.user in names for file in sent.files
     ]
-    if sent_before:
-        present = frozenset(info.name for info in await shared.service.queries.files(about["key"]))
-        files += thread_history.files_asked_for(sent_before, text, present)[:_MAX_FILES]
+    if earlier_files:
+        present_names = frozenset(
+            info.name for info in await dependencies.service.queries.files(fields["key"])
+        )
+        files += thread_history.requested_files(earlier_files, text, present_names)[:_MAX_FILES]
     if not text and not files:
         raise errors.BotError(
-            await command_views.help_text(shared.service, about["key"], about["person"])
+            await command_views.help_text(dependencies.service, fields["key"], fields["person"])
         )
-    before = [
-        earlier for earlier in (*around, *thread.before) if earlier.bot or earlier.user in names
+    earlier_messages = [
+        earlier
+        for earlier in (*channel_messages, *thread.before)
+        if earlier.bot or earlier.user in names
     ]
     return requests.Request(
-        **about,
+        **fields,
         text=text or command_words.DESCRIBE_UPLOAD,
-        attachments=shared.downloads.attachments(workspace, files),
-        recent=thread_history.recent(before, names),
-        approval=shared.config.approval,
+        attachments=dependencies.downloads.attachments(workspace, files),
+        recent=thread_history.recent(earlier_messages, names),
+        approval=dependencies.config.approval,
     )
 
 
@@ -86,16 +94,16 @@ async def _names(
     permitted: permissions.Permissions,
     workspace: installations.InstalledWorkspace,
     thread: thread_history.Thread,
-    around: Sequence[message_parsing.Message],
+    channel_messages: Sequence[message_parsing.Message],
 ) -> dict[str, str]:
-    """Return the names of people who spoke before.
+    """Return the names of the people who wrote earlier messages, by their ids.
 
-    People who may not use the bot there are left out: their words and files are not to reach a
-    model through a person who may.
+    People who may not use the bot there are left out, because their messages and files must not
+    reach a model.
     """
     names = {}
-    everything = (*thread.before, *thread.with_files, *around)
-    for earlier in {one.user: one for one in everything if not one.bot}.values():
+    messages = (*thread.before, *thread.with_files, *channel_messages)
+    for earlier in {message.user: message for message in messages if not message.bot}.values():
         try:
             profile = await permitted.require(
                 workspace, earlier.user, earlier.channel, user_team=earlier.user_team

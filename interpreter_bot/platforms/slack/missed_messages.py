@@ -1,7 +1,7 @@
-"""Messages that were sent while no bot was connected: looked up at start, and taken as if new.
+"""Messages that were sent while no bot was connected: read at start, and handled as if new.
 
-Those of channels and threads that were used in the last day. A message that was taken before is
-claimed, so it is not taken twice.
+Only channels and threads that were used in the last day are read. A message that was handled before
+is claimed, so it is not handled twice.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _DAY_SECONDS: Final = 86_400.0
 
 
 class MissedMessages:
-    """Looks up messages for which no event came."""
+    """Reads messages for which no event arrived."""
 
     def __init__(
         self,
@@ -39,34 +39,36 @@ class MissedMessages:
         self._service = shared.service
         self._workspaces = shared.workspaces
         self._api = shared.api
-        self._seconds = shared.config.look_back_seconds
+        self._look_back_seconds = shared.config.look_back_seconds
         self._inbox = messages.inbox
 
     async def catch_up(self) -> None:
-        """Take the messages of the last while, oldest first.
+        """Handle the messages of the last `look_back_seconds`, oldest first.
 
         Raises:
-            StoreError: it is not known where to look.
+            StoreError: the recent sessions cannot be read.
         """
-        if not self._seconds:
+        if not self._look_back_seconds:
             return
-        since = time.time() - self._seconds
+        since = time.time() - self._look_back_seconds
         missed: list[message_events.RawMessage] = []
-        for key in await self._places():
+        for key in await self._recent_places():
             try:
                 workspace = await self._workspaces.get(key.workspace)
                 messages = await self._read(workspace, key, since)
             except web_api.WaitError as error:
-                # Such as an app that may read once a minute: threads are read with what remains.
-                _log.info("no more messages that were missed are looked up: %s", error)
+                # Some apps may read only once a minute; reading threads needs what remains.
+                _log.info("no more missed messages are read: %s", error)
                 break
             except api_errors.SlackError as error:
-                _log.info("messages that were missed cannot be looked up: %s", error)
+                _log.info("missed messages cannot be read: %s", error)
                 continue
-            # An edited message that was answered before is claimed as it was worded first.
+            # Without `edited`, a message that was answered before its edit counts as claimed.
             missed += [
                 message_events.RawMessage(
-                    workspace, {n: v for n, v in facts.items() if n != "edited"}, key.channel
+                    workspace,
+                    {name: value for name, value in facts.items() if name != "edited"},
+                    key.channel,
                 )
                 for facts in messages
                 if not workspace.has_written(facts)
@@ -74,8 +76,8 @@ class MissedMessages:
         missed.sort(key=lambda message: str(message.facts.get("ts")))
         await self._inbox.catch_up(missed)
 
-    async def _places(self) -> Iterable[values.SessionKey]:
-        """Return the channels and threads that were used last, each once."""
+    async def _recent_places(self) -> Iterable[values.SessionKey]:
+        """Return the channels and threads that were used last."""
         recent = await self._service.recent("slack", None, limit=_RECENT_SESSIONS)
         places: dict[values.SessionKey, None] = {}
         for overview in recent:

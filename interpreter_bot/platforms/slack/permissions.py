@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from interpreter_bot.sessions import session_service
 
 
+# Names of the choices of a workspace.
 PEOPLE: Final = "allowed_people"
 GROUPS: Final = "allowed_groups"
 CHANNELS: Final = "allowed_channels"
@@ -27,16 +28,15 @@ APPROVAL: Final = preferences.APPROVAL
 FOLLOWING: Final = preferences.FOLLOW_THREADS
 TOKENS: Final = quotas.TOKENS
 MONEY: Final = quotas.MONEY
-"""Names of the choices."""
 
 _log = logging.getLogger(__name__)
 
-_FRESH_SECONDS: Final = 600.0
-_MAX_KNOWN: Final = 10_000
+_CACHE_SECONDS: Final = 600.0
+_MAX_CACHED: Final = 10_000
 
 
 def rules(chosen: Mapping[str, Any], config: settings.Slack) -> policies.Rules:
-    """Return the rules in effect in a workspace; invalid choices of its admins do not count."""
+    """Return the rules in effect in a workspace; invalid choices of its admins are ignored."""
     return policies.Rules(
         workspaces=config.allowed_workspaces,
         people=_ids(chosen.get(PEOPLE)) or config.allowed_people,
@@ -48,13 +48,14 @@ def rules(chosen: Mapping[str, Any], config: settings.Slack) -> policies.Rules:
 
 
 def _ids(chosen: object) -> tuple[str, ...]:
-    is_list = isinstance(chosen, Iterable) and not isinstance(chosen, str)
-    return tuple(str(one) for one in chosen) if is_list else ()  # type: ignore[attr-defined]
+    if isinstance(chosen, str) or not isinstance(chosen, Iterable):
+        return ()
+    return tuple(map(str, chosen))
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Profile:
-    """What Slack knows of a person, as far as it matters."""
+    """A person as Slack knows them."""
 
     user: str
     name: str
@@ -68,7 +69,7 @@ class Permissions:
     """Checks permissions.
 
     Attributes:
-        settings: those that people can choose, and what the operator chose for each.
+        settings: the operator's value of each setting that people can choose.
     """
 
     def __init__(
@@ -86,9 +87,9 @@ class Permissions:
             preferences.FOLLOW_THREADS: config.follows_threads,
             preferences.SHOW_CODE: False,
         }
-        self._profiles = cachetools.TTLCache[tuple[str, str], Profile](_MAX_KNOWN, _FRESH_SECONDS)
+        self._profiles = cachetools.TTLCache[tuple[str, str], Profile](_MAX_CACHED, _CACHE_SECONDS)
         self._groups = cachetools.TTLCache[tuple[str, str], frozenset[str]](
-            _MAX_KNOWN, _FRESH_SECONDS
+            _MAX_CACHED, _CACHE_SECONDS
         )
 
     async def require(
@@ -123,25 +124,25 @@ class Permissions:
         )
         error = policies.refusal(requester, rules_here)
         if error and rules_here.groups:
-            groups = await self._groups_of(workspace, user, rules_here.groups)
+            groups = await self._groups_with(workspace, user, rules_here.groups)
             error = policies.refusal(dataclasses.replace(requester, groups=groups), rules_here)
         if error:
             raise error
         return profile
 
-    async def _groups_of(
+    async def _groups_with(
         self,
         workspace: installations.InstalledWorkspace,
         user: str,
         groups: Collection[policies.Id],
     ) -> Sequence[str]:
-        """Return those of some groups that a person is in."""
+        """Return those of `groups` that a person is a member of."""
         return [
             group for group in map(str, groups) if user in await self._members(workspace, group)
         ]
 
     async def rules(self, workspace: installations.InstalledWorkspace) -> policies.Rules:
-        """Return who may in a workspace: whom its admins chose, else the settings."""
+        """Return who may use the bot in a workspace, by its admins or else by the settings."""
         scope = values.Scope("slack", workspace.team)
         return rules(await self._service.queries.choices(scope), self._config)
 
@@ -158,8 +159,8 @@ class Permissions:
             try:
                 answer = await self._api.call(workspace, "usergroups.users.list", usergroup=group)
             except api_errors.SlackError as error:
-                # A person who cannot be looked up is on no list.
-                _log.warning("the members of %s are not known", group, exc_info=error)
+                # Nobody counts as a member then.
+                _log.warning("the members of the group %s are unknown", group, exc_info=error)
                 return frozenset()
             members = frozenset(answer.get("users", ()))
             self._groups[key] = members
@@ -168,38 +169,40 @@ class Permissions:
     async def profile(
         self, workspace: installations.InstalledWorkspace, user: str, user_team: str = ""
     ) -> Profile:
-        """Look a person up.
+        """Return the profile of a person.
 
         Raises:
-            policies.NotAllowedError: Slack does not say who they are.
+            policies.NotAllowedError: Slack does not return it.
         """
         key = (workspace.team, user)
-        known = self._profiles.get(key)
-        if known is None:
+        profile = self._profiles.get(key)
+        if profile is None:
             try:
                 answer = await self._api.call(workspace, "users.info", user=user)
             except api_errors.SlackError as error:
                 _log.warning("%s could not be looked up", user, exc_info=error)
                 raise policies.NotAllowedError(access_words.UNKNOWN_PERSON) from error
-            known = self._read(workspace, user, answer.get("user", {}))
-            self._profiles[key] = known
+            profile = self._parse_profile(workspace, user, answer.get("user", {}))
+            self._profiles[key] = profile
         if user_team and user_team not in (workspace.team, workspace.enterprise):
-            return dataclasses.replace(known, is_stranger=True, is_admin=False)
-        return known
+            return dataclasses.replace(profile, is_stranger=True, is_admin=False)
+        return profile
 
-    def _read(
-        self, workspace: installations.InstalledWorkspace, user: str, facts: dict[str, Any]
+    def _parse_profile(
+        self, workspace: installations.InstalledWorkspace, user: str, user_info: dict[str, Any]
     ) -> Profile:
-        profile = facts.get("profile") or {}
-        name = profile.get("display_name") or profile.get("real_name") or facts.get("name") or user
-        team = str(facts.get("team_id") or "")
-        enterprise = (facts.get("enterprise_user") or {}).get("enterprise_id")
-        is_same = team == workspace.team or bool(
+        profile = user_info.get("profile") or {}
+        name = (
+            profile.get("display_name") or profile.get("real_name") or user_info.get("name") or user
+        )
+        team = str(user_info.get("team_id") or "")
+        enterprise = (user_info.get("enterprise_user") or {}).get("enterprise_id")
+        is_member = team == workspace.team or bool(
             workspace.enterprise and enterprise == workspace.enterprise
         )
-        is_stranger = bool(facts.get("is_stranger")) or not is_same
-        is_chief = bool(facts.get("is_admin") or facts.get("is_owner"))
-        is_admin = user in self._config.admins or (is_chief and not is_stranger)
-        is_guest = bool(facts.get("is_restricted") or facts.get("is_ultra_restricted"))
-        is_bot = bool(facts.get("is_bot") or facts.get("deleted"))
+        is_stranger = bool(user_info.get("is_stranger")) or not is_member
+        is_workspace_admin = bool(user_info.get("is_admin") or user_info.get("is_owner"))
+        is_admin = user in self._config.admins or (is_workspace_admin and not is_stranger)
+        is_guest = bool(user_info.get("is_restricted") or user_info.get("is_ultra_restricted"))
+        is_bot = bool(user_info.get("is_bot") or user_info.get("deleted"))
         return Profile(user, str(name), is_guest, is_stranger, is_bot, is_admin)

@@ -273,7 +273,7 @@ class RequestsInFlight:
             self._close(entry)
         place = entry.place
         if not place.thread and entry.thread:
-            self._services.threads.remember(
+            self._services.threads.note_kernel(
                 place.workspace.team, place.channel, entry.thread, uses_channel_kernel=True
             )
         if entry.reply.refusal:
@@ -286,7 +286,9 @@ class RequestsInFlight:
         key, user = request.key, request.person.id
         workspace = await self._services.workspaces.get(key.workspace)
         thread = key.thread or await self._thread_of(workspace, key.channel, request.id)
-        place = message_posting.Place(workspace, key.channel, thread=thread, asked="", user=user)
+        place = message_posting.Place(
+            workspace, key.channel, thread=thread, request_ts="", user=user
+        )
         profile = await self._services.permissions.profile(workspace, user)
         entry = await self.open(
             key,
@@ -344,7 +346,9 @@ class RequestsInFlight:
             SlackError: its workspace is not known.
         """
         workspace = await self._services.workspaces.get(key.workspace)
-        place = message_posting.Place(workspace, key.channel, thread=key.thread, asked="", user="")
+        place = message_posting.Place(
+            workspace, key.channel, thread=key.thread, request_ts="", user=""
+        )
         await interrupted_answers.close_all(self._services.api, place, self._is_running)
 
     def _is_running(self, answer_id: str) -> bool:

@@ -1,10 +1,10 @@
-"""Open and close the Slack platform; the only place that puts its parts together.
+"""Start and stop the Slack platform: the composition of its parts.
 
     async with startup.running(conversations, slack) as platform:
         …
 
-Shutdown: no new event is taken; running answers have some seconds to finish, then they are stopped
-and say so; then the connection ends.
+Shutdown: no new event is handled; running answers have some seconds to finish, then they are
+stopped and say so; then the connection ends.
 """
 
 from __future__ import annotations
@@ -57,59 +57,59 @@ async def running(
     tables: installations.Tables | None = None,
     timing: web_api.Timing = web_api.TIMING,
 ) -> AsyncIterator[str]:
-    """Run Slack; give the address HTTP listens on, empty with Socket Mode.
+    """Run Slack; yield the address of the HTTP server, empty with Socket Mode.
 
-    When Slack no longer accepts the token of the only workspace, what is done inside the context is
+    If Slack no longer accepts the token of the only workspace, the body of the context is
     cancelled, and the context raises the reason.
 
     Args:
         service: the conversations.
-        config: the settings.
-        tables: where the tokens of many workspaces are kept.
-        timing: how long it waits for what.
+        config: of Slack.
+        tables: for the tokens of many workspaces.
+        timing: pauses and time limits.
 
     Raises:
         SlackError: the bot cannot log in or connect; the sentence says why.
         LostError: Slack no longer accepts the bot's token.
     """
-    _check(config, tables)
-    _hide(config)
+    _check_settings(config, tables)
+    _hide_secrets(config)
     async with contextlib.AsyncExitStack() as stack:
         session = await stack.enter_async_context(aiohttp.ClientSession())
-        known, flow = await _workspaces(config, tables, session)
-        shared = handler_dependencies.build(service, config, known, session, timing)
-        in_flight = requests_in_flight.RequestsInFlight(shared)
-        notifier = message_posting.Notifier(shared.api, known)
+        workspaces, flow = await _open_workspaces(config, tables, session)
+        dependencies = handler_dependencies.build(service, config, workspaces, session, timing)
+        in_flight = requests_in_flight.RequestsInFlight(dependencies)
+        notifier = message_posting.Notifier(dependencies.api, workspaces)
 
         async def notify(key: values.SessionKey, sentence: str) -> None:
             if sentence in (session_words.ANSWER_INTERRUPTED, session_words.MESSAGE_LOST):
                 await in_flight.close_interrupted(key)
             await notifier.notify(key, sentence)
 
-        commands = command_views.SlackCommands(shared, in_flight)
-        messages = message_events.MessageEvents(shared, in_flight, commands)
-        listeners = _listeners(shared, in_flight, messages, commands, notify)
+        commands = command_views.SlackCommands(dependencies, in_flight)
+        messages = message_events.MessageEvents(dependencies, in_flight, commands)
+        listeners = _listeners(dependencies, in_flight, messages, commands, notify)
         stack.push_async_callback(in_flight.drain, timing.drain_seconds)
         service.notify_through("slack", notify, go_on=in_flight.go_on)
-        bolt = app.build(known, config.signing_secret.get_secret_value(), config.api_base_url)
+        bolt = app.build(workspaces, config.signing_secret.get_secret_value(), config.api_base_url)
         listeners.register(bolt)
-        transport = _transport(bolt, config, flow, session, known, timing)
+        transport = _connected(bolt, config, flow, session, workspaces, timing)
         address = await stack.enter_async_context(transport)
-        await stack.enter_async_context(_watched(known))
-        in_flight.spawn(missed_messages.MissedMessages(shared, messages).catch_up(), "missed")
+        await stack.enter_async_context(_cancelled_on_loss(workspaces))
+        in_flight.spawn(missed_messages.MissedMessages(dependencies, messages).catch_up(), "missed")
         yield address
 
 
 @contextlib.asynccontextmanager
-async def _watched(known: installations.InstalledWorkspaces) -> AsyncIterator[None]:
-    """Cancel the context when the only workspace is lost.
+async def _cancelled_on_loss(workspaces: installations.InstalledWorkspaces) -> AsyncIterator[None]:
+    """Cancel the body of the context when the only workspace is lost.
 
     Raises:
-        LostError: it is.
+        LostError: the workspace is lost.
     """
     try:
         async with asyncio.TaskGroup() as tasks:
-            watch = tasks.create_task(known.watch(), name="slack token")
+            watch = tasks.create_task(workspaces.wait_for_loss(), name="slack token")
             yield
             watch.cancel()
     except* api_errors.LostError as group:
@@ -126,7 +126,7 @@ async def serve(
     *,
     tables: installations.Tables | None = None,
 ) -> AsyncIterator[str]:
-    """Run Slack, as `running`; give a sentence about where that is.
+    """Run Slack as `running` does; yield a sentence about its address.
 
     Raises:
         SlackError: the bot cannot log in or connect; the sentence says why.
@@ -135,7 +135,7 @@ async def serve(
         yield f"listens on {address}{http_server.PATH}" if address else "is connected"
 
 
-def _check(config: settings.Slack, tables: installations.Tables | None) -> None:
+def _check_settings(config: settings.Slack, tables: installations.Tables | None) -> None:
     """Refuse settings that cannot work.
 
     Raises:
@@ -151,12 +151,12 @@ def _check(config: settings.Slack, tables: installations.Tables | None) -> None:
         raise api_errors.SlackError(slack_words.NO_BOT_TOKEN)
 
 
-def _hide(config: settings.Slack) -> None:
+def _hide_secrets(config: settings.Slack) -> None:
     secrets = (config.bot_token, config.app_token, config.signing_secret, config.client_secret)
     logs.add_secrets(secret.get_secret_value() for secret in secrets)
 
 
-async def _workspaces(
+async def _open_workspaces(
     config: settings.Slack, tables: installations.Tables | None, session: aiohttp.ClientSession
 ) -> tuple[installations.InstalledWorkspaces, AsyncOAuthFlow | None]:
     if config.client_id and tables is not None:
@@ -174,10 +174,10 @@ async def _log_in(
     """Ask Slack for the bot's identity.
 
     Raises:
-        SlackError: it does not say.
+        SlackError: Slack refuses the token, or cannot be reached.
     """
     token = config.bot_token.get_secret_value()
-    answer = await _identity(config, session)
+    answer = await _test_token(config, session)
     if answer.get("is_enterprise_install"):
         raise api_errors.SlackError(slack_words.ORGANISATION_TOKEN)
     return installations.InstalledWorkspace(
@@ -189,7 +189,7 @@ async def _log_in(
     )
 
 
-async def _identity(config: settings.Slack, session: aiohttp.ClientSession) -> AsyncSlackResponse:
+async def _test_token(config: settings.Slack, session: aiohttp.ClientSession) -> AsyncSlackResponse:
     token = config.bot_token.get_secret_value()
     client = AsyncWebClient(token=token, base_url=config.api_base_url, session=session)
     with _translated(slack_words.BOT_TOKEN, config):
@@ -197,19 +197,19 @@ async def _identity(config: settings.Slack, session: aiohttp.ClientSession) -> A
 
 
 async def check_bot_token(config: settings.Slack) -> tuple[str, tuple[str, ...]]:
-    """Return whose the bot token is, in words, and the scopes of the manifest that it lacks.
+    """Return the identity of the bot token, in words, and the scopes of the manifest that it lacks.
 
     Raises:
         SlackError: Slack refuses it, or cannot be reached.
     """
-    _hide(config)
+    _hide_secrets(config)
     with _translated(slack_words.BOT_TOKEN, config):
         async with asyncio.timeout(_CHECK_SECONDS), aiohttp.ClientSession() as session:
-            answer = await _identity(config, session)
+            answer = await _test_token(config, session)
     headers = {str(name).lower(): value for name, value in answer.headers.items()}
     granted = str(headers.get("x-oauth-scopes", ""))
     scopes = {scope.strip() for scope in granted.split(",")}
-    # A server that does not say what it grants may grant all.
+    # A server that lists no scopes may grant all.
     lacking = tuple(scope for scope in installations.SCOPES if granted and scope not in scopes)
     return f"@{answer.get('user')} in {answer.get('team')}", lacking
 
@@ -220,14 +220,14 @@ async def check_app_token(config: settings.Slack) -> None:
     Raises:
         SlackError: Slack refuses the app token, or cannot be reached.
     """
-    _hide(config)
+    _hide_secrets(config)
     with _translated(slack_words.APP_TOKEN, config):
         async with asyncio.timeout(_CHECK_SECONDS), aiohttp.ClientSession() as session:
             await _socket_address(config, config.app_token.get_secret_value(), session)
 
 
 async def send_hello(config: settings.Slack, person: str) -> None:
-    """Write to a person, so that they see the bot in their Slack.
+    """Send a person a message, so that they see the bot in their Slack.
 
     Raises:
         SlackError: Slack refuses it, or cannot be reached.
@@ -244,33 +244,35 @@ async def send_hello(config: settings.Slack, person: str) -> None:
 
 
 def _listeners(
-    shared: handler_dependencies.HandlerDependencies,
+    dependencies: handler_dependencies.HandlerDependencies,
     in_flight: requests_in_flight.RequestsInFlight,
     messages: message_events.MessageEvents,
     commands: command_views.SlackCommands,
     notify: message_posting.Notify,
 ) -> app.Listeners:
-    asked = interaction_requests.InteractionRequests(shared, in_flight)
+    interactions = interaction_requests.InteractionRequests(dependencies, in_flight)
 
     def handle_again(event: event_claims.LostEvent) -> None:
         is_message = "is_edit" in event.content
-        handle = messages.inbox.receive_again if is_message else asked.handle_again
+        handle = messages.inbox.receive_again if is_message else interactions.handle_again
         in_flight.spawn(handle(event), "an event again")
 
-    shared.service.events.open_platform("slack", handle_again)
-    feedback = home_tab.Feedback(shared.service)
-    home = home_tab.HomeTab(shared, feedback, notify)
-    buttons = button_actions.ButtonActions(shared, in_flight, asked, commands, feedback)
-    return app.Listeners(shared, in_flight, messages, asked, buttons, commands, home)
+    dependencies.service.events.open_platform("slack", handle_again)
+    feedback = home_tab.Feedback(dependencies.service)
+    home = home_tab.HomeTab(dependencies, feedback, notify)
+    buttons = button_actions.ButtonActions(
+        dependencies, in_flight, interactions, commands, feedback
+    )
+    return app.Listeners(dependencies, in_flight, messages, interactions, buttons, commands, home)
 
 
 @contextlib.asynccontextmanager
-async def _transport(
+async def _connected(
     bolt: AsyncApp,
     config: settings.Slack,
     flow: AsyncOAuthFlow | None,
     session: aiohttp.ClientSession,
-    known: installations.InstalledWorkspaces,
+    workspaces: installations.InstalledWorkspaces,
     timing: web_api.Timing,
 ) -> AsyncIterator[str]:
     if config.transport == "http":
@@ -282,7 +284,7 @@ async def _transport(
     handler = AsyncSocketModeHandler(
         bolt,
         token,
-        web_client=_ConnectionClient(known, base_url=config.api_base_url, session=session),
+        web_client=_ConnectionClient(workspaces, base_url=config.api_base_url, session=session),
         ping_interval=timing.ping_seconds,
     )
     handler.client.wss_uri = address
@@ -298,22 +300,22 @@ async def _transport(
 
 
 class _ConnectionClient(AsyncWebClient):
-    """The client by which Socket Mode connects again, for ever: it reports a dead app token."""
+    """The client with which Socket Mode reconnects for ever; reports an invalid app token."""
 
-    def __init__(self, known: installations.InstalledWorkspaces, **arguments: Any) -> None:
+    def __init__(self, workspaces: installations.InstalledWorkspaces, **arguments: Any) -> None:
         super().__init__(**arguments)
-        self._known = known
+        self._workspaces = workspaces
         self._refusals = 0
 
     async def apps_connections_open(self, *, app_token: str, **kwargs: Any) -> AsyncSlackResponse:
-        """Ask where to connect; a second refusal in a row of the token is believed."""
+        """Request an address; two refusals of the token in a row count as its loss."""
         try:
             answer = await super().apps_connections_open(app_token=app_token, **kwargs)
         except sdk_errors.SlackApiError as error:
-            refusal = api_errors.refused(slack_words.APP_TOKEN, _code(error))
+            refusal = api_errors.error_of_code(slack_words.APP_TOKEN, _error_code(error))
             self._refusals += isinstance(refusal, api_errors.GoneError)
             if isinstance(refusal, api_errors.GoneError) and self._refusals > 1:
-                self._known.lose(refusal)
+                self._workspaces.report_loss(refusal)
             raise
         self._refusals = 0
         return answer
@@ -322,10 +324,10 @@ class _ConnectionClient(AsyncWebClient):
 async def _socket_address(
     config: settings.Slack, token: str, session: aiohttp.ClientSession
 ) -> str:
-    """Ask where to connect first: the connection itself would try for ever with a wrong token.
+    """Request the first address, as Socket Mode itself would retry a wrong token for ever.
 
     Raises:
-        SlackError: it is wrong, or Slack cannot be reached.
+        SlackError: the token is wrong, or Slack cannot be reached.
     """
     client = AsyncWebClient(base_url=config.api_base_url, session=session)
     with _translated(slack_words.APP_TOKEN, config):
@@ -338,21 +340,21 @@ def _translated(what: str, config: settings.Slack) -> Iterator[None]:
     """Translate errors of the connection to Slack.
 
     Raises:
-        RefusedError: it refused it, for good.
-        LostError: it may take it later.
+        RefusedError: Slack refused the call for good.
+        LostError: the call may succeed later.
     """
     try:
         yield
     except sdk_errors.SlackApiError as error:
-        code = _code(error)
-        if not code or code in api_errors.PASSING | api_errors.LIMITED:
+        code = _error_code(error)
+        if not code or code in api_errors.TEMPORARY_CODES | api_errors.RATE_LIMIT_CODES:
             raise api_errors.LostError(slack_words.refused_for_now(what, code)) from error
-        raise api_errors.refused(what, code) from error
+        raise api_errors.error_of_code(what, code) from error
     except (aiohttp.ClientError, TimeoutError, OSError) as error:
         raise api_errors.LostError(slack_words.unreachable(config.api_base_url)) from error
 
 
-def _code(error: sdk_errors.SlackApiError) -> str:
-    # Where the body was no JSON, what is there is the response of aiohttp.
+def _error_code(error: sdk_errors.SlackApiError) -> str:
+    # If the body was no JSON, this is the response of aiohttp, without data.
     data = getattr(error.response, "data", None)
     return str(data.get("error", "")) if isinstance(data, dict) else ""

@@ -1,8 +1,8 @@
-"""One message that is streamed.
+"""A message that is streamed.
 
-Only in direct messages: elsewhere a stream is live for one person, and all others see its first
-words until it ends. The helper of slack_sdk (`AsyncChatStream`) cannot leave the last word for
-later.
+Only in direct messages: in channels a stream is live for one person, and all others see only its
+first words until it ends. `AsyncChatStream` of slack_sdk is not used, because it cannot hold back
+the last word.
 """
 
 from __future__ import annotations
@@ -22,17 +22,17 @@ from interpreter_bot.platforms.slack import (
 from interpreter_bot.text import fences, quantities
 
 MAX_CHARACTERS: Final = 9_000
-"""Of one message; then the answer continues in another. Slack refuses more than 12,000."""
+"""Of one message; a longer answer continues in another. Slack refuses more than 12,000."""
 
-# A stream that cannot begin soon is given up: the answer is posted instead.
+# If a stream cannot begin within this time, the answer is posted instead.
 _START_SECONDS: Final = 3.0
-_LONGEST_WORD: Final = 60
+_MAX_WORD: Final = 60
 _MAX_STATUS: Final = 250
-_NO_ADDRESS: Final = ":\u200b//"
+_BROKEN_SCHEME: Final = ":\u200b//"
 
 
 class BrokenStreamError(Exception):
-    """The stream cannot go on; its message is to be edited instead."""
+    """The stream cannot continue; its message must be edited instead."""
 
 
 class Stream:
@@ -45,18 +45,18 @@ class Stream:
         self._workspace = workspace
         self._channel = channel
         self._ts = ""
-        self._source = ""
-        self._body = ""
+        self._draft_text = ""
+        self._shown_text = ""
         self._held_back = ""
         self._status = ""
 
     async def start(self, thread: str, draft: transport.Draft) -> str:
-        """Begin it; return the timestamp of its message.
+        """Start the stream; return the timestamp of its message.
 
         Raises:
-            LostError: it may have begun.
-            SlackError: it cannot begin, or not soon.
-            BrokenStreamError: it cannot show that.
+            LostError: it may have started.
+            SlackError: it cannot start, or not soon enough.
+            BrokenStreamError: a stream cannot show this draft.
         """
         answer = await self._api.call(
             self._workspace,
@@ -71,54 +71,54 @@ class Stream:
         return self._ts
 
     async def grow(self, draft: transport.Draft) -> None:
-        """Append what is new of a draft.
+        """Append the new text of a draft.
 
         Raises:
-            BrokenStreamError: it is over, or shows something else than the beginning of the draft.
+            BrokenStreamError: the stream is over, or the draft does not continue its text.
         """
         if chunks := self._chunks(draft):
             await self._call("chat.appendStream", chunks=chunks)
 
     async def finish(self, draft: transport.Draft, below: Sequence[blocks.Block]) -> None:
-        """Append what is new, and end it with blocks below.
+        """Append the new text of a draft, and end the stream with blocks below it.
 
         Raises:
-            BrokenStreamError: it is over, or shows something else than the beginning of the draft.
+            BrokenStreamError: the stream is over, or the draft does not continue its text.
         """
-        chunks = self._chunks(draft, is_all=True)
-        if len(self._body) + blocks.size(below) > blocks.MAX_CHARACTERS:
+        chunks = self._chunks(draft, is_last=True)
+        if len(self._shown_text) + blocks.count_characters(below) > blocks.MAX_CHARACTERS:
             raise BrokenStreamError("its message is full")
         metadata = message_posting.metadata({})
         await self._call(
             "chat.stopStream", chunks=chunks or None, blocks=[*below] or None, metadata=metadata
         )
 
-    def _chunks(self, draft: transport.Draft, *, is_all: bool = False) -> list[dict[str, Any]]:
-        """Return what is new: of code only whole lines, of words only whole ones."""
-        if not draft.text.startswith(self._source):
-            raise BrokenStreamError("its words were written anew")
-        text = self._held_back + draft.text[len(self._source) :]
-        self._source = draft.text
-        fence = _open_fence(self._body)
+    def _chunks(self, draft: transport.Draft, *, is_last: bool = False) -> list[dict[str, Any]]:
+        """Return the new text of a draft: whole lines of code, whole words otherwise."""
+        if not draft.text.startswith(self._draft_text):
+            raise BrokenStreamError("its text was rewritten")
+        text = self._held_back + draft.text[len(self._draft_text) :]
+        self._draft_text = draft.text
+        fence = _open_fence(self._shown_text)
         cut = len(text)
-        if not is_all:
-            is_code = _open_fence(self._body + text) is not None
+        if not is_last:
+            is_code = _open_fence(self._shown_text + text) is not None
             cut = text.rfind("\n") + 1 if is_code else _whole_words(text)
         self._held_back = text[cut:]
-        # There is no way to say that links in a stream are not to be fetched.
-        shown = markdown.streamed(text[:cut], fence)
+        # Slack has no option that keeps it from fetching links in a stream.
+        shown = markdown.for_stream(text[:cut], fence)
         if shown is None:
             raise BrokenStreamError("its code holds a mention")
-        self._body += shown
-        words = [{"type": "markdown_text", "text": shown}] if shown else []
-        return [*self._task(draft.status), *words]
+        self._shown_text += shown
+        text_chunks = [{"type": "markdown_text", "text": shown}] if shown else []
+        return [*self._status_chunks(draft.status), *text_chunks]
 
-    def _task(self, status: str) -> list[dict[str, Any]]:
-        """Return what shows the status: one task, which is done while words follow."""
+    def _status_chunks(self, status: str) -> list[dict[str, Any]]:
+        """Return the chunk that shows the status as a task, which is complete without a status."""
         if status == self._status:
             return []
         title = quantities.one_line(status or self._status, _MAX_STATUS)
-        title = markdown.defused(title).replace("://", _NO_ADDRESS)[:_MAX_STATUS]
+        title = markdown.defused(title).replace("://", _BROKEN_SCHEME)[:_MAX_STATUS]
         state = "in_progress" if status else "complete"
         self._status = status
         return [{"type": "task_update", "id": "status", "title": title, "status": state}]
@@ -131,7 +131,7 @@ class Stream:
         except api_errors.GoneError:
             raise
         except api_errors.SlackError as error:
-            # If the response was lost, its text may stand there twice: it is edited as well.
+            # If the response was lost, the text may be there twice, which the edit also repairs.
             raise BrokenStreamError(str(error)) from error
 
 
@@ -141,10 +141,10 @@ def _open_fence(text: str) -> fences.Fence | None:
 
 
 def _whole_words(text: str) -> int:
-    """Return the length of a text up to the end of its last whole word; a very long word is cut."""
-    line = text.rfind("\n") + 1
-    most = line + markdown.unfinished(text[line:])
-    for place in range(most, max(most - _LONGEST_WORD, 0), -1):
-        if text[place - 1].isspace():
-            return place
-    return most if most > _LONGEST_WORD else 0
+    """Return the length up to the end of the last whole word; a very long word is cut."""
+    line_start = text.rfind("\n") + 1
+    end = line_start + markdown.safe_length(text[line_start:])
+    for index in range(end, max(end - _MAX_WORD, 0), -1):
+        if text[index - 1].isspace():
+            return index
+    return end if end > _MAX_WORD else 0

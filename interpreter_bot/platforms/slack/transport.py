@@ -1,4 +1,4 @@
-"""Slack as a transport of chats: messages that are posted, edited and streamed, pictures, files."""
+"""Slack as a transport of chats: posts, edits, streams, pictures and files."""
 
 from __future__ import annotations
 
@@ -35,18 +35,20 @@ _MAX_FILE_BYTES: Final = 1024**3
 _MAX_MESSAGE_BYTES: Final = 8 * 1024**3
 _PLAIN_CHARACTERS: Final = 3_500
 _MAX_PLAIN: Final = 3_900
-_FEATURE: Final = "pictures in messages"
+_PICTURE_BLOCKS: Final = "pictures in messages"
 _LACKING_SECONDS: Final = 600.0
 _LIMITED_SECONDS: Final = 30.0
 # Slack's clock may be behind ours by this much.
-_CLOCK_SECONDS: Final = 30.0
+_CLOCK_SKEW_SECONDS: Final = 30.0
 _FIRST_SIGN_SECONDS: Final = 2.0
-_STREAMING: Final = "streaming_state_conflict"
+_STREAM_CONFLICT: Final = "streaming_state_conflict"
 # Without a status, Slack shows no Stop button with a stream.
-_STREAMS: Final = ("chat.startStream", "agents.sessions.setStatus")
-_DELETED: Final = frozenset({"message_not_found"})
-_UNEDITABLE: Final = frozenset({"cant_update_message", "edit_window_closed", _STREAMING})
-_CLOSED: Final = frozenset(
+_STREAM_METHODS: Final = ("chat.startStream", "agents.sessions.setStatus")
+_DELETED_CODES: Final = frozenset({"message_not_found"})
+_UNEDITABLE_CODES: Final = frozenset(
+    {"cant_update_message", "edit_window_closed", _STREAM_CONFLICT}
+)
+_CLOSED_CODES: Final = frozenset(
     {
         *("channel_not_found", "is_archived", "not_in_channel", "restricted_action"),
         *("restricted_action_read_only_channel", "restricted_action_thread_locked"),
@@ -60,7 +62,7 @@ class SlackTransport:
 
     def __init__(
         self,
-        shared: handler_dependencies.HandlerDependencies,
+        dependencies: handler_dependencies.HandlerDependencies,
         workspace: installations.InstalledWorkspace,
         *,
         title: str = "",
@@ -69,22 +71,22 @@ class SlackTransport:
         """Send nothing yet.
 
         Args:
-            shared: what the parts of the platform share.
-            workspace: to which it goes.
-            title: of a session that begins with it.
-            person: who begins it.
+            dependencies: of the platform.
+            workspace: of the answer.
+            title: of a session that begins with the answer.
+            person: id of the person who begins it.
         """
-        self._api = shared.api
-        self._config = shared.config
-        self._uploads = shared.uploads
-        self._threads = shared.threads
+        self._api = dependencies.api
+        self._config = dependencies.config
+        self._uploads = dependencies.uploads
+        self._threads = dependencies.threads
         self._workspace = workspace
         self._title = title
         self._person = person
         self._streams: dict[str, streams.Stream] = {}
         self._pictures: dict[transport.Upload, str] = {}
         self._staged: dict[transport.Upload, dict[str, str]] = {}
-        self._unseen: dict[str, Sequence[str]] = {}
+        self._unconfirmed_files: dict[str, Sequence[str]] = {}
 
     def capabilities(self, at: transport.Location) -> transport.Capabilities:
         return transport.Capabilities(
@@ -97,7 +99,9 @@ class SlackTransport:
             uploads_by_edit=False,
             streams=self._has_sessions(at)
             and at.channel.startswith("D")
-            and not any(self._api.lacks(self._workspace.team, method) for method in _STREAMS),
+            and not any(
+                self._api.lacks(self._workspace.team, method) for method in _STREAM_METHODS
+            ),
             has_feedback=True,
             pictures=PICTURES,
             shows_table=blocks.fits_table,
@@ -112,12 +116,12 @@ class SlackTransport:
 
     @contextlib.asynccontextmanager
     async def show_working(self, at: transport.Location) -> AsyncIterator[None]:
-        """Show the status of the session; the first message does not wait for it."""
+        """Show the status of the session, without delaying the first message."""
         if not self._has_sessions(at):
             yield
             return
         processing = asyncio.create_task(
-            # A first sign is worth no wait.
+            # A first sign that comes late is of no use.
             self._set_status(at, "processing", _FIRST_SIGN_SECONDS),
             name="slack status",
         )
@@ -125,10 +129,10 @@ class SlackTransport:
             yield
         finally:
             if await processing:
-                await self._set_status(at, "active", web_api.LONGEST_OUTAGE_SECONDS)
+                await self._set_status(at, "active", web_api.MAX_OUTAGE_SECONDS)
 
     async def _set_status(self, at: transport.Location, status: str, max_seconds: float) -> bool:
-        """Set the status of the session; return whether it may be set."""
+        """Set the status of the session; return whether it is set, or may be."""
         is_new = bool(self._title) and status == "processing"
         try:
             await self._api.call(
@@ -143,7 +147,7 @@ class SlackTransport:
             )
         except api_errors.SlackError as error:
             _log.debug("no session status: %s", error)
-            # If the response was lost, it may stand.
+            # If the response was lost, it may be set.
             return not isinstance(error, api_errors.RefusedError)
         return True
 
@@ -152,7 +156,7 @@ class SlackTransport:
     async def post(
         self, at: transport.Location, draft: transport.Draft, key: transport.PostKey
     ) -> transport.Posted:
-        """Post a message, or begin a stream; files have messages of their own."""
+        """Post a message, or begin a stream; files get messages of their own."""
         with _translated(is_new=True):
             if draft.uploads:
                 ts = await self._post_uploads(at, draft, key)
@@ -163,11 +167,11 @@ class SlackTransport:
 
     def _posted(self, at: transport.Location, ts: str, draft: transport.Draft) -> transport.Posted:
         posted = _posted(at, ts)
-        if (asked := _asked(draft)) and not at.session.thread:
-            # The answer may be a message there, and in no other thread of the same session.
+        if (question := _question_metadata(draft)) and not at.session.thread:
+            # Only a message in this thread, of all threads of the session, may be the answer.
             team, thread = self._workspace.team, posted.at.thread
-            self._threads.remember(team, at.channel, thread, uses_channel_kernel=True)
-            self._threads.remember_question(asked[thread_history.QUESTION], thread)
+            self._threads.note_kernel(team, at.channel, thread, uses_channel_kernel=True)
+            self._threads.note_question(question[thread_history.QUESTION], thread)
         return posted
 
     async def _post(
@@ -178,7 +182,7 @@ class SlackTransport:
         key: transport.PostKey,
     ) -> str:
         is_channels_own = not at.thread and not at.session.thread
-        kernel = {"kernel": thread_history.CHANNELS_OWN} if is_channels_own else {}
+        kernel = {"kernel": thread_history.CHANNEL_KERNEL} if is_channels_own else {}
         answer = await self._write(
             "chat.postMessage",
             content,
@@ -188,20 +192,22 @@ class SlackTransport:
             thread_ts=at.thread or None,
             unfurl_links=False,
             unfurl_media=False,
-            metadata=message_posting.metadata({"id": key.nonce, **kernel, **_asked(draft)}),
+            metadata=message_posting.metadata(
+                {"id": key.nonce, **kernel, **_question_metadata(draft)}
+            ),
         )
         return str(answer["ts"])
 
     async def _write(
         self, method: str, content: dict[str, Any], *, is_plain: bool, **arguments: Any
     ) -> web_api.Answer:
-        """Post or update a message; a plain one, if even that is refused, without any blocks."""
+        """Post or update a message; a plain one is written without blocks if Slack refuses it."""
         try:
             return await self._api.call(self._workspace, method, **content, **arguments)
         except api_errors.ContentRefusedError:
             if not is_plain:
                 raise
-        text = markdown.escaped(blocks.words(content["blocks"])[:_PLAIN_CHARACTERS])
+        text = markdown.escaped(blocks.plain_text(content["blocks"])[:_PLAIN_CHARACTERS])
         return await self._api.call(
             self._workspace, method, text=text[:_MAX_PLAIN] or "…", blocks=[], **arguments
         )
@@ -209,9 +215,16 @@ class SlackTransport:
     def _content(self, at: transport.Location, draft: transport.Draft) -> dict[str, Any]:
         status = _status(draft)
         table = [blocks.table(draft.table)] if draft.table else []
-        shown = [*blocks.written(draft.text), *table, *_below(at, draft)]
+        message_blocks = [
+            *blocks.from_markdown(draft.text),
+            *table,
+            *_status_and_buttons(at, draft),
+        ]
         text = markdown.notification(draft.text.strip() or status) or "…"
-        return {"text": text, "blocks": blocks.plainer(shown) if draft.is_plain else shown}
+        return {
+            "text": text,
+            "blocks": blocks.simplified(message_blocks) if draft.is_plain else message_blocks,
+        }
 
     async def edit(
         self, posted: transport.Posted, before: transport.Draft, draft: transport.Draft
@@ -219,13 +232,13 @@ class SlackTransport:
         """Edit a message; an open stream grows if its draft did."""
         at, ts = posted.at, posted.message_id
         if draft.uploads != before.uploads and (draft.uploads or before is not transport.UNKNOWN):
-            # Others than the bot would see an empty frame in place of a picture.
+            # For other people than the bot, an edited picture is an empty frame.
             raise transport.UneditableError
         if draft.notifies and not before.notifies:
-            # An edit notifies nobody: what is to be noticed has to be new.
+            # An edit notifies nobody, so post a new message.
             raise transport.UneditableError
         with _translated(is_new=False):
-            if not draft.uploads and not await self._go_on_streaming(at, ts, draft):
+            if not draft.uploads and not await self._update_stream(at, ts, draft):
                 await self._update(at, ts, before, draft)
         return self._posted(at, ts, draft)
 
@@ -238,7 +251,7 @@ class SlackTransport:
         *,
         is_again: bool = False,
     ) -> None:
-        asks = _asked(draft)
+        question = _question_metadata(draft)
         try:
             await self._write(
                 "chat.update",
@@ -246,12 +259,14 @@ class SlackTransport:
                 is_plain=draft.is_plain,
                 channel=at.channel,
                 ts=ts,
-                metadata=message_posting.metadata(asks) if asks != _asked(before) else None,
+                metadata=message_posting.metadata(question)
+                if question != _question_metadata(before)
+                else None,
             )
         except api_errors.RefusedError as error:
-            if error.code != _STREAMING or is_again:
+            if error.code != _STREAM_CONFLICT or is_again:
                 raise
-            # A former bot streamed it.
+            # A former bot left its stream open.
             await self._end_stream(at, ts)
             await self._update(at, ts, before, draft, is_again=True)
 
@@ -272,31 +287,31 @@ class SlackTransport:
     async def find(
         self, at: transport.Location, key: transport.PostKey, known_ids: Collection[str]
     ) -> transport.Posted | None:
-        """Look for a message by its nonce; for files and streams, which have none, by the rest."""
+        """Find a message by its nonce; messages of files and streams have none, so compare them."""
         with _translated(is_new=False):
-            if key.nonce in self._unseen:
+            if key.nonce in self._unconfirmed_files:
                 place = self._place(at)
-                ts = await self._uploads.look_for_share(place, self._unseen[key.nonce])
+                ts = await self._uploads.find_share(place, self._unconfirmed_files[key.nonce])
                 return None if ts is None else _posted(at, ts)
-            since = f"{key.first_tried_at - _CLOCK_SECONDS:.6f}"
-            place = dataclasses.replace(self._place(at), asked=since)
-            for message in await message_posting.recent(self._api, place, at.thread):
+            since = f"{key.first_tried_at - _CLOCK_SKEW_SECONDS:.6f}"
+            place = dataclasses.replace(self._place(at), request_ts=since)
+            for message in await message_posting.read_recent(self._api, place, at.thread):
                 ts = str(message["ts"])
                 is_ours = self._workspace.has_written(message) and ts > since
-                if is_ours and ts not in known_ids and self._is_of(message, at, key):
+                if is_ours and ts not in known_ids and self._matches(message, at, key):
                     return _posted(at, ts)
         return None
 
-    def _is_of(
+    def _matches(
         self, message: dict[str, Any], at: transport.Location, key: transport.PostKey
     ) -> bool:
         if "metadata" in message:
-            return bool(message_posting.facts(message).get("id") == key.nonce)
+            return bool(message_posting.metadata_of(message).get("id") == key.nonce)
         if files := message.get("files"):
             names = [str(file.get("name", "")) for file in files]
             return transport.digest("", names, ()) == key.digest
-        # Streams of other answers are known: their responses were not lost.
-        is_known = self._api.has_made(at.channel, str(message["ts"]))
+        # This process knows the streams of other answers, whose responses arrived.
+        is_known = self._api.has_posted(at.channel, str(message["ts"]))
         return at.channel.startswith("D") and not is_known
 
     async def whisper(self, at: transport.Location, person: str, text: str) -> bool:
@@ -304,45 +319,45 @@ class SlackTransport:
         try:
             await message_posting.whisper(self._api, place, text)
         except api_errors.SlackError as error:
-            _log.info("a person could not be told something privately: %s", error)
+            _log.info("a private message could not be sent: %s", error)
             return False
         return True
 
     def _place(self, at: transport.Location) -> message_posting.Place:
         return message_posting.Place(
-            self._workspace, at.channel, thread=at.thread, asked="", user=self._person
+            self._workspace, at.channel, thread=at.thread, request_ts="", user=self._person
         )
 
     # Streams ------------------------------------------------------------------------------
 
     async def _begin_stream(self, at: transport.Location, draft: transport.Draft) -> str:
-        """Begin a message that is streamed; empty if there can be none."""
+        """Begin a stream; return the timestamp of its message, empty if Slack refuses it."""
         stream = streams.Stream(self._api, self._workspace, at.channel)
-        shown = dataclasses.replace(draft, status=_status(draft))
+        stream_draft = dataclasses.replace(draft, status=_status(draft))
         try:
-            ts = await stream.start(at.thread, shown)
+            ts = await stream.start(at.thread, stream_draft)
         except (api_errors.GoneError, api_errors.LostError):
             raise
         except (streams.BrokenStreamError, api_errors.SlackError) as error:
-            _log.info("an answer is not streamed: %s", error)
+            _log.info("an answer cannot be streamed: %s", error)
             return ""
         self._streams[ts] = stream
         return ts
 
-    async def _go_on_streaming(
-        self, at: transport.Location, ts: str, draft: transport.Draft
-    ) -> bool:
-        """Show a draft in the stream of its message; False if that is to be edited."""
+    async def _update_stream(self, at: transport.Location, ts: str, draft: transport.Draft) -> bool:
+        """Show a draft in the stream of its message; False if that must be edited instead."""
         stream = self._streams.get(ts)
         if stream is None:
             return False
-        shown = dataclasses.replace(draft, status=_status(draft))
+        stream_draft = dataclasses.replace(draft, status=_status(draft))
         try:
             if draft.may_grow:
-                await stream.grow(shown)
+                await stream.grow(stream_draft)
             elif draft.table is None:
                 del self._streams[ts]
-                await stream.finish(shown, _below(at, dataclasses.replace(draft, status="")))
+                await stream.finish(
+                    stream_draft, _status_and_buttons(at, dataclasses.replace(draft, status=""))
+                )
             else:
                 raise streams.BrokenStreamError("it has a table")
         except streams.BrokenStreamError as error:
@@ -353,7 +368,7 @@ class SlackTransport:
         return True
 
     async def _end_stream(self, at: transport.Location, ts: str) -> None:
-        """End a stream, so that its message can be edited; it may be over already."""
+        """End a stream, so that its message can be edited; it may have ended already."""
         try:
             await self._api.call(
                 self._workspace,
@@ -365,7 +380,7 @@ class SlackTransport:
         except api_errors.GoneError:
             raise
         except api_errors.RefusedError as error:
-            _log.info("a stream was over already: %s", error)
+            _log.info("a stream had ended already: %s", error)
 
     # Files --------------------------------------------------------------------------------
 
@@ -373,51 +388,53 @@ class SlackTransport:
         self, at: transport.Location, draft: transport.Draft, key: transport.PostKey
     ) -> str:
         has_pictures = all(upload.is_picture for upload in draft.uploads)
-        if has_pictures and not self._api.lacks(self._workspace.team, _FEATURE):
+        if has_pictures and not self._api.lacks(self._workspace.team, _PICTURE_BLOCKS):
             try:
                 return await self._post_pictures(at, draft, key)
             except (api_errors.GoneError, api_errors.LostError):
                 raise
             except api_errors.SlackError as error:
                 _log.info("pictures are sent as files for a while: %s", error)
-                self._api.note_lacking(self._workspace.team, _FEATURE, _LACKING_SECONDS)
+                self._api.note_lacking(self._workspace.team, _PICTURE_BLOCKS, _LACKING_SECONDS)
         return await self._post_files(at, draft, key)
 
     async def _post_pictures(
         self, at: transport.Location, draft: transport.Draft, key: transport.PostKey
     ) -> str:
-        """Post a message of pictures; one that is posted anew is not uploaded anew."""
+        """Post a message of pictures; a picture is uploaded only once."""
         new = [upload for upload in draft.uploads if upload not in self._pictures]
         if new:
-            ids = await self._uploads.keep(self._place(at), [*map(_outgoing, new)])
+            ids = await self._uploads.upload_pictures(self._place(at), [*map(_outgoing, new)])
             self._pictures |= dict(zip(new, ids, strict=True))
-        shown = [
+        picture_blocks = [
             blocks.picture(self._pictures[upload], upload.name, markdown.file_name(upload.alt))
             for upload in draft.uploads
         ]
-        content = {"text": slack_words.PICTURE, "blocks": shown}
+        content = {"text": slack_words.PICTURE, "blocks": picture_blocks}
         return await self._post(at, content, draft, key)
 
     async def _post_files(
         self, at: transport.Location, draft: transport.Draft, key: transport.PostKey
     ) -> str:
-        """Share files in a message; Slack says that it does before it did, and may never do it."""
+        """Share files in a message; Slack accepts this before it does it, and may never do it."""
         place = self._place(at)
         for upload in draft.uploads:
             if upload not in self._staged:
-                self._staged[upload] = await self._put(place, upload)
-        named = [self._staged.pop(upload) for upload in draft.uploads]
-        ts = await self._uploads.share(place, at.thread, named)
+                self._staged[upload] = await self._stage(place, upload)
+        staged = [self._staged.pop(upload) for upload in draft.uploads]
+        ts = await self._uploads.share(place, at.thread, staged)
         if ts is not None:
             return ts
-        if key.nonce in self._unseen:
+        if key.nonce in self._unconfirmed_files:
             raise transport.FilesRefusedError(draft.uploads, reason=file_words.NOT_SHARED)
-        self._unseen[key.nonce] = [file["id"] for file in named]
+        self._unconfirmed_files[key.nonce] = [file["id"] for file in staged]
         raise transport.OutcomeUnknownError
 
-    async def _put(self, place: message_posting.Place, upload: transport.Upload) -> dict[str, str]:
+    async def _stage(
+        self, place: message_posting.Place, upload: transport.Upload
+    ) -> dict[str, str]:
         try:
-            return await self._uploads.put(place, _outgoing(upload))
+            return await self._uploads.upload(place, _outgoing(upload))
         except (api_errors.GoneError, api_errors.LostError, web_api.WaitError):
             raise
         except api_errors.SlackError as error:
@@ -427,7 +444,7 @@ class SlackTransport:
 
 
 def _posted(at: transport.Location, ts: str) -> transport.Posted:
-    """Return a message; what follows one outside of threads goes into its thread."""
+    """Return a posted message; outside of threads, the next ones go into its own thread."""
     return transport.Posted(ts, at if at.thread else dataclasses.replace(at, thread=ts))
 
 
@@ -435,18 +452,18 @@ def _status(draft: transport.Draft) -> str:
     return draft.status.strip("_ ")
 
 
-def _below(at: transport.Location, draft: transport.Draft) -> list[blocks.Block]:
-    """Return the small print and the buttons below a message."""
+def _status_and_buttons(at: transport.Location, draft: transport.Draft) -> list[blocks.Block]:
+    """Return the blocks below a message: its status in small print, and its buttons."""
     status = _status(draft)
     note = [blocks.note(status)] if status else []
-    return [*note, *blocks.rows(draft.buttons, at.session)]
+    return [*note, *blocks.button_rows(draft.buttons, at.session)]
 
 
-def _asked(draft: transport.Draft) -> dict[str, str]:
-    """Return what is noted of a question, so that the next bot knows an answer to it."""
+def _question_metadata(draft: transport.Draft) -> dict[str, str]:
+    """Return the metadata of a question, by which the next bot recognizes an answer."""
     for button in draft.buttons:
         if button.action == "answer":
-            return {thread_history.ASKS: button.owner, thread_history.QUESTION: button.id}
+            return {thread_history.ASKED_PERSON: button.owner, thread_history.QUESTION: button.id}
     return {}
 
 
@@ -458,7 +475,10 @@ def _outgoing(upload: transport.Upload) -> file_uploads.Outgoing:
 
 @contextlib.contextmanager
 def _translated(*, is_new: bool) -> Iterator[None]:
-    """Translate Slack's errors of a call; with `is_new` of one that may post a message twice."""
+    """Translate Slack's errors of a call.
+
+    With `is_new` the call posts a message, so an unknown outcome must not be retried.
+    """
     try:
         yield
     except api_errors.GoneError as error:
@@ -472,10 +492,10 @@ def _translated(*, is_new: bool) -> Iterator[None]:
 
 
 def _translation(error: api_errors.RefusedError, *, is_new: bool) -> transport.TransportError:
-    if error.code in _CLOSED:
+    if error.code in _CLOSED_CODES:
         return transport.LocationClosedError(str(error))
-    if error.code in _DELETED and not is_new:
+    if error.code in _DELETED_CODES and not is_new:
         return transport.DeletedError()
-    if error.code in _UNEDITABLE and not is_new:
+    if error.code in _UNEDITABLE_CODES and not is_new:
         return transport.UneditableError()
     return transport.ContentRefusedError()

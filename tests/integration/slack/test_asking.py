@@ -277,13 +277,13 @@ async def test_end_of_code_is_recorded_though_slack_was_lost_while_it_asked(slac
     known = installations.InstalledWorkspaces(workspace)
     key, person = values.SessionKey("slack", "T1", "C1"), requests.Person("U1", "Ada")
     request = requests.Request(key=key, person=person, text="input()", is_code=True, id="1")
-    place = message_posting.Place(workspace, "C1", thread="", asked="", user="U1")
+    place = message_posting.Place(workspace, "C1", thread="", request_ts="", user="U1")
     async with aiohttp.ClientSession() as session:
         shared = handler_dependencies.build(service, settings_for(slack), known, session)
         answer = await requests_in_flight.RequestsInFlight(shared).open_code(place, request)
         answering = asyncio.create_task(answer())
         await slack.until(lambda: any(offers(m, "answer") for m in slack.world.messages.values()))
-        known.leave("T1", api_errors.GoneError("chat.update", "token_revoked"))
+        known.drop("T1", api_errors.GoneError("chat.update", "token_revoked"))
         is_lost.set()
         await answering
     [turn] = await service.queries.history(key)

@@ -320,7 +320,7 @@ async def test_installation_that_is_impossible_is_refused_in_words(
 )
 def test_link_that_pretends_to_lead_elsewhere_is_shown_bare(written):
     assert markdown.defused(f"see {written}.") == "see https://evil.example/x."
-    streamed = markdown.streamed(f"see {written}.", None)
+    streamed = markdown.for_stream(f"see {written}.", None)
     assert "`https://evil.example/x`" in streamed
     assert "](" not in streamed
 

@@ -68,7 +68,7 @@ async def test_a_call_does_not_wait_for_ever_for_slacks_rates(slack):
     message = {"channel": "C1", "unfurl_links": False, "unfurl_media": False}
     slack.fail("chat.postMessage", servers.Fault("ratelimited", seconds=10))
     async with aiohttp.ClientSession() as session:
-        api = web_api.WebApi(session, settings_for(slack), known, max_limited_seconds=0.5)
+        api = web_api.WebApi(session, settings_for(slack), known, max_rate_limit_seconds=0.5)
         began = time.monotonic()
         with pytest.raises(web_api.WaitError):
             await api.call(workspace, "chat.postMessage", text="one", **message)
