@@ -171,7 +171,7 @@ async def _slack(tmp_path):
         def shown():
             return [
                 Shown(
-                    slack_blocks.words(message.get("blocks", [])),
+                    slack_blocks.plain_text(message.get("blocks", [])),
                     {
                         file["name"]: server.world.contents[file["id"]]
                         for file in message.get("files", ())
