@@ -54,6 +54,7 @@ class SessionService:
     """The sessions of all platforms. Use `open`.
 
     Attributes:
+        services: what it is made of; platforms have no use for it.
         queries: the reading side.
         questions: that turns ask people.
         files: those of sessions, outside of turns.
@@ -70,7 +71,7 @@ class SessionService:
     ) -> None:
         self.queries = session_reads.SessionReads(services)
         self.questions = services.questions
-        self._services = services
+        self.services = services
         config = services.config
         self._lanes = lanes.Lanes(
             concurrent=config.sessions.concurrent_turns,
@@ -95,21 +96,16 @@ class SessionService:
         self._model_notice = model_notice
 
     @property
-    def services(self) -> session_dependencies.SessionDependencies:
-        """The dependencies of the service."""
-        return self._services
-
-    @property
     def model_notice(self) -> str:
         """A sentence on the model: how to get one, that it is only a demo, or why it fails now."""
         setup = self.model_choices
         notice = "" if setup is not None and setup.is_chosen else self._model_notice
-        return notice or self._services.catalogue.problem
+        return notice or self.services.catalogue.problem
 
     @property
     def model_choices(self) -> model_setup.ModelSetup | None:
         """Lets whoever runs the bot choose a model; None if nobody can."""
-        return self._services.model_setup
+        return self.services.model_setup
 
     @classmethod
     @contextlib.asynccontextmanager
@@ -147,7 +143,7 @@ class SessionService:
             except asyncio.CancelledError:
                 reply.emit(self._withdrawn())
                 raise
-            return await turns.run_turn(self._services, request, reply, stop=stop)
+            return await turns.run_turn(self.services, request, reply, stop=stop)
 
     async def answer(
         self, question_id: str, answer: events.Answer, *, person: str, is_admin: bool = False
@@ -186,7 +182,7 @@ class SessionService:
             await self._release_kernel(key, files=files)
             notice = records.NewPart(kind=records.PartKind.NOTICE, text=session_words.RESET)
             memory = records.NewPart(kind=records.PartKind.MEMORY, detail=stored_transcripts.RESET)
-            database = self._services.database
+            database = self.services.database
             async with database.together(is_writing=True):
                 session = await database.sessions.open(key)
                 await database.sessions.note_kernel(session.id, {})
@@ -208,7 +204,7 @@ class SessionService:
         Raises:
             BotError: it cannot be saved, or a turn is running.
         """
-        address, hosts = values.text(key), self._services.hosts
+        address, hosts = values.text(key), self.services.hosts
         async with self._lanes.hold(key):
             status = (await hosts.statuses({address})).get(address)
             is_gone = status is None or status.loss_reason
@@ -224,9 +220,9 @@ class SessionService:
         self._lanes.empty(key)
         async with self._hold_lane(key):
             await self._release_kernel(key, files=True)
-            session = await self._services.database.sessions.find(key)
+            session = await self.services.database.sessions.find(key)
             if session is not None:
-                await self._services.database.sessions.delete(session.id)
+                await self.services.database.sessions.delete(session.id)
 
     async def delete_files(self, session: records.Session, sentence: str) -> bool:
         """Delete the files of a session that is not in use, and tell its people.
@@ -245,7 +241,7 @@ class SessionService:
             return False
         async with self._lanes.turn(key, person="", waiting=lambda _: None, is_first=True):
             is_done = await cancellation.shielded(
-                session_files.delete_unused(self._services, session, sentence, self._uploads)
+                session_files.delete_unused(self.services, session, sentence, self._uploads)
             )
         # Outside of the lane: this may wait for a network.
         if is_done and session.files.get("gone") != sentence:
@@ -263,11 +259,11 @@ class SessionService:
         limit: int = 50,
     ) -> tuple[past_turns.SessionOverview, ...]:
         """Return the sessions that were used last, the latest first; None means all workspaces."""
-        sessions = await self._services.database.sessions.recent(
+        sessions = await self.services.database.sessions.recent(
             platform, workspace, channel=channel, person=person, mark=mark, limit=limit
         )
         addresses = {values.text(session.key) for session in sessions}
-        statuses = await self._services.hosts.statuses(addresses)
+        statuses = await self.services.hosts.statuses(addresses)
         return tuple(
             past_turns.SessionOverview.of(
                 session, statuses.get(values.text(session.key)), is_busy=self.is_busy(session.key)
@@ -277,16 +273,16 @@ class SessionService:
 
     async def begin(self, key: values.SessionKey) -> None:
         """Record a session in which nothing was asked yet."""
-        await self._services.database.sessions.open(key)
+        await self.services.database.sessions.open(key)
 
     async def rename(self, key: values.SessionKey, title: str) -> None:
         """Set the title of a session for lists."""
-        session = await self._services.database.sessions.open(key)
-        await self._services.database.sessions.set_title(session.id, title)
+        session = await self.services.database.sessions.open(key)
+        await self.services.database.sessions.set_title(session.id, title)
 
     async def mark(self, key: values.SessionKey, mark: Literal["", "pinned", "archived"]) -> None:
         """Set the mark of a session for lists, if there is one."""
-        await self._services.database.sessions.set_mark(key, mark)
+        await self.services.database.sessions.set_mark(key, mark)
 
     async def put(self, key: values.SessionKey, attachment: requests.Attachment) -> str:
         """Put a file into a session's workspace; return its name there.
@@ -296,9 +292,9 @@ class SessionService:
         """
         self._uploads[key] += 1
         try:
-            await self._services.database.sessions.touch(key)
-            workspace = await self._services.hosts.workspace(values.text(key))
-            limits = self._services.config.limits
+            await self.services.database.sessions.touch(key)
+            workspace = await self.services.hosts.workspace(values.text(key))
+            limits = self.services.config.limits
             return (await turn_inputs.put_file(attachment, workspace, limits)).name
         finally:
             self._uploads[key] -= 1
@@ -312,15 +308,15 @@ class SessionService:
         """
         if title is not None:
             self.queries.check_model(title)
-        session = await self._services.database.sessions.open(key)
-        await self._services.database.sessions.choose_model(session.id, title)
+        session = await self.services.database.sessions.open(key)
+        await self.services.database.sessions.choose_model(session.id, title)
 
     async def choose(self, scope: values.Scope, name: str, value: object | None) -> None:
         """Store a choice for a scope; None deletes it, so that a wider one is in effect again."""
         if value is None:
-            await self._services.database.choices.remove(scope, name)
+            await self.services.database.choices.remove(scope, name)
         else:
-            await self._services.database.choices.put(scope, name, value)
+            await self.services.database.choices.put(scope, name, value)
 
     def notify_through(
         self, platform: str, notify: Notify, *, go_on: suspended_turns.GoOn | None = None
@@ -372,8 +368,8 @@ class SessionService:
         """
         self._lanes.close()
         hosts, closing_seconds = (
-            self._services.hosts,
-            self._services.config.sessions.closing_seconds,
+            self.services.hosts,
+            self.services.config.sessions.closing_seconds,
         )
         goes_on = not hosts.ends_with_bot
         if goes_on:
@@ -424,7 +420,7 @@ class SessionService:
         with self._stops.hold_signal(request.key, request.id) as stop:
             async with turn:
                 stop.is_restart = self._lanes.is_closed and not stop.is_set()
-                stop.goes_on = not self._services.hosts.ends_with_bot
+                stop.goes_on = not self.services.hosts.ends_with_bot
                 if (task := asyncio.current_task()) is not None:
                     self._tasks.add(task)
                 try:
@@ -441,5 +437,5 @@ class SessionService:
             yield
 
     async def _release_kernel(self, key: values.SessionKey, *, files: bool) -> None:
-        hosts = self._services.hosts
+        hosts = self.services.hosts
         await (hosts.forget if files else hosts.release)(values.text(key))
