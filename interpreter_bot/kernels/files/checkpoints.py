@@ -1,15 +1,17 @@
 """Checkpoints of a session: its state before code ran, so that it can return to it. Functions
 block.
 
-A checkpoint is a directory out of reach of code. It has a copy of the session's files, and the
-signed pointer to the generation of variables that was current. If files are too many, too large or
-cannot be copied, a checkpoint has only variables and says why.
+Checkpoints are in a directory out of reach of code. Each is a file that names a copy of the
+session's files and has the signed pointer to the generation of variables that was current. If no
+file changed between two checkpoints, they share a copy. If files are too many, too large or cannot
+be copied, a checkpoint has only variables and says why.
 """
 
 from __future__ import annotations
 
 import contextlib
 import dataclasses
+import hashlib
 import json
 import logging
 import os
@@ -29,11 +31,11 @@ from interpreter_bot.wording import file_words
 
 _log = logging.getLogger(__name__)
 
-_STATE: Final = "state.json"
-_FILES: Final = "files"
 _PARTIAL: Final = ".partial"
 _NAME: Final = re.compile(r"[0-9a-zA-Z-]{1,64}")
 _UNLIMITED: Final = 1 << 60
+# Two changes of a file within one tick of the kernel's clock bear the same time.
+_TICK_NS: Final = 20_000_000
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -45,12 +47,16 @@ class Checkpoint:
         pointer: signed pointer to the generation of variables that was current; empty for none.
         missed_runs: number of executions between that generation and the checkpoint.
         flaw: sentence that says why it has no files; empty if it has.
+        copy: name of the directory of its files; empty if it has none.
+        version: of its files, the same only if none changed; empty if that is not known.
     """
 
     at_ns: int
     pointer: str
     missed_runs: int
     flaw: str = ""
+    copy: str = ""
+    version: str = ""
 
 
 def write(
@@ -71,29 +77,62 @@ def write(
         KernelError: the name is not valid.
         OSError: it cannot be written.
     """
-    final, partial = _checkpoint_directory(directory, name), directory / _PARTIAL
+    final, partial = _state_file(directory, name), directory / _PARTIAL
     directory.mkdir(mode=0o700, exist_ok=True)
-    safe_open.remove(partial)
-    (partial / _FILES).mkdir(mode=0o700, parents=True)
+    checkpoint = Checkpoint(time.time_ns(), pointer, missed_runs)
+    version = _version(files, limits.max_files, before_ns=checkpoint.at_ns - _TICK_NS)
+    earlier = [latest for _, latest in _all_checkpoints(directory)[:1] if latest.version == version]
+    if version and earlier:
+        checkpoint = dataclasses.replace(checkpoint, copy=earlier[0].copy, version=version)
+    else:
+        copy = f"files-{checkpoint.at_ns}"
+        if flaw := _copy(files, directory / copy, limits):
+            checkpoint = dataclasses.replace(checkpoint, flaw=flaw)
+        else:
+            checkpoint = dataclasses.replace(checkpoint, copy=copy, version=version)
+    partial.write_text(json.dumps(dataclasses.asdict(checkpoint)))
+    partial.rename(final)
+    kept = _all_checkpoints(directory)
+    _remove(directory, kept[max_count:])
+    while used_bytes(directory) > limits.max_bytes and len(kept) > 1:
+        _remove(directory, [kept.pop()])
+
+
+def _copy(files: pathlib.Path, target: pathlib.Path, limits: file_copies.CopyLimits) -> str:
+    """Copy files; return why not all could be copied."""
+    target.mkdir(mode=0o700)
     try:
-        flaw = file_copies.copy_tree(files, partial / _FILES, limits)
+        return file_copies.copy_tree(files, target, limits)
     except errors.WorkspaceError as error:
-        flaw = str(error)
+        return str(error)
     except OSError:
         _log.exception("the files of a session could not be copied")
-        flaw = file_words.COPY_FAILED
-    if flaw:
-        safe_open.remove(partial / _FILES)
-    state = Checkpoint(time.time_ns(), pointer, missed_runs, flaw)
-    (partial / _STATE).write_text(json.dumps(dataclasses.asdict(state)))
-    safe_open.remove(final)
-    partial.rename(final)
-    directories = [final for final, _ in _all_checkpoints(directory)[:max_count]]
-    # Also delete checkpoints that a power cut left incomplete.
-    for surplus in set(directory.iterdir()).difference(directories):
+        return file_words.COPY_FAILED
+
+
+def _version(files: pathlib.Path, max_files: int, *, before_ns: int) -> str:
+    """Return what differs after each change of files; empty if one changed since `before_ns`."""
+    try:
+        with workspace_io.opened(files) as root:
+            scan = directory_contents.scan(root, max_files)
+    except (errors.WorkspaceError, OSError):
+        # The copy fails too, and says why.
+        return ""
+    if scan.is_truncated or any(entry.identity[-1] > before_ns for entry in scan.entries):
+        return ""
+    identities = [(entry.path, entry.identity) for entry in scan.entries]
+    return hashlib.sha256(repr((identities, scan.folders)).encode()).hexdigest()
+
+
+def _remove(directory: pathlib.Path, entries: list[tuple[pathlib.Path, Checkpoint]]) -> None:
+    """Delete checkpoints, copies that none needs, and what a power cut left incomplete."""
+    for file, _ in entries:
+        file.unlink()
+    needed = set()
+    for file, checkpoint in _all_checkpoints(directory):
+        needed |= {file, directory / (checkpoint.copy or file)}
+    for surplus in set(directory.iterdir()) - needed:
         safe_open.remove(surplus)
-    while used_bytes(directory) > limits.max_bytes and len(directories) > 1:
-        safe_open.remove(directories.pop())
 
 
 def used_bytes(directory: pathlib.Path) -> int:
@@ -109,15 +148,18 @@ def read(directory: pathlib.Path, name: str) -> Checkpoint:
     Raises:
         KernelError: there is no checkpoint of that name (any more).
     """
-    checkpoint = _load(_checkpoint_directory(directory, name))
+    checkpoint = _load(_state_file(directory, name))
     if checkpoint is None:
         raise errors.KernelError(file_words.BEFORE_GONE)
     return checkpoint
 
 
 def files_of(directory: pathlib.Path, name: str) -> pathlib.Path:
-    """Return the directory of a checkpoint's files; a KernelError if the name is not valid."""
-    return _checkpoint_directory(directory, name) / _FILES
+    """Return the directory of a checkpoint's files; a KernelError if it has none."""
+    checkpoint = read(directory, name)
+    if checkpoint.flaw:
+        raise errors.KernelError(checkpoint.flaw)
+    return directory / checkpoint.copy
 
 
 def pointers(directory: pathlib.Path) -> list[str]:
@@ -128,53 +170,51 @@ def pointers(directory: pathlib.Path) -> list[str]:
 def copies_of(directory: pathlib.Path, path: bytes) -> dict[str, int]:
     """Return the names of checkpoints with a copy of a file, and the size of each copy in bytes."""
     sizes = {}
-    for path_of_checkpoint, checkpoint in _all_checkpoints(directory):
+    for state_file, checkpoint in _all_checkpoints(directory):
         if checkpoint.flaw:
             continue
         with (
             contextlib.suppress(errors.FileMissingError, FileNotFoundError),
-            workspace_io.opened(path_of_checkpoint / _FILES) as root,
+            workspace_io.opened(directory / checkpoint.copy) as root,
         ):
             file = safe_open.open_file(root, path)
-            sizes[path_of_checkpoint.name] = os.fstat(file).st_size
+            sizes[state_file.stem] = os.fstat(file).st_size
             os.close(file)
     return sizes
 
 
 def remove_oldest(directory: pathlib.Path) -> bool:
     """Delete a session's oldest checkpoint; return whether there was one."""
-    entries = _all_checkpoints(directory)
-    for path, _ in entries[-1:]:
-        safe_open.remove(path)
-    return bool(entries)
+    oldest = _all_checkpoints(directory)[-1:]
+    if oldest:
+        _remove(directory, oldest)
+    return bool(oldest)
 
 
 def remove_since(directory: pathlib.Path, name: str) -> None:
     """Delete a checkpoint and all later ones."""
-    directories = [path for path, _ in _all_checkpoints(directory)]
-    path = _checkpoint_directory(directory, name)
-    for later in directories[: directories.index(path) + 1] if path in directories else ():
-        safe_open.remove(later)
+    entries, state_file = _all_checkpoints(directory), _state_file(directory, name)
+    files = [file for file, _ in entries]
+    if state_file in files:
+        _remove(directory, entries[: files.index(state_file) + 1])
 
 
-def _checkpoint_directory(directory: pathlib.Path, name: str) -> pathlib.Path:
+def _state_file(directory: pathlib.Path, name: str) -> pathlib.Path:
     if _NAME.fullmatch(name) is None:
         raise errors.KernelError(file_words.BEFORE_GONE)
-    return directory / name
+    return directory / f"{name}.json"
 
 
 def _all_checkpoints(directory: pathlib.Path) -> list[tuple[pathlib.Path, Checkpoint]]:
-    """Return all checkpoints with their directories, the latest first."""
-    entries = []
-    for file in directory.glob(f"*/{_STATE}"):
-        if _NAME.fullmatch(file.parent.name) and (checkpoint := _load(file.parent)) is not None:
-            entries.append((file.parent, checkpoint))
+    """Return all checkpoints with their files, the latest first."""
+    loaded = [(file, _load(file)) for file in directory.glob("*.json")]
+    entries = [(file, checkpoint) for file, checkpoint in loaded if checkpoint is not None]
     return sorted(entries, key=lambda item: item[1].at_ns, reverse=True)
 
 
-def _load(directory: pathlib.Path) -> Checkpoint | None:
+def _load(file: pathlib.Path) -> Checkpoint | None:
     """Load a checkpoint; None if it is missing, or incomplete after a power cut."""
     try:
-        return Checkpoint(**json.loads((directory / _STATE).read_text()))
+        return Checkpoint(**json.loads(file.read_text()))
     except (FileNotFoundError, ValueError, TypeError):
         return None
