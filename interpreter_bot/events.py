@@ -166,13 +166,15 @@ class TurnEnded:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class InputQuestion:
-    """Running code called `input()` or `getpass`.
+    """Running code called `input()` or `getpass`, or the model asks.
 
     Attributes:
         id: digits. The next bot asks under the same id, so buttons that were shown still fit.
         session: in which it is asked.
         person: who may answer.
         is_password: the answer is not to be shown, and is stored nowhere.
+        is_of_model: the model asks, not code.
+        choices: answers to choose from; another one can be written.
     """
 
     id: str
@@ -181,6 +183,17 @@ class InputQuestion:
     cell: int
     prompt: str
     is_password: bool = False
+    is_of_model: bool = False
+    choices: tuple[str, ...] = ()
+
+    def chosen(self, text: str) -> str:
+        """Return the choice that a text names, by its words or its number; else the text."""
+        words = text.strip().casefold()
+        named = [choice for choice in self.choices if choice.casefold() == words]
+        numbered = [
+            choice for n, choice in enumerate(self.choices, 1) if words.rstrip(".") == f"{n}"
+        ]
+        return next(iter(named + numbered), text)
 
 
 Subject: TypeAlias = Literal["code", "plan", "tool", "statement", "packages", "import", "request"]

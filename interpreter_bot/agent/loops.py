@@ -163,6 +163,7 @@ class _Turn:
             can_see_images=spec.model.can_see_images,
             can_install=spec.can_install,
             can_find_tools=spec.tool_index is not None,
+            can_ask=not spec.model.is_small,
         )
         self._tool_runner = tool_execution.ToolRunner(
             spec.environment,
@@ -172,6 +173,7 @@ class _Turn:
             offered=offered,
             approve=spec.approve,
             tool_index=spec.tool_index,
+            answers=tool_execution.answers_of_person(spec.transcript.entries),
         )
         self._model_call = model_calls.ModelCall(
             spec.llm,

@@ -42,6 +42,9 @@ class Environment(Protocol):
         return only when it no longer runs.
         """
 
+    async def ask_person(self, question: str, choices: tuple[str, ...]) -> str:
+        """Ask the person, and return their answer."""
+
     async def list_files(self) -> Sequence[values.FileInfo]:
         """List the files of the workspace."""
 

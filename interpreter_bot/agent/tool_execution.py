@@ -38,6 +38,17 @@ _NO_PICTURE: Final = (
     "sensible size. Convert it with run_code.]"
 )
 
+_MAX_QUESTIONS: Final = 3
+_ANSWERED: Final = "[The person answered:] {answer}"
+_ASKED_BEFORE: Final = "[You asked this before.] {result}"
+_ENOUGH_ASKED: Final = (
+    "[Not asked: the person has answered enough questions for one turn. Decide yourself, and say "
+    "what you assumed.]"
+)
+_UNANSWERED: Final = (
+    "[There is no answer: {error} Decide yourself, and say in your answer what you assumed.]"
+)
+
 _Pictures: TypeAlias = tuple[chat_messages.Picture, ...]
 
 
@@ -104,6 +115,31 @@ class RepetitionDetector:
         return f"{name}: {message[:200]}" if message else name
 
 
+def answers_of_person(entries: Sequence[chat_messages.Message]) -> dict[str, str]:
+    """Return what a turn that goes on asked its person, and what the model was told then."""
+    asked: dict[str, str] = {}
+    answers: dict[str, str] = {}
+    for entry in entries:
+        match entry:
+            case chat_messages.UserMessage(is_ours=False):
+                answers.clear()
+            case chat_messages.AssistantMessage(calls=calls):
+                requests = {call.id: tools.read(call) for call in calls}
+                asked = {
+                    call_id: _question_key(request)
+                    for call_id, request in requests.items()
+                    if isinstance(request, tools.AskPerson)
+                }
+            case chat_messages.ToolResult(call_id, text) if call_id in asked:
+                answers.setdefault(asked[call_id], text)
+    return answers
+
+
+def _question_key(request: tools.AskPerson) -> str:
+    """Return what two questions have in common that are the same for a person."""
+    return " ".join(request.question.casefold().split()).rstrip("?. ")
+
+
 def _normalize(code: str) -> str:
     """Normalise code: drop blank lines and comments on lines of their own."""
     lines = (line.rstrip() for line in code.splitlines())
@@ -118,6 +154,7 @@ class ToolRunner:
         offered: the tools that there are.
         approve: see `loops.TurnSpec`.
         tool_index: see there.
+        answers: of the person, by question; a question is asked once.
     """
 
     def __init__(
@@ -130,6 +167,7 @@ class ToolRunner:
         offered: Sequence[chat_messages.Tool],
         approve: ports.Approve | None = None,
         tool_index: ports.ToolIndex | None = None,
+        answers: dict[str, str] | None = None,
     ) -> None:
         self._environment = environment
         self._emit = emit
@@ -138,6 +176,7 @@ class ToolRunner:
         self._offered = offered
         self._approve = approve
         self._index = tool_index
+        self._answers = answers or {}
         self._screen: output_screens.Screen | None = None
 
     async def answer(self, call: chat_messages.Call) -> tuple[str, _Pictures]:
@@ -157,6 +196,8 @@ class ToolRunner:
                     return self._index.find(words), ()
                 case tools.DescribeTool(name) if self._index is not None:
                     return self._index.describe(name), ()
+                case tools.AskPerson():
+                    return await self._ask(request), ()
                 case tools.Misread(sentence):
                     self._guard.note_misread()
                     return sentence, ()
@@ -205,6 +246,23 @@ class ToolRunner:
             text if approved_code == code else f"{_EDITED.format(code=approved_code)}\n{text}",
             pictures,
         )
+
+    async def _ask(self, request: tools.AskPerson) -> str:
+        """Ask the person; what was asked before has the answer that it had then."""
+        key = _question_key(request)
+        if key in self._answers:
+            return _ASKED_BEFORE.format(result=self._answers[key])
+        if len(self._answers) >= _MAX_QUESTIONS:
+            return _ENOUGH_ASKED
+        try:
+            answer = await self._environment.ask_person(request.question, request.choices)
+            result = _ANSWERED.format(answer=answer.strip() or "(nothing)")
+        except errors.StoreError:
+            raise
+        except errors.BotError as error:
+            result = _UNANSWERED.format(error=error)
+        self._answers[key] = result
+        return result
 
     def _refused(self, error: errors.BotError) -> values.Finished:
         """Return the end of code that did not run; the person is told why."""

@@ -12,12 +12,14 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final, TypeAlias
 
 from interpreter_bot.agent import chat_messages, lenient_json
+from interpreter_bot.text import safe_text
 
 RUN_CODE: Final = "run_code"
 VIEW_IMAGE: Final = "view_image"
 INSTALL_PACKAGES: Final = "install_packages"
 FIND_TOOLS: Final = "find_tools"
 DESCRIBE_TOOL: Final = "describe_tool"
+ASK_PERSON: Final = "ask_person"
 
 _CODE_NAMES: Final = ("code", "python_code", "python", "source", "script", "input")
 # Arguments that models add to the code, none of which can be the code itself.
@@ -29,15 +31,22 @@ _LANGUAGES: Final = frozenset({"", "python", "py", "python3", "ipython", "ipytho
 _FILE_NAMES: Final = ("name", "path", "file", "filename", "file_name")
 _PACKAGE_NAMES: Final = ("names", "packages", "package", "name", "requirements")
 _WORDS_NAMES: Final = ("words", "query", *_FILE_NAMES)
+_QUESTION_NAMES: Final = ("question", "prompt", "text", "message")
+_CHOICE_NAMES: Final = ("choices", "options", "answers")
+_OPTIONAL: Final = frozenset({"start", "choices"})
+_MAX_QUESTION_CHARACTERS: Final = 600
+_MAX_CHOICES: Final = 6
+# As much as a button of each network shows.
+_MAX_CHOICE_CHARACTERS: Final = 70
 _MAX_ENCODINGS: Final = 3
 _FOLDER: Final = "/mnt/data/"
 
 
-def _schema(**properties: Mapping[str, str]) -> dict[str, Any]:
+def _schema(**properties: Mapping[str, Any]) -> dict[str, Any]:
     return {
         "type": "object",
         "properties": properties,
-        "required": [name for name in properties if name != "start"],
+        "required": [name for name in properties if name not in _OPTIONAL],
         "additionalProperties": False,
     }
 
@@ -81,6 +90,20 @@ TOOLS: Final = (
         DESCRIBE_TOOL,
         "Say what one function of another system takes and does.",
         _schema(name={"type": "string", "description": "As find_tools lists it."}),
+    ),
+    chat_messages.Tool(
+        ASK_PERSON,
+        "Ask the person a question and wait for the answer. Only if a wrong guess would be costly "
+        "and nothing else can tell you; otherwise decide yourself, and say what you assumed.",
+        _schema(
+            question={"type": "string", "description": "One short question."},
+            choices={
+                "type": "array",
+                "items": {"type": "string"},
+                "description": f"At most {_MAX_CHOICES} short answers to choose from. The person "
+                "can also write another.",
+            },
+        ),
     ),
 )
 
@@ -155,6 +178,14 @@ class DescribeTool:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
+class AskPerson:
+    """Ask the person; `choices` are answers to choose from, each different."""
+
+    question: str
+    choices: tuple[str, ...] = ()
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
 class Misread:
     """A call that cannot be understood, and is not run; `sentence` is its result for the model."""
 
@@ -162,13 +193,13 @@ class Misread:
 
 
 ToolRequest: TypeAlias = (
-    RunCode | ListFiles | ReadFile | ViewImage | FindTools | DescribeTool | Misread
+    RunCode | ListFiles | ReadFile | ViewImage | FindTools | DescribeTool | AskPerson | Misread
 )
 """A parsed call."""
 
 
 def offered(
-    *, can_see_images: bool, can_install: bool, can_find_tools: bool
+    *, can_see_images: bool, can_install: bool, can_find_tools: bool, can_ask: bool
 ) -> tuple[chat_messages.Tool, ...]:
     """Return the tools there are.
 
@@ -176,9 +207,10 @@ def offered(
         can_see_images: for a model that sees pictures.
         can_install: packages can be installed.
         can_find_tools: there are more functions of other systems than the prompt lists.
+        can_ask: for a model that can judge when to ask a person.
     """
     has = {VIEW_IMAGE: can_see_images, INSTALL_PACKAGES: can_install, FIND_TOOLS: can_find_tools}
-    has[DESCRIBE_TOOL] = can_find_tools
+    has |= {DESCRIBE_TOOL: can_find_tools, ASK_PERSON: can_ask}
     return tuple(tool for tool in TOOLS if has.get(tool.name, True))
 
 
@@ -202,6 +234,8 @@ def read(call: chat_messages.Call, offered: Sequence[chat_messages.Tool] = TOOLS
             return FindTools(_read_words(call.arguments))
         case "describe_tool":
             return DescribeTool(_read_words(call.arguments))
+        case "ask_person":
+            return _read_question(call.arguments)
     return Misread(f"There is no tool named {call.name[:80]!r}. There are: {', '.join(names)}.")
 
 
@@ -299,6 +333,33 @@ def _read_words(arguments: str) -> str:
     if isinstance(value, dict):
         value = _first(value, _WORDS_NAMES)
     return value if isinstance(value, str) else ""
+
+
+def _read_question(arguments: str) -> AskPerson | Misread:
+    """Read a question to a person, who is shown nothing that is hidden or too long to be read."""
+    try:
+        value = lenient_json.parse(arguments)
+    except ValueError:
+        value = arguments
+    choices: object = ()
+    if isinstance(value, dict):
+        choices = _first(value, _CHOICE_NAMES) or ()
+        value = _first(value, _QUESTION_NAMES)
+    question = safe_text.harmless(value).strip() if isinstance(value, str) else ""
+    if not question or len(question) > _MAX_QUESTION_CHARACTERS:
+        limit = f"at most {_MAX_QUESTION_CHARACTERS} characters"
+        return Misread(f'Nothing was asked. Give one question of {limit} as "question".')
+    if not isinstance(choices, list | tuple):
+        choices = str(choices).splitlines()
+    lines = (" ".join(safe_text.harmless(str(choice)).split()) for choice in choices)
+    # What differs in its case only is the same answer.
+    distinct = tuple({line.casefold(): line for line in lines if line}.values())
+    if len(distinct) > _MAX_CHOICES or any(len(one) > _MAX_CHOICE_CHARACTERS for one in distinct):
+        return Misread(
+            f"Nothing was asked. Give at most {_MAX_CHOICES} choices of at most "
+            f"{_MAX_CHOICE_CHARACTERS} characters each."
+        )
+    return AskPerson(question, distinct)
 
 
 def _read_packages(arguments: str) -> RunCode | Misread:

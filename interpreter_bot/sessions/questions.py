@@ -148,6 +148,9 @@ class Questions:
         if entry.is_secret and (entry.waiter is None or entry.waiter.done()):
             # It would have to wait in the database. The next bot asks again.
             raise errors.AnswerRefusedError(question_words.EXPIRED)
+        question = entry.question
+        if isinstance(question, events.InputQuestion) and isinstance(answer, events.TextAnswer):
+            answer = events.TextAnswer(question.chosen(answer.text))
         # Shielded, as the page may close: a stored answer must also reach the turn.
         await cancellation.shielded(self._accept_answer(entry, answer))
 
@@ -303,6 +306,9 @@ def outcome(answer: events.Answer | None) -> str:
 
 def summary(question: events.Question, answer: events.Answer | None) -> str:
     """Return the question and its outcome, as a sentence."""
+    if isinstance(question, events.InputQuestion) and question.is_of_model:
+        text = answer.text if isinstance(answer, events.TextAnswer) else outcome(answer)
+        return question_words.answered(question.prompt, text)
     if isinstance(question, events.InputQuestion):
         return f"{question_words.asked(question.prompt.strip())} {outcome(answer)}"
     return f"{question_words.title(question.subject)} {outcome(answer)}"
@@ -311,6 +317,8 @@ def summary(question: events.Question, answer: events.Answer | None) -> str:
 def printed_answer(question: events.Question, answer: events.Answer | None) -> values.Text | None:
     """Return prompt and input as they appear in the output of code, as on a terminal."""
     if not (isinstance(question, events.InputQuestion) and isinstance(answer, events.TextAnswer)):
+        return None
+    if question.is_of_model:
         return None
     text = "•••" if question.is_password else answer.text
     return values.Text("stdout", f"{question.prompt}{text}\n")

@@ -49,7 +49,7 @@ class Progress:
         kernel_id: of the kernel that ran its code; empty if none did.
         approval: whether a person is asked before its code runs.
         step: number of the latest model call.
-        is_asking: its next code waits for approval.
+        is_asking: its next code waits for approval, or the model for an answer.
     """
 
     is_code: bool

@@ -74,7 +74,7 @@ class SessionEnvironment:
         kernel_id: of the kernel that ran code last; empty if none did.
         mark: of the files before the first code ran; None if none did.
         resumed: an execution of another bot, which the next code continues.
-        is_asking: the next code waits for approval.
+        is_asking: the next code waits for approval, or the model for an answer.
     """
 
     def __init__(
@@ -92,6 +92,7 @@ class SessionEnvironment:
         tools: code_tool_calls.ToolRequests | None,
         statements: statement_requests.StatementRequests | None,
         checkpoint: tuple[str, str],
+        input_seconds: float,
         on_installation: Callable[[str, code_activity.InstalledLayer], None],
     ) -> None:
         """Make the environment; no kernel is taken yet.
@@ -99,6 +100,7 @@ class SessionEnvironment:
         Args:
             approved_by: asks people.
             checkpoint: the session's key, and the name of the checkpoint before the first code.
+            input_seconds: how long a person is waited for.
             on_installation: called with the kernel's id and the installed layer.
         """
         self.workspace = workspace
@@ -115,6 +117,7 @@ class SessionEnvironment:
         self.tools = tools
         self._statements = statements
         self._checkpoint = checkpoint
+        self._input_seconds = input_seconds
         self._on_installation = on_installation
         self.kernel_id = ""
         self.mark: str | None = None
@@ -149,6 +152,22 @@ class SessionEnvironment:
         if answer is None:
             raise agent_ports.NotApprovedError(session_words.DECLINED, remark=_CODE_DECLINED)
         return code if answer.edited is None else answer.edited
+
+    async def ask_person(self, question: str, choices: tuple[str, ...]) -> str:
+        """Ask the person who asked what the model asks; they have as long as for an `input()`.
+
+        Raises:
+            BotError: there is no answer.
+        """
+        self.is_asking = True
+        try:
+            await self._stream.keep_progress()
+            async with asyncio.timeout(self._input_seconds):
+                return await self._stream.ask_for_model(question, choices)
+        except TimeoutError as error:
+            raise errors.UnansweredError from error
+        finally:
+            self.is_asking = False
 
     async def run(self, code: str, *, show: Callable[[values.Output], None]) -> values.Finished:
         """Run code in the session's kernel.

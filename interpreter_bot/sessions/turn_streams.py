@@ -109,6 +109,26 @@ class TurnStream:
             raise errors.BotError(answer.reason)
         return answer.text if isinstance(answer, events.TextAnswer) else ""
 
+    async def ask_for_model(self, prompt: str, choices: tuple[str, ...]) -> str:
+        """Ask the person what the model asks.
+
+        Raises:
+            BotError: there is no answer.
+        """
+        question = events.InputQuestion(
+            id=self._question_id(self.cell, "model", "\0".join((prompt, *choices))),
+            session=self._request.key,
+            person=self._request.person.id,
+            cell=max(self.cell, 0),
+            prompt=prompt,
+            is_of_model=True,
+            choices=choices,
+        )
+        answer = await self._answer(question, events.Unanswered(question_words.NOBODY_ANSWERS))
+        if isinstance(answer, events.TextAnswer):
+            return answer.text
+        raise errors.BotError(questions.outcome(answer))
+
     async def ask_approval(
         self,
         subject: events.Subject,

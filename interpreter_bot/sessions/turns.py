@@ -212,6 +212,7 @@ class _Work:
                 ),
                 statements=statement_requests.of_turn(services, key, approver),
                 checkpoint=(key, f"{self._recorder.turn_id}"),
+                input_seconds=services.config.limits.input_seconds,
                 on_installation=lambda kernel, layer: services.on_installation(
                     code_activity.Installation(key, kernel, person, layer.name, layer.packages)
                 ),

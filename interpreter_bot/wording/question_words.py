@@ -29,6 +29,9 @@ CODE: Final = "The code"
 INPUT_TITLE: Final = "Your code asks"
 ANSWER: Final = "Your answer"
 REPLY_OR_BUTTON: Final = "Reply to this message, or press Answer."
+CHOOSE_OR_REPLY: Final = "Choose an answer, or reply to this message with another one."
+OTHER_ANSWER: Final = "Other answer"
+NOBODY_ANSWERS: Final = "Nobody is there who could answer."
 PASSWORD: Final = "This is a password: press Answer, so that nobody else reads it."
 NO_PASSWORDS: Final = (
     "I don't take passwords from messages. Press Answer, and delete the message if it held one."
@@ -58,6 +61,11 @@ def asks(prompt: str) -> str:
 
 def asked(prompt: str) -> str:
     return f"Your code asked: {prompt}" if prompt else "Your code asked for input."
+
+
+def answered(question: str, answer: str) -> str:
+    """Return a question of the model with its answer, in a line."""
+    return f"{question} → {answer}"
 
 
 def all_code(reason: str, warning: str) -> str:

@@ -518,6 +518,35 @@ async def test_a_question_notifies_and_its_answer_stands_below(network):
     assert "Name? Ada" in text(network)
 
 
+async def test_a_question_of_the_model_has_a_button_for_each_choice_and_reaches_nobody(network):
+    prompt = "# **Which** @everyone <!channel> <@1> [region](https://example.invalid)?\n> North"
+    choices = tuple(f"<@{number}> *{'x' * 60}*" for number in range(6))
+    question = events.InputQuestion(
+        id="7",
+        session=network.at.session,
+        person=network.person,
+        cell=0,
+        prompt=prompt,
+        is_of_model=True,
+        choices=choices,
+    )
+    async with opened(network) as shown:
+        shown.answer.emit(events.QuestionAsked(question))
+        await seen(network, "region")
+        message = network.shown()[-1]
+        assert message.told
+        picks = [f"pick{place} 7" for place in range(6)]
+        assert message.buttons == [*picks, "answer 7", "stop 1"]
+        # As one line of words, which nothing begins that is markup.
+        assert not re.search(r"(?m)^(?:#|>)", message.text)
+        has_mentions = network.markup.escape("@everyone") != "@everyone"
+        assert not (has_mentions and re.search("@everyone|<!channel>", message.text))
+        closed = events.QuestionClosed(question, events.TextAnswer(choices[0]))
+        tell(shown.answer, closed, dataclasses.replace(END, text="Done."))
+    assert "→" in text(network)
+    assert not (has_mentions and "@everyone" in text(network))
+
+
 async def test_an_answer_takes_the_place_of_another(network):
     words = " ".join(f"word{number}" for number in range(1500))
     async with opened(network) as first:

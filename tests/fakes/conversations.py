@@ -105,6 +105,10 @@ class Events:
         self._questions += 1
         return await self._stream.ask(dataclasses.replace(request, number=self._questions))
 
+    async def ask_for_model(self, question, *choices):
+        assert not self._is_running
+        return await self._stream.ask_for_model(question, choices)
+
     async def approve(self, cell, code, *, subject="code", choices=(), is_personal=False):
         # Running code asks for what it calls outside, with choices, or the bot for it.
         by_bot = subject in ("packages", "import", "request")

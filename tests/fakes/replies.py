@@ -131,7 +131,10 @@ class Reply(ports.Reply):
 
     def _take_question(self, question):
         if isinstance(question, events.InputQuestion):
-            assert question.cell == self._running
+            if question.is_of_model:
+                assert self._running is None
+            else:
+                assert question.cell == self._running
             self._hear("ask", question)
             answer = events.Unanswered("Nobody answers.")
             if self._answers:

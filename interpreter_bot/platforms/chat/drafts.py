@@ -383,6 +383,12 @@ class TurnDrawing:
         question, marks = asked.question, self._marks
         if not asked.is_open:
             prompt = ""
+            if isinstance(question, events.InputQuestion) and question.is_of_model:
+                summary = questions.summary(question, asked.answer)
+                yield marks.small_print(
+                    f"❓ {marks.escape(quantities.one_line(summary, _MAX_PROMPT))}"
+                )
+                return
             if isinstance(question, events.InputQuestion):
                 prompt = marks.inline_code(question.prompt)
             yield marks.small_print(f"{prompt} {_verdict(asked.answer)}".strip())
@@ -399,6 +405,15 @@ class TurnDrawing:
             yield from code
             return
         yield layout.Break(self._style.owner)
+        if question.is_of_model:
+            yield f"{owner} ❓ {marks.escape(question.prompt)}".lstrip()
+            hint = (
+                question_words.CHOOSE_OR_REPLY
+                if question.choices
+                else question_words.REPLY_OR_BUTTON
+            )
+            yield marks.small_print(hint)
+            return
         yield f"{owner} ⌨️ **{question_words.asks('')}**".lstrip()
         if question.is_password:
             yield question_words.PASSWORD

@@ -15,7 +15,7 @@ from interpreter_bot.platforms.console import question_tasks, saved_files, termi
 from interpreter_bot.platforms.rendering import event_json
 from interpreter_bot.sessions import ports
 from interpreter_bot.text import quantities, safe_text
-from interpreter_bot.wording import terminal_words
+from interpreter_bot.wording import question_words, terminal_words
 
 _MAX_SHOWN_CHARACTERS: Final = 80
 
@@ -139,6 +139,8 @@ class JsonLines(ports.Reply):
                     raise
                 self._show(events.NoticeShown(terminal_words.NOBODY_TO_ASK, question.cell))
                 return events.Declined()
+            if question.is_of_model:
+                return events.Unanswered(question_words.NOBODY_ANSWERS)
             return events.TextAnswer(values.END_OF_INPUT)
         if isinstance(question, events.ApprovalQuestion):
             return terminal_input.approval_of(answer or "", question.choices)

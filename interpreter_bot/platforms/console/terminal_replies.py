@@ -201,13 +201,24 @@ class ExecutionPrinter(ports.Reply):
             self._print_approval(question)
             self._questions.begin(question, lambda: self._read_approval(question))
         else:
-            self._out.prompt(question.prompt)
+            self._print_choices(question)
+            self._out.prompt(question.prompt if not question.is_of_model else "> ")
             self._questions.begin(question, lambda: self._read_input(question))
+
+    def _print_choices(self, question: events.InputQuestion) -> None:
+        """Print what the model asks, with a number before each choice."""
+        if question.is_of_model:
+            self._out.close_line()
+            self._print_line(question.prompt, style=_YELLOW)
+            for number, choice in enumerate(question.choices, start=1):
+                self._print_line(f"{number}. {choice}", style=_YELLOW)
 
     async def _read_input(self, question: events.InputQuestion) -> events.Answer:
         try:
             return events.TextAnswer(await self._answers.next(is_password=question.is_password))
         except terminal_input.NoAnswerError:
+            if question.is_of_model:
+                return events.Unanswered(question_words.NOBODY_ANSWERS)
             return events.TextAnswer(values.END_OF_INPUT)
 
     @property

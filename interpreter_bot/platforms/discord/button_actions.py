@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from typing import Any, Final
 
 import discord
@@ -42,7 +43,7 @@ class ButtonActions:
 
     async def _press(self, interaction: discord.Interaction[Any], button: transport.Button) -> None:
         place = channels_and_threads.of_interaction(interaction)
-        if button.action in _ANSWERING_ACTIONS:
+        if button.action in _ANSWERING_ACTIONS or button.action.startswith(buttons.PICK):
             await self._answer(interaction, button)
         elif button.action == "stop":
             await self._stop(interaction, button)
@@ -140,6 +141,9 @@ class ButtonActions:
         elif action in _MODAL_ACTIONS:
             if await self._handler.check_permissions(interaction):
                 await self._open_window(interaction, action, number)
+        elif action.startswith(buttons.PICK):
+            picked = functools.partial(buttons.picked, action)
+            await modals.resolve(self._handler, interaction, number, picked)
         else:
             scope = action if action == events.FOR_SESSION else ""
             answer = events.Declined() if action == "refuse" else events.Approved(scope)
@@ -174,7 +178,7 @@ class ButtonActions:
     def _answering(self, question: events.InputQuestion) -> modals.CodeModal:
         return modals.CodeModal(
             "Answer",
-            discord_words.INPUT_TITLE,
+            question_words.ANSWER if question.is_of_model else discord_words.INPUT_TITLE,
             self._resolving(question),
             self._handler.report_error,
             kind=modals.ANSWER,

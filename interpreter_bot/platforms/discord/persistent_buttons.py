@@ -16,7 +16,7 @@ _STYLES: Final = {
     "success": discord.ButtonStyle.success,
     "danger": discord.ButtonStyle.danger,
 }
-_TEMPLATE: Final = r"ib:(?P<action>[a-z]+):(?P<number>[0-9]{1,19}):(?P<owner>[0-9]{1,20})"
+_TEMPLATE: Final = r"ib:(?P<action>[a-z]+[0-9]?):(?P<number>[0-9]{1,19}):(?P<owner>[0-9]{1,20})"
 _ID: Final = re.compile(_TEMPLATE)
 
 

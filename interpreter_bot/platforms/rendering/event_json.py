@@ -119,6 +119,8 @@ def _of_question(question: events.Question) -> EventJson:
         about["text"] = question.prompt
         if question.is_password:
             about["is_password"] = True
+        if question.is_of_model:
+            about |= {"is_of_model": True, "choices": [*question.choices]}
     else:
         revealed = safe_text.revealed(question.code)
         about |= {"text": question.code, "revealed": revealed.text, "subject": question.subject}

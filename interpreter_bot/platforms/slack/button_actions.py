@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import logging
 import re
 from collections.abc import Callable, Coroutine, Mapping
@@ -13,7 +14,7 @@ from slack_bolt.kwargs_injection.async_args import AsyncArgs
 
 from interpreter_bot import errors, events, values
 from interpreter_bot.platforms import command_table
-from interpreter_bot.platforms.chat import commands
+from interpreter_bot.platforms.chat import buttons, commands
 from interpreter_bot.platforms.rendering import past_code, query_listings
 from interpreter_bot.platforms.slack import (
     blocks,
@@ -136,6 +137,7 @@ class ButtonActions:
             "refuse": self.decline,
             "change": self.open_question,
             "answer": self.open_question,
+            re.compile(f"^{buttons.PICK}[0-9]$"): self.pick,
             **dict.fromkeys(_QUESTION_CHOICES, self.choose),
         }
 
@@ -274,6 +276,11 @@ class ButtonActions:
         """Answer a question with one of its choices."""
         await self.resolve(press.place, _question_id(press), press.action)
 
+    async def pick(self, press: Press) -> None:
+        """Answer the model with one of the choices that it gave."""
+        picked = functools.partial(buttons.picked, press.action)
+        await self._resolve(press.place, _question_id(press), picked)
+
     async def open_question(self, press: Press) -> None:
         """Open the form for an answer to `input()`, or for editing code that waits for approval.
 
@@ -292,7 +299,8 @@ class ButtonActions:
             view = home_and_modal_views.edit_form(facts, question.code)
         else:
             label = quantities.one_line(question.prompt, _LABEL_CHARACTERS)
-            view = home_and_modal_views.answer_form(facts, label)
+            is_of_model = question.is_of_model
+            view = home_and_modal_views.answer_form(facts, label, is_of_model=is_of_model)
         await self.open_form(place, press.trigger, view)
 
     async def open_form(

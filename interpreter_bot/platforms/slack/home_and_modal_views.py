@@ -52,9 +52,10 @@ def edit_form(metadata: Mapping[str, str], code: str) -> View:
     return _form(EDIT_FORM, title, label, "Run", metadata, initial=code[:_MAX_CHARACTERS])
 
 
-def answer_form(metadata: Mapping[str, str], prompt: str) -> View:
-    """Make the form for an answer to `input()`."""
-    title, label = question_words.INPUT_TITLE, prompt or question_words.ANSWER
+def answer_form(metadata: Mapping[str, str], prompt: str, *, is_of_model: bool = False) -> View:
+    """Make the form for an answer to `input()`, or to the model."""
+    title = question_words.ANSWER if is_of_model else question_words.INPUT_TITLE
+    label = prompt or question_words.ANSWER
     return _form(ANSWER_FORM, title, label, "Answer", metadata, is_optional=True)
 
 

@@ -224,6 +224,32 @@ async def test_a_choice_is_made_by_a_button(discord_server, lab, connect, until)
     assert chosen == ["session", "What it is."]
 
 
+async def test_the_model_is_answered_by_a_button_or_in_a_window(
+    discord_server, lab, connect, until
+):
+    answers = []
+
+    async def ask(turn):
+        turn.reply.step(1)
+        for question in ("Which region?", "Which year?"):
+            answers.append(await turn.reply.ask_for_model(question, "@everyone", "<@1> *2*"))
+        return turn.done("Done.")
+
+    alice, bob, channel = lab.person("alice"), lab.person("bob"), lab.channel("general")
+    async with connect(ask, follow_threads=False):
+        discord_server.say(alice, channel, f"{discord_server.bot.mention} go")
+        thread = await steps.thread_in(channel)
+        await until(lambda: thread.of_bots and "@everyone" in thread.of_bots[-1].buttons)
+        refused = await discord_server.click(bob, thread.of_bots[-1], "<@1> *2*")
+        await until(lambda: "Only the person who asked" in refused.text)
+        await discord_server.click(alice, thread.of_bots[-1], "<@1> *2*")
+        await until(lambda: "Which year" in thread.of_bots[-1].content)
+        opened = await discord_server.click(alice, thread.of_bots[-1], "Other answer")
+        await discord_server.submit(opened, {"text": "All of them"})
+        await until(lambda: "Done." in thread.of_bots[-1].content)
+    assert answers == ["<@1> *2*", "All of them"]
+
+
 @pytest.mark.parametrize(
     "custom_id",
     [

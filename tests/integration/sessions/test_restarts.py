@@ -2,16 +2,12 @@
 
 import asyncio
 import contextlib
-import itertools
 import shutil
 import sqlite3
 
 import pytest
 
 from interpreter_bot import events, settings, values
-from interpreter_bot.app import execution_startup
-from interpreter_bot.hosts import executions, local_startup, remote_host
-from interpreter_bot.kernel_host import host_server
 from interpreter_bot.sessions import suspended_turns
 from interpreter_bot.store import engines
 from interpreter_bot.wording import session_words
@@ -30,36 +26,6 @@ for i in range(6):
     time.sleep(0.3)
 """
 ALL = [f"tick {number}" for number in range(6)]
-
-
-@pytest.fixture
-async def outliving(short_path, monkeypatch):
-    """Let all houses of a test use one host, which they do not end; gives a way to another one.
-
-    That the host is in the same process is nothing that it, or the houses, could notice.
-    """
-    numbers = itertools.count()
-    async with contextlib.AsyncExitStack() as stack:
-
-        async def another():
-            await stack.aclose()
-            # Of the former nothing is left, not even what its code showed.
-            place = short_path / f"host{next(numbers)}"
-            place.mkdir()
-            config = settings.Settings(
-                kernels=settings.Kernels(preload=(), spares=0),
-                paths=settings.Paths(data=place / "data", runtime=place / "r"),
-            )
-            host = await stack.enter_async_context(local_startup.open_host(config))
-            begun = await stack.enter_async_context(executions.Executions.open(place / "journals"))
-            path = place / "host.sock"
-            await stack.enter_async_context(host_server.HostServer.open(host, begun, path))
-            monkeypatch.setattr(
-                execution_startup, "open_hosts", lambda *_, **__: remote_host.RemoteHost.open(path)
-            )
-
-        await another()
-        yield another
 
 
 class Heard:

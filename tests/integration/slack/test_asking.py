@@ -162,6 +162,33 @@ async def test_input_is_answered_by_the_next_message_of_who_started(slack, servi
     await slack.until(lambda: "Name? Ada & co\\nHi Ada & co" in str(slack.answers("C1", ts)))
 
 
+async def test_the_model_is_answered_by_a_button_by_a_number_or_by_words(slack, service, app):
+    answers = []
+
+    async def asks(turn):
+        turn.reply.step(1)
+        answers.append(await turn.reply.ask_for_model("Which region?", "North", "South"))
+        return "Done."
+
+    service.script = asks
+    ts = slack.say("U1", "C1", "<@UBOT> plot")
+    [question] = await slack.until(
+        lambda: [m for m in slack.replies("C1", ts) if offers(m, "pick1")]
+    )
+    assert "Which region?" in str(question["blocks"])
+    slack.click("U2", "C1", question["ts"], "pick0")
+    await slack.until(lambda: "Only the person who asked" in str(slack.world.responses))
+    slack.click("U1", "C1", question["ts"], "pick1")
+    await slack.until(lambda: service.ends)
+    for number, words in enumerate(("1", "Both"), start=1):
+        ts = slack.say("U1", "C1", "<@UBOT> again")
+        await slack.until(lambda ts=ts: any(offers(m, "pick1") for m in slack.replies("C1", ts)))
+        slack.say("U1", "C1", words, thread=ts)
+        await slack.until(lambda number=number: len(service.ends) > number)
+    assert answers == ["South", "North", "Both"]
+    await slack.until(lambda: "Which region? → Both" in str(slack.answers("C1", ts)))
+
+
 async def test_input_of_a_channels_session_is_answered_in_its_own_thread_only(slack, service, app):
     def asked():
         return [m for m in slack.world.messages.values() if offers(m, "answer")]

@@ -118,3 +118,30 @@ async def test_a_person_chooses_and_the_operator_may_want_more(serving_fake, bro
         await page.click(".approval .strong")
         await visits.answered(page)
         assert seen == [("plan", "x = 1")]
+
+
+async def test_the_model_is_answered_by_a_choice_or_by_words(serving_fake, browsing):
+    answers = []
+
+    async def ask(turn):
+        turn.reply.step(1)
+        for question in ("Which <b>region</b>?", "Which year?"):
+            answers.append(await turn.reply.ask_for_model(question, "<i>North</i>", "South"))
+        return "Done."
+
+    async with serving_fake({"go": ask}) as (_, client), browsing() as browser:
+        page = await visits.opened(browser, client)
+        await visits.say(page, "go")
+        await page.until("document.querySelector('.approval .row button')")
+        assert "Which <b>region</b>?" in await page.text(".approval p")
+        await page.click(".approval .row button")
+        await page.until("document.querySelector('.approval p')?.textContent === 'Which year?'")
+        await page.click(".approval input")
+        await page.type("All")
+        await page.click(".approval .strong")
+        await visits.answered(page)
+        assert answers == ["<i>North</i>", "All"]
+        for _ in range(2):
+            await page.until("document.querySelector('.turn .notice')")
+            assert "Which <b>region</b>? → <i>North</i>" in await page.text("#turns")
+            await page.reload()

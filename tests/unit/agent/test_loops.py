@@ -152,7 +152,7 @@ async def test_unknown_tool_is_answered_to_the_model():
         outcome = await stage.run()
     assert outcome.text == "I cannot."
     answer = stage.server.requests[1].messages[-1]["content"]
-    known = "run_code, list_files, read_file, view_image"
+    known = "run_code, list_files, read_file, view_image, ask_person"
     assert answer == f"There is no tool named 'browse'. There are: {known}."
 
 
@@ -618,7 +618,7 @@ async def test_summary_that_breaks_off_is_paid_for():
     async with scripts.stage(
         replies,
         question="apples " * 900,
-        context_tokens=2048,
+        context_tokens=2176,
         answer_tokens=256,
         # Nor is it told of a tool for that, which would leave the less to sum up.
         can_see_images=False,

@@ -132,7 +132,43 @@ def test_a_name_of_a_package_stays_one_argument_on_one_line():
     call = chat_messages.Call("1", "install_packages", '{"names": "a"}')
     assert isinstance(
         tools.read(
-            call, tools.offered(can_see_images=True, can_install=False, can_find_tools=True)
+            call,
+            tools.offered(
+                can_see_images=True, can_install=False, can_find_tools=True, can_ask=True
+            ),
         ),
         tools.Misread,
     )
+
+
+@pytest.mark.parametrize(
+    ("arguments", "request_"),
+    [
+        ('{"question": "Which?", "choices": ["A", "B"]}', ("Which?", ("A", "B"))),
+        ('{"prompt": "Which?", "options": "A\\nB"}', ("Which?", ("A", "B"))),
+        ("Which?", ("Which?", ())),
+        ('{"question": "Which?", "choices": null}', ("Which?", ())),
+        ('{"question": "Which?", "choices": ["A", " a ", "", "B", "B"]}', ("Which?", ("a", "B"))),
+        ('{"question": "Which?", "choices": [2024, 2025]}', ("Which?", ("2024", "2025"))),
+        ('{"question": "a\\u001b[31mb", "choices": ["x\\ny"]}', ("ab", ("x y",))),
+    ],
+)
+def test_a_question_to_a_person_is_read(arguments, request_):
+    assert read(arguments, "ask_person") == tools.AskPerson(*request_)
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        {},
+        {"question": "  "},
+        {"question": "x" * 5000},
+        {"question": "Which?", "choices": [f"choice {number}" for number in range(50)]},
+        {"question": "Which?", "choices": ["x" * 200]},
+        {"question": ["Which?"]},
+    ],
+)
+def test_a_question_that_nobody_would_read_is_not_asked(arguments):
+    request = read(json.dumps(arguments), "ask_person")
+    assert isinstance(request, tools.Misread)
+    assert request.sentence.startswith("Nothing was asked.")

@@ -135,6 +135,7 @@ export const questionWords = {
   forSession: "For this session",
   input: "Input:",
   inputForCode: "Input for the code",
+  otherAnswer: "Other answer",
 };
 
 export const galleryWords = {

@@ -27,6 +27,21 @@ export function questionForm({ text: prompt, is_password: isSecret }, answer) {
   return form;
 }
 
+/** Ask what the model wants to know: one of its choices answers, or other words. */
+export function modelQuestionForm({ text: question, choices }, answer) {
+  const field = el("input", { type: "text", "aria-label": questionWords.otherAnswer, placeholder: choices.length ? questionWords.otherAnswer : "", autocomplete: "off", dir: "auto", maxlength: 60000 });
+  const chosen = choices.map((choice) => el("button", { type: "button", class: "small", dir: "auto", onclick: () => answer(choice) }, choice));
+  const form = el("form", { class: "approval", onsubmit: send, "aria-label": question },
+    el("p", { dir: "auto" }, question), chosen.length ? el("div", { class: "row" }, ...chosen) : null,
+    el("div", { class: "row" }, field, el("button", { type: "submit", class: "small strong" }, questionWords.enter)));
+  function send(event) {
+    event.preventDefault();
+    if (field.value.trim()) answer(field.value);
+  }
+  form.settle = (_, outcome) => (outcome ? form.replaceWith(el("p", { class: "notice", dir: "auto" }, outcome)) : form.remove());
+  return form;
+}
+
 /** Ask whether something may be done; of code that belongs to a plan which was said, the plan is asked about. */
 export function approvalForm({ text: code, revealed, warning, subject, title, approve, choices, can_edit: canEdit }, answer) {
   const isPlanned = subject === "plan";

@@ -184,6 +184,7 @@ export class Turn {
   }
 
   on_input(event) {
+    if (event.is_of_model) return this.on_approve(event);
     this.ask(event, (place) => this.outputsOf(event.cell).add(place));
     this.around.spoke(turnWords.codeAsksInput);
   }
@@ -198,8 +199,9 @@ export class Turn {
     const place = el("div", {});
     add(place);
     this.showState("");
-    this.questions.set(event.id, import("./questions.js").then(({ questionForm, approvalForm }) => {
-      const form = (event.type === "input" ? questionForm : approvalForm)(event, (text) => this.answer(event.id, text));
+    this.questions.set(event.id, import("./questions.js").then(({ questionForm, modelQuestionForm, approvalForm }) => {
+      const make = event.is_of_model ? modelQuestionForm : event.type === "input" ? questionForm : approvalForm;
+      const form = make(event, (text) => this.answer(event.id, text));
       place.replaceWith(form);
       if (form.ariaLabel) this.around.spoke(form.ariaLabel);
       else if (!this.around.isWriting() && !this.over) form.querySelector("input").focus({ preventScroll: true });

@@ -1,7 +1,9 @@
 """How turns with a model look on a terminal, in a pipe, and as lines of JSON."""
 
+import asyncio
 import io
 import json
+import os
 import time
 
 import pytest
@@ -129,3 +131,56 @@ def test_who_waits_at_a_terminal_sees_for_how_long_and_how_long_it_may_take(monk
     printer.emit(ended())
     assert wait(9) == ""
     assert "work()\n" in terminal.getvalue()
+
+
+QUESTION = events.InputQuestion(
+    id="1",
+    session=values.SessionKey("test"),
+    person="anna",
+    cell=0,
+    prompt="Which region?",
+    is_of_model=True,
+    choices=("North", "South"),
+)
+
+
+async def asked_at(make_reply, typed):
+    """Ask the question of a reply that reads what was typed; return its answer."""
+    given = asyncio.get_running_loop().create_future()
+
+    async def take_answer(question_id, answer, *, person):
+        given.set_result(answer)
+
+    read, write = os.pipe()
+    os.write(write, typed)
+    os.close(write)
+    answers = terminal_input.StdinAnswers(is_script=False, descriptor=read)
+    make_reply(answers, take_answer).emit(events.QuestionAsked(QUESTION))
+    try:
+        return await asyncio.wait_for(given, 10)
+    finally:
+        os.close(read)
+
+
+async def test_a_question_of_the_model_has_numbers_and_its_end_is_no_answer():
+    err = io.StringIO()
+
+    def printer(answers, take_answer):
+        return terminal_replies.TurnPrinter(None, answers, take_answer, out=io.StringIO(), err=err)
+
+    assert await asked_at(printer, b"2\n") == events.TextAnswer("2")
+    assert "Which region?\n1. North\n2. South\n" in err.getvalue()
+    assert isinstance(await asked_at(printer, b""), events.Unanswered)
+
+
+async def test_a_program_gets_the_choices_of_the_model():
+    out = io.StringIO()
+
+    def lines(answers, take_answer):
+        answers = json_replies.JsonAnswers(answers)
+        return json_replies.JsonLines(None, answers, take_answer, out=out)
+
+    assert isinstance(await asked_at(lines, b""), events.Unanswered)
+    asked = json.loads(out.getvalue().splitlines()[0])
+    assert (asked["type"], asked["is_of_model"]) == ("input", True)
+    assert asked["choices"] == ["North", "South"]

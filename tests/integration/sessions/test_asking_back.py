@@ -1,0 +1,112 @@
+"""The model asks the person who asked, at most a few times, and nothing twice."""
+
+import asyncio
+
+import pytest
+
+from interpreter_bot import events, settings, values
+from tests.fakes import openai_server, replies
+from tests.integration.sessions.conftest import KEY
+from tests.integration.sessions.test_restarts import continued, killed
+
+pytestmark = pytest.mark.kernel
+
+CHOICES = ["North", "South"]
+
+
+def asks(question="Which region?", choices=CHOICES):
+    return openai_server.call("ask_person", {"question": question, "choices": choices})
+
+
+def results(house):
+    """What the model was told of its calls, in its last request."""
+    messages = house.server.requests[-1].messages
+    return [message["content"] for message in messages if message["role"] == "tool"]
+
+
+@pytest.mark.parametrize(
+    ("written", "answer"),
+    [("South", "South"), ("south ", "South"), ("2", "South"), ("2.", "South"), ("Both!", "Both!")],
+)
+async def test_the_model_gets_the_choice_or_the_words(opened, written, answer):
+    reply = replies.Reply(answers=[written])
+    async with opened(asks(), openai_server.text("Fine.")) as house:
+        await house.ask("Plot it", reply)
+        assert results(house) == [f"[The person answered:] {answer}"]
+        (turn,) = await house.service.queries.history(KEY)
+    (question,) = reply.of("ask")
+    assert (question.prompt, question.choices) == ("Which region?", ("North", "South"))
+    closed = [event for event in turn.events if isinstance(event, events.QuestionClosed)]
+    assert [event.answer for event in closed] == [events.TextAnswer(answer)]
+    assert reply.end.text == "Fine."
+
+
+async def test_the_same_question_is_asked_once_and_only_a_few_are_asked(opened):
+    script = [asks(), asks(" which  REGION "), *(asks(f"{n}?") for n in range(4))]
+    reply = replies.Reply(answers=["North", "a", "b", "c", "d"])
+    async with opened(*script, openai_server.text("Fine.")) as house:
+        await house.ask("Plot it", reply)
+        answers = results(house)
+    assert [question.prompt for question in reply.of("ask")] == ["Which region?", "0?", "1?"]
+    assert answers[1] == "[You asked this before.] [The person answered:] North"
+    assert answers[2:4] == ["[The person answered:] a", "[The person answered:] b"]
+    assert all(answer.startswith("[Not asked:") for answer in answers[4:])
+
+
+async def test_where_nobody_attends_the_model_decides_at_once(opened):
+    async with opened(asks(), openai_server.text("I took North.")) as house:
+        reply = await house.ask("Plot it", is_attended=False)
+        (answer,) = results(house)
+    assert answer.startswith("[There is no answer: Nobody is there who could answer. Decide")
+    assert (reply.of("ask"), reply.end.text) == ([], "I took North.")
+
+
+async def test_a_question_that_nobody_answers_is_withdrawn_and_the_turn_goes_on(opened):
+    limits = settings.Limits(input_seconds=0.3)
+    reply = replies.Reply(is_answering=False)
+    async with opened(asks(), openai_server.text("I took North."), limits=limits) as house:
+        await house.ask("Plot it", reply)
+        assert results(house)[0].startswith("[There is no answer:")
+    assert [event.answer for event in reply.closed] == [None]
+    assert reply.end.text == "I took North."
+
+
+async def test_stop_ends_a_turn_that_asks(opened):
+    reply = replies.Reply(is_answering=False)
+    async with opened(asks()) as house:
+        asking = asyncio.create_task(house.ask("Plot it", reply))
+        await reply.until("ask")
+        await house.service.stop(KEY)
+        await asking
+    assert reply.end.status is values.TurnStatus.STOPPED
+
+
+@pytest.mark.parametrize("is_early", [True, False])
+async def test_a_question_survives_the_bot_and_its_answer_comes_once(
+    opened,
+    outliving,
+    tmp_path,
+    is_early,
+):
+    """The answer is given before, or after, the next bot asks again."""
+    former = replies.Reply(is_answering=False)
+    async with opened(asks()) as house:
+        asking = asyncio.create_task(house.ask("Plot it", former))
+        await former.until("ask")
+        (question,) = former.of("ask")
+        script = [asks("Which region?"), openai_server.text("Fine.")]
+        async with killed(opened, tmp_path, *script) as after:
+            if is_early:
+                answer = events.TextAnswer("1")
+                await after.service.answer(question.id, answer, person=question.person)
+            reply = continued(after, answers=[] if is_early else ["1"])
+            await reply.until("over")
+            answers = results(after)
+        await house.service.stop(KEY)
+        await asking
+    assert reply.of("ask") == ([] if is_early else [question])
+    assert answers == [
+        "[The person answered:] North",
+        "[You asked this before.] [The person answered:] North",
+    ]
+    assert reply.end.text == "Fine."
