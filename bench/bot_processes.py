@@ -10,7 +10,7 @@ import re
 import signal
 import sys
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 
 from interpreter_bot import errors, settings
 from interpreter_bot.hosts import host_processes, host_sockets
@@ -33,7 +33,15 @@ class BotProcess:
         on_death: is called when it was killed, before it is started again.
     """
 
-    def __init__(self, place: pathlib.Path, model: settings.Model, key: str) -> None:
+    def __init__(
+        self,
+        place: pathlib.Path,
+        model: settings.Model,
+        key: str,
+        *,
+        program: Sequence[str] = (sys.executable, "-m", "interpreter_bot", "run"),
+    ) -> None:
+        self._program = program
         self.paths = settings.Paths(data=place / "data", runtime=place / "r")
         self.log = place / "log"
         self.pid = 0
@@ -82,7 +90,7 @@ class BotProcess:
             self.started = time.monotonic()
             with self.log.open("ab") as log:
                 process = await asyncio.create_subprocess_exec(
-                    *(sys.executable, "-m", "interpreter_bot", "run"),
+                    *self._program,
                     env=self.environment,
                     stdout=asyncio.subprocess.PIPE,
                     stderr=log,
