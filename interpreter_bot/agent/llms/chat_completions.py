@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import base64
 import contextlib
 import json
@@ -33,7 +32,7 @@ class ChatCompletionsLlm:
     """A model with tool calling over Chat Completions.
 
     Attributes:
-        habit: how the model marks its thoughts, as far as is known.
+        habit: how the model marks its thoughts.
     """
 
     def __init__(self, client: openai.AsyncOpenAI, model: settings.Model) -> None:
@@ -41,11 +40,9 @@ class ChatCompletionsLlm:
         # The SDK imports it when it is first read: here, in the thread that opens the model.
         self._completions = client.chat.completions
         self._model = model
-        is_official = model.base_url.startswith(OFFICIAL_URL)
         self._quirks = server_quirks.of_model(model)
-        # Small models do not think, and are slow.
-        is_habit_known = is_official or model.is_small
-        self.habit = model_reply_assembly.ThoughtHabit(False if is_habit_known else None)
+        begins_in_thought = server_quirks.BEGIN_IN_THOUGHT.search(model.name) is not None
+        self.habit = model_reply_assembly.ThoughtHabit(begins_in_thought)
         self._origin = reasoning_replay.origin("chat", model)
 
     async def reply(
@@ -97,11 +94,7 @@ class ChatCompletionsLlm:
             parameters = server_quirks.plain(parameters)
         parameters = self._quirks.adapt(parameters)
         with sdk_errors.translate(assembler, api_key=self._client.api_key):
-            try:
-                await self._receive(parameters, assembler, stops_at_block=stops_at_block)
-            except asyncio.CancelledError:
-                assembler.release()
-                raise
+            await self._receive(parameters, assembler, stops_at_block=stops_at_block)
         if assembler.finish is None:
             raise sdk_errors.cut_error(assembler, otherwise=model_errors.GarbledError())
         return assembler.reply()

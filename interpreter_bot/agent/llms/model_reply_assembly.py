@@ -38,10 +38,10 @@ class ThoughtHabit:
 
     Attributes:
         begins_in_thought: they begin with thoughts of which only the end is marked, as when a
-            server puts the opening tag into the prompt; None while that is not known.
+            server puts the opening tag into the prompt.
     """
 
-    begins_in_thought: bool | None = None
+    begins_in_thought: bool = False
 
 
 class ModelReplyAssembler:
@@ -51,7 +51,7 @@ class ModelReplyAssembler:
         emit: receives text and code as they come.
         prompt: the prompt of the call.
         takes_python: blocks of Python in the text are calls, as those in any known markup are.
-        habit: how the model marks its thoughts, as far as is known.
+        habit: how the model marks its thoughts.
         origin: the model's name in `reasoning_replay`; empty if no reasoning is given back.
 
     Attributes:
@@ -81,7 +81,7 @@ class ModelReplyAssembler:
         self._origin = origin
         self._emit = emit
         self._finds_calls = bool(prompt.tools)
-        self._habit = habit or ThoughtHabit(begins_in_thought=False)
+        self._habit = habit or ThoughtHabit()
         self._parser = tool_calls_in_text.Parser(
             finds_calls=self._finds_calls,
             takes_python=takes_python and self._finds_calls,
@@ -118,16 +118,10 @@ class ModelReplyAssembler:
     def add_thought(self, delta: object) -> None:
         """Add the reasoning in a chat completion chunk, which is never shown."""
         characters = self.reasoning.collect(delta)
-        if characters and self._habit.begins_in_thought is None:
+        if characters:
             # The server itself tells thoughts from words.
-            self._habit.begins_in_thought = False
             self._apply(self._parser.settle())
         self.count_output(characters)
-
-    def release(self) -> None:
-        """Forward words that are held back, for no more will come."""
-        if not self._habit.begins_in_thought:
-            self._apply(self._parser.settle(), is_whole=False)
 
     def count_output(self, characters: int) -> None:
         """Count output that is neither text nor a call against the limit of the answer."""
@@ -152,8 +146,6 @@ class ModelReplyAssembler:
             if len(self._native_calls) >= _MAX_CALLS:
                 self._characters_left = -1
                 return _MAX_CALLS
-            if not self._native_calls and not self._habit.begins_in_thought:
-                self._apply(self._parser.settle())
             started = self._latest[key] = _PendingCall(call_id, name)
             self._native_calls.append(started)
         self._has_received = True
@@ -215,6 +207,8 @@ class ModelReplyAssembler:
                         self._emit(events.TextAdded(text))
                 case tool_calls_in_text.Forget():
                     self._thoughts, self._words = self._words, []
+                    self._parsed_calls.clear()
+                    self._unread_call = ""
                 case tool_calls_in_text.UnreadCall(text):
                     self._unread_call = self._unread_call or text
                 case tool_calls_in_text.Writing(text):

@@ -67,6 +67,9 @@ KNOWN: Final[tuple[tuple[re.Pattern[str], Quirks], ...]] = (
 )
 """Quirks by the host of a server and the name of a model, with a slash between."""
 
+BEGIN_IN_THOUGHT: Final = re.compile(r"deepseek-r1|qwq|qwen3[\w.-]*thinking", re.IGNORECASE)
+"""Models whose template opens their thoughts, so that replies mark only the end of them."""
+
 # All that a request can do without.
 _PLAIN: Final = frozenset(
     {"temperature", "stream_options", "tool_choice", "prompt_cache_key", "include", "thinking"}

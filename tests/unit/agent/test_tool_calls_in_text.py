@@ -135,8 +135,6 @@ MARKUPS = {
     "qwenbare": f"<function=run_code>\n<parameter=code>\n{CODE}\n</parameter>\n</function>",
     "llama31": f"<function=run_code>{GIVEN}</function>",
     "llamapt": f'<|python_tag|>{{"name": "run_code", "parameters": {GIVEN}}}<|eom_id|>',
-    "llamapt2": f"<|python_tag|>{CODE}<|eom_id|>",
-    "llamapt3": f"<|python_tag|>run_code.call(code={CODE!r})",
     "harm": f"<|channel|>analysis<|message|>We need.<|end|><|start|>assistant<|channel|>commentary to=functions.run_code <|constrain|>json<|message|>{GIVEN}<|call|>",
     "harm2": f"<|start|>assistant to=functions.run_code<|channel|>commentary json<|message|>{GIVEN}",
     "harmpy": f"<|channel|>commentary to=python code<|message|>{CODE}<|call|>",
@@ -152,18 +150,11 @@ MARKUPS = {
     "minimax": f'<minimax:tool_call>\n<invoke name="run_code">\n<parameter name="code">{CODE}</parameter>\n</invoke>\n</minimax:tool_call>',
     "kimi": f"<|tool_calls_section_begin|><|tool_call_begin|>functions.run_code:0<|tool_call_argument_begin|>{GIVEN}<|tool_call_end|><|tool_calls_section_end|>",
     "glm": f"<tool_call>run_code\n<arg_key>code</arg_key>\n<arg_value>{CODE}</arg_value>\n</tool_call>",
-    "functionary": f">>>run_code\n{GIVEN}",
-    "functionary2": f"<|recipient|>run_code\n<|content|>{GIVEN}",
     "granite": f"<|tool_call|>[{NAMED}]",
     "phi": f"<|tool_call|>[{NAMED}]<|/tool_call|>",
-    "functools": f"functools[{NAMED}]",
     "gemma": f"```tool_code\nprint(run_code(code={CODE!r}))\n```",
-    "gemma2": f"```tool_code\n{CODE}\n```",
     "gemma3": f"```tool_code\nrun_code(code={CODE!r})\n```",
-    "fgemma": f"<start_function_call>call:run_code{{code:<escape>{CODE}<escape>}}<end_function_call>",
     "cohere": f'<|START_ACTION|>[{{"tool_call_id":"0","tool_name":"run_code","parameters":{GIVEN}}}]<|END_ACTION|>',
-    "intern": f"<|action_start|><|plugin|>{NAMED}<|action_end|>",
-    "intern2": f"<|action_start|><|interpreter|>{CODE}<|action_end|>",
     "lfm": f"<|tool_call_start|>[run_code(code={CODE!r})]<|tool_call_end|>",
     "pyth": f"[run_code(code={CODE!r})]",
     "seed": f"<seed:tool_call><function=run_code><parameter=code>{CODE}</parameter></function></seed:tool_call>",
@@ -173,11 +164,7 @@ MARKUPS = {
     "plain": NAMED,
     "plain2": f"I run this:\n{NAMED}",
     "list": f"[{NAMED}]",
-    "codeonly": GIVEN,
     "param": f'{{"name": "run_code", "parameters": {GIVEN}}}',
-    "tag": f"<run_code>\n{CODE}\n</run_code>",
-    "qwen1": f"✿FUNCTION✿: run_code\n✿ARGS✿: {GIVEN}\n✿RESULT✿",
-    "react": f"Thought: x\nAction: run_code\nAction Input: {GIVEN}\nObservation: foo",
     "openai": json.dumps(
         {
             "tool_calls": [
@@ -193,9 +180,7 @@ MARKUPS = {
     "fence0": f"```\n{NAMED}\n```",
     "xmlfence": f"```xml\n<tool_call>{NAMED}</tool_call>\n```",
     "thinkcall": f"<think>hm\n<tool_call>{NAMED}</tool_call>",
-    "execute": f"<execute>\n{CODE}\n</execute>",
     "callpy": f"run_code(code={CODE!r})",
-    "runfence": f"```run_code\n{CODE}\n```",
     "decor": f'{{"name": "functions.run_code", "arguments": {GIVEN}}}',
     "strargs": json.dumps({"name": "python", "arguments": GIVEN}),
 }
@@ -293,7 +278,6 @@ THOUGHTS = {
     "<reasoning>x</reasoning>It is 42.": "It is 42.",
     "[THINK]x[/THINK]It is 42.": "It is 42.",
     "Sure! <think>hm</think>It is 42.": "Sure! It is 42.",
-    "◁think▷x◁/think▷It is 42.": "It is 42.",
     "<|channel|>analysis<|message|>hm<|end|><|start|>assistant<|channel|>final<|message|>It is 42.<|return|>": "It is 42.",
     "<think>a</think><think>b</think>It is 42.": "It is 42.",
     "So it is <think>let me see</think>42.": "So it is 42.",
@@ -301,11 +285,10 @@ THOUGHTS = {
     "The <thinking> tag is a tag.": "The <thinking> tag is a tag.",
     "It is 42.\n<think>hm": "It is 42.\n<think>hm",
     "<think>It is 42.": "It is 42.",
-    "<|begin_of_thought|>x<|end_of_thought|>\n\n<|begin_of_solution|>It is 42.<|end_of_solution|>": "It is 42.",
 }
 
 
-@pytest.mark.parametrize("habit", [None, True, False])
+@pytest.mark.parametrize("habit", [True, False])
 @pytest.mark.parametrize("size", [1, 7, 10_000])
 @pytest.mark.parametrize("text", THOUGHTS)
 def test_thoughts_are_hidden_and_answers_are_not(text, size, habit):
@@ -320,15 +303,17 @@ def test_thoughts_are_hidden_and_answers_are_not(text, size, habit):
 
 
 def test_a_model_is_known_by_its_first_reply():
-    parser = tool_calls_in_text.Parser(finds_calls=True, begins_in_thought=None)
-    assert parser.feed("Okay, the user wants 6*7.\n</think>\n\n") == []
+    parser = tool_calls_in_text.Parser(finds_calls=True)
+    assert parser.feed("Hm, 6*7.\n") == [tool_calls_in_text.Words("Hm, 6*7.\n")]
+    assert parser.feed("</think>\n\n") == [tool_calls_in_text.Forget()]
     assert parser.feed("It is") == [tool_calls_in_text.Words("It is")]
     assert parser.begins_in_thought is True
-    parser = tool_calls_in_text.Parser(finds_calls=True, begins_in_thought=None)
-    assert parser.feed("It is 42.") == [tool_calls_in_text.Words("It is 42.")]
-    parser = tool_calls_in_text.Parser(finds_calls=True, begins_in_thought=None)
-    assert parser.feed("Okay, it is 42.") == []
-    assert parser.finish() == [tool_calls_in_text.Words("Okay, it is 42.")]
+    parser = tool_calls_in_text.Parser(finds_calls=True, begins_in_thought=True)
+    assert parser.feed("Hm, 6*7.\n</think>\n\n") == []
+    assert parser.feed("It is") == [tool_calls_in_text.Words("It is")]
+    parser = tool_calls_in_text.Parser(finds_calls=True, begins_in_thought=True)
+    assert parser.feed("It is 42.") == []
+    assert parser.finish() == [tool_calls_in_text.Words("It is 42.")]
     assert parser.begins_in_thought is False
 
 
@@ -347,7 +332,6 @@ def test_an_answer_that_begins_with_a_brace_is_streamed():
         ),
         ("```python\nprint(1)\n```<end_code>", "print(1)\n"),
         ("```python\nprint(1)\n```<|im_end|>\n", "print(1)\n"),
-        ("```python\nprint(1)```\nDone.", "print(1)"),
         ("```python\nprint(1)```", "print(1)"),
         ("~~~~python\nprint(1)\n~~~\n~~~~\n", "print(1)\n~~~\n"),
         ("1. Do:\n   ```python\n   if x:\n       y\n   ```\n", "if x:\n    y\n"),
@@ -465,3 +449,12 @@ def test_a_reply_that_repeats_itself_is_read_quickly(text):
     words = "".join(piece.text for piece in pieces if isinstance(piece, tool_calls_in_text.Words))
     written_calls.is_unmarked(words)
     assert time.process_time() - began < 1.0
+
+
+@pytest.mark.parametrize("opening", ['{"function":', '{"tool_calls":[', "["])
+def test_a_call_that_is_nested_too_deeply_is_no_call(opening):
+    closing = "".join({"{": "}", "[": "]"}.get(mark, "") for mark in reversed(opening))
+    for depth in range(600, 1000, 5):
+        text = f"<tool_call>{opening * depth}1{closing * depth}"
+        pieces = in_pieces(text, [], takes_python=False)
+        assert not any(isinstance(piece, tool_calls_in_text.ParsedCall) for piece in pieces)

@@ -92,12 +92,22 @@ async def test_model_that_only_writes_unknown_markup_ends_in_a_sentence():
 async def test_thoughts_of_a_model_whose_server_opens_them_are_seen_by_nobody():
     thinking = "Okay, the user wants 6*7.\n```python\nprint(1)\n```\n</think>\n\n"
     replies = [server.text(*thinking, *"It is 42."), server.text(*thinking, *"Yes.")]
-    async with scripts.stage(replies) as stage:
+    async with scripts.stage(replies, name="Qwen3-30B-A3B-Thinking-2507") as stage:
         outcome = await stage.run()
         stage.transcript.add_user_message("Sure?")
         await stage.run()
     assert outcome.text == "It is 42."
     assert stage.observer.said == "It is 42.Yes."
+
+
+async def test_thoughts_of_a_model_that_nobody_declared_are_no_part_of_its_answer():
+    replies = [server.text(*"Okay.\n</think>\n\nIt is 42."), server.text(*"Hm.\n</think>Yes.")]
+    async with scripts.stage(replies) as stage:
+        outcome = await stage.run()
+        stage.transcript.add_user_message("Sure?")
+        await stage.run()
+    assert outcome.text == "It is 42."
+    assert stage.observer.said == "Okay.\nIt is 42.Yes.", "it is known from the first reply on"
 
 
 @pytest.mark.parametrize("protocol", ["auto", "chat", "responses"])
