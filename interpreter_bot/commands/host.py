@@ -53,7 +53,7 @@ def run(config: settings.Settings, options: argparse.Namespace) -> int:
         BotError: it could not be started, or there is none.
     """
     if options.verb == "status":
-        report = {"hosts": asyncio.run(_statuses(config))}
+        report = {"hosts": asyncio.run(list_statuses(config))}
         sys.stdout.write(json.dumps(report, indent=2) + "\n")
         return 0
     if options.verb == "certificate":
@@ -71,7 +71,7 @@ def run(config: settings.Settings, options: argparse.Namespace) -> int:
         raise
 
 
-async def _statuses(config: settings.Settings) -> list[dict[str, object]]:
+async def list_statuses(config: settings.Settings) -> list[dict[str, object]]:
     """Ask all hosts what they do, the newest first.
 
     Raises:

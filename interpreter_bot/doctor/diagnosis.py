@@ -47,7 +47,7 @@ _CHECKS_AT_EVERY_LEVEL: Final = {
     "core dumps": "core_dumps",
     "python": "python",
 }
-_CHECKS: Final = {
+CHECKS: Final = {
     forkserver_clients.Walls.NAMESPACES: {
         "read-only root": "read_only_root",
         "second wall of files": "landlock",
@@ -77,7 +77,7 @@ _WALLS_SEEN_FROM_HOST: Final = {
 }
 _WALLS: Final = {
     walls: {*kernel_checks, *_WALLS_SEEN_FROM_HOST[walls]} - _NOT_WALLS
-    for walls, kernel_checks in _CHECKS.items()
+    for walls, kernel_checks in CHECKS.items()
 }
 
 
@@ -106,10 +106,10 @@ def diagnose(config: settings.Settings) -> tuple[Finding, ...]:
     Tries the walls even if `sandbox.enabled` is false. A missing wall is a finding, no exception.
     """
     host_findings = (
-        *(_libraries(config), _disk(config), _memory_reserve(config), _open_files()),
+        *(_libraries(config), disk_finding(config), _memory_reserve(config), open_files_finding()),
         *_skills(config),
-        *_tools(config),
-        *_logins(config),
+        *tool_findings(config),
+        *login_findings(config),
     )
     collector = _ErrorCollector()
     logger = logging.getLogger("interpreter_bot.kernels")
@@ -120,7 +120,7 @@ def diagnose(config: settings.Settings) -> tuple[Finding, ...]:
         return (_no_sandbox(error, collector.messages, config.sandbox), *host_findings)
     finally:
         logger.removeHandler(collector)
-    return (*_evaluate(results, config), *host_findings)
+    return (*evaluate(results, config), *host_findings)
 
 
 def level(findings: Sequence[Finding]) -> str:
@@ -163,12 +163,12 @@ def _no_sandbox(error: Exception, complaints: Sequence[str], sandbox: settings.S
     return _finding("sandbox", False, reason, fix=fix)
 
 
-def _evaluate(results: trial_kernels.ProbeResults, config: settings.Settings) -> list[Finding]:
+def evaluate(results: trial_kernels.ProbeResults, config: settings.Settings) -> list[Finding]:
     if results.walls is forkserver_clients.Walls.NAMESPACES:
         findings = [_user_namespace(results), _namespaces(results)]
     else:
         findings = [_no_namespaces(results, config.sandbox)]
-    for name, check in _CHECKS[results.walls].items():
+    for name, check in CHECKS[results.walls].items():
         breaches, detail = results.check_results.get(check, ([doctor_words.NO_PROBE], ""))
         findings.append(_finding(name, not breaches, "; ".join(breaches) or detail))
     findings.append(_uid_per_session(results))
@@ -232,7 +232,7 @@ def _libraries(config: settings.Settings) -> Finding:
     return _finding("libraries for code", not problem, detail)
 
 
-def _disk(config: settings.Settings) -> Finding:
+def disk_finding(config: settings.Settings) -> Finding:
     data = config.paths.data
     existing = _nearest_existing(data)
     free = shutil.disk_usage(existing).free
@@ -273,7 +273,7 @@ def _memory_reserve(config: settings.Settings) -> Finding:
     return _finding("memory of the machine", is_active, detail)
 
 
-def _open_files() -> Finding:
+def open_files_finding() -> Finding:
     hard_limit = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
     needed = _SESSIONS_WITHIN_BOT_LIMIT * start_parameters.MAX_OPEN_FILES
     is_active = hard_limit == resource.RLIM_INFINITY or hard_limit >= needed
@@ -300,7 +300,7 @@ def _skills(config: settings.Settings) -> Iterator[Finding]:
     yield _finding("skills", not inactive, detail)
 
 
-def _tools(config: settings.Settings) -> Iterator[Finding]:
+def tool_findings(config: settings.Settings) -> Iterator[Finding]:
     """Report which tools of the configured servers are on, without connecting to them."""
     if not config.mcp_servers:
         return
@@ -320,7 +320,7 @@ def _tools(config: settings.Settings) -> Iterator[Finding]:
     yield _finding("tools", not inactive, detail)
 
 
-def _logins(config: settings.Settings) -> Iterator[Finding]:
+def login_findings(config: settings.Settings) -> Iterator[Finding]:
     """Report whether people can log in at the servers that want it."""
     names = [server.name for server in config.mcp_servers if server.authorization == "person"]
     if not names:

@@ -99,14 +99,14 @@ async def probe(config: settings.Settings) -> ProbeResults:
         BotError, OSError: no kernel could be started.
     """
     with tempfile.TemporaryDirectory(prefix="ib-", ignore_cleanup_errors=True) as name:
-        trial = _trial_settings(config, pathlib.Path(name))
-        with _canaries(pathlib.Path(name), trial, config) as facts:
+        trial = trial_settings(config, pathlib.Path(name))
+        with canaries(pathlib.Path(name), trial, config) as facts:
             async with pools.Pool.open(trial) as pool:
                 await asyncio.gather(pool.take("one"), pool.take("two"))
                 return await _probe_kernels(pool.live["one"], pool.live["two"], facts)
 
 
-def _trial_settings(config: settings.Settings, directory: pathlib.Path) -> settings.Settings:
+def trial_settings(config: settings.Settings, directory: pathlib.Path) -> settings.Settings:
     limits: dict[str, object] = {"execution_seconds": _MAX_CHECK_SECONDS, "disk_reserve_bytes": 0}
     changes = {
         "limits": config.limits.model_copy(update=limits),
@@ -129,7 +129,7 @@ def _secret_files(config: settings.Settings) -> list[str]:
 
 
 @contextlib.contextmanager
-def _canaries(
+def canaries(
     directory: pathlib.Path, trial: settings.Settings, config: settings.Settings
 ) -> Iterator[dict[str, Any]]:
     """Create what kernels must not find: files, a variable, a descriptor, three listeners."""
@@ -223,7 +223,7 @@ async def _probe_kernels(
     check_results: dict[str, tuple[list[str], str]] = {}
     with _listen_at_doors(first.provisioner) as ports:
         for name in _CHECKS[walls]:
-            check_results |= await _run_checks(
+            check_results |= await run_checks(
                 first.kernel, f"in_kernel_{name}.py", facts | {"doors": ports}
             )
     if changed := [
@@ -309,7 +309,7 @@ def _listen_at_doors(provisioner: provisioners.ForkProvisioner) -> Iterator[list
         os.close(process)
 
 
-async def _run_checks(
+async def run_checks(
     kernel: live_kernels.Kernel, file: str, facts: dict[str, Any]
 ) -> dict[str, tuple[list[str], str]]:
     """Run one file of checks in a kernel; the result lacks checks that did not answer."""

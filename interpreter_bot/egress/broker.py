@@ -79,7 +79,8 @@ class Broker:
         self._refused = cachetools.LRUCache[str, bool](_MAX_KEPT)
         """Kernels whose code was told the refusal."""
         self._opening: set[str] = set()
-        self._kernels: dict[str, asyncio.Task[None]] = {}
+        self.kernels: dict[str, asyncio.Task[None]] = {}
+        """Tasks that serve the open doors, by kernel."""
         # Kept until the setup ran, because the caller may be cancelled or not reach the host.
         self._pending_setups: dict[str, kernel_doors.DoorSetup] = {}
         self._approvals: dict[str, tuple[str, approvals.Approvals]] = {}
@@ -137,7 +138,7 @@ class Broker:
         doors: Callable[[], Awaitable[kernel_doors.Doors | None]],
     ) -> kernel_doors.DoorSetup | None:
         """Open the doors of a kernel, once; see `kernel_doors.Doorkeeper.open`."""
-        if kernel_id in self._kernels:
+        if kernel_id in self.kernels:
             return self._pending_setups.get(kernel_id)
         if kernel_id in self._opening:
             return None
@@ -186,7 +187,7 @@ class Broker:
         )
         self._approvals[kernel_id] = key, session_approvals
         task = asyncio.create_task(self._serve(doors, context), name=f"doors of {kernel_id}")
-        self._kernels[kernel_id] = task
+        self.kernels[kernel_id] = task
         task.add_done_callback(functools.partial(self._close_doors, kernel_id, doors))
         proxy, services = doors.ports
         if not self.policy(key):
@@ -208,7 +209,7 @@ class Broker:
 
     async def close(self) -> None:
         """Shut all doors."""
-        tasks = list(self._kernels.values())
+        tasks = list(self.kernels.values())
         for task in tasks:
             task.cancel()
         if tasks:
@@ -237,7 +238,7 @@ class Broker:
     ) -> None:
         """Clean up after doors, even if their task never ran."""
         doors.close()
-        del self._kernels[kernel_id], self._approvals[kernel_id]
+        del self.kernels[kernel_id], self._approvals[kernel_id]
         self._pending_setups.pop(kernel_id, None)
         if self._refusal:
             self._refused[kernel_id] = True

@@ -200,7 +200,7 @@ def _add_vega(data: dict[str, Any], spec: dict[str, Any], *, is_lite: bool) -> N
     title = spec.get("title", "")
     data[TITLE] = title if isinstance(title, str) else str(title.get("text", ""))
     data[_PLAIN] = f"A Vega chart {data[TITLE]}".rstrip()
-    if not _has_room_for_v8():
+    if not has_room_for_v8():
         data[_HTML] = _vega_page(spec, is_lite=is_lite)
         _print_once(
             "The page of an Altair chart can be opened only with a network connection here."
@@ -215,7 +215,7 @@ def _add_vega(data: dict[str, Any], spec: dict[str, Any], *, is_lite: bool) -> N
         _add_preview(data, drawing.vega_to_png(spec, scale=2))
 
 
-def _has_room_for_v8() -> bool:
+def has_room_for_v8() -> bool:
     limit = resource.getrlimit(resource.RLIMIT_AS)[0]
     if limit != resource.RLIM_INFINITY and limit < _V8_BYTES:
         return False
@@ -255,6 +255,11 @@ def folium_page(chart: Any) -> str:
         "The background of a map and the fonts of its icons come from the network, so they are "
         "missing here. They appear if you download the page and open it in a connected browser."
     )
+    return inline_links(library, page)
+
+
+def inline_links(library: dict[str, str], page: str) -> str:
+    """Write scripts and styles of a page out, whose texts are known by their addresses."""
     return _LINK.sub(functools.partial(_inline_link, library), page)
 
 

@@ -164,7 +164,7 @@ async def open_host(
     Raises:
         BotError: there is no host, and none can be started; the sentence says why.
     """
-    starter = _HostStarter(config)
+    starter = HostStarter(config)
 
     async def restart_host() -> None:
         if may_start:
@@ -205,7 +205,7 @@ def _ends_with_bot() -> bool:
     return os.getppid() == 1 and init_name in _CONTAINER_INITS
 
 
-class _HostStarter:
+class HostStarter:
     """Starts a host if there is none, and ends hosts that no bot uses."""
 
     def __init__(self, config: settings.Settings) -> None:
@@ -331,10 +331,10 @@ class _HostStarter:
     async def _wait_for_end(self, pid: int) -> None:
         deadline = time.monotonic() + _MAX_END_SECONDS
         # The host may be a child of this process or of another one, so it is polled.
-        while time.monotonic() < deadline and self._is_alive(pid):  # noqa: ASYNC110
+        while time.monotonic() < deadline and self.is_alive(pid):  # noqa: ASYNC110
             await asyncio.sleep(_POLL_SECONDS)
 
-    def _is_alive(self, pid: int) -> bool:
+    def is_alive(self, pid: int) -> bool:
         for process in self._started:
             if process.pid == pid:
                 return process.poll() is None

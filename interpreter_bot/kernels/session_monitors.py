@@ -7,6 +7,7 @@ ran. To see whether one ran costs a microsecond; a check costs thousands.
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 import logging
 import math
 import os
@@ -24,20 +25,37 @@ _log = logging.getLogger(__name__)
 _P = ParamSpec("_P")
 _T = TypeVar("_T")
 
-TICK_SECONDS: Final = 0.25
-"""Pause between two checks of a busy session. It is as long as the last check, if that is more."""
-
-# If a cgroup bounds the memory, background code and short executions are checked less often.
-_IDLE_TICKS: Final = 8
-# Bound for all sessions whose memory cgroups bound: a check takes 7 ms of a core, mostly for the
-# list of mappings. If many sessions run, each gets less processor time, so it writes less between
-# checks.
 _CHECKS_PER_SECOND: Final = 8 * min(os.cpu_count() or 1, 16)
-MAX_STARTING: Final = 2 * _CHECKS_PER_SECOND
-"""At most so many starting kernels count as running; they delay other checks by two seconds."""
 
-# An idle session is checked too, as an earlier check may have missed something.
-_MAX_SECONDS_UNCHECKED: Final = 300.0
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Pace:
+    """How often sessions are checked.
+
+    Attributes:
+        tick_seconds: pause between two checks of a busy session. It is as long as the last check,
+            if that is more.
+        idle_ticks: pause between checks of background code and short executions if a cgroup bounds
+            the memory.
+        checks_per_second: bound for all sessions whose memory cgroups bound: a check takes 7 ms of
+            a core, mostly for the list of mappings. If many sessions run, each gets less processor
+            time, so it writes less between checks.
+        max_starting: at most so many starting kernels count as running; they delay other checks by
+            two seconds.
+        max_seconds_unchecked: of an idle session, as an earlier check may have missed something.
+    """
+
+    tick_seconds: float = 0.25
+    idle_ticks: int = 8
+    checks_per_second: float = _CHECKS_PER_SECOND
+    max_starting: int = 2 * _CHECKS_PER_SECOND
+    max_seconds_unchecked: float = 300.0
+
+
+PACE: Final = Pace()
+"""That of all bots."""
+
+
 _GROWTH_BYTES: Final = settings.MIB
 HEADROOM_BYTES: Final = 64 * settings.MIB
 # Sessions of processes, as made by `setsid`, get shares of the processor of their own. With five,
@@ -69,6 +87,7 @@ class SessionMonitor:
         launched: launchers.LaunchedKernel,
         config: settings.Settings,
         saved: snapshots.Snapshots,
+        pace: Pace,
         *,
         memory_threads: futures.Executor,
         disk_threads: futures.Executor,
@@ -90,8 +109,9 @@ class SessionMonitor:
         self.usage = launched.provisioner.usage()
         self._clocks: Mapping[int, int] = {}
         is_counted = self.usage.is_counted
-        self._idle_seconds = _IDLE_TICKS * TICK_SECONDS if is_counted else 0.0
-        self._checks_per_second = _CHECKS_PER_SECOND if is_counted else math.inf
+        self._idle_seconds = pace.idle_ticks * pace.tick_seconds if is_counted else 0.0
+        self._checks_per_second = pace.checks_per_second if is_counted else math.inf
+        self._max_seconds_unchecked = pace.max_seconds_unchecked
         self._executions = 0
         self._pause_seconds = 0.0
         self._next_check = time.monotonic()
@@ -155,7 +175,9 @@ class SessionMonitor:
         kernel = self.launched.kernel
         if now < self._next_check or kernel.is_frozen:
             return False
-        if now >= self._next_check + _MAX_SECONDS_UNCHECKED or (is_overdue and self.is_running):
+        if now >= self._next_check + self._max_seconds_unchecked:
+            return True
+        if is_overdue and self.is_running:
             return True
         if self._snapshots.is_due(self.launched):
             return True

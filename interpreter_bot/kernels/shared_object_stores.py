@@ -15,7 +15,7 @@ import logging
 import pathlib
 import re
 import time
-from collections.abc import AsyncIterator, Iterable, Iterator
+from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
 from typing import Any, Final
 
 from interpreter_bot import errors
@@ -39,7 +39,7 @@ _SECOND: Final = datetime.timedelta(seconds=1)
 # Large content may take long, but must not stall. Uploads go in parts of 5 MiB, one at a time for
 # each session. The read timeout includes sending a part: a line of one Mbit/s, shared by four
 # sessions, needs that long.
-_TIMEOUTS: Any = {
+TIMEOUTS: Final[Mapping[str, datetime.timedelta]] = {
     "connect_timeout": 10 * _SECOND,
     "read_timeout": 300 * _SECOND,
     "timeout": 3600 * _SECOND,
@@ -75,9 +75,10 @@ class SharedStore:
 
     Args:
         address: `s3://…`, `gs://…`, `az://…` or `file:///…`.
+        timeouts: of each request.
     """
 
-    def __init__(self, address: str) -> None:
+    def __init__(self, address: str, timeouts: Mapping[str, datetime.timedelta] = TIMEOUTS) -> None:
         """Read the login from the environment, and connect to nothing yet.
 
         Raises:
@@ -98,7 +99,7 @@ class SharedStore:
             if address.startswith("file:"):
                 self._store: Any = stores.from_url(address, mkdir=True)
             else:
-                options: Any = {"allow_http": True, **_TIMEOUTS}
+                options: Any = {"allow_http": True, **timeouts}
                 self._store = stores.from_url(
                     address, client_options=options, retry_config=_RETRIES
                 )

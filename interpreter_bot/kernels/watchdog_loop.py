@@ -19,7 +19,6 @@ import shutil
 from collections.abc import (
     AsyncIterator,
     Collection,
-    Iterable,
     Iterator,
     Mapping,
     Sequence,
@@ -82,6 +81,7 @@ async def watch(
     starting: Sized,
     config: settings.Settings,
     saved: snapshots.Snapshots,
+    pace: session_monitors.Pace = session_monitors.PACE,
 ) -> None:
     """Watch all live kernels for ever; `live` and `starting` are read again at each tick."""
     monitors_by_session: dict[str, session_monitors.SessionMonitor] = {}
@@ -89,7 +89,7 @@ async def watch(
 
     async def monitor_session(key: str, launched: launchers.LaunchedKernel) -> None:
         monitor = monitors_by_session[key] = session_monitors.SessionMonitor(
-            launched, config, saved, memory_threads=memory_threads, disk_threads=disk_threads
+            launched, config, saved, pace, memory_threads=memory_threads, disk_threads=disk_threads
         )
         try:
             await monitor.watch()
@@ -100,7 +100,7 @@ async def watch(
     with _threads("memory") as memory_threads, _threads("files") as disk_threads:
         async with asyncio.TaskGroup() as tasks:
             for tick in itertools.cycle(range(_FROZEN_TICKS)):
-                await asyncio.sleep(session_monitors.TICK_SECONDS)
+                await asyncio.sleep(pace.tick_seconds)
                 unfrozen = {
                     key: launched for key, launched in live.items() if not launched.kernel.is_frozen
                 }
@@ -109,9 +109,11 @@ async def watch(
                     monitors_by_session[key].tick(is_current=False)
                 # Each tick checks another part of the frozen sessions.
                 frozen = itertools.islice(live.items(), tick, None, _FROZEN_TICKS)
-                running_count = _count_running(
-                    [monitors_by_session[key] for key in unfrozen if key in monitors_by_session],
-                    starting,
+                # Starting sessions count up to a bound.
+                running_count = min(len(starting), pace.max_starting) + sum(
+                    monitors_by_session[key].is_running
+                    for key in unfrozen
+                    if key in monitors_by_session
                 )
                 for key, launched in (unfrozen | dict(frozen)).items():
                     if monitor := monitors_by_session.get(key):
@@ -143,12 +145,6 @@ def _threads(work: str) -> Iterator[futures.Executor]:
     finally:
         # Running checks end soon, and nobody needs their results.
         threads.shutdown(wait=False, cancel_futures=True)
-
-
-def _count_running(monitors: Iterable[session_monitors.SessionMonitor], starting: Sized) -> int:
-    """Count the sessions that run, and the starting ones up to a bound."""
-    starting_count = min(len(starting), session_monitors.MAX_STARTING)
-    return starting_count + sum(monitor.is_running for monitor in monitors)
 
 
 def _is_full(directory: pathlib.Path, limits: settings.Limits) -> bool:

@@ -7,7 +7,7 @@ import contextlib
 import logging
 import string
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Final
 
 import anyio
@@ -34,7 +34,7 @@ from interpreter_bot.wording import tool_words
 _log = logging.getLogger(__name__)
 
 _CONNECT_SECONDS: Final = 20.0
-_ALIVE_SECONDS: Final = 5.0
+_MAX_ALIVE_SECONDS: Final = 5.0
 _MAX_LISTING_AGE_SECONDS: Final = 300.0
 _IDLE_SECONDS: Final = 300.0
 _FIRST_PAUSE_SECONDS: Final = 1.0
@@ -72,6 +72,7 @@ class ServerConnection:
         *,
         account: records.Account | None = None,
         logins: person_logins.PersonLogins | None = None,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         """Prepare a connection, which the first call opens.
 
@@ -81,12 +82,14 @@ class ServerConnection:
             groups: bound it, if it is a program.
             account: whose connection it is, if each person has their own.
             logins: have that person's tokens.
+            clock: of pauses, and of how long it was idle.
 
         Raises:
             SettingsError: a secret is missing.
         """
         self._server = server
         self._groups = groups
+        self._clock = clock
         self.secrets: frozenset[str] = frozenset()
         self._headers = {
             name: _filled(server.name, name, text, environment, is_header=True)
@@ -132,13 +135,13 @@ class ServerConnection:
             McpServerError: it cannot be reached.
         """
         async with self._order:
-            age = time.monotonic() - self._listed_at
+            age = self._clock() - self._listed_at
             if self._listing is None or age > _MAX_LISTING_AGE_SECONDS or not self._is_open:
                 client = await self._connected()
                 with self._translated(_CONNECT_SECONDS):
                     async with asyncio.timeout(_CONNECT_SECONDS):
                         self._listing = await _list_tools(client)
-                self._listed_at = time.monotonic()
+                self._listed_at = self._clock()
             return self._listing
 
     async def call(
@@ -154,7 +157,7 @@ class ServerConnection:
             return await self._call_tool(tool, arguments, progress)
         finally:
             self._calls -= 1
-            self._used_at = time.monotonic()
+            self._used_at = self._clock()
 
     async def _call_tool(
         self, tool: str, arguments: dict[str, Any], progress: dispatcher.ProgressFnT
@@ -190,7 +193,7 @@ class ServerConnection:
     async def _drop_hung(self, client: mcp.Client) -> None:
         """End a program that no longer answers at all, so that the next call starts it again."""
         try:
-            async with asyncio.timeout(_ALIVE_SECONDS):
+            async with asyncio.timeout(min(_MAX_ALIVE_SECONDS, self._server.call_seconds)):
                 await client.list_tools()
         except (TimeoutError, exceptions.MCPError, *_BREAKS):
             _log.warning("the MCP server %s hangs, and is ended", self._server.name)
@@ -203,7 +206,7 @@ class ServerConnection:
     @property
     def is_idle(self) -> bool:
         """Whether nobody has used it for a while."""
-        return not self._calls and time.monotonic() - self._used_at > _IDLE_SECONDS
+        return not self._calls and self._clock() - self._used_at > _IDLE_SECONDS
 
     async def end_if_idle(self) -> None:
         """End a program that nobody has used for a while; the next call starts it again."""
@@ -239,7 +242,7 @@ class ServerConnection:
         """Return a connected client."""
         if self._is_open and self._client is not None:
             return self._client
-        if time.monotonic() < self._failed_at + self._pause_seconds:
+        if self._clock() < self._failed_at + self._pause_seconds:
             raise McpServerError(tool_words.unreachable(self._server.name))
         await self._disconnect()
         ready: asyncio.Future[mcp.Client] = asyncio.get_running_loop().create_future()
@@ -272,7 +275,7 @@ class ServerConnection:
 
     def _note_failure(self) -> None:
         """Pause before the next try, longer each time until a call succeeds."""
-        self._failed_at = time.monotonic()
+        self._failed_at = self._clock()
         longer = max(_FIRST_PAUSE_SECONDS, 2 * self._pause_seconds)
         self._pause_seconds = min(longer, _MAX_PAUSE_SECONDS)
 

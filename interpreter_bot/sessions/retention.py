@@ -56,7 +56,10 @@ class Retention:
         self,
         services: session_dependencies.SessionDependencies,
         service: session_service.SessionService,
+        *,
+        max_warned: int = _MAX_WARNED,
     ) -> None:
+        self._max_warned = max_warned
         self._services = services
         self._service = service
         self._limits = services.config.retention
@@ -166,7 +169,7 @@ class Retention:
             and self._service.can_notify(holding.session.key)
         ]
         expiring.sort(key=lambda holding: holding.session.id in self._unreachable_ids)
-        for holding in expiring[:_MAX_WARNED]:
+        for holding in expiring[: self._max_warned]:
             await self._warn(holding, now)
 
     async def _warn(self, holding: _Holding, now: datetime.datetime) -> None:

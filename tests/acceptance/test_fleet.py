@@ -121,8 +121,12 @@ async def opened(config, lost_seconds=LOST_SECONDS):
             fleet, database.placements, lost_seconds=lost_seconds
         )
         async with opening as hosts:
-            await until(lambda: len(hosts._connected_hosts()) == len(config.host.fleet))
+            await until(lambda: len(connected(hosts)) == len(config.host.fleet))
             yield hosts, database
+
+
+def connected(hosts):
+    return [host for host in hosts.hosts if host.connection.is_connected]
 
 
 async def until(is_so):
@@ -170,9 +174,7 @@ async def test_a_session_goes_where_its_files_are(config, machines):
     for machine in machines:
         key = f"files in {machine.data.name}"
         async with opened(config) as (hosts, database):
-            host = next(
-                one for one in hosts._hosts.values() if one.connection.address.port == machine.port
-            )
+            host = next(one for one in hosts.hosts if one.connection.address.port == machine.port)
             await ran(host, key, "open('here.txt', 'w').write('x')")
             assert await ran(hosts, key, "import os; print(os.listdir())") == "['here.txt']"
             assert machine_of(machines, await database.placements.find(key)) is machine
@@ -191,9 +193,7 @@ async def test_a_host_that_is_killed_loses_its_own_sessions_only(config, machine
         assert await ran(hosts, lost, "print('x' in globals())") == "False"
         host, epoch, _ = await database.placements.find(lost)
         assert (machine_of(machines, (host,)), epoch) == (machines[1], 2)
-        former = next(
-            one for one in hosts._hosts.values() if one.connection.address.port == machines[0].port
-        )
+        former = next(one for one in hosts.hosts if one.connection.address.port == machines[0].port)
         # A copy of what is lost goes where it can be.
         async with asyncio.timeout(30):
             found, placement = await hosts._place("a copy", beside=former)
@@ -208,9 +208,7 @@ def cut_off(connection):
 async def test_a_host_that_was_only_cut_off_is_refused_what_it_lost(config, machines):
     async with opened(config) as (hosts, database):
         lost, kept = await sessions_of_both(hosts, database, machines)
-        former = next(
-            one for one in hosts._hosts.values() if one.connection.address.port == machines[0].port
-        )
+        former = next(one for one in hosts.hosts if one.connection.address.port == machines[0].port)
         machines[0].process.send_signal(signal.SIGSTOP)
         try:
             # As good as dead, and nobody waits for its heartbeat.
@@ -224,9 +222,9 @@ async def test_a_host_that_was_only_cut_off_is_refused_what_it_lost(config, mach
         while await former.statuses([lost]):  # noqa: ASYNC110
             await asyncio.sleep(0.02)
         with pytest.raises(errors.SessionMovedError):
-            await ran(former.at(1), lost, "print(x)")
+            await ran(former.with_epoch(1), lost, "print(x)")
         with pytest.raises(errors.WorkspaceError, match="moved to another machine"):
-            await (await former.at(1).workspace(lost)).list()
+            await (await former.with_epoch(1).workspace(lost)).list()
         assert await ran(hosts, lost, "print(x)") == "again"
         assert await ran(hosts, kept, "print(x)") == kept
 
@@ -246,9 +244,7 @@ async def test_a_stop_reaches_a_host_that_is_away_just_then(config, machines):
         )
         await until(lambda: shown)
         machine = machine_of(machines, await database.placements.find("stopped"))
-        cut = next(
-            one for one in hosts._hosts.values() if one.connection.address.port == machine.port
-        )
+        cut = next(one for one in hosts.hosts if one.connection.address.port == machine.port)
         machine.process.send_signal(signal.SIGSTOP)
         try:
             cut_off(cut.connection)
@@ -275,14 +271,14 @@ def test_doctor_and_status_tell_of_each_host(config, machines):
     assert reached.detail.endswith("0 kernels, takes sessions")
     assert not lost.is_active
     assert lost.detail == host_words.UNREACHABLE
-    told = asyncio.run(host_command._statuses(config))
+    told = asyncio.run(host_command.list_statuses(config))
     assert {one.get("error") for one in told} == {None, host_words.UNREACHABLE}
 
 
 async def test_a_kernel_from_before_the_fleet_ends_once_its_session_is_elsewhere(config, machines):
     async with opened(config) as (hosts, database):
         first, second = sorted(
-            hosts._hosts.values(), key=lambda one: one.connection.address.port != machines[0].port
+            hosts.hosts, key=lambda one: one.connection.address.port != machines[0].port
         )
         await ran(first, "old", "x = 1")
         await database.placements.put("old", second.connection.status.data_id, after=0)
@@ -294,9 +290,7 @@ async def sessions_of_both(hosts, database, machines):
     """A session of each machine, with a variable."""
     found = []
     for number, machine in enumerate(machines):
-        host = next(
-            one for one in hosts._hosts.values() if one.connection.address.port == machine.port
-        )
+        host = next(one for one in hosts.hosts if one.connection.address.port == machine.port)
         await database.placements.put(f"s{number}", host.connection.status.data_id, after=0)
         await ran(hosts, f"s{number}", f"x = 's{number}'")
         found.append(f"s{number}")

@@ -77,7 +77,7 @@ class Fleet:
             ) as hosts,
         ):
             keeper.on_contact = self.contacts.append
-            await test_fleet.until(lambda: len(hosts._connected_hosts()) == count)
+            await test_fleet.until(lambda: len(test_fleet.connected(hosts)) == count)
             hosts.keeper, hosts.database = keeper, database
             yield hosts
 
@@ -90,9 +90,7 @@ class Fleet:
 
     def host(self, hosts, machine):
         return next(
-            one.connection
-            for one in hosts._hosts.values()
-            if one.connection.address.port == machine.port
+            one.connection for one in hosts.hosts if one.connection.address.port == machine.port
         )
 
     async def run(self, hosts, key, code):
@@ -236,9 +234,7 @@ async def test_a_host_speaks_for_no_session_that_is_elsewhere(fleet):
         moved = fleet.host(hosts, second).status.data_id
         await hosts.database.placements.put(key, moved, after=1)
         await test_fleet.until(lambda: key not in [one[0] for one in kept(hosts)])
-        former = next(
-            one for one in hosts._hosts.values() if one.connection.status.data_id != moved
-        )
+        former = next(one for one in hosts.hosts if one.connection.status.data_id != moved)
         # Nor does the bot take them over, though that host says that nobody has them.
         unheld = await former.unleased_doors()
         (kernel_id,) = [kernel_id for kernel_id, whose in unheld.items() if whose == key]

@@ -108,10 +108,7 @@ async def test_one_that_cannot_log_in_takes_nobody_down_but_is_told(bot, capsys)
     assert "Slack failed: Slack refused the bot token" in warned + capsys.readouterr().err
 
 
-async def test_slack_that_refuses_the_token_for_a_while_is_down_and_comes_back(
-    bot, capsys, monkeypatch
-):
-    monkeypatch.setattr(run, "_FIRST_WAIT_SECONDS", 0.1)
+async def test_slack_that_refuses_the_token_for_a_while_is_down_and_comes_back(bot, capsys):
     async with slack_servers.Server(speed=60) as slack:
         made = bot(slack=worlds.settings_for(slack), web=settings.Web(port=0))
         async with being(made) as (task, end):
@@ -140,7 +137,6 @@ async def test_those_that_cannot_be_reached_are_tried_again(bot, capsys, monkeyp
         slack.fail("apps.connections.open", slack_servers.Fault("error", error="internal_error"))
         reachable = Route.BASE
         monkeypatch.setattr(Route, "BASE", "http://127.0.0.1:9/api/v10")
-        monkeypatch.setattr(run, "_FIRST_WAIT_SECONDS", 0.1)
         made = bot(slack=worlds.settings_for(slack), discord=settings.Discord(token=discord.token))
         async with being(made) as (task, end):
             _, warned = await said(capsys, "Slack: ", task)
@@ -152,11 +148,8 @@ async def test_those_that_cannot_be_reached_are_tried_again(bot, capsys, monkeyp
             assert await task == 0
 
 
-async def test_a_platform_that_breaks_is_opened_again_and_takes_nobody_down(
-    bot, capsys, monkeypatch
-):
+async def test_a_platform_that_breaks_is_opened_again_and_takes_nobody_down(bot, capsys):
     async with discord_servers.Server(window_seconds=0.5) as discord:
-        monkeypatch.setattr(run, "_FIRST_WAIT_SECONDS", 0.6)
         made = bot(
             discord=settings.Discord(token=discord.token), web=settings.Web(enabled=True, port=0)
         )

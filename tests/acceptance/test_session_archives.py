@@ -90,7 +90,7 @@ def manifests(bucket, key):
 
 async def archived(hosts, key):
     """Wait until a session that was just used is archived as it is."""
-    host, _ = await hosts._place(key)
+    host = await hosts.host_of(key)
     async with asyncio.timeout(60):
         while not await host.save(key):  # noqa: ASYNC110
             await asyncio.sleep(0.05)
@@ -124,7 +124,7 @@ async def test_a_session_goes_on_where_its_machine_is_lost_with_all_it_had(confi
         # What comes back from the dead overwrites nothing, and gets what is new when it is its.
         lost.process.stdout.close()
         lost.start()
-        await until(lambda: len(hosts._connected_hosts()) == 2)
+        await until(lambda: len(test_fleet.connected(hosts)) == 2)
         name = workspaces.Workspaces.name_of(key)
         asked = options.read(["sessions", "move", name, lost.address])
         assert await sessions_command._run(config, asked) == 0
@@ -261,7 +261,7 @@ async def test_what_a_person_uploads_moves_and_a_draining_host_gives_its_session
         await workspace.put("a.csv", chunks(b"1,2"))
         assert await ran(hosts, key, "y = open('a.csv').read(); print(y)") == "1,2"
         former = await machine_of(hosts, database, machines, key)
-        host, _ = await hosts._place(key)
+        host = await hosts.host_of(key)
         await host.drain(is_urgent=False)
         await until(lambda: host.connection.status.is_draining)
         for _ in range(60):

@@ -18,7 +18,7 @@ import pytest
 
 from interpreter_bot import errors, settings, values
 from interpreter_bot.hosts import local_host, local_startup
-from interpreter_bot.kernels import launchers, pools
+from interpreter_bot.kernels import launchers, machine_setup, pools
 from interpreter_bot.kernels.metering import procfs, session_metering
 from interpreter_bot.kernels.provisioning import forkserver_clients, provisioners
 from tests import machine
@@ -314,9 +314,9 @@ async def test_two_that_start_at_once_evict_only_what_they_need(opened):
         assert set(pool.live) == {"old", "a", "b"}
 
 
-async def test_a_spare_on_its_way_is_waited_for_where_it_takes_the_last_place(opened):
+async def test_a_spare_on_its_way_is_waited_for_where_it_takes_the_last_place(opened, slow_starts):
     async with opened(concurrent=1, spares=1) as pool:
-        await _until(lambda: pool._spares.kernel_count)
+        await _until(lambda: slow_starts.count)
         assert pool.spare_count == 0
         assert (await pool.take("a")).is_alive
 
@@ -327,17 +327,16 @@ async def test_places_are_free_again_after_starts_that_failed(opened, monkeypatc
 
     async with opened(concurrent=1) as pool:
         with monkeypatch.context() as patch:
-            patch.setattr(pool._launcher, "launch", fail)
+            patch.setattr(launchers.Launcher, "launch", fail)
             for _ in range(3):
                 with pytest.raises(errors.KernelStartError):
                     await pool.take("a")
         with monkeypatch.context() as patch:
-            patch.setattr(pool._machine_setup, "attach", fail)
+            patch.setattr(machine_setup.MachineSetup, "attach", fail)
             with pytest.raises(errors.KernelStartError):
                 await pool.take("a")
         async with pool.lease("a", person="ada") as lease:
             assert (await lease.kernel()).is_alive
-        assert not list(pool._rooms._reserved), "nobody is kept who starts nothing"
 
 
 async def test_a_release_takes_no_longer_than_the_end_of_the_processes(opened):
@@ -390,10 +389,9 @@ async def test_the_scheduler_reaps(tmp_path, short_path, monkeypatch):
 
 async def test_preloaded_libraries_are_released_once_nobody_uses_a_kernel(opened, caplog):
     async with opened(spares=1, idle_seconds=100, rest_seconds=1000) as pool:
-        server = pool._machine_setup.host_context.server
         await pool.take("a")
+        server, first = _server(pool), _server_process(pool)
         await _until(lambda: pool.spare_count == 1)
-        first = server._process
         # The pool is as old as it gets, and so is a session that somebody holds.
         pool._spares._last_used -= 10_000
         async with pool.lease("a") as lease:
@@ -410,12 +408,13 @@ async def test_preloaded_libraries_are_released_once_nobody_uses_a_kernel(opened
         pool._spares._last_used -= 500
         await _until(lambda: pool.spare_count == 1)
         await pool.reap()
-        assert (server.is_alive, pool.spare_count, first.returncode is None) == (False, 0, False)
+        assert (server.is_alive, pool.spare_count) == (False, 0)
+        assert not session_metering.start_ticks(first)
         # Several at once, and one that rests again in the same moment.
         taken = await asyncio.gather(*(pool.take(key) for key in "ab"), pool.reap())
         assert [(await _run(kernel, "6 * 7"))[0] for kernel in taken[:2]] == ["42", "42"]
         await _until(lambda: pool.spare_count == 1)
-        await pool._machine_setup.stop_fork_server(lambda: False)
+        await server.stop_if_unused()
         assert server.is_alive, "kernels are its own"
     assert "the fork server died" not in caplog.text
 
@@ -425,25 +424,24 @@ async def test_a_kernel_is_there_before_all_is_preloaded_and_lives_on(opened):
     modules = ("pandas", "matplotlib.pyplot", "seaborn", "sklearn.ensemble")
     is_imported = "import sys; 'pandas' in sys.modules"
     async with opened(preload=modules, spares=1) as pool:
-        server = pool._machine_setup.host_context.server
         early = await pool.take("early")
         assert (await _run(early, is_imported))[0] == "False"
-        assert not server.is_complete.is_set()
-        first = server._process
+        assert not _server(pool, "early").is_complete.is_set()
+        first = _server_process(pool, "early")
         await _until(lambda: pool.spare_count == 1)
-        assert server._process is not first
         assert (await _run(await pool.take("late"), is_imported))[0] == "True"
+        assert _server_process(pool, "late") != first
         assert (await _run(early, "import pandas; pandas.DataFrame([1]).size"))[0] == "1"
         await pool.release("early")
-        assert first.poll() is not None
+        assert not session_metering.start_ticks(first)
 
 
 @pytest.mark.namespaces
 async def test_early_kernels_live_on_whoever_notices_first_that_they_are_the_last(opened):
     async with opened(preload=("pandas",)) as pool:
-        server = pool._machine_setup.host_context.server
         early = await pool.take("early")
-        first, forking = _init_server(pool), _serving(pool)
+        server = _server(pool, "early")
+        first, forking = _init_server(pool, "early"), _serving(pool, "early")
         os.kill(first, signal.SIGSTOP)
         await _until(lambda: procfs.has_ended(procfs.stat(forking)))
         assert server.is_complete.is_set()
@@ -459,8 +457,9 @@ async def test_for_what_leaves_nothing_behind_nothing_is_preloaded(tmp_path, sho
         paths=settings.Paths(data=tmp_path / "data", runtime=short_path),
     )
     async with pools.Pool.open(config, is_ephemeral=True) as pool:
-        assert pool._machine_setup.host_context.server.is_complete.is_set()
-        assert (await _run(await pool.take("a"), code))[0] == "False"
+        kernel = await pool.take("a")
+        assert _server(pool).is_complete.is_set()
+        assert (await _run(kernel, code))[0] == "False"
 
 
 async def test_a_dead_kernel_is_replaced_and_the_reason_told(opened):
@@ -478,8 +477,7 @@ async def test_a_dead_kernel_is_replaced_and_the_reason_told(opened):
 async def test_the_fork_servers_death_is_survived(opened):
     async with opened() as pool:
         kernel = await pool.take("a")
-        server = pool._machine_setup.host_context.server._process
-        os.kill(server.pid, signal.SIGKILL)
+        os.kill(_server_process(pool), signal.SIGKILL)
         if machine.offers_namespaces():
             await _until(lambda: not kernel.is_alive)
             assert (await pool.take("a")).loss_notice
@@ -596,17 +594,8 @@ def slow_starts(monkeypatch):
     return Starts
 
 
-async def test_so_many_kernels_start_at_a_time_the_first_to_come_first(
-    opened, slow_starts, monkeypatch
-):
-    order, before_spares = [], []
-    launch_spare = pools.Pool._launch_spare
-
-    async def noted_launch_spare(self):
-        before_spares.append(slow_starts.count)
-        return await launch_spare(self)
-
-    monkeypatch.setattr(pools.Pool, "_launch_spare", noted_launch_spare)
+async def test_so_many_kernels_start_at_a_time_the_first_to_come_first(opened, slow_starts):
+    order = []
     async with opened(starts=2, concurrent=20, spares=1) as pool:
         await _until(lambda: pool.spare_count == 1)
 
@@ -624,8 +613,9 @@ async def test_so_many_kernels_start_at_a_time_the_first_to_come_first(
             {"f", "g"},
         ]
         # A new one is made when nobody waits any more.
+        assert pool.spare_count == 0
         await _until(lambda: pool.spare_count == 1)
-        assert before_spares == [0, 7]
+        assert slow_starts.count == 8
 
 
 async def test_a_session_takes_the_spare_that_is_being_started(opened, slow_starts):
@@ -641,18 +631,18 @@ async def test_a_session_takes_the_spare_that_is_being_started(opened, slow_star
 
 
 async def test_a_session_needs_the_place_of_a_spare_that_cannot_be_started(opened, monkeypatch):
+    launch, refused = launchers.Launcher.launch, []
+
+    async def refuse_once(self):
+        if refused:
+            return await launch(self)
+        refused.append(True)
+        await asyncio.sleep(0.2)
+        raise errors.KernelStartError
+
+    monkeypatch.setattr(launchers.Launcher, "launch", refuse_once)
     async with opened(concurrent=1, spares=1) as pool:
-        launch, refused = pool._launcher.launch, []
-
-        async def refuse_once():
-            if refused:
-                return await launch()
-            refused.append(True)
-            await asyncio.sleep(0.2)
-            raise errors.KernelStartError
-
-        monkeypatch.setattr(pool._launcher, "launch", refuse_once)
-        await _until(lambda: pool._spares.kernel_count)
+        await _until(lambda: refused)
         assert (await pool.take("a")).is_alive
 
 
@@ -702,46 +692,43 @@ async def test_a_fork_server_that_stays_silent_is_replaced_and_lives_as_long_as_
         kernel = await pool.take("a")
         await _run(kernel, "x = 41")
         await _until(lambda: pool.spare_count)
-        server = pool._machine_setup.host_context.server
-        former = server._process
+        server, former = _server(pool), _server_process(pool)
         os.kill(serving := _serving(pool), signal.SIGSTOP)
         await _silence(server, monkeypatch)
         await _until(lambda: not session_metering.start_ticks(serving))
         # What stands by is of the former server; its files come from the new one.
         assert (await _run(await pool.take("b"), "open('f', 'w').write('f')"))[0] == "1"
         assert (await _run(await pool.take("c"), "1"))[0] == "1"
-        assert server._process not in (None, former)
+        assert _server_process(pool, "c") != former
         assert (await _run(kernel, "x + 1"))[0] == "42"
         pids = pool.live["a"].provisioner.usage().pids()
         await pool.release("a")
         assert not any(map(session_metering.start_ticks, pids))
-        assert former.poll() is None
+        assert session_metering.start_ticks(former)
         await pool.release("b")
-        assert former.poll() is not None
+        assert not session_metering.start_ticks(former)
         assert (await _run(await pool.take("c"), "1"))[0] == "1"
 
 
 async def test_nothing_is_left_of_a_fork_server_that_never_answers_again(opened, monkeypatch):
     async with opened() as pool:
         await pool.take("a")
-        server = pool._machine_setup.host_context.server
-        former = server._process
+        server, former = _server(pool), _server_process(pool)
         os.kill(_serving(pool), signal.SIGSTOP)
         await _silence(server, monkeypatch)
         await pool.take("b")
-    assert former.poll() is not None
+    assert not session_metering.start_ticks(former)
 
 
 async def test_kernels_outlive_a_fork_server_that_dies(opened):
     async with opened() as pool:
         kernel, ended = await pool.take("a"), await pool.take("ended")
         await _run(kernel, "x = 41")
-        server = pool._machine_setup.host_context.server
-        former = server._process
+        server, former = _server(pool), _server_process(pool)
         os.kill(_serving(pool), signal.SIGKILL)
         await _until(lambda: not server.is_alive)
         assert (await _run(await pool.take("b"), "1"))[0] == "1"
-        assert server._process not in (None, former)
+        assert _server_process(pool, "b") != former
         assert (await _run(kernel, "x + 1"))[0] == "42"
         _, finished = await _run(ended, "import os; os._exit(3)")
         assert finished.ending is values.Ending.CRASHED
@@ -752,7 +739,7 @@ async def test_kernels_outlive_a_fork_server_that_dies(opened):
         await pool.release("a")
         assert not any(map(session_metering.start_ticks, pids))
         await pool.release("ended")
-        assert former.poll() is not None
+        assert not session_metering.start_ticks(former)
 
 
 STOP_AND_CONTINUE = """
@@ -789,16 +776,28 @@ async def test_no_kernel_gets_what_the_fork_server_holds_for_others(opened):
         assert texts[0].startswith("0 "), "its parent is in none of its namespaces"
 
 
-def _init_server(pool):
-    (first,) = procfs.children(pool._machine_setup.host_context.server._process.pid)
+def _server(pool, key="a"):
+    return pool.live[key].provisioner.host_context.server
+
+
+def _server_process(pool, key="a"):
+    """The pid of the bot's child that has forked a session's kernel."""
+    pid = pool.live[key].provisioner.usage().pids()[0]
+    while (parent := int(procfs.stat(pid)[1])) != os.getpid():
+        pid = parent
+    return pid
+
+
+def _init_server(pool, key="a"):
+    (first,) = procfs.children(_server_process(pool, key))
     return first
 
 
-def _serving(pool):
+def _serving(pool, key="a"):
     """The pid of the fork server, the first that its init server forked, where there is one."""
     if not machine.offers_namespaces():
-        return pool._machine_setup.host_context.server._process.pid
-    return procfs.children(_init_server(pool))[0]
+        return _server_process(pool, key)
+    return procfs.children(_init_server(pool, key))[0]
 
 
 async def _silence(server, monkeypatch):

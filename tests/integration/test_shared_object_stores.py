@@ -28,8 +28,9 @@ def login(monkeypatch, variables):
         monkeypatch.setenv(name, value)
 
 
-def opened():
-    return shared_object_stores.SharedStore("s3://reports/fleet one")
+def opened(hurry=1):
+    timeouts = {name: span / hurry for name, span in shared_object_stores.TIMEOUTS.items()}
+    return shared_object_stores.SharedStore("s3://reports/fleet one", timeouts)
 
 
 async def large():
@@ -100,22 +101,18 @@ async def test_what_goes_wrong_on_the_way_is_tried_again(bucket, tmp_path, fault
     assert not bucket.faults
 
 
-async def test_what_takes_long_is_waited_for_while_it_goes_on(bucket, tmp_path, monkeypatch):
-    faster = {name: span / 60 for name, span in shared_object_stores._TIMEOUTS.items()}
-    monkeypatch.setattr(shared_object_stores, "_TIMEOUTS", faster)
-    store = opened()
+async def test_what_takes_long_is_waited_for_while_it_goes_on(bucket, tmp_path):
+    store = opened(hurry=60)
     await store.upload(large(), DIGEST)
     bucket.faults.append(("GET", "blobs", "slow"))
     await store.download(DIGEST, len(LARGE), tmp_path / "again")
     assert (tmp_path / "again").read_bytes() == LARGE
 
 
-async def test_what_a_slow_line_carries_arrives(bucket, monkeypatch):
-    faster = {name: span / 100 for name, span in shared_object_stores._TIMEOUTS.items()}
-    monkeypatch.setattr(shared_object_stores, "_TIMEOUTS", faster)
+async def test_what_a_slow_line_carries_arrives(bucket):
     # A part takes 1.7 s of the 3 that are waited for it.
     bucket.bytes_per_second = 3 * 1024 * 1024
-    await opened().upload(large(), DIGEST)
+    await opened(hurry=100).upload(large(), DIGEST)
     assert bucket.faults == []
     assert len(bucket.files) == 2
 

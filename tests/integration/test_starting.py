@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 import errno
-import functools
 import os
 import pathlib
 import signal
@@ -98,11 +97,11 @@ async def test_a_kernel_that_dies_while_it_gets_its_files_says_how_in_the_log(
 
     async def attach_late(provisioner, *directories):
         # Its first process does both in the order in which it finds them.
-        signal.pidfd_send_signal(provisioner._init_fd, signal.SIGSTOP)
-        signal.pidfd_send_signal(provisioner._kernel_fd, signal.SIGKILL)
-        go_on = functools.partial(signal.pidfd_send_signal, provisioner._init_fd, signal.SIGCONT)
+        first, *_, kernel = provisioner.usage().pids()
+        os.kill(first, signal.SIGSTOP)
+        os.kill(kernel, signal.SIGKILL)
         # Longer than anybody waits for the last words of a kernel that was of use.
-        asyncio.get_running_loop().call_later(1, go_on)
+        asyncio.get_running_loop().call_later(1, os.kill, first, signal.SIGCONT)
         await attach(provisioner, *directories)
 
     async with pools.Pool.open(bot) as pool:
@@ -120,7 +119,7 @@ async def test_files_that_are_not_attached_in_time_end_the_kernel(bot, monkeypat
 
     async def attach_stopped(provisioner, *directories):
         seen.append(provisioner)
-        signal.pidfd_send_signal(provisioner._init_fd, signal.SIGSTOP)
+        os.kill(provisioner.usage().pids()[0], signal.SIGSTOP)
         await attach(provisioner, *directories)
 
     async with pools.Pool.open(bot) as pool:
@@ -202,7 +201,7 @@ async def test_an_end_of_the_first_process_is_the_end_of_the_wait(bot):
         kernel = await pool.take("a")
         launched = pool.live["a"]
         pids = launched.provisioner.usage().pids()
-        signal.pidfd_send_signal(launched.provisioner._init_fd, signal.SIGKILL)
+        os.kill(pids[0], signal.SIGKILL)
         await launched.provisioner.wait()
         assert not kernel.is_alive
         assert not any(map(session_metering.start_ticks, pids))

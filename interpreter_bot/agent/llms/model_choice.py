@@ -49,7 +49,7 @@ def variables(key: str, address: str) -> dict[str, str]:
     return {name: value for name, value in entries.items() if value}
 
 
-async def refuse_reserved(address: str) -> None:
+async def refuse_reserved(address: str, lookup_seconds: float = _LOOKUP_SECONDS) -> None:
     """Refuse an address at which clouds hand out credentials.
 
     Those of this machine and of private networks are usual for models.
@@ -60,7 +60,7 @@ async def refuse_reserved(address: str) -> None:
     try:
         # Read as the client does that will dial it.
         host = httpx2.URL(address.strip()).host
-        async with asyncio.timeout(_LOOKUP_SECONDS):
+        async with asyncio.timeout(lookup_seconds):
             entries = await asyncio.get_running_loop().getaddrinfo(
                 host, None, type=socket.SOCK_STREAM
             )

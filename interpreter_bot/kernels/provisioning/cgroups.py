@@ -84,16 +84,23 @@ _UNIFIED: Final = "unified"
 
 
 class Group:
-    """The cgroup of one session, in one directory (v2) or one per hierarchy (v1)."""
+    """The cgroup of one session, in one directory (v2) or one per hierarchy (v1).
+
+    Attributes:
+        directory_of: by controller, in order of joining.
+        directories: each once.
+        joined_directories: those that processes enter at once, unlike a freezer beside v1.
+        can_freeze: whether processes can be frozen.
+    """
 
     def __init__(self, version: Literal[1, 2], places: dict[str, str]) -> None:
-        """`places` maps each controller to this cgroup's directory, in order of joining."""
+        """`places` are the `directory_of` controllers."""
         self._version: Literal[1, 2] = version
-        self._directory_of = places
-        self._directories = tuple(dict.fromkeys(places.values()))
-        self._freezer = places.get(_UNIFIED) if version == 1 else self._directories[0]
-        self._joined_directories = tuple(
-            place for place in self._directories if version == 2 or place != self._freezer
+        self.directory_of = places
+        self.directories = tuple(dict.fromkeys(places.values()))
+        self._freezer = places.get(_UNIFIED) if version == 1 else self.directories[0]
+        self.joined_directories = tuple(
+            place for place in self.directories if version == 2 or place != self._freezer
         )
         self.can_freeze = self._freezer is not None
 
@@ -107,7 +114,7 @@ class Group:
             errors.KernelStartError: the process has ended, or may not be moved.
         """
         try:
-            for directory in self._joined_directories:
+            for directory in self.joined_directories:
                 write(directory, "cgroup.procs", pid)
         except OSError as error:
             raise errors.KernelStartError from error
@@ -125,7 +132,7 @@ class Group:
         with contextlib.ExitStack() as stack:
             opened = []
             try:
-                for place in self._joined_directories:
+                for place in self.joined_directories:
                     opened.append(os.open(f"{place}/{name}", os.O_WRONLY | os.O_CLOEXEC))
                     stack.callback(os.close, opened[-1])
             except OSError as error:
@@ -139,11 +146,11 @@ class Group:
             return
         with contextlib.suppress(OSError):  # Removed by now.
             write(self._freezer, "cgroup.freeze", int(is_frozen))
-        if is_frozen and self._freezer not in self._joined_directories:
+        if is_frozen and self._freezer not in self.joined_directories:
             # Processes join the freezer only now, as joining takes long. Inside they are frozen, so
             # they fork no more.
             moved_pids: set[int] = set()
-            while new_pids := processes(self._directory_of["pids"]) - moved_pids:
+            while new_pids := processes(self.directory_of["pids"]) - moved_pids:
                 for pid in new_pids:
                     with contextlib.suppress(OSError):
                         write(self._freezer, "cgroup.procs", pid)
@@ -167,12 +174,12 @@ class Group:
             # The cgroup was removed, or Linux or its disk scheduler lacks the file.
             with contextlib.suppress(OSError, KeyError):
                 value = max(_MIN_WEIGHT, round(full_weight * weight))
-                write(self._directory_of[controller], file, value)
+                write(self.directory_of[controller], file, value)
 
     def kill(self) -> None:
         """Kill all processes without waiting, and prevent new ones."""
-        for directory in self._directories:
-            kill(directory, pids_directory=self._directory_of["pids"])
+        for directory in self.directories:
+            kill(directory, pids_directory=self.directory_of["pids"])
 
     async def remove(self) -> bool:
         """Kill all processes and remove the cgroup in a thread, within 2 seconds.
@@ -185,12 +192,12 @@ class Group:
     def remove_now(self) -> bool:
         """Remove the cgroup like `remove`, blocking."""
         self.kill()
-        return all([remove(directory) for directory in self._directories])
+        return all([remove(directory) for directory in self.directories])
 
     def _read(self, name: str) -> int:
         controller, file, *key = _READINGS[self._version][name]
         try:
-            text = read(self._directory_of[controller], file)
+            text = read(self.directory_of[controller], file)
         except (OSError, KeyError):  # Removed by now, or not offered by this kernel.
             return 0
         match = re.search(rf"^{key[0]} (\d+)" if key else r"(\d+)", text, re.MULTILINE)
@@ -203,16 +210,18 @@ class Cgroups:
     Attributes:
         version: 2, 1, or 0 if none are usable.
         reason: one line for the log and the doctor: their directory, or why there are none.
+        bases: directories of this process's cgroups, by controller.
+        instance: name of the directory in each base that has the cgroups created here.
     """
 
     def __init__(
         self, version: Literal[0, 1, 2], reason: str, *, bases: dict[str, str] | None = None
     ) -> None:
-        """`bases` maps each controller to the directory of this process's cgroups. Use `probe`."""
+        """Use `probe`."""
         self.version: Literal[0, 1, 2] = version
         self.reason = reason
-        self._bases = bases or {}
-        self._instance = instance_name() if self._bases else ""
+        self.bases = bases or {}
+        self.instance = instance_name() if self.bases else ""
 
     @classmethod
     def probe(
@@ -258,9 +267,9 @@ class Cgroups:
         candidate = cls(version, f"version {version} beneath {bases['memory']}", bases=bases)
         try:
             for base in dict.fromkeys(bases.values()):
-                os.mkdir(f"{base}/{candidate._instance}")
+                os.mkdir(f"{base}/{candidate.instance}")
                 if version == 2:
-                    enable(f"{base}/{candidate._instance}", bases)
+                    enable(f"{base}/{candidate.instance}", bases)
             candidate._favor_bot()
             group = candidate.create("probe", settings.Limits())
             try:
@@ -274,11 +283,11 @@ class Cgroups:
 
     def _favor_bot(self) -> None:
         """Give the bot and its fork server twice the weight of all kernels together."""
-        places = {name: f"{base}/{self._instance}" for name, base in self._bases.items()}
+        places = {name: f"{base}/{self.instance}" for name, base in self.bases.items()}
         Group(self.version or 1, places).set_weight(0.5)
         # If the bot is in a child of its own, its memory is the last to be reclaimed.
         with contextlib.suppress(OSError):
-            leaf = f"{self._bases['memory']}/{MAIN}"
+            leaf = f"{self.bases['memory']}/{MAIN}"
             write(leaf, "memory.low", _BOT_BYTES)
 
     def create(
@@ -298,7 +307,7 @@ class Cgroups:
         if self.version == 0:
             raise errors.SandboxError(host_words.this_machine_has(self.reason))
         # The prefix keeps a name from colliding with the kernel's own files, such as `tasks`.
-        places = {c: f"{b}/{self._instance}/kernel-{name}" for c, b in self._bases.items()}
+        places = {c: f"{b}/{self.instance}/kernel-{name}" for c, b in self.bases.items()}
         created: list[str] = []
         try:
             for directory in dict.fromkeys(places.values()):
@@ -322,7 +331,7 @@ class Cgroups:
 
     def _sweep(self) -> int:
         dead_bots = set()
-        for base in dict.fromkeys(self._bases.values()):
+        for base in dict.fromkeys(self.bases.values()):
             for name in children(base):
                 if is_left_over(name) and remove_tree(f"{base}/{name}"):
                     dead_bots.add(name)
@@ -334,8 +343,8 @@ class Cgroups:
 
     def close_now(self) -> None:
         """Close like `close`, blocking."""
-        for base in dict.fromkeys(self._bases.values()):
-            remove_tree(f"{base}/{self._instance}")
+        for base in dict.fromkeys(self.bases.values()):
+            remove_tree(f"{base}/{self.instance}")
 
 
 def _set_limits(

@@ -55,8 +55,8 @@ def enter(sandbox: settings.Sandbox, *, etc: pathlib.Path = pathlib.Path("/etc")
         return 0
     if not all(shutil.which(program, path=os.defpath) for program in ("newuidmap", "newgidmap")):
         return 0
-    first_uid, uids = _largest_grant(etc / "subuid")
-    first_gid, gids = _largest_grant(etc / "subgid")
+    first_uid, uids = largest_grant(etc / "subuid")
+    first_gid, gids = largest_grant(etc / "subgid")
     count = min(uids, gids, sandbox.uid_count + 1) - 1
     if count < _MIN_IDS:
         return 0
@@ -128,7 +128,7 @@ def on_host(uid: int) -> int:
     return uid
 
 
-def _largest_grant(file: pathlib.Path) -> tuple[int, int]:
+def largest_grant(file: pathlib.Path) -> tuple[int, int]:
     """Return the largest range that a file grants to this user, as its first id and length."""
     names = {str(os.geteuid())}
     with contextlib.suppress(KeyError):  # Not everybody has a name.

@@ -350,7 +350,7 @@ async def test_new_host_takes_new_sessions_and_the_former_keeps_its_own_until_th
             assert statuses.keys() == {"old", "new"}
             path = host_sockets.newest_link(config.paths)
             assert (await host_processes.status(path)).pid == newer.pid
-            everyone = await host_command._statuses(config)
+            everyone = await host_command.list_statuses(config)
             told = [(one["pid"], one["is_draining"]) for one in everyone]
             assert told == [(newer.pid, False), (former.pid, True)]
             # A bot that comes later follows what the former one runs.

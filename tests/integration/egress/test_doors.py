@@ -147,10 +147,10 @@ async def test_a_door_is_gone_with_its_kernel(place):
         for name, status in (await place.host.statuses()).items()
         if name == values.text(key)
     }
-    assert kernel_id in place.broker._kernels
+    assert kernel_id in place.broker.kernels
     await place.host.forget(values.text(key))
     async with asyncio.timeout(20):
-        while kernel_id in place.broker._kernels:  # noqa: ASYNC110 - it is looked up.
+        while kernel_id in place.broker.kernels:  # noqa: ASYNC110 - it is looked up.
             await asyncio.sleep(0.01)
 
 
@@ -163,7 +163,7 @@ async def test_who_is_cancelled_before_a_kernel_is_told_of_its_doors_leaves_that
         busy = asyncio.create_task(kernel.execute(code, show=lambda _: None))
         first = asyncio.create_task(lease.kernel())
         async with asyncio.timeout(20):
-            while kernel.id not in place.broker._kernels:  # noqa: ASYNC110 - nobody tells of it.
+            while kernel.id not in place.broker.kernels:  # noqa: ASYNC110 - nobody tells of it.
                 await asyncio.sleep(0)
         first.cancel()
         await asyncio.wait({first, busy})

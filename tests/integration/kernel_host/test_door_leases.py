@@ -106,7 +106,7 @@ async def test_the_next_bot_takes_over_the_doors_that_code_uses_already(place):
         (kernel_id,) = leased
         async with place.bot() as (other, idle):
             assert await place.run(other, place.get) == "outside", "the last bot serves"
-            assert kernel_id in idle._kernels
+            assert kernel_id in idle.kernels
     await until(lambda: leased[kernel_id].link is None)
     async with remote_host.RemoteHost.open(place.path) as command:
         assert "is not there right now" in await place.run(command, place.get)
@@ -117,21 +117,21 @@ async def test_the_next_bot_takes_over_the_doors_that_code_uses_already(place):
     assert "Code of this conversation may no longer connect" in told
     version = leased[kernel_id].version
     async with place.bot() as (host, keeper):
-        await until(lambda: kernel_id in keeper._kernels)
+        await until(lambda: kernel_id in keeper.kernels)
         assert not leased[kernel_id].is_shut
         assert await place.run(host, place.get) == "outside"
         # Its certificates are signed by a key that the kernel knows from the former bot.
         assert "is not trusted" in await place.run(host, READ.format(port=place.outside.port))
         assert leased[kernel_id].version == version
         await host.forget(KEY)
-        await until(lambda: not (leased or keeper._kernels))
+        await until(lambda: not (leased or keeper.kernels))
 
 
 async def test_doors_that_there_are_none_of_are_given_to_nobody(place):
     async with place.bot() as (host, keeper):
         told = await host._doors._lease(KEY, "no-such-kernel")
         assert told is None
-        assert not keeper._kernels
+        assert not keeper.kernels
 
 
 async def test_code_waits_for_a_person_and_its_time_stands_still(place):
@@ -158,7 +158,7 @@ async def test_code_waits_for_a_person_and_its_time_stands_still(place):
         assert "is not trusted" in await place.run(host, code, ask=allow)
         assert host.reach(KEY).allowed == (f"GET ask.example.org:{place.outside.port}",)
         await host.forget(KEY)
-        await until(lambda: not keeper._kernels)
+        await until(lambda: not keeper.kernels)
         assert not host.reach(KEY).allowed
 
 
@@ -173,9 +173,7 @@ async def test_the_question_of_a_bot_that_wants_no_answer_any_more_is_dropped(pl
             finally:
                 dropped.set()
         if not asking:
-            held = host.ask_person(
-                next(iter(keeper._kernels)), values.InputRequested("held", False)
-            )
+            held = host.ask_person(next(iter(keeper.kernels)), values.InputRequested("held", False))
             asking.append(asyncio.create_task(held))
         await asyncio.sleep(0.1)
         return "end" if dropped.is_set() else "more"
@@ -205,8 +203,8 @@ async def test_of_two_bots_the_one_has_the_doors_that_came_last(place):
         await place.run(first, trusted)
         for host, has, has_not in ((second, other, one), (first, one, other)):
             assert await ask_in(host) == "outside"
-            assert len(has._kernels) == 1
+            assert len(has.kernels) == 1
             async with asyncio.timeout(5):
-                while has_not._kernels:  # noqa: ASYNC110 - it is told by a connection's end
+                while has_not.kernels:  # noqa: ASYNC110 - it is told by a connection's end
                     await asyncio.sleep(0.01)
         await first.forget(KEY)

@@ -288,7 +288,7 @@ async def test_bot_that_is_only_just_there_keeps_others_from_ending_its_host(
         host_sockets.linked_as_newest(path),
         host_processes.open_host(config, may_start=False),
     ):
-        await host_processes._HostStarter(config).end()
+        await host_processes.HostStarter(config).end()
         assert not served.is_draining
 
 

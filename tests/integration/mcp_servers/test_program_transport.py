@@ -59,29 +59,55 @@ async def ignored(progress, total, message):
     pass
 
 
+class Programs:
+    """Connections to programs, all by one clock."""
+
+    def __init__(self, groups, place):
+        self.groups, self.script = groups, place / PROGRAM.name
+        self.seconds = 0.0
+        self._server = settings.McpServer(
+            name="local",
+            command=("python3", str(self.script)),
+            readable=(place,),
+            environment={"KEY": "${LOCAL_KEY}"},
+            memory_bytes=256 * settings.MIB,
+        )
+        self._opened = []
+
+    def connect(self, **changes):
+        connection = server_connections.ServerConnection(
+            self._server.model_copy(update=changes),
+            {"LOCAL_KEY": "hunter2-hunter2"},
+            self.groups,
+            clock=lambda: self.seconds,
+        )
+        self._opened.append(connection)
+        return connection
+
+    async def close(self):
+        for connection in self._opened:
+            await connection.close()
+        await self.groups.close()
+
+
 @pytest.fixture(params=["auto", "off"])
-async def program(request, tmp_path, monkeypatch):
+async def programs(request, tmp_path, monkeypatch):
     # Where a bot has its temporary files, nobody else can walk.
     (tmp_path / "spool").mkdir(mode=0o700)
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "spool"))
     place = tmp_path / "installed"
     place.mkdir()
     shutil.copy(PROGRAM, place)
-    server = settings.McpServer(
-        name="local",
-        command=("python3", str(place / PROGRAM.name)),
-        readable=(place,),
-        environment={"KEY": "${LOCAL_KEY}"},
-        memory_bytes=256 * settings.MIB,
-    )
-    servers = [server, server.model_copy(update={"name": "other"})]
-    groups = program_cgroups.ProgramGroups(settings.Sandbox(cgroups=request.param), servers)
-    connection = server_connections.ServerConnection(
-        server, {"LOCAL_KEY": "hunter2-hunter2"}, groups
-    )
-    yield connection
-    await connection.close()
-    await groups.close()
+    listed = [settings.McpServer(name=name, command=("x",)) for name in ("local", "other")]
+    groups = program_cgroups.ProgramGroups(settings.Sandbox(cgroups=request.param), listed)
+    started = Programs(groups, place)
+    yield started
+    await started.close()
+
+
+@pytest.fixture
+def program(programs):
+    return programs.connect()
 
 
 async def told(connection, tool, **arguments):
@@ -120,11 +146,6 @@ async def test_a_program_sees_its_own_files_and_reaches_nothing(
     assert "the MCP server local printed: begun" in caplog.text
 
 
-def processes_of(program):
-    """Return the ids of all processes that were started by the program's command."""
-    return processes_with(program._server.command[1])
-
-
 def processes_with(script):
     """Return the ids of all processes that run a script."""
     script = os.fsencode(script)
@@ -155,15 +176,11 @@ async def test_in_a_container_a_program_has_a_user_of_its_own_and_changes_no_fil
 
 
 @in_container
-async def test_in_a_container_each_program_has_a_user_of_its_own_and_signals_no_other(program):
-    other_server = program._server.model_copy(update={"name": "other"})
-    other = server_connections.ServerConnection(
-        other_server, {"LOCAL_KEY": "hunter2-hunter2"}, program._groups
-    )
+async def test_in_a_container_each_program_has_a_user_of_its_own_and_signals_no_other(programs):
+    program, other = programs.connect(), programs.connect(name="other")
     pid = await told(program, "try", code="os.getpid()")
     users = [await told(each, "try", code="os.getuid()") for each in (program, other)]
     assert await told(other, "try", code=f"os.kill({pid}, 0)") == "PermissionError"
-    await other.close()
     assert len(set(users)) == (1 if os.getuid() else 2)
 
 
@@ -174,8 +191,10 @@ def test_no_session_has_the_user_of_a_program():
 
 
 @in_container
-async def test_in_a_container_a_program_with_a_network_has_no_sockets_of_files(program, short_path):
-    program._server = program._server.model_copy(update={"network": True})
+async def test_in_a_container_a_program_with_a_network_has_no_sockets_of_files(
+    programs, short_path
+):
+    program = programs.connect(network=True)
     path = str(short_path / "s")
     async with (
         await asyncio.start_unix_server(lambda *_: None, path),
@@ -212,35 +231,31 @@ async def test_in_a_container_a_program_with_a_network_has_no_sockets_of_files(p
     ],
 )
 async def test_in_a_container_a_program_that_takes_too_much_is_ended_with_all_it_started(
-    program, code, reason, caplog
+    programs, program, code, reason, caplog
 ):
     with pytest.raises(errors.BotError, match="broke during the call"):
         await told(program, "try", code=f"({code}, time.sleep(600))")
     assert reason in caplog.text
     await program.close()
-    assert not processes_of(program)
+    assert not processes_with(programs.script)
     while os.listdir(tempfile.gettempdir()):  # noqa: ASYNC110 - many files take a while
         await asyncio.sleep(0.1)
 
 
 @in_container
-async def test_who_demands_more_than_a_container_has_gets_the_reason(program):
-    program._groups.sandbox = settings.Sandbox(level="standard")
+async def test_who_demands_more_than_a_container_has_gets_the_reason(programs, program):
+    programs.groups.sandbox = settings.Sandbox(level="standard")
     with pytest.raises(errors.BotError, match=r"no sandbox for programs here \(.*not permitted"):
         await told(program, "environment")
 
 
-async def test_a_program_that_crashes_or_floods_is_started_again_after_a_pause(
-    program, monkeypatch
-):
-    monkeypatch.setattr(server_connections, "_MAX_PAUSE_SECONDS", 3600)
-    monkeypatch.setattr(server_connections, "_FIRST_PAUSE_SECONDS", 3600)
+async def test_a_program_that_crashes_or_floods_is_started_again_after_a_pause(programs, program):
     for tool in ("crash", "flood"):
         with pytest.raises(errors.BotError, match="broke during the call"):
             await told(program, tool)
         with pytest.raises(errors.BotError, match="cannot be reached"):
             await told(program, "environment")
-        program._failed_at -= 4000
+        programs.seconds += 61
         assert await told(program, "environment") == "[redacted]"
 
 
@@ -252,32 +267,28 @@ async def test_a_program_is_ended_that_takes_too_much_by_many_processes(program,
     assert "took too much memory" in caplog.text
 
 
-@pytest.mark.parametrize("program", ["auto"], indirect=True)
+@pytest.mark.parametrize("programs", ["auto"], indirect=True)
 async def test_what_a_program_takes_in_a_moment_is_bounded_where_there_are_groups(
-    program, monkeypatch, caplog
+    programs, program, caplog
 ):
-    await told(program, "environment")
-    if not program._groups._cgroups.version:
-        pytest.skip(f"this machine has {program._groups._cgroups.reason}")
-    # Nobody looks in time: what bounds it does not wait for that.
-    monkeypatch.setattr(program_transport, "_MEASURE_SECONDS", 3600)
-    await program.close()
+    group = await programs.groups.create(settings.McpServer(name="local", command=("x",)), 8)
+    if group is None:
+        pytest.skip("this machine has no control groups")
+    await group.remove()
+    # Whoever looks finds only what the group has ended.
     with pytest.raises(errors.BotError, match="broke during the call"):
         await told(program, "grasp", count=6, bytes=100 * settings.MIB)
     await program.close()
     assert "took too much memory" in caplog.text
 
 
-async def test_a_program_that_answers_nothing_is_started_again(tmp_path, program, monkeypatch):
-    monkeypatch.setattr(server_connections, "_ALIVE_SECONDS", 0.5)
-    monkeypatch.setattr(server_connections, "_FIRST_PAUSE_SECONDS", 3600)
-    monkeypatch.setattr(server_connections, "_MAX_PAUSE_SECONDS", 3600)
-    program._server = program._server.model_copy(update={"call_seconds": 1.0})
+async def test_a_program_that_answers_nothing_is_started_again(programs):
+    program = programs.connect(call_seconds=1.0)
     with pytest.raises(errors.BotError, match="did not answer within 1 seconds"):
         await told(program, "hang")
     with pytest.raises(errors.BotError, match="cannot be reached"):
         await told(program, "environment")
-    program._failed_at -= 4000
+    programs.seconds += 61
     assert await told(program, "environment") == "[redacted]"
 
 
@@ -299,32 +310,37 @@ async def test_a_program_ends_soon_after_its_bot_executed_itself_anew(tmp_path):
     await bot.wait()
 
 
-async def test_a_start_that_fails_counts_once(program):
-    program._server = program._server.model_copy(update={"command": ("false",)})
-    with pytest.raises(errors.BotError, match="cannot be reached"):
-        await told(program, "environment")
-    assert program._pause_seconds == server_connections._FIRST_PAUSE_SECONDS
+async def test_a_start_that_fails_counts_once(programs, caplog):
+    program = programs.connect(command=("false",))
+    for starts in (1, 1, 2):
+        with pytest.raises(errors.BotError, match="cannot be reached"):
+            await told(program, "environment")
+        assert caplog.text.count("the MCP server local is lost") == starts
+        programs.seconds += 0.6
 
 
-async def test_a_program_that_nobody_uses_ends_with_all_that_it_started(program, monkeypatch):
+async def test_a_program_that_nobody_uses_ends_with_all_that_it_started(programs, program):
     assert await told(program, "leave") == "left"
     await program.end_if_idle()
     before = children()
-    monkeypatch.setattr(server_connections, "_IDLE_SECONDS", 0.0)
+    programs.seconds += 301
     async with asyncio.timeout(60):
         await program.end_if_idle()
     assert len(before - children()) == 1
-    assert not processes_of(program)
+    assert not processes_with(programs.script)
     assert await told(program, "environment") == "[redacted]"
 
 
 async def test_what_a_program_prints_is_logged_by_whole_lines(caplog):
     script = "printf 'the key hunter2-' >&2; sleep 0.5; printf 'hunter2\\nlast' >&2"
-    process = await asyncio.create_subprocess_exec(
-        "sh", "-c", script, stderr=asyncio.subprocess.PIPE
-    )
-    await program_transport._log_errors("local", process)
-    await process.wait()
+    server = settings.McpServer(name="local", command=("sh", "-c", script))
+    groups = program_cgroups.ProgramGroups(settings.Sandbox(cgroups="off"), [server])
+    async with (
+        program_transport.start_program(server, {}, groups=groups, on_end=lambda: None),
+        asyncio.timeout(60),
+    ):
+        while "last" not in caplog.text:  # noqa: ASYNC110 - the log tells nobody
+            await asyncio.sleep(0.02)
     records = [one for one in caplog.records if one.name == program_transport.__name__]
     printed = [record.getMessage().partition(": ")[2] for record in records]
     assert printed == ["the key hunter2-hunter2", "last"]

@@ -50,6 +50,9 @@ class Keeper:
         self.told = []
         house.service.notify_through("web", self._tell)
 
+    def warn_at_most(self, count):
+        self.retention = retention.Retention(self.services, self.house.service, max_warned=count)
+
     async def _tell(self, session, sentence):
         self.told.append((session.thread, sentence))
 
@@ -289,9 +292,9 @@ async def test_a_warning_that_reached_no_one_does_not_count(opened_keeper):
 
 
 @pytest.mark.slow
-async def test_who_could_not_be_told_does_not_hold_up_others(opened_keeper, monkeypatch):
-    monkeypatch.setattr(retention, "_MAX_WARNED", 1)
+async def test_who_could_not_be_told_does_not_hold_up_others(opened_keeper):
     async with opened_keeper() as keeper:
+        keeper.warn_at_most(1)
         for thread in "ab":
             await keeper.fill(thread)
         await keeper.age(40, *"ab")
@@ -332,8 +335,7 @@ async def test_a_bot_that_ends_deletes_nothing_and_logs_no_fault(opened_keeper, 
 async def test_a_workspace_that_cannot_be_measured_is_in_the_log(opened_keeper, caplog):
     async with opened_keeper() as keeper:
         await keeper.fill("t")
-        data = keeper.services.hosts.pool._workspaces
-        directory = (await data.ensure(values.text(KEY))).directory
+        directory = (await keeper.services.hosts.pool.workspace(values.text(KEY))).directory
         directory.rename(directory.with_name("elsewhere"))
         assert await keeper.retention.apply() == 0
         assert "is not counted" in caplog.text
@@ -401,9 +403,9 @@ def test_a_span_that_warns_at_once_is_refused(days):
     assert settings.Retention(days=0).days == 0
 
 
-async def test_of_years_of_threads_few_are_warned_at_a_time(opened_keeper, monkeypatch):
-    monkeypatch.setattr(retention, "_MAX_WARNED", 2)
+async def test_of_years_of_threads_few_are_warned_at_a_time(opened_keeper):
     async with opened_keeper() as keeper:
+        keeper.warn_at_most(2)
         for thread in "abc":
             await keeper.fill(thread)
         await keeper.age(50, *"abc")

@@ -30,7 +30,7 @@ async def test_what_is_new_or_changed_is_listed_and_used_once_it_was_accepted(
         return capsys.readouterr().out
 
     def finding():
-        (found,) = diagnosis._tools(config)
+        (found,) = diagnosis.tool_findings(config)
         return found.is_active, found.detail
 
     assert finding() == (False, "on: 0 of 0 tools; off: all of mail (not listed yet)")

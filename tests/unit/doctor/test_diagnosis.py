@@ -19,7 +19,7 @@ from interpreter_bot.kernels.provisioning import forkserver_clients
 OWN = trial_kernels.own_namespaces()
 
 Walls = forkserver_clients.Walls
-CHECKS = diagnosis._CHECKS[Walls.NAMESPACES]
+CHECKS = diagnosis.CHECKS[Walls.NAMESPACES]
 
 # Checks whose failure is told, and takes no wall away.
 NOT_WALLS = {"core_dumps", "doors", "host_name", "landlock", "python"}
@@ -48,7 +48,7 @@ def seen(walls=Walls.NAMESPACES, **changes):
         "walls": walls,
         "refusal": "" if walls is Walls.NAMESPACES else "[Errno 1] unshare: not permitted",
         "shared_id_reason": "",
-        "check_results": {check: ([], "fine") for check in diagnosis._CHECKS[walls].values()},
+        "check_results": {check: ([], "fine") for check in diagnosis.CHECKS[walls].values()},
         "host_views": (session(1), session(2)),
         "can_freeze": True,
         "groups_version": 2,
@@ -60,7 +60,7 @@ def seen(walls=Walls.NAMESPACES, **changes):
 
 
 def judged(walls=Walls.NAMESPACES, config=None, **changes):
-    findings = diagnosis._evaluate(seen(walls, **changes), config or settings.Settings())
+    findings = diagnosis.evaluate(seen(walls, **changes), config or settings.Settings())
     return findings, {finding.name for finding in findings if finding.is_active is False}
 
 
@@ -159,7 +159,7 @@ def test_every_wall_of_a_container_is_a_level_of_its_own():
     assert different == {"host name", "idle sessions", "second wall of files"}
 
 
-OF_CONTAINERS = sorted(set(diagnosis._CHECKS[Walls.CONTAINER].values()) - NOT_WALLS)
+OF_CONTAINERS = sorted(set(diagnosis.CHECKS[Walls.CONTAINER].values()) - NOT_WALLS)
 
 
 @pytest.mark.parametrize("check", OF_CONTAINERS)
@@ -217,7 +217,7 @@ def test_host_that_lacks_room_is_told(tmp_path):
     limits = settings.Limits(workspace_bytes=1 << 60)
     paths = settings.Paths(data=tmp_path / "d", runtime=tmp_path / "r")
     bot = settings.Settings(limits=limits, paths=paths)
-    assert not diagnosis._disk(bot).is_active
+    assert not diagnosis.disk_finding(bot).is_active
     assert not (tmp_path / "d").exists()
 
 
@@ -228,14 +228,14 @@ def test_what_holds_the_disk_is_said(tmp_path):
     (tmp_path / "x.db").write_bytes(bytes(1 << 20))
     (tmp_path / "elsewhere").symlink_to("/usr")
     bot = settings.Settings(paths=settings.Paths(data=tmp_path, runtime=tmp_path))
-    detail = diagnosis._disk(bot).detail
+    detail = diagnosis.disk_finding(bot).detail
     assert re.search(r"the largest parts are 3(\.\d+)? MiB in workspaces, 1 MiB in x\.db", detail)
 
 
 @pytest.mark.parametrize(("limit", "is_enough"), [(4096, True), (4095, False)])
 def test_a_bot_with_few_open_files_is_told(monkeypatch, limit, is_enough):
     monkeypatch.setattr(resource, "getrlimit", lambda _: (256, limit))
-    assert diagnosis._open_files().is_active is is_enough
+    assert diagnosis.open_files_finding().is_active is is_enough
 
 
 # What the host does with a core dump, and the limit: whether a program of its own is started.
@@ -271,8 +271,8 @@ def test_old_kernel_is_named():
 def test_wall_checks_see_what_goes_through_where_there_are_no_walls(tmp_path):
     """A probe that finds nothing anywhere would prove nothing."""
     bot = settings.Settings()
-    trial = trial_kernels._trial_settings(bot, tmp_path)
-    with trial_kernels._canaries(tmp_path, trial, bot) as told:
+    trial = trial_kernels.trial_settings(bot, tmp_path)
+    with trial_kernels.canaries(tmp_path, trial, bot) as told:
         # Being root, it would really write; and what is denied differs by machine.
         left_out = ["privileges", "system_calls", "nested", "python", "core_dumps"]
         left_out += ["read_only_root", "changes"]
@@ -289,9 +289,7 @@ def test_wall_checks_see_what_goes_through_where_there_are_no_walls(tmp_path):
 def test_probe_leaves_the_environment_as_it_was(tmp_path):
     before = dict(os.environ)
     bot = settings.Settings()
-    with trial_kernels._canaries(
-        tmp_path, trial_kernels._trial_settings(bot, tmp_path), bot
-    ) as told:
+    with trial_kernels.canaries(tmp_path, trial_kernels.trial_settings(bot, tmp_path), bot) as told:
         assert told["variable"] in os.environ
     assert dict(os.environ) == before
 
@@ -302,14 +300,14 @@ def test_kernel_that_says_nothing_is_heard_as_silence():
             show(values.Text("stdout", "hello\n"))
             return values.Finished(values.Ending.OK, 0.0)
 
-    assert asyncio.run(trial_kernels._run_checks(Mute(), "in_kernel_walls.py", {"mark": "m"})) == {}
+    assert asyncio.run(trial_kernels.run_checks(Mute(), "in_kernel_walls.py", {"mark": "m"})) == {}
 
 
 def _logins(tmp_path, **more):
     server = settings.McpServer(name="jira", url="http://127.0.0.1:9/mcp", authorization="person")
     paths = settings.Paths(data=tmp_path)
     config = settings.Settings(mcp_servers=(server,), paths=paths, **more)
-    (finding,) = diagnosis._logins(config)
+    (finding,) = diagnosis.login_findings(config)
     return finding
 
 

@@ -141,7 +141,7 @@ def test_a_chart_whose_library_is_missing_stays_something_to_be_read(monkeypatch
     made = types.SimpleNamespace(spec_to_html=lambda spec, **_: json.dumps(spec))
     monkeypatch.setitem(sys.modules, "altair", versions)
     monkeypatch.setitem(sys.modules, "altair.utils.html", made)
-    monkeypatch.setattr(html_displays, "_has_room_for_v8", lambda: False)
+    monkeypatch.setattr(html_displays, "has_room_for_v8", lambda: False)
     monkeypatch.setattr(html_displays, "_printed", set())
     for _ in range(2):
         data = completed({"application/vnd.vegalite.v6+json": {"title": "T", "mark": "bar"}})
@@ -153,11 +153,11 @@ def test_a_chart_whose_library_is_missing_stays_something_to_be_read(monkeypatch
 def test_v8_is_not_begun_where_it_would_end_the_process(monkeypatch):
     monkeypatch.setattr(html_displays.resource, "getrlimit", lambda _: (4 * 1024**3, -1))
     monkeypatch.setattr(html_displays.importlib.util, "find_spec", lambda _: object())
-    assert not html_displays._has_room_for_v8()
+    assert not html_displays.has_room_for_v8()
     monkeypatch.setattr(
         html_displays.resource, "getrlimit", lambda _: (html_displays.resource.RLIM_INFINITY, -1)
     )
-    assert html_displays._has_room_for_v8()
+    assert html_displays.has_room_for_v8()
 
 
 def test_links_of_a_map_are_written_out():
@@ -167,8 +167,7 @@ def test_links_of_a_map_are_written_out():
         '<link rel="stylesheet" href="https://x.example/a.css"/>'
         '<script src="https://x.example/other.js"></script>'
     )
-    written = html_displays._LINK.sub(lambda link: html_displays._inline_link(library, link), page)
-    assert written == (
+    assert html_displays.inline_links(library, page) == (
         "<script>a('<\\/script>')</script><style>p {}</style>"
         '<script src="https://x.example/other.js"></script>'
     )

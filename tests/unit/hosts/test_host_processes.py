@@ -187,11 +187,11 @@ def test_a_host_that_nobody_has_waited_for_is_gone():
     ended, running = subprocess.Popen(["true"]), subprocess.Popen(["sleep", "60"])
     try:
         os.waitid(os.P_PID, ended.pid, os.WEXITED | os.WNOWAIT)
-        starter = host_processes._HostStarter(settings.Settings())
-        assert not starter._is_alive(ended.pid)
-        assert starter._is_alive(running.pid)
+        starter = host_processes.HostStarter(settings.Settings())
+        assert not starter.is_alive(ended.pid)
+        assert starter.is_alive(running.pid)
     finally:
         running.kill()
         for process in (ended, running):
             process.wait()
-    assert not starter._is_alive(running.pid)
+    assert not starter.is_alive(running.pid)

@@ -6,6 +6,7 @@ import dataclasses
 import itertools
 import logging
 import os
+import shutil
 import signal
 import subprocess
 import threading
@@ -26,7 +27,14 @@ from interpreter_bot.kernels.metering import procfs, session_metering
 from interpreter_bot.wording import run_words
 
 MIB = settings.MIB
-LIMITS = settings.Limits(memory_bytes=512 * MIB, workspace_bytes=64 * MIB, workspace_files=100)
+LIMITS = settings.Limits(
+    memory_bytes=512 * MIB,
+    workspace_bytes=64 * MIB,
+    workspace_files=100,
+    bot_memory_bytes=1 << 60,
+    disk_reserve_bytes=1,
+)
+QUICK = session_monitors.Pace(tick_seconds=0.01)
 FINE = session_metering.Reading(MIB, 2, 1)
 NOTHING = directory_contents.DirectoryUsage(0, 0, is_partial=False, is_over_limit=False)
 
@@ -111,11 +119,19 @@ class Session:
         return 0
 
 
-@pytest.fixture(autouse=True)
-def _no_other_reasons(monkeypatch):
-    monkeypatch.setattr(watchdog_loop, "_resident_bytes", lambda: 0)
-    monkeypatch.setattr(watchdog_loop, "_is_full", lambda *_: False)
-    monkeypatch.setattr(session_monitors, "TICK_SECONDS", 0.01)
+@pytest.fixture
+def disk(monkeypatch):
+    """What is free on the disk each time that somebody looks, and at last for ever."""
+
+    def play(*free):
+        left = list(free)
+
+        def usage(_):
+            return types.SimpleNamespace(free=left.pop(0) if len(left) > 1 else left[0])
+
+        monkeypatch.setattr(shutil, "disk_usage", usage)
+
+    return play
 
 
 def configured(tmp_path, **kernels):
@@ -131,9 +147,12 @@ def not_saving(config):
 
 
 @contextlib.asynccontextmanager
-async def watched(tmp_path, live, *, starting=(), **kernels):
+async def watched(tmp_path, live, *, starting=(), pace=None, **kernels):
     config = configured(tmp_path, **kernels)
-    task = asyncio.create_task(watchdog_loop.watch(live, starting, config, not_saving(config)))
+    pace = dataclasses.replace(QUICK, **(pace or {}))
+    task = asyncio.create_task(
+        watchdog_loop.watch(live, starting, config, not_saving(config), pace)
+    )
     try:
         yield task
     finally:
@@ -200,14 +219,12 @@ class QuickKernel(Kernel):
 
 
 @pytest.mark.parametrize("idle_ticks", [8, 1_000_000])
-async def test_quick_code_is_looked_at_like_code_in_the_background(
-    tmp_path, monkeypatch, idle_ticks
-):
-    monkeypatch.setattr(session_monitors, "_IDLE_TICKS", idle_ticks)
+async def test_quick_code_is_looked_at_like_code_in_the_background(tmp_path, idle_ticks):
     quick, long = Session(tmp_path), Session(tmp_path)
     quick.kernel = QuickKernel()
     quick.group_bytes = long.group_bytes = 0
-    async with watched(tmp_path, {"quick": quick, "long": long}):
+    live = {"quick": quick, "long": long}
+    async with watched(tmp_path, live, pace={"idle_ticks": idle_ticks}):
         await until(lambda: long.checks > 10)
         if idle_ticks == 8:
             await until(lambda: quick.checks > 2)
@@ -216,12 +233,12 @@ async def test_quick_code_is_looked_at_like_code_in_the_background(
 
 
 async def test_where_many_run_each_is_looked_at_less_often_if_a_group_bounds_its_memory(
-    tmp_path, monkeypatch
+    tmp_path,
 ):
-    monkeypatch.setattr(session_monitors, "_CHECKS_PER_SECOND", 1e-6)
     bounded, other = Session(tmp_path), Session(tmp_path)
     bounded.group_bytes = 0
-    async with watched(tmp_path, {"bounded": bounded, "other": other}):
+    live = {"bounded": bounded, "other": other}
+    async with watched(tmp_path, live, pace={"checks_per_second": 1e-6}):
         # At first like code in the background, after two seconds.
         await until(lambda: bounded.checks == 1)
         seen = other.looks
@@ -230,17 +247,16 @@ async def test_where_many_run_each_is_looked_at_less_often_if_a_group_bounds_its
 
 
 @pytest.mark.parametrize(
-    ("limit", "is_looked_at"), [(0, True), (session_monitors.MAX_STARTING, True), (10**9, False)]
+    ("limit", "is_looked_at"), [(0, True), (QUICK.max_starting, True), (10**9, False)]
 )
 async def test_kernels_that_are_started_count_as_running_up_to_a_bound(
-    tmp_path, monkeypatch, limit, is_looked_at
+    tmp_path, limit, is_looked_at
 ):
-    monkeypatch.setattr(session_monitors, "_IDLE_TICKS", 1_000_000)
-    monkeypatch.setattr(session_monitors, "MAX_STARTING", limit)
+    pace = {"idle_ticks": 1_000_000, "max_starting": limit}
     bounded, other = Session(tmp_path), Session(tmp_path)
     bounded.group_bytes = 0
     live = {"bounded": bounded, "other": other}
-    async with watched(tmp_path, live, starting=range(10**6)):
+    async with watched(tmp_path, live, starting=range(10**6), pace=pace):
         await until(lambda: other.looks > 10)
         if is_looked_at:
             await until(lambda: bounded.checks > 1)
@@ -248,16 +264,13 @@ async def test_kernels_that_are_started_count_as_running_up_to_a_bound(
 
 
 @pytest.mark.parametrize("starting", [0, 10**6])
-async def test_idle_sessions_wait_at_most_as_long_again_where_many_begin(
-    tmp_path, monkeypatch, starting
-):
-    monkeypatch.setattr(session_monitors, "_IDLE_TICKS", 100)
+async def test_idle_sessions_wait_at_most_as_long_again_where_many_begin(tmp_path, starting):
     # So many that nobody would be looked at for an hour.
-    monkeypatch.setattr(session_monitors, "MAX_STARTING", 10**6)
+    pace = {"idle_ticks": 100, "max_starting": 10**6}
     idle = Session(tmp_path)
     idle.kernel.is_busy, idle.group_bytes = False, 0
     began = time.monotonic()
-    async with watched(tmp_path, {"idle": idle}, starting=range(starting)):
+    async with watched(tmp_path, {"idle": idle}, starting=range(starting), pace=pace):
         await until(lambda: idle.checks)
         # A second, and as much again.
         seconds = time.monotonic() - began
@@ -329,16 +342,14 @@ async def test_a_guard_ends_with_its_kernel_and_a_new_one_gets_its_own(tmp_path)
         assert first.looks <= seen + 1
 
 
-async def test_a_full_disk_ends_who_holds_most_after_all_were_looked_at(tmp_path, monkeypatch):
-    small, large = Session(tmp_path, stored=MIB), Session(tmp_path, stored=9 * MIB)
+async def test_a_full_disk_ends_who_holds_most_after_all_were_looked_at(tmp_path, disk):
+    small, large = Session(tmp_path, stored=65 * MIB), Session(tmp_path, stored=90 * MIB)
     for one in (small, large):
         # In a control group, idle, and not its turn: nobody would look at it for a while.
         one.group_bytes, one.kernel.is_busy = 0, False
-    monkeypatch.setattr(session_monitors, "_IDLE_TICKS", 10**20)
-    monkeypatch.setattr(watchdog_loop, "_MIN_KILLED_BYTES", 0)
-    is_full = iter([False, False, False, True])
-    monkeypatch.setattr(watchdog_loop, "_is_full", lambda *_: next(is_full, False))
-    async with watched(tmp_path, {"small": small, "large": large}):
+    disk(MIB, MIB, MIB, 0, MIB)
+    live = {"small": small, "large": large}
+    async with watched(tmp_path, live, pace={"idle_ticks": 10**20}):
         await until(lambda: small.kernel.condemned or large.kernel.condemned)
         assert large.kernel.condemned == [(values.Ending.STOPPED, run_words.DISK_FULL)]
         assert not small.kernel.condemned
@@ -391,12 +402,11 @@ async def test_a_session_that_rests_is_looked_at_once_and_again_when_it_moves(
 async def test_a_session_that_rests_for_long_is_looked_at_all_the_same(
     tmp_path, resting, monkeypatch
 ):
-    monkeypatch.setattr(session_monitors, "_MAX_SECONDS_UNCHECKED", 0.1)
     session = Session(tmp_path)
     session.kernel.is_busy = False
     session.seen_clocks = {resting: procfs.clock_nanoseconds(resting)}
     looks = count_looks(session, monkeypatch)
-    async with watched(tmp_path, {"it": session}):
+    async with watched(tmp_path, {"it": session}, pace={"max_seconds_unchecked": 0.1}):
         await until(lambda: len(looks) == 3)
 
 
@@ -433,19 +443,18 @@ async def test_more_processes_than_allowed_end_a_session_that_no_limit_of_the_sy
         assert crowded.kernel.condemned == [(values.Ending.STOPPED, reason)]
 
 
-async def test_a_full_disk_ends_first_who_hides_what_it_wrote(tmp_path, monkeypatch):
+async def test_a_full_disk_ends_first_who_hides_what_it_wrote(tmp_path, disk):
     large, hiding = Session(tmp_path, stored=900 * MIB), Session(tmp_path, stored=None)
-    is_full = iter([False, False, False, True])
-    monkeypatch.setattr(watchdog_loop, "_is_full", lambda *_: next(is_full, False))
+    disk(MIB, MIB, MIB, 0, MIB)
     async with watched(tmp_path, {"large": large, "hiding": hiding}):
         await until(lambda: large.kernel.condemned or hiding.kernel.condemned)
         assert hiding.kernel.condemned == [(values.Ending.STOPPED, run_words.DISK_FULL)]
         assert not large.kernel.condemned
 
 
-async def test_a_full_disk_ends_nobody_who_holds_little_and_does_not_grow(tmp_path, monkeypatch):
+async def test_a_full_disk_ends_nobody_who_holds_little_and_does_not_grow(tmp_path, disk):
     small, growing = Session(tmp_path, stored=60 * MIB), Session(tmp_path)
-    monkeypatch.setattr(watchdog_loop, "_is_full", lambda *_: True)
+    disk(0)
     async with watched(tmp_path, {"small": small, "growing": growing}):
         await until(lambda: min(small.looks, growing.looks) > 5)
         assert not small.kernel.condemned
@@ -474,12 +483,16 @@ async def test_a_session_is_frozen_once_nobody_uses_it_and_looked_at_rarely(
 
 
 async def test_the_machine_is_looked_at_rarely_while_all_are_frozen(tmp_path, monkeypatch):
-    monkeypatch.setattr(session_monitors, "TICK_SECONDS", 0.01)
     weighed, looks = [], []
     monkeypatch.setattr(
         watchdog_loop, "share_among_people", lambda awake: weighed.append(len(awake)) or 0
     )
-    monkeypatch.setattr(watchdog_loop, "_is_full", lambda *_: bool(looks.append(1)))
+
+    def look(_):
+        looks.append(1)
+        return types.SimpleNamespace(free=MIB)
+
+    monkeypatch.setattr(shutil, "disk_usage", look)
     one = Session(tmp_path)
     one.kernel.is_frozen = True
     async with watched(tmp_path, {"one": one}):

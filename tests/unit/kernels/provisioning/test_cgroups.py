@@ -58,7 +58,7 @@ def limits(**changes):
 
 def places(groups):
     """The directories of one owner, one per hierarchy."""
-    return [pathlib.Path(base, groups._instance) for base in set(groups._bases.values())]
+    return [pathlib.Path(base, groups.instance) for base in set(groups.bases.values())]
 
 
 def wait_for(condition):
@@ -69,7 +69,7 @@ def wait_for(condition):
 
 
 def _peak_bytes(group):
-    place, names = group._directory_of["memory"], ("memory.peak", "memory.max_usage_in_bytes")
+    place, names = group.directory_of["memory"], ("memory.peak", "memory.max_usage_in_bytes")
     found = [path for name in names if (path := pathlib.Path(place, name)).exists()]
     return int(found[0].read_text()) if found else None
 
@@ -173,11 +173,11 @@ async def test_kill_reaches_everybody_and_remove_waits_for_them(groups, start):
     process.stdin.flush()
     for _ in range(4):
         process.stdout.readline()
-    inside = cgroups.processes(group._directory_of["pids"])
+    inside = cgroups.processes(group.directory_of["pids"])
     assert len(inside) == 4
     assert await group.remove()
     assert process.wait(30) == -signal.SIGKILL
-    assert not any(place.exists() for place in map(pathlib.Path, group._directories))
+    assert not any(place.exists() for place in map(pathlib.Path, group.directories))
     assert await group.remove(), "removing what is gone is no fault"
 
 
@@ -187,7 +187,7 @@ def test_a_fork_storm_is_killed(groups, start):
     group.add(process.pid)
     process.stdin.write("\n")
     process.stdin.flush()
-    wait_for(lambda: len(cgroups.processes(group._directory_of["pids"])) > 50)
+    wait_for(lambda: len(cgroups.processes(group.directory_of["pids"])) > 50)
     assert group.remove_now()
 
 
@@ -225,9 +225,7 @@ def test_a_single_threaded_process_enters_by_itself_even_as_another_user(groups)
         for door in doors:
             os.close(door)
     try:
-        wait_for(
-            lambda: all(process.pid in cgroups.processes(d) for d in group._joined_directories)
-        )
+        wait_for(lambda: all(process.pid in cgroups.processes(d) for d in group.joined_directories))
     finally:
         process.communicate()
 
@@ -245,7 +243,7 @@ def test_frozen_processes_do_not_run_and_can_be_killed(request, start, kind):
     process.stdin.flush()
     if not group.can_freeze:
         pytest.skip("version 2 is not mounted beside version 1")
-    directory = group._directories[0]
+    directory = group.directories[0]
     wait_for(lambda: len(cgroups.processes(directory)) == 2)
 
     def clocks():
@@ -268,7 +266,7 @@ def test_a_name_is_taken_once_and_leaves_nothing_behind_when_refused(groups):
     group = groups.create("one", limits())
     with pytest.raises(errors.KernelStartError):
         groups.create("one", limits())
-    assert all(pathlib.Path(place).exists() for place in group._directories)
+    assert all(pathlib.Path(place).exists() for place in group.directories)
 
 
 @pytest.mark.parametrize("name", ["", "../x", "a/b", "x" * 65, "a\nb"])
@@ -295,7 +293,7 @@ found = cgroups.Cgroups.probe("auto")
 group = found.create("left", settings.Limits())
 sleeper = subprocess.Popen(["sleep", "60"], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL)
 group.add(sleeper.pid)
-print(found._instance, sleeper.pid, flush=True)
+print(found.instance, sleeper.pid, flush=True)
 input()
 """
 
@@ -347,7 +345,7 @@ def test_two_in_one_process_do_not_meet(groups):
         other.create("one", limits())
     finally:
         other.close_now()
-    assert all(pathlib.Path(place).exists() for place in group._directories)
+    assert all(pathlib.Path(place).exists() for place in group.directories)
 
 
 def test_off_is_none():
@@ -506,10 +504,10 @@ class TestVersion2:
                 pathlib.Path(path, name).write_text("")
 
         found = cgroups.Cgroups(2, "", bases=dict.fromkeys(("memory", "pids", "cpu"), str(base)))
-        (base / found._instance).mkdir()
+        (base / found.instance).mkdir()
         monkeypatch.setattr(os, "mkdir", mkdir)
         group = found.create("one", limits(cpu_cores=1.5), headroom_bytes=MIB)
-        place = base / found._instance / "kernel-one"
+        place = base / found.instance / "kernel-one"
         names = ("memory.max", "memory.swap.max", "pids.max", "cpu.max")
         wrote = [(place / name).read_text() for name in names]
         assert wrote == [str(65 * MIB), "0", "10", "150000 100000"]

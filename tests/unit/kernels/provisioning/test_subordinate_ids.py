@@ -22,11 +22,11 @@ FILES = {
 @pytest.mark.parametrize("text", FILES)
 def test_largest_range_of_the_user_is_taken(tmp_path, text):
     (tmp_path / "subuid").write_text(text)
-    assert subordinate_ids._largest_grant(tmp_path / "subuid") == FILES[text]
+    assert subordinate_ids.largest_grant(tmp_path / "subuid") == FILES[text]
 
 
 def test_no_file_grants_nothing(tmp_path):
-    assert subordinate_ids._largest_grant(tmp_path / "subuid") == (0, 0)
+    assert subordinate_ids.largest_grant(tmp_path / "subuid") == (0, 0)
 
 
 def test_files_cannot_be_given_to_ids_that_are_not_there(tmp_path):

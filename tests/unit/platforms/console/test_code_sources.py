@@ -2,6 +2,7 @@
 
 import io
 import json
+import os
 import sys
 
 import nbformat
@@ -124,10 +125,11 @@ def test_a_notebook_in_another_language_is_refused(written):
         code_sources.read(written("n.ipynb", notebook(code("x"), kernelspec=kernelspec)))
 
 
-def test_what_is_too_large_is_refused(written, monkeypatch, stdin):
-    monkeypatch.setattr(code_sources, "_MAX_BYTES", 3)
+def test_what_is_too_large_is_refused(written, stdin):
+    large = written("s.py", "")
+    os.truncate(large, 64 * 1024 * 1024 + 1)
     with pytest.raises(code_sources.InputFileError, match="too large"):
-        code_sources.read(written("s.py", "1234"))
-    stdin(b"1234")
+        code_sources.read(large)
+    stdin(bytes(64 * 1024 * 1024 + 1))
     with pytest.raises(code_sources.InputFileError, match="too large"):
         code_sources.read("-")

@@ -128,8 +128,7 @@ async def test_a_directory_that_cannot_be_made_is_one_sentence(publisher, tmp_pa
         await fetched(publisher, tmp_path / "models")
 
 
-async def test_of_two_bots_only_one_fetches(publisher, tmp_path, monkeypatch):
-    monkeypatch.setattr(model_files, "_POLL_SECONDS", 0.01)
+async def test_of_two_bots_only_one_fetches(publisher, tmp_path):
     one, other = await asyncio.gather(fetched(publisher, tmp_path), fetched(publisher, tmp_path))
     assert one == other
     assert publisher.asked == [""]
