@@ -173,6 +173,7 @@ async def test_installing_says_at_once_that_there_is_no_network(run, way):
     assert ", openpyxl, " in line
 
 
+@pytest.mark.slow
 @pytest.mark.any_user
 async def test_programs_see_that_nothing_was_installed(run):
     ran = await run(
@@ -184,6 +185,7 @@ async def test_programs_see_that_nothing_was_installed(run):
     assert ran.text.split() == ["1", "1"]
 
 
+@pytest.mark.slow
 @pytest.mark.any_user
 async def test_what_pip_can_do_without_a_network_it_does(run):
     ran = await run(

@@ -100,7 +100,7 @@ def index():
 @pytest_asyncio.fixture(
     scope="module",
     loop_scope="module",
-    params=[_local, _remote, _placed],
+    params=[_local, _remote, pytest.param(_placed, marks=pytest.mark.slow)],
     ids=["local", "remote", "placed"],
 )
 async def hosts(request, index):

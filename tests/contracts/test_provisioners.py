@@ -205,6 +205,7 @@ async def test_ours_keeps_what_is_promised(pool, check):
     await pool.forget(check)
 
 
+@pytest.mark.first_case
 @pytest.mark.parametrize("check", BROKEN)
 async def test_a_broken_one_is_found_out(pool, check, monkeypatch):
     name, wrong = BROKEN[check]

@@ -353,6 +353,20 @@ CONNECTED = (
 )
 
 
+IN_EVERY_RUN = {
+    "numpy in threads",
+    "pandas with files",
+    "scikit-learn in threads",
+    "matplotlib",
+    "sqlite with a log and locks",
+    "multiprocessing",
+    "asyncio",
+    "temporary files and maps",
+    "sockets of all usual kinds",
+    "deep recursion",
+}
+
+
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def kernel():
     with machine.short_directory() as place:
@@ -373,7 +387,7 @@ async def kernel():
         pytest.param(
             work,
             marks=[pytest.mark.namespaces] * (work in CONNECTED)
-            + [pytest.mark.slow] * (work == "scikit-learn with processes of joblib"),
+            + [pytest.mark.slow] * (work not in IN_EVERY_RUN),
         )
         for work in WORK
     ],

@@ -487,6 +487,7 @@ FIGURES = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.stack
 @pytest.mark.first_case
 @pytest.mark.parametrize("backend", FIGURES)
@@ -549,6 +550,7 @@ async def test_missing_fonts_are_replaced_in_silence(run):
     assert (len(ran.pictures), ran.stderr) == (1, "")
 
 
+@pytest.mark.slow
 @pytest.mark.stack
 async def test_a_saved_figure_is_shown_as_its_file_has_it(run, pool, request):
     ran = await run("""
@@ -597,6 +599,7 @@ async def test_widgets_are_said_not_to_be_shown(run):
     assert ran.of(values.Result)[0].plain == "IntSlider()"
 
 
+@pytest.mark.slow
 @pytest.mark.stack
 async def test_plots_show_the_scripts_of_the_world(run):
     ran = await run("""

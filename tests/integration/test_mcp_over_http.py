@@ -69,6 +69,7 @@ def _handle(result):
     return _said(result).rpartition("[session: ")[2].rstrip("]")
 
 
+@pytest.mark.first_case
 @MODES
 async def test_code_runs_with_pictures_progress_and_a_record(served, mode):
     begun = asyncio.Event()
@@ -101,6 +102,7 @@ async def test_code_runs_with_pictures_progress_and_a_record(served, mode):
     assert turn.person == "anna"
 
 
+@pytest.mark.first_case
 @MODES
 async def test_a_call_that_is_cancelled_stops_its_code(served, mode):
     begun = asyncio.Event()

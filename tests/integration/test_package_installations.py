@@ -226,6 +226,7 @@ async def test_a_wheel_that_leaves_its_directory_writes_nothing(bot, index, tmp_
         assert "ib-slipped" not in os.listdir("/tmp")
 
 
+@pytest.mark.slow
 async def test_stop_ends_an_installation_and_the_kernel_goes_on(bot, index):
     index.add("slow")
     index.hold.clear()

@@ -436,6 +436,7 @@ async def test_a_kernel_is_there_before_all_is_preloaded_and_lives_on(opened):
         assert not session_metering.start_ticks(first)
 
 
+@pytest.mark.slow
 @pytest.mark.namespaces
 async def test_early_kernels_live_on_whoever_notices_first_that_they_are_the_last(opened):
     async with opened(preload=("pandas",)) as pool:
@@ -923,6 +924,7 @@ async def test_a_clock_that_code_replaces_stops_no_output(opened):
         assert (await _run(kernel, "print('back')"))[0] == "back\n"
 
 
+@pytest.mark.slow
 async def test_a_thread_that_computes_keeps_the_event_loop_waiting_for_less_than_is_usual(opened):
     async def delays(interval):
         sys.setswitchinterval(interval)

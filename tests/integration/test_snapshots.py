@@ -213,6 +213,7 @@ async def test_the_end_of_the_bot_waits_no_longer_than_said(opened):
         assert any(one is not None and one.names == ("Slow", "good") for one in kinds)
 
 
+@pytest.mark.slow
 async def test_an_older_state_says_how_much_older_it_is(opened):
     async with opened() as pool:
         kernel = await pool.take("a")
@@ -241,6 +242,7 @@ async def test_who_comes_back_while_a_session_is_saved_does_not_wait_for_that(op
         assert not list(variables.glob("*/variables")), "what was begun is deleted"
 
 
+@pytest.mark.slow
 async def test_a_session_that_grows_too_large_by_being_saved_is_not_ended_for_it(opened):
     async with opened() as pool:
         kernel = await pool.take("a")
@@ -547,6 +549,7 @@ async def test_a_killed_bot_gives_back_what_its_sessions_had_when_they_were_idle
         assert await run(kernel, "x") == "1"
 
 
+@pytest.mark.slow
 async def test_old_snapshots_go_and_too_many_the_least_recently_used_first(opened):
     async with opened() as pool:
         for key in "abcd":
@@ -566,6 +569,7 @@ async def test_old_snapshots_go_and_too_many_the_least_recently_used_first(opene
         assert await pool.saved_variables("c") is not None
 
 
+@pytest.mark.slow
 async def test_what_a_look_at_variables_interrupts_is_saved_later(opened):
     slow = (
         "import time\n"
@@ -589,6 +593,7 @@ async def test_what_a_look_at_variables_interrupts_is_saved_later(opened):
         assert await run(await lose(pool), "print(x)") == "7\n"
 
 
+@pytest.mark.slow
 async def test_what_comes_after_a_look_at_variables_when_its_turn_comes_is_saved_later(
     opened, monkeypatch
 ):

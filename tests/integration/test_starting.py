@@ -59,6 +59,7 @@ UNBUILDABLE = {
 MOUNTED = ("a mount", "a user id", "a size")
 
 
+@pytest.mark.first_case
 @pytest.mark.parametrize(
     "what",
     [

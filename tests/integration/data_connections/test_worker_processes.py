@@ -94,6 +94,7 @@ async def test_sqlite_gives_rows_with_types(sqlite_file):
         assert table.column("b").to_pylist()[0] == 1.0
 
 
+@pytest.mark.slow
 async def test_a_listing_fits_into_a_frame_has_all_names_and_says_what_it_lacks(tmp_path):
     columns = ", ".join(f"{'ü' * 200}{number}" for number in range(400))
     with contextlib.closing(sqlite3.connect(tmp_path / "wide.db")) as connection, connection:
@@ -134,6 +135,7 @@ async def test_sqlite_lets_nothing_be_written_or_read_elsewhere(sqlite_file, tmp
     assert os.listdir(tmp_path) == ["other.db"]
 
 
+@pytest.mark.slow
 async def test_postgresql_gives_rows_with_types(postgresql):
     async with processes("postgresql", postgresql.reader) as workers:
         table, told = await ask(
@@ -240,6 +242,7 @@ async def test_what_is_cancelled_stops_on_the_server_and_the_process_is_used_aga
         assert told["rows"] == 1
 
 
+@pytest.mark.slow
 @pytest.mark.first_case
 @pytest.mark.parametrize("limits", [{"rows": 10}, {"bytes": 100}])
 async def test_what_is_too_much_is_cut_and_said(limits, postgresql, sqlite_file):

@@ -250,6 +250,7 @@ async def test_the_model_is_answered_by_a_button_or_in_a_window(
     assert answers == ["<@1> *2*", "All of them"]
 
 
+@pytest.mark.first_case
 @pytest.mark.parametrize(
     "custom_id",
     [

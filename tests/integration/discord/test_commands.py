@@ -147,6 +147,7 @@ SAID = {
 }
 
 
+@pytest.mark.first_case
 @pytest.mark.parametrize("name", SAID)
 async def test_interpreter_says(discord_server, lab, connect, name):
     alice, channel = lab.person("alice"), lab.channel("general")
@@ -325,6 +326,7 @@ async def test_code_is_read_alike_however_it_comes(discord_server, lab, connect,
     assert (request.text, request.is_code) == ('print("1+1")', True)
 
 
+@pytest.mark.first_case
 @pytest.mark.parametrize("value", [None, "", "  "])
 @pytest.mark.parametrize(
     ("name", "chosen"), [("approval", "every"), ("threads", "off"), ("show_code", "on")]

@@ -100,6 +100,7 @@ async def test_stopping_while_a_file_arrives(opened):
     assert "stopped this turn before" in told[1]
 
 
+@pytest.mark.slow
 async def test_stopping_while_files_are_looked_into_does_not_wait_for_that(opened, monkeypatch):
     is_describing = asyncio.Event()
 
@@ -133,6 +134,7 @@ async def test_code_of_a_person_that_takes_too_long_says_so(opened):
     assert (reply.end.status, reply.end.sentence) == (Status.FAILED, model_words.out_of_time(2))
 
 
+@pytest.mark.slow
 async def test_where_no_file_could_be_had_there_is_nothing_to_ask(opened):
     async with opened() as house:
         lost = attachment("a.csv", error=errors.BotError("It is gone."))
@@ -141,6 +143,7 @@ async def test_where_no_file_could_be_had_there_is_nothing_to_ask(opened):
     assert "None of the files could be fetched" in reply.end.sentence
 
 
+@pytest.mark.slow
 async def test_a_model_hears_of_files_that_could_not_be_had_and_of_missing_words(opened):
     async with opened(openai_server.text("Hm."), openai_server.text("Fine.")) as house:
         lost = attachment("a.csv", error=errors.BotError("It is gone."))
@@ -173,6 +176,7 @@ class SmallDisk(replies.Reply):
         return super().spool
 
 
+@pytest.mark.slow
 async def test_file_that_cannot_be_copied_costs_neither_the_answer_nor_the_others(opened):
     code = "for name in 'ab': open(name, 'wb').write(bytes(6_000_000 if name == 'a' else 1))"
     script = [openai_server.call("run_code", {"code": code}), openai_server.text("Written.")]
@@ -317,6 +321,7 @@ async def test_two_turns_at_once_do_not_spend_a_persons_allowance_twice(opened):
     assert "one person may use in a day" in second.end.sentence
 
 
+@pytest.mark.slow
 async def test_a_model_hears_that_its_code_was_changed(opened):
     script = [openai_server.code("print('one')"), openai_server.text("Done.")]
     reply = replies.Reply(approvals=["print('mine')"])
@@ -328,6 +333,7 @@ async def test_a_model_hears_that_its_code_was_changed(opened):
     assert "mine\n" in reply.of("output")[0].plain
 
 
+@pytest.mark.slow
 async def test_nobody_is_asked_about_their_own_code(opened):
     async with opened() as house:
         reply = await house.run("print(1)", approval="every")
@@ -346,6 +352,7 @@ async def test_stopping_while_a_person_is_asked_whether_code_may_run(opened):
     assert reply.of("code") == []
 
 
+@pytest.mark.slow
 async def test_an_answer_counts_though_its_links_cannot_be_looked_into(opened, monkeypatch):
     async def unlisted(self):
         raise errors.WorkspaceError
@@ -371,6 +378,7 @@ async def test_who_waits_in_a_deleted_conversation_does_not_bring_it_back(opened
     assert "was deleted" in second.end.sentence
 
 
+@pytest.mark.slow
 async def test_the_model_chosen_around_a_conversation_holds_where_it_chose_none(opened):
     listed = settings.Model(name="other", base_url="http://127.0.0.1:1/v1")
     async with opened(openai_server.text("Hi.")) as house:

@@ -92,6 +92,7 @@ async def _branch(house, key, request, new):
     return cells, _notice(await house.service.queries.history(new))
 
 
+@pytest.mark.slow
 async def test_branches_have_the_state_before_a_turn_and_know_each_other(opened, monkeypatch):
     show = "print(x, open('d/f').read(), 'y' in dir())"
     second, third = COPY, values.SessionKey("web", thread="third")

@@ -38,6 +38,7 @@ async def test_a_model_installs_what_is_missing_and_uses_it(opened, approval):
     assert "install_packages" in tools
 
 
+@pytest.mark.slow
 async def test_a_package_that_a_models_code_misses_is_offered_and_recorded(opened, tmp_path):
     use = "import greeter; print(greeter.version)"
     script = [openai_server.code(use), openai_server.text("Done.")]

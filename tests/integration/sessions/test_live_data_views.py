@@ -59,6 +59,7 @@ def looked():
     return looked
 
 
+@pytest.mark.slow
 async def test_tables_of_all_libraries_are_sorted_filtered_searched_and_summed_up(opened, looked):
     async with opened() as house:
         reply = await house.run(SHOWN)

@@ -152,6 +152,7 @@ for side in ({sides}):
 """
 
 
+@pytest.mark.slow
 async def test_plots_are_seen_again_in_later_turns_and_after_a_restart(opened):
     drawing = DRAWING.format(sides="300, 1900")
     script = [openai_server.code(drawing), openai_server.text("a"), openai_server.text("b")]

@@ -135,6 +135,7 @@ async def test_old_files_go_after_a_warning_and_who_comes_back_is_told(opened_ke
         assert await keeper.house.service.queries.notice(KEY) == ""
 
 
+@pytest.mark.slow
 async def test_variables_and_files_that_went_are_told_in_one_sentence(opened_keeper):
     async with opened_keeper() as keeper:
         await keeper.house.run("x = 1\nopen('f', 'w').write('1' * 5000)")
@@ -150,6 +151,7 @@ async def test_variables_and_files_that_went_are_told_in_one_sentence(opened_kee
     assert "are kept." not in told
 
 
+@pytest.mark.slow
 @pytest.mark.first_case
 @pytest.mark.parametrize("use", ["turn", "upload"])
 async def test_any_use_refutes_a_warning(opened_keeper, use):
@@ -186,6 +188,7 @@ async def test_of_several_bots_at_once_one_warns_and_one_tells_of_the_end(opened
         assert len(keeper.told) == 2
 
 
+@pytest.mark.slow
 async def test_a_deletion_cut_short_is_finished_without_a_word(opened_keeper):
     async with opened_keeper() as keeper:
         for thread in "ab":
@@ -310,6 +313,7 @@ async def test_who_could_not_be_told_does_not_hold_up_others(opened_keeper):
         assert [thread for thread, _ in keeper.told] == ["b"]
 
 
+@pytest.mark.slow
 async def test_what_is_old_and_in_use_counts_towards_the_budgets(opened_keeper):
     async with opened_keeper(total_bytes=3 * MIB) as keeper:
         await keeper.fill("old", mib=2)
@@ -372,6 +376,7 @@ async def test_the_budget_of_a_person_takes_their_least_recently_used(opened_kee
         assert await keeper.retention.apply() == 0
 
 
+@pytest.mark.slow
 async def test_the_budget_of_all_spares_who_runs_or_has_a_kernel(opened_keeper):
     async with opened_keeper(total_bytes=3 * MIB) as keeper:
         await keeper.fill("old", mib=2)

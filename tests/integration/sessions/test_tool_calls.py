@@ -49,6 +49,7 @@ def plain(reply):
     return "".join(output.plain for output in reply.of("output"))
 
 
+@pytest.mark.first_case
 @pytest.mark.parametrize("walls", [{}, {"enabled": False, "cgroups": "off"}])
 async def test_code_calls_a_tool_and_uses_what_comes(opened, jira, tmp_path, walls):
     async def answer(context, name, arguments):

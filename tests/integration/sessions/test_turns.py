@@ -93,6 +93,7 @@ async def test_people_are_told_how_many_starts_are_before_theirs(opened, monkeyp
     assert [output.plain for output in reply.of("output")] == ["1\n"]
 
 
+@pytest.mark.slow
 async def test_people_and_models_share_the_kernel_and_models_hear_of_it(opened):
     script = [openai_server.code("print(y + 1)"), openai_server.text("8.")]
     async with opened(*script) as house:
@@ -242,6 +243,7 @@ async def test_attachments_good_and_bad(opened):
     assert "2026-01-01,3" in told
 
 
+@pytest.mark.slow
 async def test_files_that_are_there_already_are_described_too(opened):
     async with opened(openai_server.text("Fine.")) as house:
         name = await house.service.put(KEY, attachment("t.csv", b"a,b\n1,2\n"))
@@ -276,6 +278,7 @@ async def test_speakers_and_recent_messages_reach_the_model_as_data(opened):
     assert told.endswith("\n\nwhat is this?")
 
 
+@pytest.mark.slow
 async def test_queued_messages_are_told_to_the_model_once(opened):
     first = requests.RecentMessage(id="m1", speaker="Anna", text="the first question")
     other = requests.RecentMessage(id="m0", speaker="Bob", text="by the way")
@@ -294,6 +297,7 @@ async def test_input_goes_to_the_person_and_the_answer_to_the_code(opened):
     assert [output.plain for output in reply.of("output")][-1].endswith("Eve!\n")
 
 
+@pytest.mark.first_case
 @pytest.mark.parametrize(("approval", "asked_for"), [("every", 2), ("plan", 1), ("never", 0)])
 async def test_code_runs_when_the_person_approves(opened, approval, asked_for):
     script = [
@@ -309,6 +313,7 @@ async def test_code_runs_when_the_person_approves(opened, approval, asked_for):
     assert [output.plain for output in reply.of("output")] == [f"{first}\n", "two\n"]
 
 
+@pytest.mark.slow
 async def test_a_plan_is_wanted_in_words_before_it_is_asked_about(opened):
     script = [
         openai_server.code("print('one')"),
@@ -377,6 +382,7 @@ async def test_a_kernel_that_dies_in_a_turn_is_announced_and_replaced(opened):
     assert notice.text in told
 
 
+@pytest.mark.slow
 async def test_a_file_that_is_displayed_is_marked_so_that_no_chat_shows_it_twice(opened):
     picture = (
         "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5E"
@@ -394,6 +400,7 @@ async def test_a_file_that_is_displayed_is_marked_so_that_no_chat_shows_it_twice
     assert shown == {"shown.png": True, "other.png": False}
 
 
+@pytest.mark.slow
 async def test_a_file_written_twice_is_given_once_as_it_is_at_the_end(opened):
     script = [
         openai_server.code("open('f.txt', 'w').write('draft')"),
@@ -488,6 +495,7 @@ display(pd.DataFrame({"few": [1]}))
 """
 
 
+@pytest.mark.slow
 async def test_all_of_a_table_can_be_had_of_which_the_head_was_shown(opened):
     async with opened() as house:
         reply = await house.run(FRAME)
@@ -510,6 +518,7 @@ async def test_all_of_a_table_can_be_had_of_which_the_head_was_shown(opened):
     assert [table.is_whole for table in tables] == [False, False, True]
 
 
+@pytest.mark.slow
 async def test_a_download_is_shown_while_it_lasts_and_remembered_by_nobody(opened, monkeypatch):
     async with publishers.Publisher.open() as publisher:
         embedded = functools.partial(

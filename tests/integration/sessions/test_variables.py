@@ -58,6 +58,7 @@ async def _release_kernel(house):
     assert await house.service.services.hosts.pool.reap() == 1
 
 
+@pytest.mark.slow
 async def test_people_and_model_are_told_before_code_runs_after_idleness(opened):
     script = [openai_server.code("print('df' in globals())"), openai_server.text("Gone.")] * 2
     async with opened(*script) as house:
@@ -126,6 +127,7 @@ async def test_after_a_death_the_next_turn_says_so(opened):
     assert _notices(again) == []
 
 
+@pytest.mark.slow
 async def test_an_evicted_conversation_is_told(opened):
     async with opened(kernels=settings.Kernels(preload=(), spares=0, concurrent=1)) as house:
         await house.run("x = 1")
@@ -214,6 +216,7 @@ def _returns(reply):
     return [one for one in reply.of("announcement") if "variables are back" in one]
 
 
+@pytest.mark.slow
 async def test_people_and_model_are_told_what_came_back_and_what_did_not(saving):
     script = [openai_server.code("print(first(), 'running' in dir())"), openai_server.text("Yes.")]
     async with saving(*script) as house:
@@ -264,6 +267,7 @@ async def test_whatever_is_said_of_saved_variables_stays_harmless(saving):
     assert len(notice) < 700
 
 
+@pytest.mark.slow
 async def test_after_a_crash_it_is_said_of_when_the_variables_are(saving):
     script = [openai_server.text("I see.")]
     async with saving(*script) as house:

@@ -82,6 +82,7 @@ async def test_py_where_the_bot_is_not_says_so_to_the_person(slack, service, app
     assert service.requests == []
 
 
+@pytest.mark.first_case
 @pytest.mark.parametrize(
     ("said", "answer"),
     [

@@ -36,6 +36,7 @@ async def helped(slack, way):
     return answer["blocks"][0]["text"]
 
 
+@pytest.mark.first_case
 @pytest.mark.parametrize(
     ("way", "things"),
     [

@@ -1,5 +1,7 @@
 """The home tab, and the tab of direct messages."""
 
+import pytest
+
 from interpreter_bot import values
 from tests.fakes import conversations as fake
 from tests.integration.slack.worlds import connected
@@ -203,6 +205,7 @@ async def test_messages_tab_suggests_what_to_say(slack, service, app):
     assert len(shown["prompts"]) == 4
 
 
+@pytest.mark.slow
 async def test_home_fits_with_many_sessions(slack, tmp_path):
     models = tuple(f"model {number}" for number in range(150))
     async with fake.opened(tmp_path, models=models) as service, connected(slack, service):

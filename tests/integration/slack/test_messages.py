@@ -86,6 +86,7 @@ async def test_file_that_slack_only_names_is_looked_up(slack, service, app):
     assert data == CSV
 
 
+@pytest.mark.first_case
 @pytest.mark.parametrize(
     ("facts", "reason"),
     [
@@ -248,6 +249,7 @@ async def test_command_in_words_that_takes_something_back_asks_first(
     assert len(service.requests) == 1
 
 
+@pytest.mark.first_case
 @pytest.mark.parametrize(
     "words",
     [
@@ -265,6 +267,7 @@ async def test_question_that_begins_like_a_command_is_a_question(slack, service,
     assert [call[0] for call in service.calls if words != "cancel"] == []
 
 
+@pytest.mark.first_case
 @pytest.mark.parametrize(
     "words",
     [

@@ -221,6 +221,7 @@ async def test_single_refusal_of_the_app_token_is_asked_again(slack, service):
         await slack.until(lambda: "echo: hi" in str(slack.answers("C1", ts)))
 
 
+@pytest.mark.first_case
 @pytest.mark.parametrize("method", ["users.info", "chat.postMessage", "chat.update"])
 @pytest.mark.parametrize("word", ["invalid_auth", "account_inactive", "token_expired"])
 async def test_single_refusal_of_the_token_is_asked_again(slack, service, app, method, word):

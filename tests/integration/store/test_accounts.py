@@ -3,6 +3,8 @@
 import asyncio
 import datetime
 
+import pytest
+
 from interpreter_bot.store import records
 
 ANNA = records.Account("slack", "T1", "U1", "jira")
@@ -11,6 +13,7 @@ AGE = datetime.timedelta(minutes=10)
 NO_AGE = datetime.timedelta(0)
 
 
+@pytest.mark.first_case
 async def test_an_account_is_one_persons_at_one_server(database):
     accounts = database.accounts
     await accounts.put(ANNA, "first")
@@ -23,6 +26,7 @@ async def test_an_account_is_one_persons_at_one_server(database):
     assert await accounts.remove(ANNA) is None
 
 
+@pytest.mark.first_case
 async def test_an_account_that_has_changed_or_is_gone_is_not_replaced(database):
     accounts = database.accounts
     assert not await accounts.replace(ANNA, "new", instead_of="old")
@@ -41,6 +45,7 @@ async def test_of_many_who_take_a_login_one_gets_it(database):
     assert [one for one in taken if one] == [(ANNA, "sealed")]
 
 
+@pytest.mark.first_case
 async def test_a_login_ends_by_its_age_by_a_newer_one_and_with_the_account(database):
     accounts = database.accounts
     await accounts.begin_login(ANNA, "a", "")
@@ -54,6 +59,7 @@ async def test_a_login_ends_by_its_age_by_a_newer_one_and_with_the_account(datab
     assert await accounts.find_login("b", AGE) is None
 
 
+@pytest.mark.first_case
 async def test_what_is_kept_is_encrypted_anew(database):
     accounts = database.accounts
     await accounts.put(ANNA, "old")

@@ -4,6 +4,8 @@ import dataclasses
 import datetime
 import time
 
+import pytest
+
 from interpreter_bot import code_activity, values
 from interpreter_bot.sessions import code_activity_recording
 
@@ -15,6 +17,7 @@ def contact(host, **fields):
     return code_activity.Contact(values.text(KEY), "kernel", host=host, **fields)
 
 
+@pytest.mark.first_case
 async def test_contacts_are_recorded_and_found_again(opening):
     async with opening() as database:
         recorder = code_activity_recording.ActivityRecorder(database.activities, days=90)

@@ -75,6 +75,7 @@ async def interrupted(database, turn_id):
     return found
 
 
+@pytest.mark.first_case
 async def test_a_turn_of_a_killed_bot_is_shown_as_interrupted_with_all_its_parts(opening, other):
     process, session_id, turn_id = other
     process.kill()
@@ -93,6 +94,7 @@ async def test_a_turn_of_a_killed_bot_is_shown_as_interrupted_with_all_its_parts
         assert await database.turns.finish(again.id, Status.DONE, answer="Here")
 
 
+@pytest.mark.first_case
 async def test_a_bot_that_went_away_properly_leaves_orphans_as_well(opening):
     async with opening() as database:
         session = await database.sessions.open(values.SessionKey("web"))

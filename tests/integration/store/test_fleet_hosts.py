@@ -3,6 +3,7 @@
 import dataclasses
 import datetime
 
+import pytest
 import sqlalchemy as sa
 
 from interpreter_bot.ray_fleet import host_reports
@@ -21,6 +22,7 @@ async def test_hosts_stay_listed_while_nobody_tells_of_them(database):
     assert {(one.boot_id, one.free_bytes) for one in found} == {("later", 3), ("b", 5)}
 
 
+@pytest.mark.first_case
 async def test_one_that_nobody_told_of_for_a_day_is_forgotten(database):
     other = dataclasses.replace(ONE, address="10.0.0.6:7443")
     await database.fleet_hosts.put([ONE, other])

@@ -74,6 +74,7 @@ async def test_a_bot_that_is_not_active_any_more_stores_no_token(opened, databas
     assert await found(store) is not None
 
 
+@pytest.mark.first_case
 async def test_tokens_are_encrypted_in_the_database_and_nowhere_else(opened, database):
     store, _ = await opened()
     await store.async_save(installation())
@@ -86,6 +87,7 @@ async def test_tokens_are_encrypted_in_the_database_and_nowhere_else(opened, dat
     assert tables.encrypted == 0
 
 
+@pytest.mark.first_case
 async def test_what_was_stored_in_clear_is_encrypted_at_the_next_start(opened, database):
     former = AsyncSQLAlchemyInstallationStore("1.2", database.engine)
     await former.create_tables()
@@ -97,6 +99,7 @@ async def test_what_was_stored_in_clear_is_encrypted_at_the_next_start(opened, d
     assert (await found(store)).bot_token == TOKEN
 
 
+@pytest.mark.first_case
 async def test_a_new_first_key_encrypts_everything_anew(opened):
     old, new = (fernet.Fernet.generate_key().decode() for _ in range(2))
     store, _ = await opened(old)
@@ -108,6 +111,7 @@ async def test_a_new_first_key_encrypts_everything_anew(opened):
     assert (await found(store)).bot_token == TOKEN
 
 
+@pytest.mark.first_case
 async def test_without_the_key_the_start_says_so_and_changes_nothing(opened, database):
     store, _ = await opened()
     await store.async_save(installation())
@@ -117,6 +121,7 @@ async def test_without_the_key_the_start_says_so_and_changes_nothing(opened, dat
     assert await everything(database) == before
 
 
+@pytest.mark.first_case
 async def test_a_key_file_that_is_empty_is_said_at_the_start_and_nothing_changes(
     opened, database, tmp_path
 ):

@@ -53,6 +53,7 @@ async def test_migrations_lead_to_exactly_the_tables_of_the_code(url, opening):
     await on(url, lambda connection: alembic.command.check(databases.config(connection)))
 
 
+@pytest.mark.first_case
 async def test_opening_again_keeps_what_was_there(opening):
     async with opening() as database:
         first = await database.sessions.open(KEY)
@@ -148,6 +149,7 @@ def test_migrations_form_one_line_and_are_named_by_number():
     assert all(re.fullmatch(r"\d{4}_[a-z_]+\.py", os.path.basename(s.path)) for s in found)
 
 
+@pytest.mark.first_case
 async def test_an_sqlite_file_is_for_our_eyes_only_and_logs_ahead(tmp_path, url, opening):
     if not url.startswith("sqlite"):
         pytest.skip("a matter of SQLite")

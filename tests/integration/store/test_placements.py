@@ -2,6 +2,8 @@
 
 import asyncio
 
+import pytest
+
 
 async def test_a_session_is_where_it_was_placed_first(database):
     assert await database.placements.find("s") is None
@@ -40,6 +42,7 @@ async def test_people_are_told_of_a_move_once(database):
     assert await database.placements.find("s") == ("b", 2, True)
 
 
+@pytest.mark.first_case
 async def test_many_are_found_at_once(database):
     for key in ("s", "t", "u"):
         await database.placements.put(key, f"of {key}", after=0)
@@ -47,6 +50,7 @@ async def test_many_are_found_at_once(database):
     assert found == {"u": ("of u", 1, True), "s": ("of s", 1, True)}
 
 
+@pytest.mark.first_case
 async def test_a_key_may_be_any_text(database):
     for key in ("\udc80", "x" * 2000, ""):
         await database.placements.put(key, "a", after=0)

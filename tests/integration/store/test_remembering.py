@@ -27,6 +27,7 @@ async def test_a_conversation_has_one_session_however_many_ask_at_once(database)
     assert (await database.sessions.find(key)).id == found[0].id
 
 
+@pytest.mark.first_case
 async def test_the_same_channel_elsewhere_is_another_session(database):
     places = [
         ("slack", "T1", "1"),
@@ -39,6 +40,7 @@ async def test_the_same_channel_elsewhere_is_another_session(database):
     assert await database.sessions.find(Key("web", "T1", "C", "1")) is None
 
 
+@pytest.mark.first_case
 async def test_what_is_known_of_a_session_can_be_changed(database, session):
     await database.sessions.choose_model(session.id, "gpt-x")
     await database.sessions.set_title(session.id, "Petals")
@@ -88,6 +90,7 @@ async def test_a_turn_runs_and_ends_once(database, session):
     assert ended.started <= ended.ended
 
 
+@pytest.mark.first_case
 async def test_turns_come_in_order_and_can_be_paged_backwards(database, session):
     made = [(await database.turns.start(session.id, person="p", text=str(n))).id for n in range(5)]
     last = await database.turns.of_session(session.id, limit=2)
@@ -130,6 +133,7 @@ async def test_parts_come_in_order_and_as_they_were(database, turn):
     assert {part.step for part in shown} == {1}
 
 
+@pytest.mark.first_case
 async def test_pictures_and_pages_are_kept_as_files_once(database, turn, tmp_path):
     image = values.Image(mime="image/png", data=b"\x89PNG", plain="<Figure>", display_id="d")
     page = values.Html(html="<b>ü\x00</b>".encode())
@@ -146,6 +150,7 @@ async def test_pictures_and_pages_are_kept_as_files_once(database, turn, tmp_pat
     assert len([path for path in (tmp_path / "kept").rglob("*") if path.is_file()]) == 2
 
 
+@pytest.mark.first_case
 async def test_a_picture_that_cannot_be_kept_takes_nothing_with_it(database, turn, monkeypatch):
     async def full(self, data):
         raise errors.StoreError("A picture could not be stored.")
@@ -162,6 +167,7 @@ async def test_a_picture_that_cannot_be_kept_takes_nothing_with_it(database, tur
     assert output.output == values.Notice("What was shown here could not be stored.")
 
 
+@pytest.mark.first_case
 async def test_only_files_that_nothing_refers_to_are_discarded(database, turn, monkeypatch):
     monkeypatch.setattr("interpreter_bot.store.blobs._FRESH_SECONDS", -1)
     image = values.Image(mime="image/png", data=b"used")
@@ -173,6 +179,7 @@ async def test_only_files_that_nothing_refers_to_are_discarded(database, turn, m
     assert await database.files.load(part.output.sha256) == b"used"
 
 
+@pytest.mark.first_case
 async def test_an_execution_is_seen_before_it_ends_and_ends_once(database, turn):
     made = await database.executions.start(turn.id, "x")
     assert (await database.executions.of_turn(turn.id))[0].ending is None
@@ -185,6 +192,7 @@ async def test_an_execution_is_seen_before_it_ends_and_ends_once(database, turn)
     assert execution.kernel_lost is True
 
 
+@pytest.mark.first_case
 async def test_artifacts_are_remembered_with_their_media_type(database, turn):
     digest = "0" * 64
     made = [values.Artifact("out/a.csv", 2**40, digest), values.Artifact(HOSTILE, 0, digest)]
@@ -194,6 +202,7 @@ async def test_artifacts_are_remembered_with_their_media_type(database, turn):
     assert second.media_type == "application/octet-stream"
 
 
+@pytest.mark.first_case
 async def test_a_turn_whose_session_was_deleted_goes_on_nowhere(database, session, turn):
     await database.sessions.delete(session.id)
     successor = await database.sessions.open(session.key)
@@ -228,6 +237,7 @@ async def test_what_is_done_together_is_done_as_a_whole_or_not_at_all(database):
         assert await database.sessions.find(key) is None
 
 
+@pytest.mark.first_case
 async def test_the_narrowest_choice_holds(database):
     here = Scope("slack", "T1", "C1", "U1")
     widening = [here, Scope("slack", "T1", person="U1"), Scope("slack", "T1", "C1"),
@@ -242,6 +252,7 @@ async def test_the_narrowest_choice_holds(database):
     assert (await database.choices.around(here)).effective == {"only": ["wide", {"\x00": HOSTILE}]}
 
 
+@pytest.mark.first_case
 async def test_all_that_was_chosen_around_a_scope_is_known(database):
     scopes = (Scope(), Scope("slack"), Scope("slack", "T1"), Scope("slack", "T1", "C1", "U1"))
     for number, scope in enumerate(scopes):
@@ -252,6 +263,7 @@ async def test_all_that_was_chosen_around_a_scope_is_known(database):
     assert (await database.choices.around(scopes[1])).all_of("m") == []
 
 
+@pytest.mark.first_case
 async def test_a_choice_replaces_the_same_scopes_earlier_one(database):
     scope = Scope("slack", person="U1")
     await asyncio.gather(*(database.choices.put(scope, "n", number) for number in range(10)))
@@ -285,6 +297,7 @@ async def test_what_a_dead_bot_claimed_and_did_not_begin_is_found_once(opening, 
     assert not await database.events.claim("slack", "lost")
 
 
+@pytest.mark.first_case
 @pytest.mark.parametrize(
     "elsewhere", ["web/T1/C1/1.2", "slack/T2/C1/1.2", "slack/T1/C2/1.2", "slack/T1/C1/1.3"]
 )
@@ -300,6 +313,7 @@ async def test_a_turn_is_not_that_of_an_event_of_another_session(
     assert (found.address, found.content) == (elsewhere, {})
 
 
+@pytest.mark.first_case
 async def test_a_turn_that_did_nothing_begins_again_with_its_event(opening, database):
     # Discord opens a thread for what is said in a channel; a name may be as long as it likes.
     said = values.SessionKey("discord", "1", "ü" * 200)
@@ -313,6 +327,7 @@ async def test_a_turn_that_did_nothing_begins_again_with_its_event(opening, data
     assert await database.turns.of_session(session.id) == ()
 
 
+@pytest.mark.first_case
 async def test_a_command_of_a_dead_bot_is_told_of_although_turns_have_no_request(
     opening, database, session
 ):
@@ -323,6 +338,7 @@ async def test_a_command_of_a_dead_bot_is_told_of_although_turns_have_no_request
     assert [one.event_id for one in await database.events.take_orphans(["slack"])] == ["command"]
 
 
+@pytest.mark.first_case
 async def test_old_events_are_forgotten(database):
     await database.events.claim("slack", "old")
     assert await database.events.prune(datetime.timedelta(hours=1)) == 0
@@ -396,6 +412,7 @@ async def test_times_are_utc(database, turn):
     assert turn.started.tzinfo is datetime.UTC
 
 
+@pytest.mark.first_case
 async def test_a_session_knows_whose_turns_it_had(opening):
     async with opening() as database:
         one = await database.sessions.open(values.SessionKey("web", thread="people 1"))

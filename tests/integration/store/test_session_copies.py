@@ -69,6 +69,7 @@ async def test_all_but_what_still_runs_is_copied_and_the_copy_is_whose_who_wante
     assert [one.request for one in await database.turns.of_session(copy.id)] == ["", "q0"]
 
 
+@pytest.mark.first_case
 async def test_no_session_is_replaced_by_a_copy(database, session):
     await _said(database, session)
     with pytest.raises(errors.StoreError):

@@ -39,6 +39,7 @@ async def test_words_are_found_in_requests_answers_and_titles(said, search):
     assert list(await search("42")) == ["b"]
 
 
+@pytest.mark.first_case
 async def test_what_is_deleted_or_on_another_network_is_not_found(database, said, search):
     session = await said("a", "unicorn", "")
     other = await database.sessions.open(values.SessionKey("slack", "T1", "C1", "1.2"))
@@ -48,6 +49,7 @@ async def test_what_is_deleted_or_on_another_network_is_not_found(database, said
     assert await search("unicorn") == {}
 
 
+@pytest.mark.first_case
 async def test_the_excerpt_is_of_the_latest_turn_around_the_word(said, search):
     await said("a", "needle first", "")
     await said("a", "hay " * 200 + "needle " + "straw " * 200, "")

@@ -3,6 +3,8 @@
 import datetime
 import decimal
 
+import pytest
+
 from interpreter_bot import values
 from interpreter_bot.store import columns, records
 
@@ -46,6 +48,7 @@ async def test_numbers_beyond_measure_do_not_spoil_the_sum(database, turn):
     assert (spent.input_tokens, spent.output_tokens, spent.cpu_seconds) == (10**15, 2, 1.0)
 
 
+@pytest.mark.first_case
 async def test_what_was_spent_stays_counted_when_a_session_is_deleted(database, session, turn):
     await database.parts.add(turn.id, records.NewPart(kind=Kind.TEXT, text="x"))
     await database.usage.add(turn.id, values.Usage(money=micros(5)))
@@ -57,6 +60,7 @@ async def test_what_was_spent_stays_counted_when_a_session_is_deleted(database, 
     assert spent.money == micros(5)
 
 
+@pytest.mark.first_case
 async def test_turns_are_added_up_one_by_one_and_left_out_of_a_persons_sum(database, session, turn):
     other = await database.turns.start(session.id, person="U1", text="?")
     gone = await database.sessions.open(Key("slack", "T1", "C2"))

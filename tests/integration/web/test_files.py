@@ -251,6 +251,7 @@ async def test_files_of_any_time_are_packed(serving_fake):
         assert packed.read("new") == b"new"
 
 
+@pytest.mark.slow
 async def test_a_file_that_grows_while_it_is_packed_is_packed_as_it_was(serving_fake, monkeypatch):
     monkeypatch.setattr(zipfile, "ZIP64_LIMIT", 45_000_000)
     data = os.urandom(40_000_000)
@@ -320,6 +321,7 @@ async def test_few_downloads_of_a_session_are_made_at_a_time(serving_fake):
                 assert response.status == 200
 
 
+@pytest.mark.first_case
 @pytest.mark.parametrize(("path", "limit"), [("/archive", 2), ("/media", 8)])
 async def test_who_reads_nothing_for_long_is_cut_off(serving_fake, monkeypatch, path, limit):
     monkeypatch.setattr(files, "STALL_SECONDS", 0.3)
