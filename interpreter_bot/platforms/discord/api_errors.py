@@ -31,31 +31,31 @@ TOO_LARGE: Final = 40005
 ALREADY_ANSWERED: Final = 40060
 NO_ACCESS: Final = 50001
 CANNOT_DIRECT: Final = frozenset({50007, 50278})
-"""Codes of a person who takes no direct messages of the bot."""
+"""Codes of a person who accepts no direct messages of the bot."""
 NO_PERMISSION: Final = 50013
-TOKEN_OVER: Final = 50027
+TOKEN_EXPIRED: Final = 50027
 FILE_TOO_LARGE: Final = 50045
 ARCHIVED: Final = 50083
 NO_REPLIES: Final = 160002
 THREAD_EXISTS: Final = 160004
 
 FILES_REFUSED: Final = frozenset({TOO_LARGE, FILE_TOO_LARGE})
-"""Codes of files, or of all that was sent with one message, that are too large."""
+"""Codes of a file, or a whole message, that is too large."""
 
 CONNECTION: Final = (OSError, aiohttp.ClientError, TimeoutError)
-"""Raised when Discord could not be reached, or went away before it answered."""
+"""Raised if Discord could not be reached, or the connection broke before its response."""
 ANY: Final = (discord.HTTPException, *CONNECTION)
 """Raised by any request to Discord."""
 UNSENT: Final = aiohttp.ClientConnectorError
-"""The only one of these after which it is certain that nothing was carried out."""
-_SERVER: Final = 500
-_LIMITED: Final = 429
+"""The only one of these after which the request certainly had no effect."""
+_SERVER_ERROR: Final = 500
+_RATE_LIMITED: Final = 429
 
 
-def is_passing(error: BaseException) -> bool:
+def is_temporary(error: BaseException) -> bool:
     """Return whether the same request may succeed later."""
     if isinstance(error, discord.HTTPException):
-        return error.status >= _SERVER or error.status == _LIMITED
+        return error.status >= _SERVER_ERROR or error.status == _RATE_LIMITED
     return isinstance(error, CONNECTION)
 
 

@@ -27,7 +27,7 @@ _ANSWERING_ACTIONS: Final = frozenset({"run", "refuse", events.FOR_SESSION}) | _
 
 
 class ButtonActions:
-    """Runs the action of a button; all it needs to know is in the button and the place."""
+    """Runs the actions of buttons, which depend only on the button and the place."""
 
     def __init__(self, handler: interactions.InteractionHandler) -> None:
         self._handler = handler
@@ -49,7 +49,7 @@ class ButtonActions:
             await self._stop(interaction, button)
         elif button.action == "again":
             await self._handler.rerun(interaction, int(button.id))
-        elif button.action in command_views.CONFIRMING:
+        elif button.action in command_views.COMMANDS_BY_ACTION:
             await self._decide(interaction, button)
         elif await self._handler.acknowledge_and_claim(interaction):
             await self._run_button(interaction, place, button)
@@ -82,14 +82,14 @@ class ButtonActions:
     async def _decide(
         self, interaction: discord.Interaction[Any], button: transport.Button
     ) -> None:
-        """Carry out a command that came as words, or do not."""
+        """Run or drop a command that was written as a message."""
         if str(interaction.user.id) != button.owner and not modals.is_admin(interaction):
             await self._handler.reply(interaction, question_words.NOT_YOURS)
             return
         if not await self._handler.acknowledge_and_claim(interaction, is_silent=True):
             return
         invocation = None
-        if command := command_views.CONFIRMING[button.action]:
+        if command := command_views.COMMANDS_BY_ACTION[button.action]:
             name, argument = command
             argument = button.id if name == "undo" else argument
             invocation = commands.named(channels_and_threads.PLATFORM, name, argument)
@@ -111,7 +111,7 @@ class ButtonActions:
         if not await in_flight.stop(lambda entry: entry.id == button.id):
             await self._handler.reply(interaction, run_words.NOTHING_RUNS)
             if not in_flight.is_running(button.id):
-                # Fetched anew: the person may have pressed the button on an older state.
+                # Fetched again, because the person may have pressed the button of an older version.
                 message = await interaction.original_response()
                 await interrupted_answers.mend(message, in_flight.is_running)
 
@@ -121,51 +121,51 @@ class ButtonActions:
         past = await self._service.queries.history(place.key)
         turn = past_code.turn_of(past, str(turn_id))
         runs = past_code.runs(turn)
-        asked = query_listings.script(turn.queries)
-        shown = "\n".join([*filter(None, map(_run, runs)), markdown.code(asked, "sql")]).strip()
-        # Three backticks cannot be written within a block: a copy would not run.
-        is_faithful = all(run.code.strip() in shown for run in runs)
-        if is_faithful and len(shown) <= discord_transport.MAX_CHARACTERS:
-            await self._handler.reply(interaction, shown)
+        sql = query_listings.script(turn.queries)
+        text = "\n".join([*filter(None, map(_draw_run, runs)), markdown.code(sql, "sql")]).strip()
+        # A block cannot hold three backticks, and a copy of changed code would not run.
+        is_faithful = all(run.code.strip() in text for run in runs)
+        if is_faithful and len(text) <= discord_transport.MAX_CHARACTERS:
+            await self._handler.reply(interaction, text)
             return
-        files = past_code.files(runs) | ({"queries.sql": asked.encode()} if asked else {})
+        files = past_code.files(runs) | ({"queries.sql": sql.encode()} if sql else {})
         uploads = tuple(command_views.in_memory(name, data) for name, data in files.items())
         await self._handler.reply(interaction, past_code.ABOUT, uploads=uploads)
 
     async def _answer(
         self, interaction: discord.Interaction[Any], button: transport.Button
     ) -> None:
-        action, number = button.action, button.id
+        action, question_id = button.action, button.id
         if str(interaction.user.id) != button.owner and not modals.is_admin(interaction):
             await self._handler.reply(interaction, question_words.NOT_YOURS)
         elif action in _MODAL_ACTIONS:
             if await self._handler.check_permissions(interaction):
-                await self._open_window(interaction, action, number)
+                await self._open_modal(interaction, action, question_id)
         elif action.startswith(buttons.PICK):
             picked = functools.partial(buttons.picked, action)
-            await modals.resolve(self._handler, interaction, number, picked)
+            await modals.resolve(self._handler, interaction, question_id, picked)
         else:
             scope = action if action == events.FOR_SESSION else ""
             answer = events.Declined() if action == "refuse" else events.Approved(scope)
-            await modals.resolve(self._handler, interaction, number, lambda _: answer)
+            await modals.resolve(self._handler, interaction, question_id, lambda _: answer)
 
-    async def _open_window(
-        self, interaction: discord.Interaction[Any], action: str, number: str
+    async def _open_modal(
+        self, interaction: discord.Interaction[Any], action: str, question_id: str
     ) -> None:
-        """Open a window for an answer, which must be the first sign that Discord waits for."""
+        """Open a modal for an answer; Discord accepts it only as the first response."""
         person, is_admin = str(interaction.user.id), modals.is_admin(interaction)
         questions = self._service.questions
         try:
-            question = questions.require(number, person, is_admin=is_admin)
+            question = questions.require(question_id, person, is_admin=is_admin)
         except errors.BotError as error:
             await self._handler.reply(interaction, str(error))
             return
         if isinstance(question, events.InputQuestion):
-            await interaction.response.send_modal(self._answering(question))
+            await interaction.response.send_modal(self._input_modal(question))
         else:
-            await self._change(interaction, question)
+            await self._open_editor(interaction, question)
 
-    def _resolving(self, question: events.Question) -> modals.OnSubmission:
+    def _submission_handler(self, question: events.Question) -> modals.OnSubmission:
         async def submitted(
             interaction: discord.Interaction[Any], text: str, _: tuple[discord.Attachment, ...]
         ) -> None:
@@ -175,11 +175,11 @@ class ButtonActions:
 
         return submitted
 
-    def _answering(self, question: events.InputQuestion) -> modals.CodeModal:
+    def _input_modal(self, question: events.InputQuestion) -> modals.CodeModal:
         return modals.CodeModal(
             "Answer",
             question_words.ANSWER if question.is_of_model else discord_words.INPUT_TITLE,
-            self._resolving(question),
+            self._submission_handler(question),
             self._handler.report_error,
             kind=modals.ANSWER,
             number=int(question.id),
@@ -187,24 +187,24 @@ class ButtonActions:
             is_required=False,
         )
 
-    async def _change(
+    async def _open_editor(
         self, interaction: discord.Interaction[Any], question: events.ApprovalQuestion
     ) -> None:
         code = question.code
         if not question.can_edit:
-            await self._show_to_approve(interaction, question, question_words.NOT_EDITABLE)
+            await self._send_for_approval(interaction, question, question_words.NOT_EDITABLE)
             return
         if str(interaction.user.id) != question.person:
-            await self._show_to_approve(interaction, question, question_words.EDITED_BY_ASKER)
+            await self._send_for_approval(interaction, question, question_words.EDITED_BY_ASKER)
             return
         if len(code) > modals.MAX_CHARACTERS:
-            await self._show_to_approve(interaction, question, question_words.TOO_LONG_TO_EDIT)
+            await self._send_for_approval(interaction, question, question_words.TOO_LONG_TO_EDIT)
             return
         await interaction.response.send_modal(
             modals.CodeModal(
                 "Edit",
                 "Code",
-                self._resolving(question),
+                self._submission_handler(question),
                 self._handler.report_error,
                 kind=modals.CHANGE,
                 number=int(question.id),
@@ -212,15 +212,15 @@ class ButtonActions:
             )
         )
 
-    async def _show_to_approve(
+    async def _send_for_approval(
         self,
         interaction: discord.Interaction[Any],
         question: events.ApprovalQuestion,
         reason: str,
     ) -> None:
-        """Send all of the code as a file, to be run or refused once it was seen; say why.
+        """Send all of the code as a file with buttons to approve or decline it; say why.
 
-        An answer to an interaction may have files where the bot itself may attach none.
+        The response to an interaction may have files even if the bot may attach none there.
         """
         readable = safe_text.revealed(question.code)
         warning = f"⚠️ {readable.warning}" if readable.warning else ""
@@ -234,7 +234,7 @@ class ButtonActions:
         )
 
 
-def _run(run: past_code.RunCode) -> str:
+def _draw_run(run: past_code.RunCode) -> str:
     words = markdown.small_print(markdown.escape(run.words)) if run.words else ""
     output = f"{markdown.small_print(past_code.OUTPUT)}\n{markdown.code(run.output)}"
     code = markdown.code(run.code, "py")

@@ -1,5 +1,4 @@
-"""Places of requests and answers with their session keys, and threads that the bot opened or
-joined."""
+"""Places of requests and answers, and the threads that the bot opened or joined."""
 
 from __future__ import annotations
 
@@ -29,16 +28,16 @@ Author: TypeAlias = discord.User | discord.Member | discord.ClientUser
 _log = logging.getLogger(__name__)
 
 
-_MAX_PAST: Final = 20
+_MAX_TURNS: Final = 20
 _MAX_KNOWN: Final = 10_000
 _POLL_SECONDS: Final = 0.1
 _READ_SECONDS: Final = 10.0
-_MAX_READ: Final = 100
+_MAX_MESSAGES: Final = 100
 _UNREAD: Final = 0
-"""Nobody's id; among a thread's people until its messages have been read."""
+"""Nobody's id, which is among a thread's people until its messages were read."""
 _MAX_OPENING_SECONDS: Final = 60.0
 _MAX_LIMIT_SECONDS: Final = 10.0
-"""Answer by a reply if Discord opens no thread for longer than this."""
+"""If Discord opens no thread for longer than this, the answer is a reply."""
 _RETRY_SECONDS: Final = (0.5, 2.0, 8.0)
 
 
@@ -59,7 +58,7 @@ class Place:
     file_bytes: int = discord.utils.DEFAULT_FILE_SIZE_LIMIT_BYTES - MARGIN_BYTES
 
     def scope(self, person: str = "") -> values.Scope:
-        """Return the scope of choices here, for a person."""
+        """Return the scope of a person's choices here."""
         return values.Scope(PLATFORM, self.key.workspace, self.key.channel, person)
 
 
@@ -75,12 +74,12 @@ def of_interaction(interaction: discord.Interaction) -> Place:
     key = values.SessionKey(PLATFORM, str(guild_id or ""), str(channel_id))
     if interaction.channel is not None:
         key = _key(interaction.channel, guild_id)
-    # Only an answer's first message has the person's own, perhaps larger, limit.
+    # The person's own limit may be larger, but applies only to the first message of an answer.
     return Place(key, channel_id, guild_id, file_bytes(interaction.guild))
 
 
 def is_bot_at(interaction: discord.Interaction) -> bool:
-    """Return whether the bot itself is a member of the place of an interaction."""
+    """Return whether the bot is a member of the place of an interaction."""
     if interaction.guild_id is None:
         return interaction.context.dm_channel
     return interaction.is_guild_integration()
@@ -111,7 +110,7 @@ def person(user: Author) -> requests.Person:
 
 @contextlib.asynccontextmanager
 async def thread_for_copy(
-    channel: object, limits: rate_limits.RateLimits, words: str
+    channel: object, limits: rate_limits.RateLimits, text: str
 ) -> AsyncIterator[tuple[str, str]]:
     """Open a thread for a copy of a session, in the same channel; deleted if the block raises.
 
@@ -120,7 +119,7 @@ async def thread_for_copy(
     Args:
         channel: of the session.
         limits: of the client.
-        words: text of the message that starts the thread.
+        text: of the message that starts the thread.
 
     Raises:
         BotError: no thread can be opened there, or more people would see it.
@@ -132,7 +131,7 @@ async def thread_for_copy(
         raise errors.BotError(session_words.NO_THREAD_FOR_COPY)
     try:
         nobody = discord.AllowedMentions.none()
-        sending = parent.send(words, allowed_mentions=nobody)
+        sending = parent.send(text, allowed_mentions=nobody)
         message = await limits.within(_MAX_OPENING_SECONDS, sending)
     except api_errors.ANY as error:
         raise errors.BotError(session_words.NO_THREAD_FOR_COPY) from error
@@ -160,7 +159,7 @@ def _key(channel: object, guild_id: int | None) -> values.SessionKey:
 
 
 class Threads:
-    """Knows which threads belong to the bot."""
+    """Tells which messages in threads are for the bot."""
 
     def __init__(
         self,
@@ -173,29 +172,31 @@ class Threads:
         self._limits = limits
         self._service = service
         self._config = config
-        self._known = cachetools.LRUCache[int, int | None](_MAX_KNOWN)
+        self._first_requests = cachetools.LRUCache[int, int | None](_MAX_KNOWN)
         self._people = cachetools.LRUCache[int, set[int]](_MAX_KNOWN)
 
     async def first_request(self, thread: discord.Thread) -> int | None:
-        """Return the id of the first request in a thread: 0 if all of it is for the bot; None if
-        there was no request."""
-        me = self._client.user
-        if me is not None and thread.owner_id == me.id:
+        """Return the id of the first request in a thread; 0 if the whole thread is for the bot.
+
+        None if there was no request.
+        """
+        bot_user = self._client.user
+        if bot_user is not None and thread.owner_id == bot_user.id:
             return 0
         if thread.parent_id in self._config.forum_channels:
             return 0
-        if thread.id not in self._known:
+        if thread.id not in self._first_requests:
             place = of_channel(thread, thread.guild)
-            past = await self._service.queries.history(place.key, limit=_MAX_PAST)
-            ids = [turn.request_id.partition("-")[0] for turn in past]
+            turns = await self._service.queries.history(place.key, limit=_MAX_TURNS)
+            ids = [turn.request_id.partition("-")[0] for turn in turns]
             numbers = [int(number) for number in ids if number.isdecimal()]
-            self._known[thread.id] = min(numbers, default=0 if past else None)
-        return self._known[thread.id]
+            self._first_requests[thread.id] = min(numbers, default=0 if turns else None)
+        return self._first_requests[thread.id]
 
     def join(self, thread_id: int, message_id: int) -> None:
         """Remember the first request to the bot in a thread."""
-        if self._known.get(thread_id) is None:
-            self._known[thread_id] = message_id
+        if self._first_requests.get(thread_id) is None:
+            self._first_requests[thread_id] = message_id
 
     def note_person(self, message: discord.Message) -> None:
         """Remember a person who writes in a thread, if its other people are known."""
@@ -228,10 +229,10 @@ class Threads:
         if guild is None or not isinstance(channel, discord.TextChannel):
             return None
         if guild.get_thread(message.id) is not None:
-            # It was opened when the message was answered for the first time.
+            # It was opened by an earlier answer to the message.
             return message.id
-        me = guild.get_member(self._client.user.id) if self._client.user is not None else None
-        bot_permissions = channel.permissions_for(me) if me is not None else None
+        member = guild.get_member(self._client.user.id) if self._client.user is not None else None
+        bot_permissions = channel.permissions_for(member) if member is not None else None
         if bot_permissions and not (
             bot_permissions.create_public_threads and bot_permissions.send_messages_in_threads
         ):
@@ -244,7 +245,7 @@ class Threads:
 
 async def _people_in(thread: discord.Thread) -> set[int]:
     people: set[int] = set()
-    async for message in thread.history(limit=_MAX_READ):
+    async for message in thread.history(limit=_MAX_MESSAGES):
         author = message.author
         starter = message.reference.resolved if message.reference is not None else None
         if message.type is discord.MessageType.thread_starter_message:
@@ -291,9 +292,9 @@ async def _create(message: discord.Message, title: str) -> bool:
             if api_errors.code_of(error) == api_errors.THREAD_EXISTS:
                 return True
             _log.info("no thread could be opened", exc_info=error)
-            if wait_seconds is None or not api_errors.is_passing(error):
+            if wait_seconds is None or not api_errors.is_temporary(error):
                 return False
-            # It may have been opened before the connection was lost: then it exists.
+            # If it was opened before the connection was lost, the next try says that it exists.
             await asyncio.sleep(wait_seconds)
         else:
             return True

@@ -1,4 +1,4 @@
-"""Commands on Discord: where one is given, what may be done there, and how its result is shown."""
+"""Commands on Discord: the place of one, what is permitted there, and how its result is shown."""
 
 from __future__ import annotations
 
@@ -29,19 +29,19 @@ from interpreter_bot.wording import (
     session_words,
 )
 
-# What `_moment` writes, once it was escaped as all foreign text is.
-_ESCAPED_MOMENT: Final = re.compile(r"\\<t:(\d{1,12}):f\\>")
+# A result of `_timestamp` after `escape`.
+_ESCAPED_TIMESTAMP: Final = re.compile(r"\\<t:(\d{1,12}):f\\>")
 _MAX_LABEL_CHARACTERS: Final = 80
 _MAX_THREADS: Final = 5
 _Interaction = discord.Interaction[Any]
 
-CONFIRMING: Final = {
+COMMANDS_BY_ACTION: Final = {
     "undo": ("undo", ""),
     "reset": ("reset", ""),
     "resetfiles": ("reset", "files"),
     "dismiss": None,
 }
-"""What buttons below a question confirm, by their actions: a command and its argument."""
+"""Commands that buttons below a question confirm, by their actions: name and argument."""
 
 
 def place_of(
@@ -56,10 +56,10 @@ def place_of(
     """Return the place of a command.
 
     Args:
-        permissions: those of the person there.
+        permissions: of the person there.
     """
     person = channels_and_threads.person(user)
-    stopping = "" if permissions.manage_messages else person.id
+    person_to_stop = "" if permissions.manage_messages else person.id
     return command_table.Place(
         service,
         place.key,
@@ -67,12 +67,12 @@ def place_of(
         place.scope(person.id),
         requests_in_flight.settings,
         _refusals(place, permissions),
-        when=_moment,
+        when=_timestamp,
         file_bytes=place.file_bytes,
         open_copy=functools.partial(
             channels_and_threads.thread_for_copy, channel, network.limits, session_words.COPY
         ),
-        stop_running=functools.partial(_stop, service, requests_in_flight, place, stopping),
+        stop_running=functools.partial(_stop, service, requests_in_flight, place, person_to_stop),
     )
 
 
@@ -94,7 +94,7 @@ def place_of_interaction(
 def _refusals(
     place: channels_and_threads.Place, permissions: discord.Permissions
 ) -> dict[str, str]:
-    """Return why a person may not choose for the channel or the server."""
+    """Return why a person may not change settings of the channel or the server."""
     if place.guild_id is None:
         return dict.fromkeys(("channel", "server"), access_words.ONLY_FOR_YOURSELF)
     refusals = {}
@@ -111,24 +111,24 @@ async def _stop(
     place: channels_and_threads.Place,
     person: str,
 ) -> bool:
-    """Stop what a person asked for in a channel; for a moderator, "", whatever runs there.
+    """Stop the requests of a person in a channel; all requests there if `person` is empty.
 
     Raises:
-        BotError: others asked for all of it, or it runs in threads of the channel.
+        BotError: all requests are other people's, or run in threads of the channel.
     """
     channel = str(place.channel_id)
     if await requests_in_flight.stop(lambda entry: entry.at.channel == channel, person):
         return True
     if not person and await service.stop(place.key):
-        # It came by another way, as from the page.
+        # The request came from elsewhere, such as the page.
         return True
-    elsewhere = requests_in_flight.running(
+    entries = requests_in_flight.running(
         lambda entry: entry.at.session.channel == channel and person in ("", entry.person)
     )
-    if threads := sorted({int(entry.at.channel) for entry in elsewhere} - {place.channel_id}):
+    if threads := sorted({int(entry.at.channel) for entry in entries} - {place.channel_id}):
         links = ", ".join(f"<#{thread}>" for thread in threads[:_MAX_THREADS])
-        more = max(0, len(threads) - _MAX_THREADS)
-        raise errors.BotError(command_words.running_elsewhere(links, more))
+        more_count = max(0, len(threads) - _MAX_THREADS)
+        raise errors.BotError(command_words.running_elsewhere(links, more_count))
     return False
 
 
@@ -142,10 +142,10 @@ async def run_command(
     interaction: _Interaction,
     invocation: command_table.Invocation,
 ) -> None:
-    """Carry out a command, and show its result as the answer to an interaction.
+    """Run a command, and show its result as the response to an interaction.
 
     Raises:
-        BotError: it cannot be done, or shown.
+        BotError: it failed, or its result cannot be shown.
     """
     place = place_of_interaction(handler, interaction)
     await commands.give(invocation, place, InteractionView(handler, interaction))
@@ -156,7 +156,7 @@ async def open_code(
     interaction: _Interaction,
     invocation: command_table.Invocation,
 ) -> claims.StartRequest:
-    """Make a request of a command that runs code; return what has it answered.
+    """Make the request of a command that runs code; return the function that starts it.
 
     Raises:
         BotError: there is no code to run.
@@ -167,7 +167,7 @@ async def open_code(
 
 
 class _View:
-    """Discord's way to write; see `chat.commands.View`."""
+    """Base of views in Discord's Markdown; see `chat.commands.View`."""
 
     characters = discord_transport.MAX_CHARACTERS
     small_print = staticmethod(markdown.small_print)
@@ -176,7 +176,7 @@ class _View:
         self._client = client
 
     def escape(self, text: str) -> str:
-        return _ESCAPED_MOMENT.sub(r"<t:\1:f>", markdown.escape(text))
+        return _ESCAPED_TIMESTAMP.sub(r"<t:\1:f>", markdown.escape(text))
 
     def inline_code(self, text: str) -> str:
         return markdown.inline_code(text, _MAX_LABEL_CHARACTERS)
@@ -206,7 +206,7 @@ class InteractionView(_View):
         await self.say(f"[{label}](<{url}>)\n{markdown.small_print(text)}" if url else text)
 
     async def send_file(self, upload: transport.Upload, about: str) -> None:
-        await self._handler.reply(self._interaction, about, uploads=(_named(upload),))
+        await self._handler.reply(self._interaction, about, uploads=(_with_safe_name(upload),))
 
     async def ask(self, question: str, label: str, invocation: command_table.Invocation) -> None:
         raise errors.BotError(command_words.not_offered(invocation.command.name))
@@ -243,13 +243,13 @@ class ChannelView(_View):
         await self._send(text)
 
     async def whisper(self, text: str, url: str, label: str) -> None:
-        shown = f"[{label}](<{url}>)\n{markdown.small_print(text)}" if url else text
+        content = f"[{label}](<{url}>)\n{markdown.small_print(text)}" if url else text
         at = channels_and_threads.location(self._place)
-        if not await self._network.whisper(at, str(self._person), shown):
+        if not await self._network.whisper(at, str(self._person), content):
             raise errors.BotError(command_words.NO_DIRECT_MESSAGE)
 
     async def send_file(self, upload: transport.Upload, about: str) -> None:
-        await self._send(about, files=discord_transport.files((_named(upload),)))
+        await self._send(about, files=discord_transport.files((_with_safe_name(upload),)))
 
     async def ask(self, question: str, label: str, invocation: command_table.Invocation) -> None:
         is_undo = invocation.command.name == "undo"
@@ -270,11 +270,11 @@ class ChannelView(_View):
             raise errors.BotError(discord_words.MESSAGE_REFUSED) from error
 
 
-def _named(upload: transport.Upload) -> transport.Upload:
+def _with_safe_name(upload: transport.Upload) -> transport.Upload:
     """Return a file with a name that Discord leaves unchanged."""
     name = markdown.file_name(upload.name.rsplit("/", 1)[-1])
     return dataclasses.replace(upload, name=name)
 
 
-def _moment(moment: float) -> str:
+def _timestamp(moment: float) -> str:
     return f"<t:{int(moment)}:f>"

@@ -1,4 +1,4 @@
-"""Files from Discord: attachments are read in pieces, never beyond the size that it gave."""
+"""Attachments from Discord, read in pieces and never beyond the size that Discord announced."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _OK: Final = 200
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class AttachedFile:
-    """An attachment of which Discord told no more, as with a form of an earlier run of the bot."""
+    """An attachment of a modal that an earlier run of the bot opened: Discord sends only this."""
 
     filename: str
     size: int
@@ -41,7 +41,7 @@ class Attachments:
         self._session = session
 
     def of(self, attachments: Iterable[Attached]) -> tuple[requests.Attachment, ...]:
-        """Return attachments for a request; nothing is read before it is opened."""
+        """Return attachments for a request, which are read when they are opened."""
         return tuple(self._attachment(attachment) for attachment in attachments)
 
     def _attachment(self, attachment: Attached) -> requests.Attachment:
@@ -52,7 +52,7 @@ class Attachments:
 
     async def _read(self, attachment: Attached) -> AsyncIterator[bytes]:
         timeout = aiohttp.ClientTimeout(total=None, sock_connect=30, sock_read=_SILENCE_SECONDS)
-        left = attachment.size
+        bytes_left = attachment.size
         try:
             async with self._session.get(
                 attachment.url, allow_redirects=False, timeout=timeout
@@ -61,12 +61,12 @@ class Attachments:
                     _log.info("Discord answered %d for a file", response.status)
                     raise errors.BotError(file_words.NOT_ON_DISCORD)
                 async for chunk in response.content.iter_chunked(_CHUNK_BYTES):
-                    left -= len(chunk)
-                    if left < 0:
+                    bytes_left -= len(chunk)
+                    if bytes_left < 0:
                         raise errors.BotError(file_words.LARGER_THAN_SAID)
                     yield chunk
         except api_errors.CONNECTION as error:
             _log.info("a file could not be read", exc_info=error)
             raise errors.BotError(file_words.NOT_READ_FROM_DISCORD) from error
-        if left:
+        if bytes_left:
             raise errors.BotError(file_words.DOWNLOAD_BROKE_OFF)

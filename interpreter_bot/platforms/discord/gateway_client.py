@@ -34,11 +34,11 @@ _SYNC_SECONDS: Final = 20.0
 
 
 async def sync_or_go_without(tree: app_commands.CommandTree[Any]) -> None:
-    """Replace Discord's list of commands by ours; if Discord refuses, go on with the old one."""
+    """Replace Discord's list of commands by ours; keep the old one if Discord refuses."""
     try:
         await tree.sync()
     except api_errors.ANY as error:
-        _log.error("Discord did not take the list of commands: %s", error)
+        _log.error("Discord refused the list of commands: %s", error)
     except app_commands.AppCommandError:
         _log.exception("the list of commands could not be brought up to date")
 
@@ -62,12 +62,12 @@ class _Client(discord.Client):
         parsers = self._connection.parsers
         interact = parsers["INTERACTION_CREATE"]
 
-        def note(payload: Any) -> None:  # noqa: ANN401
+        def receive(payload: Any) -> None:  # noqa: ANN401
             self.handler.receive(payload)
             interact(payload)
 
         self._interact = _guarded("INTERACTION_CREATE", interact)
-        parsers["INTERACTION_CREATE"] = note
+        parsers["INTERACTION_CREATE"] = receive
         parsers |= {event: _guarded(event, parse) for event, parse in parsers.items()}
 
     def dispatch(self, event: str, /, *args: Any, **kwargs: Any) -> None:
@@ -80,12 +80,12 @@ class _Client(discord.Client):
         self.add_dynamic_items(persistent_buttons.Action)
         work = sync_or_go_without(self.tree)
         syncing_task = self.in_flight.spawn(work, "list of commands")
-        # Once the changes of a day are used up, Discord may ask for hours of patience.
+        # Once the daily limit of changes is used up, Discord may ask to wait for hours.
         await asyncio.wait((syncing_task,), timeout=_SYNC_SECONDS)
         self.missed.note_start()
 
     def handle_again(self, event: event_claims.LostEvent) -> None:
-        """Take a message, or an interaction, that a bot had claimed which is gone."""
+        """Handle a message or an interaction that a dead bot had claimed."""
         if (payload := event.content.get("payload")) is not None:
             self.handler.receive(payload, is_again=True)
             self._interact(payload)
@@ -94,8 +94,7 @@ class _Client(discord.Client):
             self.in_flight.spawn(work, f"{event.event_id} again")
 
     async def on_interaction(self, interaction: discord.Interaction[Any]) -> None:
-        """Handle a modal of an earlier run, or a button that is unknown; the library handles all
-        others."""
+        """Handle modals of an earlier run and unknown buttons; the library handles all others."""
         data: Mapping[str, Any] = dict(interaction.data or {})
         custom_id = str(data.get("custom_id", ""))
         if interaction.type is discord.InteractionType.modal_submit:
@@ -111,16 +110,16 @@ class _Client(discord.Client):
         """Handle a message."""
         if not self.is_leaving:
             self.missed.note(message)
-            # As a task of ours: what has begun is waited for when the bot leaves.
-            hearing = self.listener.on_message(message)
-            self.in_flight.spawn(hearing, f"hearing of message {message.id}")
+            # In a task that the bot waits for when it leaves.
+            handling = self.listener.on_message(message)
+            self.in_flight.spawn(handling, f"handling of message {message.id}")
 
-    async def _caught_up(self, catching: Coroutine[Any, Any, None]) -> None:
-        """Catch up as a task of ours: what has begun is waited for when the bot leaves."""
+    async def _run_catching_up(self, catch_up_work: Coroutine[Any, Any, None]) -> None:
+        """Catch up in a task that the bot waits for when it leaves."""
         if self.is_leaving:
-            catching.close()
+            catch_up_work.close()
         else:
-            await self.in_flight.spawn(catching, "catching up")
+            await self.in_flight.spawn(catch_up_work, "catching up")
 
     async def on_raw_message_edit(self, event: discord.RawMessageUpdateEvent) -> None:
         """Handle an edit of a message, by a person or by Discord itself."""
@@ -149,29 +148,29 @@ class _Client(discord.Client):
     async def on_ready(self) -> None:
         """Handle that the state of the servers is complete again."""
         await self.missed.include_downtime()
-        await self._caught_up(self.missed.catch_up())
+        await self._run_catching_up(self.missed.catch_up())
 
     async def on_guild_available(self, guild: discord.Guild) -> None:
         """Handle a server that becomes available, perhaps long after the others."""
-        await self._caught_up(self.missed.catch_up_in(guild))
+        await self._run_catching_up(self.missed.catch_up_in(guild))
 
     async def on_error(self, event_method: str, /, *args: Any, **kwargs: Any) -> None:
         """Log an error of an event handler; other events go on."""
         if self.is_leaving:
-            _log.info("an event was being taken when the bot left: %s", event_method)
+            _log.info("an event was being handled when the bot left: %s", event_method)
         else:
-            _log.exception("an event could not be taken: %s", event_method)
+            _log.exception("an event could not be handled: %s", event_method)
 
 
 def _guarded(event: str, parse: Callable[[Any], None]) -> Callable[[Any], None]:
-    """Wrap a parser of the library so that no event raises, which would end the connection."""
+    """Wrap a parser of the library: an event that cannot be parsed must not end the connection."""
 
     def guarded(data: Any) -> None:  # noqa: ANN401
         try:
             parse(data)
         except Exception:
-            # What Discord sends changes sooner than the library does.
-            _log.exception("an event was left out that could not be read: %s", event)
+            # Discord may change its events before the library does.
+            _log.exception("an event could not be parsed: %s", event)
 
     return guarded
 
@@ -194,7 +193,7 @@ class Sharded(_Client, discord.AutoShardedClient):
 
     async def on_shard_ready(self, shard_id: int) -> None:
         """Handle that the state of a shard's servers is complete again."""
-        await self._caught_up(self.missed.catch_up())
+        await self._run_catching_up(self.missed.catch_up())
 
 
 Client: TypeAlias = Single | Sharded
@@ -202,11 +201,11 @@ Client: TypeAlias = Single | Sharded
 
 def intents(*, with_content: bool) -> discord.Intents:
     """Return the gateway intents: as few as will do."""
-    wanted = discord.Intents.none()
-    wanted.guilds = True
-    wanted.messages = True
-    wanted.message_content = with_content
-    return wanted
+    gateway_intents = discord.Intents.none()
+    gateway_intents.guilds = True
+    gateway_intents.messages = True
+    gateway_intents.message_content = with_content
+    return gateway_intents
 
 
 def make(config: settings.Discord, limits: rate_limits.RateLimits, *, with_content: bool) -> Client:

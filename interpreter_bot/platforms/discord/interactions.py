@@ -1,4 +1,4 @@
-"""Interactions: permission, acknowledgement in time, one claim, and the requests they make."""
+"""Interactions: permission, acknowledgement in time, claims, and the requests they become."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class InteractionHandler:
         network: sends messages.
         in_flight: runs requests.
         config: the operator's settings.
-        is_leaving: no new interaction is handled.
+        is_leaving: the bot ends, and refuses new interactions.
     """
 
     def __init__(
@@ -281,7 +281,7 @@ class InteractionHandler:
             _log.info("Discord refused a file", exc_info=cause)
             text = file_words.REFUSED_BY_DISCORD
         elif api_errors.code_of(cause) in _ANSWERED:
-            _log.warning("an interaction was answered too late, or by somebody else")
+            _log.warning("an interaction was answered too late, or by another bot")
             return
         else:
             _log.error("an interaction ended in an error", exc_info=cause)

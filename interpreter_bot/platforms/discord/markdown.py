@@ -1,7 +1,7 @@
 """Discord's Markdown: foreign text made harmless in it. Pure.
 
-`allowed_mentions` keeps mentions from notifying; here they are also kept from looking like ones.
-Addresses are put in angle brackets, so that Discord does not fetch what a model wrote.
+`allowed_mentions` keeps mentions from notifying; this module keeps text from looking like mentions.
+Addresses are put in angle brackets, so that Discord does not fetch them.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import Final
 from interpreter_bot.platforms.chat import markup
 from interpreter_bot.text import addresses, fences, safe_text
 
-_BREAK: Final = "\u200b"
+_INVISIBLE: Final = "\u200b"
 _LOOKALIKE: Final = "\u02cb"
 _MENTION: Final = re.compile(r"@(?=everyone|here)|<(?=[@#][!&]?\d|id:)", re.IGNORECASE)
 _SPAN: Final = re.compile(r"(?<!`)(?P<marks>`+)(?!`)(?P<code>[^`]*)(?P=marks)(?!`)")
@@ -48,9 +48,9 @@ _INLINE_MATH: Final = re.compile(
 _DISPLAY_MATH: Final = re.compile(r"\s{0,3}(?P<marks>\$\$|\\\[)")
 _MATH_ENDS: Final = {"$$": "$$", "\\[": "\\]"}
 _MAX_MATH_LINES: Final = 40
-_MAX_TABLE: Final = 1700
+_MAX_TABLE_CHARACTERS: Final = 1700
 _NOT_IN_NAMES: Final = re.compile(r"[^A-Za-z0-9._-]+")
-_MAX_NAME: Final = 80
+_MAX_NAME_CHARACTERS: Final = 80
 _MOMENT: Final = re.compile(r"\b\d{1,2} [A-Z][a-z]{2,8} at \d\d:\d\d UTC\b")
 
 
@@ -73,23 +73,23 @@ def small_print(text: str) -> str:
 
 
 def local_times(text: str) -> str:
-    """Let Discord show a moment in a sentence of the bot, in UTC, in the time of the reader."""
+    """Turn times in UTC in a sentence of the bot into timestamps, shown in local time."""
     return _MOMENT.sub(_local_time, text)
 
 
-def _local_time(found: re.Match[str]) -> str:
+def _local_time(match: re.Match[str]) -> str:
     now = datetime.datetime.now(datetime.UTC)
     for year in (now.year, now.year - 1):
         try:
             moment = datetime.datetime.strptime(
-                f"{year} {found[0]} +0000", "%Y %d %B at %H:%M UTC %z"
+                f"{year} {match[0]} +0000", "%Y %d %B at %H:%M UTC %z"
             )
         except ValueError:
             continue
-        # Sentences name no year, and are about what has been.
+        # Sentences name no year, and are about the past.
         if moment <= now + datetime.timedelta(hours=1):
             return f"<t:{int(moment.timestamp())}:f>"
-    return found[0]
+    return match[0]
 
 
 NOTICE: Final = "-# 🔹"
@@ -100,26 +100,26 @@ def escape(text: str) -> str:
     """Escape text within a line: nothing in it is markup, mention or link."""
     text = " ".join(safe_text.harmless(text).split())
     text = _MARKUP.sub(r"\\\g<0>", text)
-    text = _INVITATION.sub(f"\\g<0>{_BREAK}", text)
-    return text.replace("@", f"@{_BREAK}").replace("://", f":{_BREAK}//")
+    text = _INVITATION.sub(f"\\g<0>{_INVISIBLE}", text)
+    return text.replace("@", f"@{_INVISIBLE}").replace("://", f":{_INVISIBLE}//")
 
 
 def prose(text: str) -> str:
     """Convert a model's Markdown to harmless Discord Markdown.
 
-    Code blocks get fences that Discord knows and their text cannot leave; tables, which it does
-    not know, become aligned code blocks.
+    Code blocks get fences that Discord knows and their text cannot close. Discord has no tables, so
+    these become aligned code blocks.
     """
     return "\n".join(block.text for block in blocks(text)).strip("\n")
 
 
 def time_since(moment: float) -> str:
-    """Return how long ago something began, which Discord counts on by itself."""
+    """Return how long ago something began, as a timestamp that Discord keeps up to date."""
     return f"began <t:{int(moment)}:R>"
 
 
 def mention(person: str) -> str:
-    """Return what names a person."""
+    """Return a mention of a person."""
     return f"<@{person}>"
 
 
@@ -129,61 +129,63 @@ def file_name(name: str) -> str:
     stem, dot, suffix = _NOT_IN_NAMES.sub("_", ascii_name).strip("._").rpartition(".")
     if not dot:
         stem, suffix = suffix, ""
-    stem = stem[:_MAX_NAME].strip("._") or "file"
+    stem = stem[:_MAX_NAME_CHARACTERS].strip("._") or "file"
     return f"{stem}.{suffix[:20]}" if suffix else stem
 
 
 def blocks(text: str, *, is_whole: bool = True) -> Iterator[markup.Block]:
     """Iterate over the blocks of a model's Markdown; see `chat.markup.Markup`."""
     lines = safe_text.harmless(text).split("\n")
-    place, open_after = 0, [after for _, _, after in fences.scanned(lines)]
-    while place < len(lines):
-        fence = open_after[place]
+    index, open_after = 0, [after for _, _, after in fences.scanned(lines)]
+    while index < len(lines):
+        fence = open_after[index]
         if fence is not None:
-            end = place + 1
+            end = index + 1
             while end < len(lines) and open_after[end] is not None:
                 end += 1
-            inside = "\n".join(lines[place + 1 : end])
+            inside = "\n".join(lines[index + 1 : end])
             code_block = fences.fenced(inside, language=fence.language, style="broken")
             yield markup.Block(code_block, may_grow=not is_whole and end == len(lines))
-            place = end + 1
-        elif _is_table(lines, place):
-            end = place
+            index = end + 1
+        elif _is_table(lines, index):
+            end = index
             while end < len(lines) and _ROW.match(lines[end]):
                 end += 1
-            *whole, last = _tables(lines[place], lines[place + 2 : end])
-            yield from map(markup.Block, whole)
+            *complete, last = _tables(lines[index], lines[index + 2 : end])
+            yield from map(markup.Block, complete)
             # The last line may still be a row.
             yield markup.Block(last, may_grow=not is_whole and end >= len(lines) - 1)
-            place = end
-        elif end := _end_of_math(lines, place, is_whole=is_whole):
-            yield markup.Block(_formula(lines[place:end]), may_grow=end > len(lines))
-            place = end
+            index = end
+        elif end := _end_of_math(lines, index, is_whole=is_whole):
+            yield markup.Block(_formula(lines[index:end]), may_grow=end > len(lines))
+            index = end
         else:
-            may_grow = not is_whole and place == len(lines) - 1
+            may_grow = not is_whole and index == len(lines) - 1
             # It may become a table, a fence, or a row of its table.
-            is_unclear = may_grow and lines[place].lstrip()[:1] in ("|", "`", "~", "$", "\\")
+            is_unclear = may_grow and lines[index].lstrip()[:1] in ("|", "`", "~", "$", "\\")
             is_unclear |= (
-                not is_whole and place == len(lines) - 2 and bool(_ROW.match(lines[place]))
+                not is_whole and index == len(lines) - 2 and bool(_ROW.match(lines[index]))
             )
             yield markup.Block(
-                _row(lines[place]), is_line=not is_unclear, may_grow=may_grow or is_unclear
+                _row(lines[index]), is_line=not is_unclear, may_grow=may_grow or is_unclear
             )
-            place += 1
+            index += 1
 
 
-def _end_of_math(lines: list[str], place: int, *, is_whole: bool) -> int:
-    """Return the line after a formula that begins at a line, 0 if none does; one beyond the last if
-    its end may come."""
-    opening = _DISPLAY_MATH.match(lines[place])
+def _end_of_math(lines: list[str], start: int, *, is_whole: bool) -> int:
+    """Return the index after a formula that begins at a line; 0 if none begins there.
+
+    One beyond the last line if the end of the formula may still come.
+    """
+    opening = _DISPLAY_MATH.match(lines[start])
     if opening is None:
         return 0
     marks = opening["marks"]
-    for number in range(place, min(place + _MAX_MATH_LINES, len(lines))):
-        rest = lines[number][opening.end() :] if number == place else lines[number]
+    for index in range(start, min(start + _MAX_MATH_LINES, len(lines))):
+        rest = lines[index][opening.end() :] if index == start else lines[index]
         if rest.rstrip().endswith(_MATH_ENDS[marks]):
-            return number + 1
-    may_come = not is_whole and len(lines) - place < _MAX_MATH_LINES
+            return index + 1
+    may_come = not is_whole and len(lines) - start < _MAX_MATH_LINES
     return len(lines) + 1 if may_come else 0
 
 
@@ -194,29 +196,32 @@ def _formula(lines: list[str]) -> str:
     return fences.fenced(text.strip(), language="tex", style="broken")
 
 
-def _is_table(lines: list[str], place: int) -> bool:
+def _is_table(lines: list[str], index: int) -> bool:
     return (
-        place + 1 < len(lines)
-        and bool(_ROW.match(lines[place]))
-        and bool(_RULE.match(lines[place + 1]))
+        index + 1 < len(lines)
+        and bool(_ROW.match(lines[index]))
+        and bool(_RULE.match(lines[index + 1]))
     )
 
 
 def _tables(head: str, rows: list[str]) -> list[str]:
-    """Draw a table, in parts that fit into a message; each has the head."""
+    """Draw a table in parts that each fit into a message and have the head."""
     tables: list[str] = []
     part: list[list[str]] = []
     widths = [len(cell) for cell in _cells(head)]
     for row in rows:
         cells = _cells(row)
-        wider = [
+        new_widths = [
             max(column) for column in itertools.zip_longest(widths, map(len, cells), fillvalue=0)
         ]
-        if part and (sum(wider) + 2 * len(wider)) * (len(part) + 3) > _MAX_TABLE:
+        if (
+            part
+            and (sum(new_widths) + 2 * len(new_widths)) * (len(part) + 3) > _MAX_TABLE_CHARACTERS
+        ):
             tables.append(_table([_cells(head), *part]))
-            part, wider = [], [len(cell) for cell in cells]
+            part, new_widths = [], [len(cell) for cell in cells]
         part.append(cells)
-        widths = wider
+        widths = new_widths
     return [*tables, _table([_cells(head), *part])]
 
 
@@ -229,38 +234,37 @@ def _table(rows: list[list[str]]) -> str:
     count = max(map(len, rows))
     filled = [row + [""] * (count - len(row)) for row in rows]
     widths = [max(len(row[index]) for row in filled) for index in range(count)]
-    drawn = ["  ".join(map(str.ljust, row, widths)).rstrip() for row in filled]
-    drawn.insert(1, "  ".join("─" * width for width in widths))
-    return fences.fenced("\n".join(drawn), style="broken")
+    lines = ["  ".join(map(str.ljust, row, widths)).rstrip() for row in filled]
+    lines.insert(1, "  ".join("─" * width for width in widths))
+    return fences.fenced("\n".join(lines), style="broken")
 
 
 def _row(row: str) -> str:
-    """Make a line harmless outside of its spans of code; write what Discord does not know as what
-    it knows."""
+    """Make a line harmless outside of its spans of code, in Markdown that Discord knows."""
     if _SEPARATOR.fullmatch(row):
         return "─" * 20
     if heading := _DEEP_HEADING.fullmatch(row):
-        # In Python: an expression that also strips the end takes cubic time.
+        # A regular expression that also strips the end would take cubic time.
         title = heading["title"].rstrip(" \t").rstrip("#").rstrip(" \t")
         row = f"**{title.replace('**', '')}**"
     row = _TASK.sub(lambda task: f"{task[1]}{'☐' if task[2] == ' ' else '☑'} ", row, count=1)
     parts = []
-    place = 0
+    end = 0
     for span in _SPAN.finditer(row):
-        parts.append(_outside(row[place : span.start()]))
+        parts.append(_defuse(row[end : span.start()]))
         parts.append(fences.inline(span["code"], style="broken") or span[0])
-        place = span.end()
-    parts.append(_outside(row[place:]))
+        end = span.end()
+    parts.append(_defuse(row[end:]))
     return "".join(parts)
 
 
-def _outside(text: str) -> str:
-    # Backticks that close nothing could open code together with others, or close it.
+def _defuse(text: str) -> str:
+    # Single backticks could pair up with others and open or close code.
     text = _FILE_LINK.sub(_file, text.replace("`", _LOOKALIKE))
     text = _LINK.sub(_link, text)
     text = _INLINE_MATH.sub(_inline_formula, text)
-    text = _INVITATION.sub(f"\\g<0>{_BREAK}", text)
-    return _MENTION.sub(lambda found: f"{found[0]}{_BREAK}", text)
+    text = _INVITATION.sub(f"\\g<0>{_INVISIBLE}", text)
+    return _MENTION.sub(lambda mention: f"{mention[0]}{_INVISIBLE}", text)
 
 
 def _inline_formula(formula: re.Match[str]) -> str:
@@ -268,17 +272,17 @@ def _inline_formula(formula: re.Match[str]) -> str:
 
 
 def _file(link: re.Match[str]) -> str:
-    """Return the words of a link that leads to no address: files come with the answer."""
+    """Return the label of a link to a file, as files come with the answer."""
     return link["label"].strip() or link["target"].rpartition("/")[2]
 
 
-def _link(found: re.Match[str]) -> str:
-    if found["bare"]:
-        url = found["url"]
+def _link(match: re.Match[str]) -> str:
+    if match["bare"]:
+        url = match["url"]
         address = addresses.without_trailing(url)
         return f"<{address}>{url[len(address) :]}"
-    label, target = found["label"].strip(), found["target"]
-    # A label that is itself an address could say another one than it leads to.
+    label, target = match["label"].strip(), match["target"]
+    # A label that is an address could name another one than the target.
     if not label or _ADDRESS.search(label):
         return f"<{target}>"
     return f"[{label}](<{target}>)"

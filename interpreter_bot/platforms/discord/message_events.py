@@ -1,4 +1,4 @@
-"""Messages on Discord: what they are about, whom they are for, and where they are answered."""
+"""Messages on Discord: parsed, assigned to sessions, and answered in threads or by replies."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ from interpreter_bot.sessions import event_claims, requests, session_service
 from interpreter_bot.text import code_reading
 from interpreter_bot.wording import access_words
 
-_KINDS: Final = frozenset({discord.MessageType.default, discord.MessageType.reply})
-_ANSWERS: Final = frozenset({"answer"})
+_MESSAGE_TYPES: Final = frozenset({discord.MessageType.default, discord.MessageType.reply})
+_ANSWER_ACTIONS: Final = frozenset({"answer"})
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -76,7 +76,7 @@ class MessageEvents:
         )
 
     @property
-    def _me(self) -> int:
+    def _bot_id(self) -> int:
         return self._client.user.id if self._client.user is not None else 0
 
     async def on_message(self, message: discord.Message) -> None:
@@ -91,7 +91,7 @@ class MessageEvents:
             await self.inbox.receive_edit(message)
 
     async def on_delete(self, message_id: int) -> None:
-        """Handle a deleted message: its request is withdrawn, or its turn stopped."""
+        """Handle a deleted message: withdraw its request, or stop its turn."""
         self._recent.forget(message_id)
         await self._in_flight.stop(lambda entry: entry.id == str(message_id))
 
@@ -100,12 +100,14 @@ class MessageEvents:
             return None
         self._threads.note_person(raw)
         async with self.inbox.order(("channel of", raw.channel.id)):
-            channel = await self._channel(raw)
-        original = message_parsing.referred(raw)
+            channel = await self._find_channel(raw)
+        original = message_parsing.replied_message(raw)
         answers = None
         if original is not None:
-            is_of_bot = original.author.id == self._me
-            answers = frozenset(persistent_buttons.ids(original, _ANSWERS) if is_of_bot else ())
+            is_of_bot = original.author.id == self._bot_id
+            answers = frozenset(
+                persistent_buttons.ids(original, _ANSWER_ACTIONS) if is_of_bot else ()
+            )
         edited = raw.edited_at
         place = channels_and_threads.of_channel(channel, raw.guild)
         return inbox.Message(
@@ -115,23 +117,23 @@ class MessageEvents:
             at=channels_and_threads.location(place),
             session=place.key,
             person=channels_and_threads.person(raw.author),
-            text=message_parsing.words(raw.content, raw.mentions, self._me),
+            text=message_parsing.words(raw.content, raw.mentions, self._bot_id),
             sent_at=raw.created_at.timestamp(),
             content={"channel": channel.id, "message": raw.id},
-            command=message_parsing.command(raw, self._me),
+            command=message_parsing.command(raw, self._bot_id),
             answers=answers,
-            is_addressed=raw.guild is None or any(user.id == self._me for user in raw.mentions),
-            mentions_bot=message_parsing.mentions_bot(raw, self._me),
-            is_for_others=message_parsing.is_of_others(raw, self._me),
+            is_addressed=raw.guild is None or any(user.id == self._bot_id for user in raw.mentions),
+            mentions_bot=message_parsing.mentions_bot(raw, self._bot_id),
+            is_for_others=message_parsing.is_for_others(raw, self._bot_id),
             source=_Source(raw, channel),
         )
 
-    async def _channel(self, message: discord.Message) -> discord.abc.MessageableChannel:
+    async def _find_channel(self, message: discord.Message) -> discord.abc.MessageableChannel:
         """Return the channel of a message; one that is not cached (yet) is fetched."""
         if isinstance(message.channel, discord.PartialMessageable) and message.guild is not None:
-            found = await self._client.fetch_channel(message.channel.id)
-            if isinstance(found, discord.abc.Messageable):
-                return found
+            channel = await self._client.fetch_channel(message.channel.id)
+            if isinstance(channel, discord.abc.Messageable):
+                return channel
         return message.channel
 
     async def find_again(self, event: event_claims.LostEvent) -> _Message | None:
@@ -158,8 +160,11 @@ class MessageEvents:
             return access_words.MENTION_OR_REPLY
         if not self._client.intents.message_content:
             return access_words.MENTION_OR_REPLY_TO_BE_READ
-        thread, original = message.source.channel, message_parsing.referred(message.source.message)
-        if original is not None and original.author.id == self._me:
+        thread, original = (
+            message.source.channel,
+            message_parsing.replied_message(message.source.message),
+        )
+        if original is not None and original.author.id == self._bot_id:
             return ""
         if not isinstance(thread, discord.Thread):
             return ""
@@ -184,15 +189,21 @@ class MessageEvents:
         self, message: _Message
     ) -> tuple[command_table.Place, command_views.ChannelView]:
         author, channel = message.source.message.author, message.source.channel
-        allowed = discord.Permissions.none()
+        channel_permissions = discord.Permissions.none()
         if isinstance(author, discord.Member) and not isinstance(
             channel, discord.PartialMessageable
         ):
-            allowed = channel.permissions_for(author)
+            channel_permissions = channel.permissions_for(author)
         place = channels_and_threads.of_channel(channel, message.source.message.guild)
         return (
             command_views.place_of(
-                self._service, self._in_flight, self._network, place, author, channel, allowed
+                self._service,
+                self._in_flight,
+                self._network,
+                place,
+                author,
+                channel,
+                channel_permissions,
             ),
             command_views.ChannelView(self._network, place, channel, author.id),
         )
@@ -206,11 +217,13 @@ class MessageEvents:
         is_edit: bool,
     ) -> claims.StartRequest | None:
         raw, channel = message.source.message, message.source.channel
-        before = await self._before(message)
-        original, is_of_outsider = message_parsing.referred(raw), False
-        if original is not None and original.author.id != self._me:
-            is_of_outsider = bool(await self._refusal(original, raw.channel))
-        parsed = message_parsing.parse(raw, self._me, before, is_of_outsider=is_of_outsider)
+        earlier_messages = await self._messages_before(message)
+        original, replies_to_outsider = message_parsing.replied_message(raw), False
+        if original is not None and original.author.id != self._bot_id:
+            replies_to_outsider = bool(await self._refusal(original, raw.channel))
+        parsed = message_parsing.parse(
+            raw, self._bot_id, earlier_messages, replies_to_outsider=replies_to_outsider
+        )
         if not parsed.text and not parsed.attachments:
             await sync.post_once(self._network, message.at, access_words.WRITE_SOMETHING)
             return None
@@ -218,7 +231,7 @@ class MessageEvents:
             self._threads.join(channel.id, raw.id)
         code = code or parsed.code
         if not self._service.queries.models:
-            # Without any model, the code in it is what can be run.
+            # Without a model, only code in the message can be run.
             code = code or code_reading.code_in(parsed.text)
         request = requests.Request(
             key=message.at.session,
@@ -238,15 +251,15 @@ class MessageEvents:
             is_edit=is_edit,
         )
 
-    async def _before(self, message: _Message) -> list[discord.Message]:
-        """Return what was said before a message, and is no request itself."""
+    async def _messages_before(self, message: _Message) -> list[discord.Message]:
+        """Return the messages before a request that are no requests themselves."""
         raw, channel = message.source.message, message.source.channel
         if raw.guild is None:
             return []
-        # The words of people who may not use the bot do not reach it as context either.
+        # Messages of people who may not use the bot must not reach the model as context.
         return [
             earlier
-            for earlier in await self._recent.before(raw, channel, self._me)
+            for earlier in await self._recent.before(raw, channel, self._bot_id)
             if self._in_flight.find(message.at.session, str(earlier.id)) is None
             and (earlier.author.bot or not await self._refusal(earlier, channel))
         ]
@@ -261,7 +274,7 @@ class MessageEvents:
     async def _find_place(
         self, message: _Message, chosen: preferences.Preferences
     ) -> transport.Location:
-        """Answer in a thread on the message, or else by a reply to it."""
+        """Find the location of the answer: a thread on the message, or else a reply to it."""
         raw, channel = message.source.message, message.source.channel
         if isinstance(channel, discord.Thread) or raw.guild is None:
             return message.at
@@ -277,6 +290,6 @@ class MessageEvents:
 
 
 def _is_of_a_person(message: discord.Message) -> bool:
-    """Return whether a person wrote it: bots that answer each other would never end."""
+    """Return whether a person wrote a message: bots would answer each other for ever."""
     is_automatic = message.author.bot or message.author.system or message.webhook_id is not None
-    return not is_automatic and message.type in _KINDS
+    return not is_automatic and message.type in _MESSAGE_TYPES

@@ -100,11 +100,11 @@ class MissedMessages:
                 return
             since, self._missed_since = self._missed_since, None
             self._caught_up_since = since
-            found: list[discord.abc.Messageable] = []
+            channels: list[discord.abc.Messageable] = []
             for guild in self._client.guilds:
-                found += self._changed_channels(guild, since)
-            found += [self._client.get_partial_messageable(number) for number in self._direct]
-            await self._handle_missed(found, since)
+                channels += self._changed_channels(guild, since)
+            channels += [self._client.get_partial_messageable(number) for number in self._direct]
+            await self._handle_missed(channels, since)
 
     async def catch_up_in(self, guild: discord.Guild) -> None:
         """Handle the messages written on a server that became available later than the others."""
@@ -117,7 +117,7 @@ class MissedMessages:
     async def _handle_missed(self, channels: list[discord.abc.Messageable], since: int) -> None:
         """Handle the messages of some channels, oldest first."""
         if len(channels) > _MAX_CHANNELS:
-            _log.warning("of %d channels only %d are looked up", len(channels), _MAX_CHANNELS)
+            _log.warning("of %d channels only %d are read", len(channels), _MAX_CHANNELS)
         missed: list[discord.Message] = []
         for channel in channels[: -_MAX_CHANNELS - 1 : -1]:
             missed += await self._read(channel, discord.Object(since))
@@ -126,23 +126,23 @@ class MissedMessages:
             self.note(message)
         await self._inbox.catch_up(missed)
         if missed:
-            _log.info("%d messages were looked up that may have been missed", len(missed))
+            _log.info("%d messages that may have been missed were read", len(missed))
 
     def _changed_channels(self, guild: discord.Guild, since: int) -> list[discord.abc.Messageable]:
         """Find channels of a server with new messages; once per gateway session."""
-        config = self._config.guilds
+        listed_servers = self._config.guilds
         if (
             guild.id in self._searched_servers
             or guild.unavailable
-            or (config and guild.id not in config)
+            or (listed_servers and guild.id not in listed_servers)
         ):
             return []
         self._searched_servers.add(guild.id)
-        known: list[discord.TextChannel | discord.VoiceChannel | discord.Thread] = []
-        known += guild.text_channels
-        known += guild.voice_channels
-        known += guild.threads
-        return [channel for channel in known if (channel.last_message_id or 0) > since]
+        channels: list[discord.TextChannel | discord.VoiceChannel | discord.Thread] = []
+        channels += guild.text_channels
+        channels += guild.voice_channels
+        channels += guild.threads
+        return [channel for channel in channels if (channel.last_message_id or 0) > since]
 
     async def _read(
         self, channel: discord.abc.Messageable, since: discord.Object
@@ -151,17 +151,17 @@ class MissedMessages:
 
         If a message cannot be parsed, read again newest first, to get what lies beyond it.
         """
-        found: dict[int, discord.Message] = {}
+        messages: dict[int, discord.Message] = {}
         for is_oldest_first in (True, False):
             try:
                 async for message in channel.history(
                     limit=_MAX_MESSAGES, after=since, oldest_first=is_oldest_first
                 ):
-                    found[message.id] = message
+                    messages[message.id] = message
             except api_errors.ANY as error:
-                _log.info("what was missed in a channel could not be read", exc_info=error)
+                _log.info("missed messages of a channel could not be read", exc_info=error)
             except Exception:
                 _log.exception("a message that may have been missed could not be read")
                 continue
             break
-        return list(found.values())
+        return list(messages.values())

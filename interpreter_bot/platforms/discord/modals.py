@@ -1,6 +1,6 @@
-"""Modals for code, and submissions of modals that an earlier run of the bot opened.
+"""Modals for code and answers, and submissions of modals that an earlier run of the bot opened.
 
-Those are handled as well, because the id of a modal says what it is for.
+The id of a modal says what it is for, so every run can handle its submission.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from interpreter_bot.wording import command_words, file_words
 OnSubmission: TypeAlias = Callable[
     [discord.Interaction[Any], str, tuple[discord.Attachment, ...]], Awaitable[None]
 ]
-"""Called with a submission: words and files."""
+"""Called with a submission: its text and files."""
 OnFailure: TypeAlias = Callable[[discord.Interaction[Any], Exception], Awaitable[None]]
 
 MAX_CHARACTERS: Final = 4000
@@ -37,7 +37,7 @@ MAX_CHARACTERS: Final = 4000
 _MAX_FILES: Final = 10
 _OPEN_SECONDS: Final = 30 * 60.0
 CODE, QUESTION, ANSWER, CHANGE = "code", "question", "answer", "change"
-"""Kinds of modals; they stay in their ids."""
+"""Kinds of modals, which are part of their ids."""
 _KINDS: Final = frozenset({CODE, QUESTION, ANSWER, CHANGE})
 _ID: Final = re.compile(r"ibw:(?P<kind>[a-z]+):(?P<number>[0-9]{1,20}):[0-9a-f]+")
 _HANDLED: Final = "taken"
@@ -54,7 +54,7 @@ class SubmittedModal:
 
     Attributes:
         kind: one of `_KINDS`.
-        number: id of its message or question.
+        number: id of the message or question that it is about.
     """
 
     kind: str
@@ -81,7 +81,7 @@ class CodeModal(discord.ui.Modal):
         is_required: bool = True,
         takes_files: bool = False,
     ) -> None:
-        # Unique ids: several people may have one open.
+        # Several people may have such a modal open, so each needs an id of its own.
         custom_id = f"ibw:{kind}:{number}:{secrets.token_hex(8)}"
         super().__init__(title=title[:45], timeout=_OPEN_SECONDS, custom_id=custom_id)
         self._on_submission = on_submission
@@ -173,14 +173,16 @@ async def _handle_submission(
         code = code_reading.code_of(submission.text)
         await handler.request(interaction, code, attachments=submission.files, is_code=True)
     elif submission.kind == QUESTION:
-        about = await _message(interaction, submission.number)
+        message = await _fetch_message(interaction, submission.number)
         user = interaction.client.user
-        me = user.id if user is not None else 0
+        bot_id = user.id if user is not None else 0
         await handler.request(
             interaction,
             submission.text,
-            attachments=(*(about.attachments if about is not None else ()), *submission.files),
-            recent=(message_parsing.quoted(about, me, is_referred=True),) if about else (),
+            attachments=(*(message.attachments if message is not None else ()), *submission.files),
+            recent=(message_parsing.recent_message(message, bot_id, is_referred=True),)
+            if message
+            else (),
         )
     else:
         answer = (
@@ -193,7 +195,7 @@ async def _handle_submission(
 
 
 def is_admin(interaction: discord.Interaction[Any]) -> bool:
-    """Return whether a person is an administrator of a server where the bot is."""
+    """Return whether a person is an administrator of the server, and the bot is a member of it."""
     is_on_server = interaction.guild_id is not None and channels_and_threads.is_bot_at(interaction)
     return is_on_server and interaction.permissions.administrator
 
@@ -223,7 +225,9 @@ async def resolve(
         await handler.reply(interaction, str(error))
 
 
-async def _message(interaction: discord.Interaction[Any], number: int) -> discord.Message | None:
+async def _fetch_message(
+    interaction: discord.Interaction[Any], number: int
+) -> discord.Message | None:
     """Return the message to which a question refers, if the bot can read it."""
     channel = interaction.channel
     if not isinstance(channel, discord.abc.Messageable):
@@ -232,5 +236,5 @@ async def _message(interaction: discord.Interaction[Any], number: int) -> discor
         async with asyncio.timeout(_FETCH_SECONDS):
             return await channel.fetch_message(number)
     except api_errors.ANY as error:
-        _log.info("what a question is about could not be read", exc_info=error)
+        _log.info("the message of a question could not be read", exc_info=error)
         return None

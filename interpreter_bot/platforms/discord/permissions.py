@@ -1,7 +1,7 @@
-"""Permissions: who may use the bot where, by the operator's lists and memberships.
+"""Permissions: who may use the bot where, by the operator's lists and the roles of members.
 
-Discord sends roles with events on a server, but neither in direct messages nor with fetched ones:
-there the member is fetched.
+Discord sends roles with events on a server, but not with direct messages and fetched messages. For
+those, the member is fetched.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ from interpreter_bot.platforms.discord import api_errors, channels_and_threads, 
 
 _log = logging.getLogger(__name__)
 
-_KNOWN_SECONDS: Final = 300.0
-_MAX_KNOWN: Final = 1000
+_CACHE_SECONDS: Final = 300.0
+_MAX_CACHED: Final = 1000
 _MAX_GUILDS: Final = 25
 _FETCH_SECONDS: Final = 20.0
 
@@ -45,8 +45,8 @@ class Memberships:
         self._client = client
         self._limits = limits
         self._config = config
-        self._known = cachetools.TTLCache[tuple[int, int], frozenset[int] | None](
-            _MAX_KNOWN, _KNOWN_SECONDS
+        self._cached_roles = cachetools.TTLCache[tuple[int, int], frozenset[int] | None](
+            _MAX_CACHED, _CACHE_SECONDS
         )
 
     def is_unknown(self, user: channels_and_threads.Author, guild_id: int | None) -> bool:
@@ -55,10 +55,10 @@ class Memberships:
         if user.id in config.people:
             return False
         if not config.roles:
-            has_places = bool(config.guilds or config.channels)
-            return guild_id is None and has_places and not config.people
-        is_far = guild_id is not None and self._client.get_guild(guild_id) is None
-        return not isinstance(user, discord.Member) and not is_far
+            limits_places = bool(config.guilds or config.channels)
+            return guild_id is None and limits_places and not config.people
+        is_foreign = guild_id is not None and self._client.get_guild(guild_id) is None
+        return not isinstance(user, discord.Member) and not is_foreign
 
     async def find_membership(
         self, user: channels_and_threads.Author, guild: discord.Guild | None
@@ -66,17 +66,17 @@ class Memberships:
         """Return a person's membership on a server, or in direct messages on all relevant ones."""
         if not self.is_unknown(user, guild.id if guild is not None else None):
             return Membership(roles_of(user))
-        role_ids = set(self._config.roles)
-        found_ids: set[int] = set()
+        listed_role_ids = set(self._config.roles)
+        person_role_ids: set[int] = set()
         is_member = False
         for server in ([guild] if guild is not None else self._relevant_servers())[:_MAX_GUILDS]:
             roles = await self._roles_on(server, user.id)
             if roles is not None:
                 is_member = True
-                found_ids |= roles
-            if role_ids & found_ids or (is_member and not role_ids):
+                person_role_ids |= roles
+            if listed_role_ids & person_role_ids or (is_member and not listed_role_ids):
                 break
-        return Membership(found_ids, is_member)
+        return Membership(person_role_ids, is_member)
 
     def _relevant_servers(self) -> list[discord.Guild]:
         config = self._config
@@ -91,7 +91,7 @@ class Memberships:
     async def _roles_on(self, guild: discord.Guild, user_id: int) -> frozenset[int] | None:
         """Return a person's roles on a server; None if they are not on it, or it is unknown."""
         with contextlib.suppress(KeyError):
-            return self._known[guild.id, user_id]
+            return self._cached_roles[guild.id, user_id]
         try:
             member = await self._limits.within(_FETCH_SECONDS, guild.fetch_member(user_id))
         except discord.NotFound:
@@ -101,18 +101,18 @@ class Memberships:
             return None
         else:
             roles = roles_of(member)
-        self._known[guild.id, user_id] = roles
+        self._cached_roles[guild.id, user_id] = roles
         return roles
 
 
 def roles_of(user: Any) -> frozenset[int]:  # noqa: ANN401
-    """Return the roles that came along with a user object."""
+    """Return the roles that Discord sent with a user object."""
     roles = user.roles if isinstance(user, discord.Member) else []
     return frozenset(role.id for role in roles)
 
 
 def defaults(config: settings.Discord) -> Mapping[str, object]:
-    """Return what the operator chose for the settings that people can choose, too."""
+    """Return the operator's values of the settings that people can choose."""
     return {
         preferences.APPROVAL: config.approval,
         preferences.MODEL: "",
@@ -123,7 +123,7 @@ def defaults(config: settings.Discord) -> Mapping[str, object]:
 
 
 def rules(config: settings.Discord) -> policies.Rules:
-    """Return the rules that the operator's lists make."""
+    """Return the rules of the operator's lists."""
     return policies.Rules(
         workspaces=config.guilds,
         channels=config.channels,
@@ -141,7 +141,7 @@ def requester(
     *,
     is_bot_there: bool = True,
 ) -> policies.Requester:
-    """Return a person in a place; without `standing` what came along with them is known."""
+    """Return a person in a place; without `membership` only the roles that Discord sent count."""
     channel_ids = [getattr(channel, "id", 0)]
     if isinstance(channel, discord.Thread):
         channel_ids.append(channel.parent_id)

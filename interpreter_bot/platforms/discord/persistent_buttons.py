@@ -1,4 +1,4 @@
-"""Buttons that work after a restart: their meaning is in their ids, and nowhere else."""
+"""Buttons that work after a restart, because their ids hold all they need."""
 
 from __future__ import annotations
 
@@ -74,15 +74,15 @@ def of_message(message: discord.Message) -> Iterator[transport.Button]:
 
 
 def ids(message: discord.Message, actions: Collection[str]) -> set[str]:
-    """Return what the buttons of these actions below a message are about."""
+    """Return the subject ids of the buttons of some actions below a message."""
     return {button.id for button in of_message(message) if button.action in actions}
 
 
-def view(below: tuple[transport.Button, ...]) -> discord.ui.View | None:
+def view(shown_buttons: tuple[transport.Button, ...]) -> discord.ui.View | None:
     """Return the row of buttons below a message; None if there are none."""
-    if not below:
+    if not shown_buttons:
         return None
     row = discord.ui.View(timeout=None)
-    for button in below:
+    for button in shown_buttons:
         row.add_item(Action(button))
     return row

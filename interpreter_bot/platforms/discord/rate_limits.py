@@ -1,7 +1,7 @@
-"""Rate limits as Discord tells them, read from each response as it arrives.
+"""Rate limits of Discord, read from each response as it arrives.
 
-discord.py waits out every limit by itself, however long: it hands a response that used up a limit
-over only when the next request would be allowed. Its `max_ratelimit_timeout` is not used: it raises
+discord.py waits out every limit, however long: it returns a response that used up a limit only
+when the next request would be allowed. Its `max_ratelimit_timeout` is not used, because it raises
 for any limit that resets later, even if requests are left. Calls that must not wait that long are
 bounded here.
 """
@@ -30,37 +30,37 @@ class RateLimits:
     """Watches the responses of one client.
 
     Attributes:
-        trace: to be given to the client.
+        trace: for the HTTP session of the client.
     """
 
     def __init__(self) -> None:
         self.trace = aiohttp.TraceConfig()
-        self.trace.on_request_end.append(self._read)
+        self.trace.on_request_end.append(self._read_response)
         self._free_at = cachetools.LRUCache[str, float](_MAX_ROUTES)
         self._accepted = cachetools.LRUCache[str, None](_MAX_ROUTES)
         self._global_until = 0.0
-        self._unawaited: set[asyncio.Task[Any]] = set()
+        self._tasks: set[asyncio.Task[Any]] = set()
 
     def spawn(self, work: Coroutine[Any, Any, _Result], name: str) -> asyncio.Task[_Result]:
-        """Start a call whose end may come later than whoever needs it waits."""
+        """Start a call that may take longer than its caller waits."""
         task = asyncio.create_task(work, name=name)
-        self._unawaited.add(task)
-        task.add_done_callback(self._unawaited.discard)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
         return task
 
     async def close(self) -> None:
-        """Cancel the calls that nobody waits for."""
-        for task in tuple(self._unawaited):
+        """Cancel the calls that still run."""
+        for task in tuple(self._tasks):
             await self.cancel(task)
 
-    async def _read(
+    async def _read_response(
         self, _session: object, _context: object, request: aiohttp.TraceRequestEndParams
     ) -> None:
         headers, status = request.response.headers, request.response.status
         call = f"{request.method} {_API.sub('', request.url.path)}"
         is_limited = status == _LIMITED
-        wait = headers.get("Retry-After" if is_limited else "X-RateLimit-Reset-After", "")
-        free_at = time.monotonic() + _seconds(wait)
+        reset_after = headers.get("Retry-After" if is_limited else "X-RateLimit-Reset-After", "")
+        free_at = time.monotonic() + _seconds(reset_after)
         if status in _ACCEPTED:
             self._accepted[call] = None
         if headers.get("X-RateLimit-Scope") == "global":
@@ -69,7 +69,7 @@ class RateLimits:
             self._free_at[_route(call)] = free_at
 
     def was_accepted(self, call: str) -> bool:
-        """Return whether Discord carried a call out, such as `POST /channels/1/messages`."""
+        """Return whether Discord accepted a call, such as `POST /channels/1/messages`."""
         return call in self._accepted
 
     def seconds_left(self, call: str) -> float:
@@ -77,10 +77,10 @@ class RateLimits:
         return max(self._free_at.get(_route(call), 0.0) - time.monotonic(), 0.0)
 
     async def within(self, seconds: float, call: Coroutine[Any, Any, _Result]) -> _Result:
-        """Wait for a call for so long.
+        """Await a call for at most `seconds`.
 
         Raises:
-            TimeoutError: it took longer; it was given up.
+            TimeoutError: it took longer, and was cancelled.
         """
         task = self.spawn(call, "bounded call of Discord")
         try:
@@ -94,17 +94,17 @@ class RateLimits:
     async def cancel(self, task: asyncio.Task[Any]) -> None:
         """Cancel a call.
 
-        During a global limit that waits for its end: a call that is cancelled then never wakes the
-        others (discord.py 2.7).
+        Waits for the end of a global limit first: a call that is cancelled during one never wakes
+        the others (discord.py 2.7).
         """
-        while not task.done() and (left := self._global_until - time.monotonic()) > 0:
-            await asyncio.wait((task,), timeout=left)
+        while not task.done() and (seconds_left := self._global_until - time.monotonic()) > 0:
+            await asyncio.wait((task,), timeout=seconds_left)
         task.cancel()
         await asyncio.wait((task,))
 
 
 def _route(call: str) -> str:
-    """Return what calls with one limit have in common."""
+    """Return the key of the limit that a call counts against."""
     return _MESSAGE.sub("/messages/*", call)
 
 

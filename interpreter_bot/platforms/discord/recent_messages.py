@@ -1,4 +1,4 @@
-"""The latest messages of channels and threads: from events, and once from the history."""
+"""The latest messages of channels and threads, from events and, once, from the history."""
 
 from __future__ import annotations
 
@@ -37,24 +37,28 @@ class RecentMessages:
         messages = self._by_channel.get(message.channel.id)
         if messages is None:
             return
-        places = [place for place, known in enumerate(messages) if known.id == message.id]
-        if places:
-            messages[places[0]] = message
+        indexes = [
+            index for index, message_kept in enumerate(messages) if message_kept.id == message.id
+        ]
+        if indexes:
+            messages[indexes[0]] = message
         else:
             messages.append(message)
 
     def forget(self, message_id: int) -> None:
         """Forget a message that was deleted."""
         for messages in self._by_channel.values():
-            for message in [known for known in messages if known.id == message_id]:
+            for message in [
+                message_kept for message_kept in messages if message_kept.id == message_id
+            ]:
                 messages.remove(message)
 
     async def before(
-        self, message: discord.Message, channel: discord.abc.Messageable, me: int
+        self, message: discord.Message, channel: discord.abc.Messageable, bot_id: int
     ) -> list[discord.Message]:
-        """Return what people, and bots that are listed, wrote before a message, oldest first.
+        """Return the messages before a message since the bot's last answer, oldest first.
 
-        It begins after the bot's last answer there; what mentions the bot was for itself.
+        Those of people and listed bots count, except messages that mention the bot.
         """
         if not self._max_messages:
             return []
@@ -62,25 +66,25 @@ class RecentMessages:
         if messages is None:
             messages = collections.deque(maxlen=self._max_messages)
             try:
-                if _may_read(message):
-                    read = self._read(channel, message)
-                    messages.extend(await self._limits.within(_READ_SECONDS, read))
+                if _can_read_history(message):
+                    reading = self._read(channel, message)
+                    messages.extend(await self._limits.within(_READ_SECONDS, reading))
             except api_errors.ANY as error:
-                _log.info("what was said before could not be read", exc_info=error)
+                _log.info("earlier messages could not be read", exc_info=error)
             self._by_channel[message.channel.id] = messages
             messages.append(message)
         earlier: list[discord.Message] = []
-        for known in messages:
-            if known.id >= message.id:
+        for other in messages:
+            if other.id >= message.id:
                 continue
-            if known.author.id == me:
-                if not known.content.startswith(markdown.NOTICE):
+            if other.author.id == bot_id:
+                if not other.content.startswith(markdown.NOTICE):
                     earlier.clear()
-            elif self._may_be_read(known) and not any(user.id == me for user in known.mentions):
-                earlier.append(known)
+            elif self._is_context(other) and not any(user.id == bot_id for user in other.mentions):
+                earlier.append(other)
         return earlier
 
-    def _may_be_read(self, message: discord.Message) -> bool:
+    def _is_context(self, message: discord.Message) -> bool:
         if message.author.bot or message.webhook_id is not None:
             return message.author.id in self._bots
         return not message.author.system
@@ -92,8 +96,8 @@ class RecentMessages:
         return [message async for message in history][::-1]
 
 
-def _may_read(message: discord.Message) -> bool:
-    """Return whether the bot may read the history of a message's channel, as far as is known."""
+def _can_read_history(message: discord.Message) -> bool:
+    """Return whether the bot may read the history of a channel, as far as the cache knows."""
     channel = message.channel
     if message.guild is None or isinstance(channel, discord.PartialMessageable):
         return True

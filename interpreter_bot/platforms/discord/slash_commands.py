@@ -49,14 +49,16 @@ def add_menus(
     async def ask(interaction: discord.Interaction[Any], message: discord.Message) -> None:
         if not await handler.check_permissions(interaction):
             return
-        me = client.user.id if client.user is not None else 0
-        about = message_parsing.quoted(message, me, is_referred=True)
+        bot_id = client.user.id if client.user is not None else 0
+        quoted_message = message_parsing.recent_message(message, bot_id, is_referred=True)
 
         async def submitted(
-            sent: discord.Interaction[Any], text: str, files: tuple[discord.Attachment, ...]
+            submission: discord.Interaction[Any], text: str, files: tuple[discord.Attachment, ...]
         ) -> None:
             attachments = (*message.attachments, *files)
-            await handler.request(sent, text, attachments=attachments, recent=(about,))
+            await handler.request(
+                submission, text, attachments=attachments, recent=(quoted_message,)
+            )
 
         modal = modals.CodeModal(
             command_words.ASK_ABOUT_MESSAGE,
@@ -121,7 +123,7 @@ def _subcommand(
 
 
 def _parameter(argument: command_table.Argument) -> inspect.Parameter:
-    """Return the parameter from which the library makes an option."""
+    """Return the parameter from which discord.py makes an option."""
     kind, default = (bool, False) if argument.is_switch else (str, "")
     return inspect.Parameter(
         argument.name,
@@ -136,15 +138,18 @@ def _completion(
     command: command_table.Command,
     argument: command_table.Argument,
 ) -> _Completion:
-    """Return what completes an argument, given the arguments before it."""
-    before = command.arguments[: command.arguments.index(argument)]
+    """Return the function that completes an argument, given the arguments before it."""
+    earlier_arguments = command.arguments[: command.arguments.index(argument)]
 
     async def complete(interaction: _Interaction, current: str) -> list[app_commands.Choice[str]]:
         if argument.names is None or not handler.may_complete(interaction):
             return []
-        there = command_views.place_of_interaction(handler, interaction)
-        typed = [str(getattr(interaction.namespace, one.name, "") or "") for one in before]
-        return _choices(await argument.names(there, typed), current)
+        place = command_views.place_of_interaction(handler, interaction)
+        typed = [
+            str(getattr(interaction.namespace, earlier.name, "") or "")
+            for earlier in earlier_arguments
+        ]
+        return _choices(await argument.names(place, typed), current)
 
     return complete
 
@@ -165,7 +170,7 @@ def _py(
         file2: discord.Attachment | None = None,
         file3: discord.Attachment | None = None,
     ) -> None:
-        files = tuple(one for one in (file, file2, file3) if one is not None)
+        files = tuple(attachment for attachment in (file, file2, file3) if attachment is not None)
         if code.strip():
             source = code_reading.code_of(code)
             await handler.request(interaction, source, attachments=files, is_code=True)
@@ -174,10 +179,12 @@ def _py(
             return
 
         async def submitted(
-            sent: _Interaction, text: str, more: tuple[discord.Attachment, ...]
+            submission: _Interaction, text: str, modal_files: tuple[discord.Attachment, ...]
         ) -> None:
             source = code_reading.code_of(text)
-            await handler.request(sent, source, attachments=(*files, *more), is_code=True)
+            await handler.request(
+                submission, source, attachments=(*files, *modal_files), is_code=True
+            )
 
         modal = modals.CodeModal(
             command_words.RUN_TITLE,
@@ -194,10 +201,10 @@ def _py(
 
 
 def _choices(names: Sequence[str], current: str) -> list[app_commands.Choice[str]]:
-    """Return the autocompletions for what is typed so far; Discord takes 25, of 100 characters."""
-    fitting = [name for name in names if current.lower() in name.lower()]
+    """Return the completions of the typed text; Discord accepts 25, of 100 characters each."""
+    matches = [name for name in names if current.lower() in name.lower()]
     return [
         app_commands.Choice(name=name, value=name)
-        for name in fitting
+        for name in matches
         if 0 < len(name) <= _MAX_CHOICE
     ][:_MAX_CHOICES]

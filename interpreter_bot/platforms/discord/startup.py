@@ -59,7 +59,7 @@ _HEARTBEAT_SECONDS: Final = 2.0
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Timing:
-    """How long the platform waits for what.
+    """Pauses and time limits of the platform.
 
     Attributes:
         edit_seconds: between two edits of an answer.
@@ -81,7 +81,7 @@ class DiscordPlatform:
 
     Attributes:
         name: what the bot is called there.
-        has_content: whether all messages can be read, and not only those that mention it.
+        has_content: whether the bot can read all messages, not only those that mention it.
     """
 
     name: str
@@ -92,11 +92,11 @@ class DiscordPlatform:
 async def serve(
     service: session_service.SessionService, config: settings.Discord, *, token: str
 ) -> AsyncIterator[str]:
-    """Run Discord, and give the bot's name there; see `connected_platform`.
+    """Run Discord, and yield the bot's name there; see `connected_platform`.
 
     Raises:
-        DiscordLostError: Discord cannot be reached, or not any more.
-        DiscordError: it does not let the bot in, or not any more.
+        DiscordLostError: Discord cannot be reached, or the connection is lost.
+        DiscordError: Discord refuses the bot.
     """
     async with connected_platform(service, config, token=token) as connected:
         notes = [] if connected.has_content else [discord_words.NO_CONTENT_INTENT]
@@ -112,20 +112,20 @@ async def connected_platform(
     token: str,
     timing: Timing = _TIMING,
 ) -> AsyncIterator[DiscordPlatform]:
-    """Run Discord inside the context. At its end, running answers are finished.
+    """Run Discord inside the context, which finishes running answers at its end.
 
     If the connection ends for good, such as when the token is revoked, the context's body is
     cancelled; after running answers have finished, the context raises the reason.
 
     Args:
-        service: where requests go.
+        service: the conversations.
         config: the operator's settings.
         token: of the bot; it appears in no log.
-        timing: how long it waits for what.
+        timing: pauses and time limits.
 
     Raises:
-        DiscordLostError: Discord cannot be reached, or not any more; it may be tried again.
-        DiscordError: it does not let the bot in, or not any more; the sentence says why.
+        DiscordLostError: Discord cannot be reached, or the connection is lost; it may be retried.
+        DiscordError: Discord refuses the bot; the sentence says why.
     """
     logs.add_secrets((token,))
     if config.is_open:
@@ -154,8 +154,8 @@ async def connected_platform(
         service.events.open_platform(channels_and_threads.PLATFORM, client.handle_again)
         try:
             # A group of its own: running answers do not end with the connection.
-            async with _task_group() as watching:
-                watch = watching.create_task(_watch(connection, config), name="discord watch")
+            async with _task_group() as tasks:
+                watch = tasks.create_task(_watch(connection, config), name="discord watch")
                 yield DiscordPlatform(str(client.user), client.intents.message_content)
                 watch.cancel()
         finally:
@@ -164,13 +164,13 @@ async def connected_platform(
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Application:
-    """What a token belongs to.
+    """The application of a token.
 
     Attributes:
         name: the bot's name.
         has_content: whether it is granted the message content.
-        owner: the name of the person to whom it belongs, or to whom its team does.
-        invitation: the address where it is added to a server, with what it needs there.
+        owner: the name of its owner, or of the owner of its team.
+        invitation: the address that adds it to a server with the permissions it needs.
     """
 
     name: str
@@ -189,7 +189,7 @@ async def check_token(token: str) -> Application:
 
 
 async def send_hello(token: str) -> None:
-    """Write to the owner of a bot, so that they see it in their Discord.
+    """Send the owner of a bot a message, so that they see it in their Discord.
 
     Raises:
         DiscordError: Discord refuses it, or cannot be reached.
@@ -246,7 +246,7 @@ async def _join_heartbeat_threads() -> None:
 
 @contextlib.asynccontextmanager
 async def _task_group() -> AsyncIterator[asyncio.TaskGroup]:
-    """Give a task group whose errors are raised unwrapped."""
+    """Yield a task group that raises a single error unwrapped."""
     try:
         async with asyncio.TaskGroup() as tasks:
             yield tasks
@@ -269,8 +269,8 @@ async def _connect(
     """Log in and connect; return when Discord has accepted the bot.
 
     Raises:
-        DiscordError: it did not.
-        PrivilegedIntentsRequired: not with these intents.
+        DiscordError: Discord refused the bot.
+        PrivilegedIntentsRequired: Discord refused these intents.
     """
     client = _create_client(
         service, config, limits, session, timing=timing, with_content=with_content
@@ -287,7 +287,7 @@ async def _connect(
                 finally:
                     accepted.cancel()
                 if connection.done():
-                    _raise_first(connection)
+                    _raise_early_end(connection)
                     raise api_errors.DiscordLostError(discord_words.CLOSED_AT_ONCE)
     except BaseException:
         await client.close()
@@ -337,8 +337,8 @@ def _create_client(
     return client
 
 
-def _raise_first(connection: asyncio.Task[None]) -> None:
-    """Raise what ended a connection that had hardly begun, if anything did."""
+def _raise_early_end(connection: asyncio.Task[None]) -> None:
+    """Raise the error that ended a connection before Discord accepted it, if there is one."""
     try:
         connection.result()
     except AttributeError as error:
@@ -350,7 +350,7 @@ async def _watch(connection: asyncio.Task[None], config: settings.Discord) -> No
     """Wait until the connection ends.
 
     Raises:
-        DiscordError: always; it says why.
+        DiscordError: always; the sentence says why.
     """
     try:
         with _translated():

@@ -26,23 +26,23 @@ from interpreter_bot.wording import discord_words
 _log = logging.getLogger(__name__)
 
 MAX_CHARACTERS: Final = 1900
-"""The most characters of a message's text, without its status: Discord takes 2,000 together."""
-_MAX_PAGES: Final = 8
+"""Of the text of a message; with its status, Discord accepts 2,000."""
+_MAX_MESSAGES: Final = 8
 _MAX_FILES: Final = 10
 _MAX_MESSAGE_BYTES: Final = 24 * 1024 * 1024
-"""The most bytes of all files of one message; a larger request is refused as a whole."""
+"""Of all files of one message together; Discord refuses a larger request as a whole."""
 _TYPING_SECONDS: Final = 8.0
 _WHISPER_SECONDS: Final = 20.0
-_MAX_LOOKED_AT: Final = 100
+_MAX_SEARCHED: Final = 100
 # Discord's clock may be behind ours by this much.
-_CLOCK_SECONDS: Final = 30.0
+_CLOCK_SKEW_SECONDS: Final = 30.0
 _TOO_LARGE: Final = 413
 _BAD_REQUEST: Final = 400
-_SERVER: Final = 500
-_TOKEN_ERRORS: Final = frozenset({api_errors.TOKEN_OVER, api_errors.UNKNOWN_WEBHOOK})
-_UNEDITABLE: Final = frozenset({api_errors.TOO_MANY_EDITS, api_errors.ARCHIVED})
+_SERVER_ERROR: Final = 500
+_TOKEN_ERRORS: Final = frozenset({api_errors.TOKEN_EXPIRED, api_errors.UNKNOWN_WEBHOOK})
+_UNEDITABLE_CODES: Final = frozenset({api_errors.TOO_MANY_EDITS, api_errors.ARCHIVED})
 # `ARCHIVED` is returned only for locked threads; a message reopens others.
-_CLOSED: Final = api_errors.CANNOT_DIRECT | {
+_CLOSED_CODES: Final = api_errors.CANNOT_DIRECT | {
     api_errors.UNKNOWN_CHANNEL,
     api_errors.NO_ACCESS,
     api_errors.NO_PERMISSION,
@@ -55,7 +55,7 @@ class LiveInteraction:
     """An interaction that was acknowledged and is being answered, stored as `Location.handle`.
 
     Attributes:
-        messages: ids of those that were sent through its token.
+        messages: ids of the messages that were sent with its token.
         is_over: its token has expired.
     """
 
@@ -65,12 +65,12 @@ class LiveInteraction:
 
     @property
     def is_live(self) -> bool:
-        """Whether it can still be answered."""
+        """Whether its token can still be used."""
         self.is_over = self.is_over or self.interaction.is_expired()
         return not self.is_over
 
     def note(self, error: discord.HTTPException) -> None:
-        """Record that the interaction can carry no more; anything else is raised again."""
+        """Record that the token has expired; raise any other error again."""
         if error.code not in _TOKEN_ERRORS:
             raise error
         self.is_over = True
@@ -92,7 +92,7 @@ class DiscordTransport:
         guild = self.client.get_guild(_guild_id(at) or 0)
         return transport.Capabilities(
             max_characters=MAX_CHARACTERS,
-            max_messages=_MAX_PAGES,
+            max_messages=_MAX_MESSAGES,
             max_files=_MAX_FILES,
             max_file_bytes=channels_and_threads.file_bytes(guild),
             max_message_bytes=_MAX_MESSAGE_BYTES,
@@ -119,7 +119,7 @@ class DiscordTransport:
     async def post(
         self, at: transport.Location, draft: transport.Draft, key: transport.PostKey
     ) -> transport.Posted:
-        """Post a message; the first to an interaction takes the place of "thinking"."""
+        """Post a message; the first response to an interaction replaces "thinking"."""
         with _translated(at, draft, is_new=True):
             live = at.handle
             if not isinstance(live, LiveInteraction):
@@ -140,17 +140,17 @@ class DiscordTransport:
             try:
                 return await self._send(at, draft, key)
             except discord.Forbidden as error:
-                _log.info("an answer goes on through its interaction", exc_info=error)
-                return await self._post_unseen(at, live, draft, key)
+                _log.info("an answer continues through its interaction", exc_info=error)
+                return await self._post_without_access(at, live, draft, key)
 
-    async def _post_unseen(
+    async def _post_without_access(
         self,
         at: transport.Location,
         live: LiveInteraction,
         draft: transport.Draft,
         key: transport.PostKey,
     ) -> transport.Posted:
-        """Post where the bot does not see the channel: as a follow-up, else to the person directly.
+        """Post without access to the channel: as a follow-up, or else as a direct message.
 
         A follow-up has no nonce and cannot be looked up. If one may have arrived, the rest goes as
         direct messages, so that nothing appears twice.
@@ -175,10 +175,10 @@ class DiscordTransport:
                 live.messages.add(message.id)
                 return _posted(message, at)
         channel = await live.interaction.user.create_dm()
-        number = str(channel.id)
-        session = values.SessionKey(channels_and_threads.PLATFORM, "", number)
-        directly = transport.Location(session=session, channel=number)
-        return await self._send(directly, draft, key)
+        channel_id = str(channel.id)
+        session = values.SessionKey(channels_and_threads.PLATFORM, "", channel_id)
+        direct_messages = transport.Location(session=session, channel=channel_id)
+        return await self._send(direct_messages, draft, key)
 
     async def _send(
         self, at: transport.Location, draft: transport.Draft, key: transport.PostKey
@@ -186,8 +186,8 @@ class DiscordTransport:
         """Post a message as the bot; the first may be a reply."""
         fields: dict[str, Any] = {}
         if at.reply_to and key.index == 0:
-            answered = self._channel(at).get_partial_message(int(at.reply_to))
-            fields["reference"] = answered.to_reference(fail_if_not_exists=False)
+            request_message = self._channel(at).get_partial_message(int(at.reply_to))
+            fields["reference"] = request_message.to_reference(fail_if_not_exists=False)
         try:
             message = await self._channel(at).send(
                 draft.full_text or None,
@@ -201,7 +201,7 @@ class DiscordTransport:
         except discord.HTTPException as error:
             if not fields or error.code != api_errors.NO_REPLIES:
                 raise
-            # Without the right to read earlier messages the bot can write, but not reply.
+            # Without permission to read earlier messages, the bot can post but not reply.
             return await self._send(dataclasses.replace(at, reply_to=""), draft, key)
         return _posted(message, at)
 
@@ -209,11 +209,13 @@ class DiscordTransport:
         self, at: transport.Location, key: transport.PostKey, known_ids: Collection[str]
     ) -> transport.Posted | None:
         """Look for a message among the latest; Discord returns no nonces, so compare digests."""
-        begin = datetime.datetime.fromtimestamp(key.first_tried_at - _CLOCK_SECONDS, datetime.UTC)
+        begin = datetime.datetime.fromtimestamp(
+            key.first_tried_at - _CLOCK_SKEW_SECONDS, datetime.UTC
+        )
         after = discord.Object(discord.utils.time_snowflake(begin))
         with _translated(at, transport.Draft(""), is_new=False):
             try:
-                async for message in self._channel(at).history(limit=_MAX_LOOKED_AT, after=after):
+                async for message in self._channel(at).history(limit=_MAX_SEARCHED, after=after):
                     is_ours = message.author == self.client.user
                     if (
                         is_ours
@@ -222,7 +224,7 @@ class DiscordTransport:
                     ):
                         return _posted(message, at)
             except discord.Forbidden as error:
-                _log.info("whether a message was posted could not be looked up", exc_info=error)
+                _log.info("the latest messages could not be searched", exc_info=error)
         return None
 
     async def edit(
@@ -237,19 +239,19 @@ class DiscordTransport:
             "allowed_mentions": _mentions(draft),
         }
         with _translated(at, draft, is_new=False):
-            number = int(posted.message_id)
-            if isinstance(live, LiveInteraction) and number in live.messages:
+            message_id = int(posted.message_id)
+            if isinstance(live, LiveInteraction) and message_id in live.messages:
                 if live.is_live:
                     try:
-                        followed = await live.interaction.followup.edit_message(number, **fields)
-                        return _posted(followed, at)
+                        edited = await live.interaction.followup.edit_message(message_id, **fields)
+                        return _posted(edited, at)
                     except discord.HTTPException as error:
                         live.note(error)
             elif draft.notifies and not before.notifies:
-                # An edit notifies nobody: what is to be noticed has to be new.
+                # An edit notifies nobody, so post a new message.
                 raise transport.UneditableError
             try:
-                message = await self._channel(at).get_partial_message(number).edit(**fields)
+                message = await self._channel(at).get_partial_message(message_id).edit(**fields)
             except discord.Forbidden as error:
                 if live is None:
                     raise
@@ -257,13 +259,17 @@ class DiscordTransport:
             return _posted(message, at)
 
     async def delete(self, posted: transport.Posted) -> None:
-        live, number = posted.at.handle, int(posted.message_id)
+        live, message_id = posted.at.handle, int(posted.message_id)
         with _translated(posted.at, transport.Draft(""), is_new=False):
             try:
-                if isinstance(live, LiveInteraction) and number in live.messages and live.is_live:
-                    await live.interaction.followup.delete_message(number)
+                if (
+                    isinstance(live, LiveInteraction)
+                    and message_id in live.messages
+                    and live.is_live
+                ):
+                    await live.interaction.followup.delete_message(message_id)
                 else:
-                    await self._channel(posted.at).get_partial_message(number).delete()
+                    await self._channel(posted.at).get_partial_message(message_id).delete()
             except (discord.NotFound, discord.Forbidden) as error:
                 _log.info("a message could not be deleted", exc_info=error)
 
@@ -278,7 +284,7 @@ class DiscordTransport:
         try:
             await self.limits.within(_WHISPER_SECONDS, send())
         except api_errors.ANY as error:
-            _log.info("a person could not be told something privately: %r", error)
+            _log.info("a private message could not be sent: %r", error)
             return False
         return True
 
@@ -299,7 +305,7 @@ async def type_until(is_over: asyncio.Event, type_: Callable[[], Awaitable[objec
 
 
 def files(uploads: Iterable[transport.Upload]) -> list[discord.File]:
-    """Open files to be sent; the request closes them."""
+    """Open files for a request, which closes them."""
     return [
         discord.File(
             io.BytesIO(upload.content) if isinstance(upload.content, bytes) else upload.content,
@@ -311,11 +317,11 @@ def files(uploads: Iterable[transport.Upload]) -> list[discord.File]:
 
 
 def _attachments(posted: transport.Posted, before: transport.Draft, draft: transport.Draft) -> Any:  # noqa: ANN401
-    """Return the attachments of an edit: those that stand already are kept, not sent."""
+    """Return the attachments of an edit; files that the message has already are not sent again."""
     if before.uploads == draft.uploads:
         return discord.utils.MISSING
-    known = dict(zip(before.uploads, posted.files, strict=False))
-    return [known.get(upload) or files((upload,))[0] for upload in draft.uploads]
+    posted_files = dict(zip(before.uploads, posted.files, strict=False))
+    return [posted_files.get(upload) or files((upload,))[0] for upload in draft.uploads]
 
 
 def _posted(message: discord.Message, at: transport.Location) -> transport.Posted:
@@ -323,7 +329,7 @@ def _posted(message: discord.Message, at: transport.Location) -> transport.Poste
 
 
 def _mentions(draft: transport.Draft) -> discord.AllowedMentions:
-    """Allow a message to notify one person at most, besides whom it replies to."""
+    """Allow a message to notify at most one person besides the one it replies to."""
     people = [discord.Object(int(draft.notifies))] if draft.notifies else False
     return discord.AllowedMentions(everyone=False, roles=False, users=people, replied_user=True)
 
@@ -361,16 +367,16 @@ def _translation(
 ) -> transport.TransportError:
     if error.code == api_errors.UNKNOWN_MESSAGE:
         return transport.DeletedError()
-    if error.code in _UNEDITABLE and not is_new:
+    if error.code in _UNEDITABLE_CODES and not is_new:
         return transport.UneditableError()
-    if is_new and error.status >= _SERVER:
+    if is_new and error.status >= _SERVER_ERROR:
         return transport.OutcomeUnknownError()
     if draft.uploads and error.code == api_errors.NO_PERMISSION:
         return transport.FilesRefusedError(draft.uploads, is_forbidden=True)
     is_too_large = error.status == _TOO_LARGE or error.code in api_errors.FILES_REFUSED
     if draft.uploads and is_too_large:
         return transport.FilesRefusedError(draft.uploads)
-    if error.code in _CLOSED:
+    if error.code in _CLOSED_CODES:
         is_forbidden = isinstance(error, discord.Forbidden)
         sentence = discord_words.not_allowed_to_write(int(at.channel)) if is_forbidden else ""
         return transport.LocationClosedError(sentence)

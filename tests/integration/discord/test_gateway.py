@@ -237,7 +237,7 @@ async def test_an_event_that_cannot_be_read_costs_only_itself(
         discord_server.gateway.push("GUILD_CREATE", {"id": None}, guild=lab)
         await steps.ask_in_thread(discord_server, alice, channel)
     assert [request.text for request in service.handled] == ["hello"]
-    assert "an event was left out that could not be read: MESSAGE_CREATE" in caplog.text
+    assert "an event could not be parsed: MESSAGE_CREATE" in caplog.text
     assert len(discord_server.gateway.identifies) == 1
 
 

@@ -152,7 +152,7 @@ async def test_commands_that_discord_does_not_take_cost_only_themselves(
     alice, channel = lab.person("alice"), lab.channel("general")
     async with connect():
         await steps.ask_in_thread(discord_server, alice, channel)
-    assert "did not take the list of commands" in caplog.text
+    assert "refused the list of commands" in caplog.text
 
 
 async def test_a_database_that_fails_is_said_so(discord_server, connect, until):
