@@ -351,7 +351,7 @@ class TurnDrawing:
         selected = self._selected_of(cell)
         leaves_out = self._leaves_out
         for item in selected:
-            if not (leaves_out and past_code.is_left_out(item)):
+            if not (leaves_out and past_code.is_omitted(item)):
                 yield from self._item(item)
         if cell.finished is not None:
             yield from self._ending(cell.finished, selected)
@@ -490,7 +490,7 @@ def _divided(
             rest = parts[number:]
             if isinstance(part, str) or length <= max_characters or room < 1:
                 return parts[:number], rest
-            known = part.text[: room + message_splitting.AHEAD]
+            known = part.text[: room + message_splitting.LOOK_AHEAD_CHARACTERS]
             place = message_splitting.break_before(known, room, is_code=False)
             begin, end = part.text[:place], part.text[place:]
             rest[0] = dataclasses.replace(part, text=end)

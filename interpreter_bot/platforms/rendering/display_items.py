@@ -13,17 +13,17 @@ RASTERS: Final = frozenset({"image/png", "image/jpeg", "image/gif", "image/webp"
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Capabilities:
-    """What one platform shows within its messages; everything else becomes a file.
+    """What a platform can show within its messages; everything else becomes a file.
 
     Attributes:
-        text_characters: of all text of one execution together; of its traceback as much again.
-        text_lines: likewise.
-        table_width: the most columns of letters of a drawn table.
-        table_rows: the most rows of a drawn table.
+        text_characters: limit of the text of one execution; its traceback has the same limit.
+        text_lines: limit of lines, likewise.
+        table_width: largest width of a drawn table, in letters.
+        table_rows: largest number of rows of a drawn table.
         pictures: MIME types that are shown as pictures.
-        has_html: pages are shown, in a frame without rights.
-        has_latex: formulas are shown as such.
-        shows_table: whether a table is shown as such; `TableItem.table` is all that is needed.
+        has_html: it shows pages, in a frame without rights.
+        has_latex: it shows formulas.
+        shows_table: returns whether it shows a table by `TableItem.table` alone.
     """
 
     text_characters: int
@@ -38,10 +38,10 @@ class Capabilities:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class TextItem:
-    """Printed text, or the text of a value; to be shown as it stands.
+    """Printed text, or the text of a value, to be shown unchanged.
 
     Attributes:
-        text: harmless, not empty, without its last line end; perhaps only a head.
+        text: harmless, not empty, without its last line end; it may be cut.
     """
 
     text: str
@@ -89,7 +89,7 @@ class PageItem:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class FileItem:
-    """A file to download. `about` says in a few words what it is."""
+    """A file to download. `about` describes it in a few words."""
 
     name: str
     data: bytes

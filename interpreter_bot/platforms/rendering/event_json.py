@@ -1,8 +1,8 @@
-"""Events of a turn as JSON: for the page, for programs (`--json`), and for whoever comes next.
+"""Events of a turn as JSON, for the page and for programs (`--json`).
 
-Every event is an object with a `type`; an output has a type of its own kind. A recorded turn is
-written as the same events as a running one. Text is as it came, never HTML. Bytes go another way:
-pictures and pages are named by their hash. docs/cli.md describes the fields.
+Every event is an object with a `type`; outputs have a type for each kind. A recorded turn has the
+same events as a running one. Text is as it came, never HTML. Pictures and pages are named by their
+hash, and their bytes are fetched separately. docs/cli.md describes the fields.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from interpreter_bot.text import safe_text
 from interpreter_bot.wording import question_words
 
 EventJson: TypeAlias = dict[str, Any]
-"""An event as JSON has it."""
+"""A JSON object of an event."""
 
 
 def to_json(event: events.RecordedEvent) -> EventJson:
-    """Return an event as JSON; what is empty and optional is left out."""
+    """Return an event as JSON; optional fields are left out if they are empty."""
     match event:
         case events.Queued(ahead=ahead):
             return {"type": "waiting", "ahead": ahead}
@@ -39,17 +39,17 @@ def to_json(event: events.RecordedEvent) -> EventJson:
         case events.CodeStarted(cell=cell, code=code):
             return {"type": "code", "cell": cell, "text": code}
         case events.OutputShown(cell=cell, output=output):
-            return _of_output(cell, output)
+            return _output_json(cell, output)
         case events.StoredDisplayShown(cell=cell, output=display):
-            return _of_output(cell, display)
+            return _output_json(cell, display)
         case events.CodeFinished(cell=cell, finished=finished):
-            about: EventJson = {"status": finished.ending.value}
-            about["seconds"] = round(finished.seconds, 6)
+            document: EventJson = {"status": finished.ending.value}
+            document["seconds"] = round(finished.seconds, 6)
             if finished.reason:
-                about["reason"] = finished.reason
+                document["reason"] = finished.reason
             if finished.kernel_lost:
-                about["kernel_lost"] = True
-            return {"type": "finished", "cell": cell} | about
+                document["kernel_lost"] = True
+            return {"type": "finished", "cell": cell} | document
         case events.FileMade(cell=cell, artifact=artifact):
             names = {"name": artifact.name, "size_bytes": artifact.size_bytes}
             return {"type": "artifact", "cell": cell, "sha256": artifact.sha256} | names
@@ -60,10 +60,10 @@ def to_json(event: events.RecordedEvent) -> EventJson:
         case events.PrivateNotice(text=text):
             return {"type": "private", "text": text}
         case events.QuestionAsked(question=question):
-            return _of_question(question)
+            return _question_json(question)
         case events.QuestionClosed(question=question, answer=answer):
-            about = {"id": question.id, "outcome": questions.summary(question, answer)}
-            return {"type": "settled", "answer": _of_answer(answer)} | about
+            document = {"id": question.id, "outcome": questions.summary(question, answer)}
+            return {"type": "settled", "answer": _answer_json(answer)} | document
         case events.UsageChanged(usage=usage):
             return {
                 "type": "usage",
@@ -76,7 +76,7 @@ def to_json(event: events.RecordedEvent) -> EventJson:
                 "is_estimated": usage.is_estimated,
             }
         case events.TurnEnded():
-            return _of_end(event)
+            return _end_json(event)
 
 
 def stored_display(output: values.Image | values.Html) -> values.StoredDisplay:
@@ -95,67 +95,67 @@ def stored_display(output: values.Image | values.Html) -> values.StoredDisplay:
     )
 
 
-def _of_end(end: events.TurnEnded) -> EventJson:
-    about: EventJson = {"type": "over", "status": end.status.value, "text": end.text}
+def _end_json(end: events.TurnEnded) -> EventJson:
+    document: EventJson = {"type": "over", "status": end.status.value, "text": end.text}
     if end.sentence:
-        about["reason"] = end.sentence
+        document["reason"] = end.sentence
     if end.turn_id:
-        about["turn_id"] = end.turn_id
+        document["turn_id"] = end.turn_id
     if end.goes_on:
-        about["goes_on"] = True
+        document["goes_on"] = True
     if end.queries:
-        about["queries"] = [
+        document["queries"] = [
             dataclasses.asdict(query) | {"outcome": query_listings.outcome(query)}
             for query in end.queries
         ]
-    return about | {"seconds": round(end.seconds, 6)}
+    return document | {"seconds": round(end.seconds, 6)}
 
 
-def _of_question(question: events.Question) -> EventJson:
+def _question_json(question: events.Question) -> EventJson:
     is_input = isinstance(question, events.InputQuestion)
-    about: EventJson = {"type": "input" if is_input else "approve"}
-    about |= {"id": question.id, "cell": question.cell}
+    document: EventJson = {"type": "input" if is_input else "approve"}
+    document |= {"id": question.id, "cell": question.cell}
     if isinstance(question, events.InputQuestion):
-        about["text"] = question.prompt
+        document["text"] = question.prompt
         if question.is_password:
-            about["is_password"] = True
+            document["is_password"] = True
         if question.is_of_model:
-            about |= {"is_of_model": True, "choices": [*question.choices]}
+            document |= {"is_of_model": True, "choices": [*question.choices]}
     else:
         revealed = safe_text.revealed(question.code)
-        about |= {"text": question.code, "revealed": revealed.text, "subject": question.subject}
-        about["title"] = question_words.title(question.subject)
-        about["approve"] = question_words.approve(question.subject)
+        document |= {"text": question.code, "revealed": revealed.text, "subject": question.subject}
+        document["title"] = question_words.title(question.subject)
+        document["approve"] = question_words.approve(question.subject)
         if revealed.warning:
-            about["warning"] = revealed.warning
+            document["warning"] = revealed.warning
         if question.choices:
-            about["choices"] = [*question.choices]
+            document["choices"] = [*question.choices]
         if question.can_edit:
-            about["can_edit"] = True
-    return about
+            document["can_edit"] = True
+    return document
 
 
-def _of_answer(answer: events.Answer | None) -> str | None:
-    """Return what a person answered; nothing goes on after None."""
+def _answer_json(answer: events.Answer | None) -> str | None:
+    """Return a person's answer; None if the question was declined or withdrawn."""
     if isinstance(answer, events.TextAnswer):
         return answer.text
     return (answer.scope or "once") if isinstance(answer, events.Approved) else None
 
 
-def _of_output(cell: int, output: values.Output | values.StoredDisplay) -> EventJson:
+def _output_json(cell: int, output: values.Output | values.StoredDisplay) -> EventJson:
     if isinstance(output, values.Image | values.Html):
         output = stored_display(output)
     kind, content = _content(output)
-    about: EventJson = {"type": kind, "cell": cell}
+    document: EventJson = {"type": kind, "cell": cell}
     if isinstance(output, values.Display):
-        about["text"] = output.plain
+        document["text"] = output.plain
         if output.display_id is not None:
-            about |= {"display_id": output.display_id, "update": output.is_update}
-    return about | content
+            document |= {"display_id": output.display_id, "update": output.is_update}
+    return document | content
 
 
 def _content(output: values.StoredOutput) -> tuple[str, EventJson]:
-    """Return the type of an output, and what it has beside the fields of all displays."""
+    """Return the type of an output, and its fields besides those of all displays."""
     match output:
         case values.Text():
             return output.stream, {"text": output.text}
@@ -171,7 +171,7 @@ def _content(output: values.StoredOutput) -> tuple[str, EventJson]:
             size = {"size_bytes": output.size_bytes}
             return kind, {"mime": output.mime, "sha256": output.sha256} | size
         case values.Table():
-            return "table", _of_table(output)
+            return "table", _table_json(output)
         case values.Latex():
             return "latex", {"latex": output.latex}
         case values.Json():
@@ -180,12 +180,12 @@ def _content(output: values.StoredOutput) -> tuple[str, EventJson]:
             return "markdown" if output.is_markdown else "result", {}
 
 
-def _of_table(table: values.Table) -> EventJson:
-    about: EventJson = {
+def _table_json(table: values.Table) -> EventJson:
+    document: EventJson = {
         "columns": table.columns,
         "rows": table.rows,
         "row_count": table.row_count,
         "column_count": table.column_count,
         "index_count": table.index_count,
     }
-    return about | ({"handle": table.handle} if table.handle else {})
+    return document | ({"handle": table.handle} if table.handle else {})

@@ -1,4 +1,4 @@
-"""Content of a piece of HTML: words only, a sound, a video, or a page of its own. Pure.
+"""Recognize the content of HTML: only text, a sound, a video, or a whole page. Pure.
 
 Nothing here makes HTML safe to show: platforms show it in a frame without rights.
 """
@@ -11,11 +11,11 @@ import html.parser
 import re
 from typing import Final
 
-_MAX_WORDS_BYTES: Final = 8000
-# What a page is stands in its head. A search of all of it would take minutes, as hostile ones go.
+_MAX_TEXT_BYTES: Final = 8000
+# The head says what a page is. A search of all of a hostile page could take minutes.
 _HEAD_BYTES: Final = 4096
 _TITLE: Final = re.compile(r"<title>([^<]{1,200})</title>", re.I)
-_ACTIVE: Final = re.compile(
+_NOT_ONLY_TEXT: Final = re.compile(
     r"<(?:script|svg|canvas|iframe|object|embed|img|video|audio|table|style|form|math)\b", re.I
 )
 _MEDIA: Final = re.compile(
@@ -37,10 +37,10 @@ _SUFFIXES: Final = {
     "video/ogg": ".ogv",
     "video/quicktime": ".mov",
 }
-_BLOCKS: Final = frozenset(
+_BLOCK_TAGS: Final = frozenset(
     {"br", "p", "div", "li", "tr", "h1", "h2", "h3", "h4", "pre", "hr", "ul"}
 )
-# Python's representation of an object without one of its own.
+# Default representations of Python objects.
 _REPR: Final = re.compile(r"\s*(?:<[^<>\n]*>|Figure\(.*\)|Figure\(\{.*)\s*", re.S)
 
 
@@ -77,25 +77,25 @@ def media(source: bytes) -> tuple[str, str, bytes] | None:
 
 
 def words(source: bytes) -> str | None:
-    """Return the text of HTML that is nothing but text; None if it is more."""
-    text = source.decode("utf-8", "replace") if len(source) <= _MAX_WORDS_BYTES else ""
-    if not text or _ACTIVE.search(text):
+    """Return the text of HTML that holds only text; None if it holds more."""
+    text = source.decode("utf-8", "replace") if len(source) <= _MAX_TEXT_BYTES else ""
+    if not text or _NOT_ONLY_TEXT.search(text):
         return None
-    reader = _Words()
+    reader = _TextCollector()
     reader.feed(text)
     reader.close()
     lines = (" ".join(line.split()) for line in "".join(reader.parts).split("\n"))
     return re.sub(r"\n{3,}", "\n\n", "\n".join(lines)).strip()
 
 
-class _Words(html.parser.HTMLParser):
+class _TextCollector(html.parser.HTMLParser):
     def __init__(self) -> None:
         super().__init__(convert_charrefs=True)
         self.parts: list[str] = []
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         """Begin a line where a browser would."""
-        if tag in _BLOCKS:
+        if tag in _BLOCK_TAGS:
             self.parts.append("\n")
 
     def handle_data(self, data: str) -> None:

@@ -21,74 +21,74 @@ from interpreter_bot.text import fences
 _LETTER: Final = regex.compile(r"[\ud800-\udbff][\udc00-\udfff]|\X")
 # One letter may be of any length, and flags are pairs, for which the whole run has to be read; this
 # takes quadratic time, so runs are bounded.
-_MAX_LOOKED_BACK: Final = 64
+_MAX_LOOK_BACK: Final = 64
 
-AHEAD: Final = 2000
-"""The number of characters that must be known after the break."""
-LONGEST_MARKS: Final = 44
-"""Characters of a fence with its indent, without what follows them."""
+LOOK_AHEAD_CHARACTERS: Final = 2000
+"""How many characters after a break must be known."""
+MAX_FENCE_CHARACTERS: Final = 44
+"""Of a fence with its indent, without the language."""
 
 # Sequences whose halves would mean something else.
-_WHOLE: Final = re.compile(
+_UNBREAKABLE: Final = re.compile(
     r"\\.|&\#?\w{1,31};|!?\[[^\[\]\n]{0,200}\]\([^()\s]{1,1000}\)|<[^<>\n]{1,200}>"
     r"|(?<!`)(`{1,3})(?!`)[^`\n]{1,200}(?<!`)\1(?!`)|\*\*[^*\n]{1,200}\*\*|https?://\S{1,1000}"
 )
-_FENCE_CHARACTERS: Final = 32
+_FENCE_LOOK_AHEAD: Final = 32
 _SPACES: Final = re.compile(r"\s+")
-_WORDS_TRIED: Final = 16
-_LETTERS_TRIED: Final = 64
-# A word is cut rather than a piece left emptier than this.
-_LINE_FULL_ENOUGH: Final = 0.3
+_MAX_WORDS_TRIED: Final = 16
+_MAX_LETTERS_TRIED: Final = 64
+# A word is broken if the piece would otherwise be filled less than this share.
+_MIN_LINE_SHARE: Final = 0.3
 
-LEAST_CHARACTERS: Final = 400
+MIN_CHARACTERS: Final = 400
 """A limit lower than this could not hold a fence that is closed and opened again."""
 
 _LINES: Final = re.compile(r"[^\n]*\n|[^\n]+")
 _NO_FENCE: Final = "\u200b"
-# Kinds of cuts, the best first, each with how full a piece has to be for it to be made.
+# Kinds of cuts, the best first, each with the smallest share of a piece that it may leave filled.
 _PARAGRAPH, _BLOCK, _LINE = range(3)
-_FULL_ENOUGH: Final = (0.5, 0.2, 0.3)
+_MIN_SHARES: Final = (0.5, 0.2, 0.3)
 
 
-def grapheme_floor(text: str, place: int) -> int:
-    """Return the last letter boundary not after `place`; `place` itself if none is in reach."""
-    if place >= len(text):
-        return place
-    reach = max(place - _MAX_LOOKED_BACK, 0)
-    *_, last = (match.start() for match in _LETTER.finditer(text[reach : place + 1]))
-    return reach + last if last else place
+def grapheme_floor(text: str, index: int) -> int:
+    """Return the last letter boundary up to `index`; `index` itself if none is near."""
+    if index >= len(text):
+        return index
+    start = max(index - _MAX_LOOK_BACK, 0)
+    *_, last = (match.start() for match in _LETTER.finditer(text[start : index + 1]))
+    return start + last if last else index
 
 
 def break_before(line: str, limit: int, *, is_code: bool) -> int:
-    """Return the place to break a line at, not after its `limit`th character.
+    """Return the index at which to break a line, at most `limit`.
 
     Args:
-        line: of which more than `limit` characters follow the last break.
-        limit: how many fit, one at least.
-        is_code: nothing in it is Markdown.
+        line: the rest of a line, longer than `limit`.
+        limit: how many characters fit, at least one.
+        is_code: it holds no Markdown.
     """
-    spans = [] if is_code else [match.span() for match in _WHOLE.finditer(line)]
-    for place in _places(line, limit):
-        is_whole = not any(start < place < end for start, end in spans)
-        if is_whole and not fences.begins(line[place : place + _FENCE_CHARACTERS]):
-            return place
+    spans = [] if is_code else [match.span() for match in _UNBREAKABLE.finditer(line)]
+    for index in _break_indexes(line, limit):
+        is_outside_spans = not any(start < index < end for start, end in spans)
+        if is_outside_spans and not fences.begins(line[index : index + _FENCE_LOOK_AHEAD]):
+            return index
     return grapheme_floor(line, limit)
 
 
-def _places(line: str, limit: int) -> Iterator[int]:
-    """Iterate over places, the best first: between words, then between letters."""
-    least = int(limit * _LINE_FULL_ENOUGH)
-    ends = [match.end() for match in _SPACES.finditer(line[:limit]) if match.end() > least]
+def _break_indexes(line: str, limit: int) -> Iterator[int]:
+    """Iterate over indexes, the best first: between words, then between letters."""
+    min_index = int(limit * _MIN_LINE_SHARE)
+    word_ends = [match.end() for match in _SPACES.finditer(line[:limit]) if match.end() > min_index]
     if line[limit : limit + 1].isspace():
-        ends.append(limit)
-    yield from reversed(ends[-_WORDS_TRIED:])
-    place = limit
-    for _ in range(_LETTERS_TRIED):
-        place = grapheme_floor(line, place)
-        if place <= 0:
+        word_ends.append(limit)
+    yield from reversed(word_ends[-_MAX_WORDS_TRIED:])
+    index = limit
+    for _ in range(_MAX_LETTERS_TRIED):
+        index = grapheme_floor(line, index)
+        if index <= 0:
             return
-        yield place
-        place -= 1
+        yield index
+        index -= 1
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -96,10 +96,10 @@ class Piece:
     """One message.
 
     Attributes:
-        opening: opens code again that an earlier piece began, or keeps a broken line from being
-            taken for a fence; not in the original text.
-        body: the original text. The bodies of all pieces, joined, are all of it.
-        closing: closes code that a later piece goes on with; not in the original text.
+        opening: opens code again that an earlier piece began, or keeps a broken line from looking
+            like a fence; not in the original text.
+        body: part of the original text. The bodies of all pieces, joined, are the whole text.
+        closing: closes code that continues in the next piece; not in the original text.
     """
 
     opening: str
@@ -132,8 +132,8 @@ def pieces(text: str, max_characters: int) -> tuple[Piece, ...]:
     Raises:
         ValueError: `max_characters` is below `LEAST_CHARACTERS`.
     """
-    if max_characters < LEAST_CHARACTERS:
-        raise ValueError(f"a piece needs {LEAST_CHARACTERS} units at least")
+    if max_characters < MIN_CHARACTERS:
+        raise ValueError(f"a piece needs {MIN_CHARACTERS} units at least")
     return tuple(_Cutter(text, max_characters).cut())
 
 
@@ -154,7 +154,7 @@ class _Line:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class _Cut:
-    place: int
+    index: int
     fence: fences.Fence | None
 
 
@@ -165,66 +165,66 @@ class _Cutter:
         self._lines = list(_lines(text))
 
     def cut(self) -> Iterator[Piece]:
-        start, number = 0, 0
+        start, line_index = 0, 0
         fence: fences.Fence | None = None
         while start < len(self._text):
-            opening = self._opening(start, number, fence)
-            cut = self._next(start, number, self._max_characters - len(opening))
-            body = self._text[start : cut.place]
+            opening = self._opening(start, line_index, fence)
+            cut = self._choose_cut(start, line_index, self._max_characters - len(opening))
+            body = self._text[start : cut.index]
             yield Piece(opening, body, _closing(body, cut.fence))
-            start, fence = cut.place, cut.fence
-            while number < len(self._lines) and self._lines[number].end <= start:
-                number += 1
+            start, fence = cut.index, cut.fence
+            while line_index < len(self._lines) and self._lines[line_index].end <= start:
+                line_index += 1
 
-    def _opening(self, start: int, number: int, fence: fences.Fence | None) -> str:
+    def _opening(self, start: int, line_index: int, fence: fences.Fence | None) -> str:
         opening = fence.opening if fence else ""
-        line = self._lines[number]
-        is_broken = start > self._begin(number) or not self._fits_alone(number)
+        line = self._lines[line_index]
+        is_broken = start > self._line_start(line_index) or not self._fits_alone(line_index)
         if is_broken and not line.is_fence and fences.begins(self._text[start : start + 32]):
             return opening + _NO_FENCE
         return opening
 
-    def _next(self, start: int, number: int, room: int) -> _Cut:
-        """Choose the end of the piece that begins at `start`, in line `number`."""
+    def _choose_cut(self, start: int, line_index: int, room: int) -> _Cut:
+        """Choose the end of the piece that begins at `start`, in the line `line_index`."""
         cuts: dict[int, tuple[_Cut, int]] = {}
-        place, used, last = start, 0, None
-        for index in range(number, len(self._lines)):
+        position, size_so_far, last = start, 0, None
+        for index in range(line_index, len(self._lines)):
             line = self._lines[index]
-            size = self._units(place, line, room - used)
-            if used + size > room:
+            line_size = self._size(position, line, room - size_so_far)
+            if size_so_far + line_size > room:
                 return (
-                    _prefer(cuts, room)
+                    _best_cut(cuts, room)
                     or (last if last and (line.is_fence or self._fits_alone(index)) else None)
-                    or self._within(start, place, line, room - used)
+                    or self._break_line(start, position, line, room - size_so_far)
                     or last
                     or _Cut(start + 1, line.before)
                 )
-            used += line.end - place
-            place = line.end
-            last = _Cut(place, line.after)
-            if (kind := self._kind(index)) is not None:
-                cuts[kind] = (last, used)
-        return _Cut(place, self._lines[-1].after)
+            size_so_far += line.end - position
+            position = line.end
+            last = _Cut(position, line.after)
+            if (kind := self._cut_kind(index)) is not None:
+                cuts[kind] = (last, size_so_far)
+        return _Cut(position, self._lines[-1].after)
 
-    def _units(self, place: int, line: _Line, limit: int) -> int:
-        """Measure the rest of a line, and the closing of the code it is in."""
-        size = line.end - place
+    def _size(self, start: int, line: _Line, limit: int) -> int:
+        """Measure the rest of a line with the closing of the code around it."""
+        size = line.end - start
         if size > limit:
             return size
-        return size + len(_closing(self._text[place : line.end], line.after))
+        return size + len(_closing(self._text[start : line.end], line.after))
 
     def _fits_alone(self, index: int) -> bool:
-        """Return whether a line fits into a piece, and so need not be broken."""
+        """Return whether a line fits into a piece of its own."""
         line = self._lines[index]
         opening = line.before.opening if line.before else ""
         room = self._max_characters - len(opening)
-        return self._units(self._begin(index), line, room) <= room
+        return self._size(self._line_start(index), line, room) <= room
 
-    def _begin(self, index: int) -> int:
+    def _line_start(self, index: int) -> int:
         return self._lines[index - 1].end if index else 0
 
-    def _kind(self, index: int) -> int | None:
-        """Return the kind of a cut after a line; None for one that is only made in need."""
+    def _cut_kind(self, index: int) -> int | None:
+        """Return the kind of a cut after a line; None for a cut of last resort."""
         line = self._lines[index]
         following = self._lines[index + 1] if index + 1 < len(self._lines) else None
         if line.after is not None:
@@ -235,20 +235,24 @@ class _Cutter:
             return _PARAGRAPH
         return _BLOCK if following.is_fence else _LINE
 
-    def _within(self, start: int, place: int, line: _Line, room: int) -> _Cut | None:
-        """Break a line that is too long for any piece; None if it should begin a new one."""
-        if place > start and not line.is_fence and fences.begins(self._text[place : place + 32]):
+    def _break_line(self, start: int, position: int, line: _Line, room: int) -> _Cut | None:
+        """Break a line that is too long for any piece; None if it should begin a new piece."""
+        if (
+            position > start
+            and not line.is_fence
+            and fences.begins(self._text[position : position + 32])
+        ):
             return None
         fence = line.after if line.is_fence else line.before
         # The line ends where it is broken, and code is closed on a line of its own.
         closing = len("\n" + fence.closing) if fence else 0
-        line_end = self._text[place : min(line.end, place + room + AHEAD)]
+        line_end = self._text[position : min(line.end, position + room + LOOK_AHEAD_CHARACTERS)]
         limit = min(len(line_end), max(room - closing, 0))
-        if limit < 1 or (line.is_fence and limit <= LONGEST_MARKS):
+        if limit < 1 or (line.is_fence and limit <= MAX_FENCE_CHARACTERS):
             return None
         if line.is_fence:
-            return _Cut(place + limit, fence)
-        return _Cut(place + break_before(line_end, limit, is_code=fence is not None), fence)
+            return _Cut(position + limit, fence)
+        return _Cut(position + break_before(line_end, limit, is_code=fence is not None), fence)
 
 
 def _lines(text: str) -> Iterator[_Line]:
@@ -258,9 +262,9 @@ def _lines(text: str) -> Iterator[_Line]:
         yield _Line(end, before, after, not line.strip())
 
 
-def _prefer(cuts: dict[int, tuple[_Cut, int]], room: int) -> _Cut | None:
-    for kind, least in enumerate(_FULL_ENOUGH):
-        if kind in cuts and cuts[kind][1] >= least * room:
+def _best_cut(cuts: dict[int, tuple[_Cut, int]], room: int) -> _Cut | None:
+    for kind, min_share in enumerate(_MIN_SHARES):
+        if kind in cuts and cuts[kind][1] >= min_share * room:
             return cuts[kind][0]
     return None
 

@@ -1,6 +1,6 @@
-"""Select which outputs of an execution a message shows and which become files; name these. Pure.
+"""Select which outputs of an execution a message shows and which become files. Pure.
 
-File names are short, safe and stable: the same output gets the same one again.
+File names are short, safe and stable: the same output always gets the same name.
 """
 
 from __future__ import annotations
@@ -18,38 +18,38 @@ from interpreter_bot.platforms.rendering import (
 )
 from interpreter_bot.text import output_screens, safe_text, shortened_output
 
-_MAX_CHARACTERS: Final = 48
-_OTHER: Final = re.compile(r"[^\w]+")
-_TITLED: Final = "Figure: "
+_MAX_NAME_CHARACTERS: Final = 48
+_NOT_IN_NAMES: Final = re.compile(r"[^\w]+")
+_TITLE_MARK: Final = "Figure: "
 _FIGURE: Final = re.compile(r"^<?Figure\b")
 # Device names on Windows, where people save what they download.
 _RESERVED: Final = re.compile(r"(?:con|prn|aux|nul|com\d|lpt\d)", re.I)
 
 _PNG: Final = "image/png"
-_PRINTED: Final = -1
-_VALUE_DIVISOR: Final = 4
+_PRINTED_NUMBER: Final = -1
+_VALUE_SHARE_DIVISOR: Final = 4
 _ALT_CHARACTERS: Final = 200
 
 
 def slug(title: str) -> str:
     """Turn a title into a part of a file name; empty if nothing of it is usable."""
-    text = unicodedata.normalize("NFKC", title[: 8 * _MAX_CHARACTERS])
-    text = _OTHER.sub("-", text).strip("-_").lower()[:_MAX_CHARACTERS].rstrip("-_")
+    text = unicodedata.normalize("NFKC", title[: 8 * _MAX_NAME_CHARACTERS])
+    text = _NOT_IN_NAMES.sub("-", text).strip("-_").lower()[:_MAX_NAME_CHARACTERS].rstrip("-_")
     return "" if _RESERVED.fullmatch(text) else text
 
 
 def image_kind(image: values.Image) -> str:
-    """Return the word that a picture's file is numbered by."""
+    """Return the word for the file name of a picture."""
     if image.mime == "image/gif":
         return "animation"
     if image.mime == "image/svg+xml":
         return "drawing"
-    # Only a figure drawn at the end of a cell has this plain text; a photograph has another.
+    # Only figures drawn at the end of a cell have this plain text; photographs have others.
     return "figure" if _FIGURE.match(image.plain) else "image"
 
 
 class FileNames:
-    """File names of one turn: none twice, and the same output always the same one."""
+    """File names of one turn: each is given once, and an output keeps its name."""
 
     def __init__(self) -> None:
         self._names: dict[tuple[int, int], str] = {}
@@ -77,22 +77,21 @@ class FileNames:
 
 
 class OutputSelector:
-    """Selects outputs for one platform and one turn: a file keeps its name when it is selected
-    again."""
+    """Selects outputs for a platform and a turn; a file that is selected again keeps its name."""
 
     def __init__(self, capabilities: display_items.Capabilities) -> None:
         self._capabilities = capabilities
         self._names = FileNames()
 
     def choose(
-        self, cell: int, standing: Sequence[output_screens.ScreenItem]
+        self, cell: int, items: Sequence[output_screens.ScreenItem]
     ) -> tuple[display_items.Item, ...]:
-        """Return the items to show of what stands on the screen of a cell.
+        """Return the items to show of the screen of a cell.
 
-        Of text beyond what may be shown the beginning and the end are shown, with a line between
-        them that says so; all of it is in the file that follows last.
+        Of too long text the beginning and the end are shown, with a line between them that says
+        so; the last item is a file with all of it.
         """
-        return tuple(_Execution(cell, self._capabilities, self._names).choose(standing))
+        return tuple(_Execution(cell, self._capabilities, self._names).choose(items))
 
 
 class _Execution:
@@ -105,26 +104,26 @@ class _Execution:
         self._characters_left = capabilities.text_characters
         self._lines_left = capabilities.text_lines
 
-    def choose(self, standing: Sequence[output_screens.ScreenItem]) -> Iterator[display_items.Item]:
+    def choose(self, items: Sequence[output_screens.ScreenItem]) -> Iterator[display_items.Item]:
         printed = [
             shortened_output.Printed(item.output.stream, item.output.text)
-            for item in standing
+            for item in items
             if isinstance(item.output, values.Text)
         ]
         texts = shortened_output.shorten(
             printed, max_characters=self._characters_left, max_lines=self._lines_left
         )
         for text in texts:
-            self._count(text.rstrip("\n"))
+            self._use_room(text.rstrip("\n"))
         excerpts = iter(texts)
-        for item in standing:
+        for item in items:
             if not isinstance(item.output, values.Text):
                 yield from self._items_of(item.number, item.output)
             elif (excerpt := next(excerpts).rstrip("\n")).strip():
                 yield display_items.TextItem(excerpt)
         text = "".join(piece.text for piece in printed)
         if "".join(texts) != text:
-            yield self._file(_PRINTED, "output", ".txt", text, "all that was printed")
+            yield self._file(_PRINTED_NUMBER, "output", ".txt", text, "all that was printed")
 
     def _items_of(
         self, number: int, output: output_screens.Standing
@@ -151,13 +150,13 @@ class _Execution:
 
     def _text(self, number: int, text: str, language: str) -> Iterator[display_items.Item]:
         text = safe_text.harmless(text).rstrip("\n")
-        # A value is what the code was run for: something of it is shown in any case.
-        lines = max(self._lines_left, self._capabilities.text_lines // _VALUE_DIVISOR)
+        # Code is run for its value, so at least a part of that is always shown.
+        lines = max(self._lines_left, self._capabilities.text_lines // _VALUE_SHARE_DIVISOR)
         characters = max(
-            self._characters_left, self._capabilities.text_characters // _VALUE_DIVISOR
+            self._characters_left, self._capabilities.text_characters // _VALUE_SHARE_DIVISOR
         )
         excerpt = shortened_output.shorten_text(text, max_characters=characters, max_lines=lines)
-        self._count(excerpt)
+        self._use_room(excerpt)
         if excerpt.strip():
             yield (
                 display_items.CodeItem(excerpt, language)
@@ -179,8 +178,8 @@ class _Execution:
             yield self._file(number, "error", ".txt", text, "the whole traceback")
 
     def _image(self, number: int, image: values.Image) -> Iterator[display_items.Item]:
-        is_titled = image.plain.startswith(_TITLED)
-        title = image.plain.removeprefix(_TITLED) if is_titled else ""
+        is_titled = image.plain.startswith(_TITLE_MARK)
+        title = image.plain.removeprefix(_TITLE_MARK) if is_titled else ""
         name = self._name(number, image_kind(image), title=title)
         alt = _alt(image.plain, name)
         if image.mime in self._capabilities.pictures:
@@ -238,7 +237,7 @@ class _Execution:
         else:
             yield from self._text(number, formula.latex, "latex")
 
-    def _count(self, text: str) -> None:
+    def _use_room(self, text: str) -> None:
         self._characters_left -= len(text)
         self._lines_left -= text.count("\n") + 1
 

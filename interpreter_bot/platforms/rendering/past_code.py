@@ -1,5 +1,6 @@
-"""What an answer in words leaves out of how it came about: code, printed text, brief words between.
-It is shown to whoever asks. Pure.
+"""The code of a past answer, its printed text and the brief words between, which the answer omits.
+
+It is shown on request. Pure.
 """
 
 from __future__ import annotations
@@ -27,8 +28,8 @@ class RunCode:
     """Code that an answer ran.
 
     Attributes:
-        words: what the model said before it, if that was brief.
-        output: text that it showed, harmless, without its last line end; shortened if very long.
+        words: the model's words before it, if they were brief.
+        output: its text output, harmless, without its last line end; shortened if very long.
     """
 
     words: str
@@ -41,20 +42,20 @@ def is_narration(words: str) -> bool:
     return len(words.strip()) <= _NARRATION_CHARACTERS and "\n" not in words.strip()
 
 
-def is_left_out(item: display_items.Item) -> bool:
-    """Return whether an answer in words leaves out an item: it is text, and no formula."""
+def is_omitted(item: display_items.Item) -> bool:
+    """Return whether an answer in words omits an item, which is text and no formula."""
     if isinstance(item, display_items.CodeItem):
         return item.language != "latex"
     return isinstance(item, display_items.TextItem)
 
 
-def turn_of(past: Iterable[past_turns.PastTurn], turn_id: str) -> past_turns.PastTurn:
+def turn_of(turns: Iterable[past_turns.PastTurn], turn_id: str) -> past_turns.PastTurn:
     """Return a turn of a session.
 
     Raises:
         BotError: it is not among the latest.
     """
-    for turn in past:
+    for turn in turns:
         if str(turn.id) == turn_id:
             return turn
     raise errors.BotError(command_words.ANSWER_TOO_OLD)
@@ -76,31 +77,31 @@ def runs(turn: past_turns.PastTurn) -> Sequence[RunCode]:
             case turn_log.Words(text=text):
                 words = text.strip() if is_narration(text) else ""
             case turn_log.Cell():
-                code_runs.append(RunCode(words, part.code, _text(part)))
+                code_runs.append(RunCode(words, part.code, _output_text(part)))
                 words = ""
     if not code_runs:
         raise errors.BotError(command_words.ANSWER_TOO_OLD)
     return code_runs
 
 
-def _text(cell: turn_log.Cell) -> str:
+def _output_text(cell: turn_log.Cell) -> str:
     items = output_selection.OutputSelector(_CAPABILITIES).choose(cell.number, cell.screen.items)
     texts = (
         item.text
         for item in items
-        if isinstance(item, display_items.TextItem | display_items.CodeItem) and is_left_out(item)
+        if isinstance(item, display_items.TextItem | display_items.CodeItem) and is_omitted(item)
     )
     return "\n".join(texts)
 
 
 def files(code_runs: Sequence[RunCode]) -> dict[str, bytes]:
-    """Return what was run as files by name: the code, of a single run as it ran; and its output."""
+    """Return the code and the output of runs as files, by name."""
     outputs = [run.output for run in code_runs if run.output]
-    contents = {FILE_NAME: _join([run.code for run in code_runs])}
-    return contents | ({OUTPUT_FILE_NAME: _join(outputs)} if outputs else {})
+    contents = {FILE_NAME: _file_content([run.code for run in code_runs])}
+    return contents | ({OUTPUT_FILE_NAME: _file_content(outputs)} if outputs else {})
 
 
-def _join(texts: Sequence[str]) -> bytes:
-    """Join texts to the content of one file; a single one is all of it."""
+def _file_content(texts: Sequence[str]) -> bytes:
+    """Join texts as cells of one file; a single text is the whole file."""
     text = texts[0] if len(texts) == 1 else "\n\n".join(f"# %%\n{text}" for text in texts)
     return text.encode("utf-8", "replace")

@@ -1,6 +1,6 @@
-"""Queries that code sent to data connections, in words, for whoever asks what an answer stands on.
+"""Queries that code sent to data connections, as text that shows what an answer is based on. Pure.
 
-Pure. Statements are harmless already, and bounded one by one.
+Statements are harmless already, and each is bounded.
 """
 
 from __future__ import annotations
@@ -19,17 +19,17 @@ def outcome(query: code_activity.AskedQuery) -> str:
     """Return how a query went, such as "1,000 rows in 0.2 s", or why it did not."""
     if not query.connection:
         return ""
-    took = f"{quantities.count(query.rows, 'row')} in {quantities.duration(query.seconds)}"
-    return f"{took}: {query.reason}" if query.rows and query.reason else query.reason or took
+    result = f"{quantities.count(query.rows, 'row')} in {quantities.duration(query.seconds)}"
+    return f"{result}: {query.reason}" if query.rows and query.reason else query.reason or result
 
 
 def script(queries: Sequence[code_activity.AskedQuery]) -> str:
-    """Write queries as SQL, each below a comment that says where it went and what came of it."""
+    """Write queries as SQL, each below a comment with its connection and outcome."""
     texts: list[str] = []
     characters_left = _MAX_CHARACTERS
     for number, query in enumerate(queries):
-        head = " ".join(f"{query.connection}: {outcome(query)}".split())
-        text = f"-- {head}\n{query.statement}" if query.connection else f"-- {query.statement}"
+        comment = " ".join(f"{query.connection}: {outcome(query)}".split())
+        text = f"-- {comment}\n{query.statement}" if query.connection else f"-- {query.statement}"
         characters_left -= len(text) + 2
         if characters_left < 0:
             texts.append(_LEFT_OUT.format(count=len(queries) - number))

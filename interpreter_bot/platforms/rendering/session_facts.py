@@ -11,7 +11,7 @@ from interpreter_bot.text import quantities
 from interpreter_bot.wording import fact_words
 
 if TYPE_CHECKING:
-    # It brings the database, which a command that shows the limits does not need.
+    # These import the database, which a command that shows limits does not need.
     import decimal
 
     from interpreter_bot.sessions import past_turns, tool_listings
@@ -24,9 +24,9 @@ class Fact(NamedTuple):
     """A line of a list.
 
     Attributes:
-        label: what it is about.
+        label: what the value is about.
         value: may be empty.
-        note: more about it, for who has room; may be empty.
+        note: more about it, for platforms that have room; may be empty.
     """
 
     label: str
@@ -48,7 +48,7 @@ def limits(
     kernels: settings.Kernels,
     sandbox_level: values.SandboxLevel = values.SandboxLevel.FULL,
 ) -> list[Fact]:
-    """Describe what code may use, and what it lacks at a level of the sandbox."""
+    """Describe the limits of code, and what it lacks at a level of the sandbox."""
     facts = [limit(name, getattr(limits, name)) for name in fact_words.LIMITS_OF_CODE]
     if sandbox_level is values.SandboxLevel.NONE:
         facts.append(Fact(*fact_words.NO_SANDBOX))
@@ -61,35 +61,35 @@ def limits(
 
 def usage(summary: past_turns.UsageSummary) -> list[Fact]:
     """Describe what a conversation and a person used; the notes have details."""
-    took = quantities.duration(summary.session.cpu_seconds)
-    here = f"{_spent(summary.session)}, {took} of processor time"
+    cpu_time = quantities.duration(summary.session.cpu_seconds)
+    session_usage = f"{_spending(summary.session)}, {cpu_time} of processor time"
     return [
-        Fact("This conversation", here, _directions(summary.session)),
-        Fact("You, today", today(summary), _directions(summary.today)),
+        Fact("This conversation", session_usage, _token_directions(summary.session)),
+        Fact("You, today", today(summary), _token_directions(summary.today)),
     ]
 
 
 def today(summary: past_turns.UsageSummary) -> str:
     """Describe what a person used today, and may use."""
-    return _spent(summary.today, summary.allowed_tokens, summary.allowed_money)
+    return _spending(summary.today, summary.allowed_tokens, summary.allowed_money)
 
 
-def _spent(
-    spent: values.Usage,
+def _spending(
+    used: values.Usage,
     allowed_tokens: int | None = None,
     allowed_money: decimal.Decimal | None = None,
 ) -> str:
-    about = "about " if spent.is_estimated else ""
-    text = f"{about}{spent.input_tokens + spent.output_tokens:,} tokens"
+    prefix = "about " if used.is_estimated else ""
+    text = f"{prefix}{used.input_tokens + used.output_tokens:,} tokens"
     if allowed_tokens is not None:
         text += f" ({allowed_tokens:,} allowed)"
-    if spent.money or allowed_money is not None:
-        text += f", cost {spent.money:,.4f}"
+    if used.money or allowed_money is not None:
+        text += f", cost {used.money:,.4f}"
     return text if allowed_money is None else f"{text} ({allowed_money:,.2f} allowed)"
 
 
-def _directions(spent: values.Usage) -> str:
-    return f"{spent.input_tokens:,} input, {spent.output_tokens:,} output tokens"
+def _token_directions(used: values.Usage) -> str:
+    return f"{used.input_tokens:,} input, {used.output_tokens:,} output tokens"
 
 
 def models(titles: Iterable[str], current: str | None) -> list[Fact]:
@@ -129,7 +129,7 @@ def variables(
 
 
 def network(reach: code_activity.Reach) -> list[Fact]:
-    """Describe what code may reach outside, data it may query, and what it asked for last."""
+    """Describe the hosts and data that code may reach, and its latest queries."""
     data = [Fact(f"connections.{offer.name}", offer.description) for offer in reach.offers]
     data += [
         Fact("Asked", query, outcome) for offer in reach.offers for query, outcome in offer.recent
@@ -137,14 +137,14 @@ def network(reach: code_activity.Reach) -> list[Fact]:
     if not reach.hosts:
         reason = reach.refusal or fact_words.ASK_FOR_HOSTS
         return [Fact("Network", "none", reason), *data]
-    facts = [_reachable(host) for host in reach.hosts]
+    facts = [_host_fact(host) for host in reach.hosts]
     used = f"{quantities.size(reach.bytes)} of {quantities.size(reach.max_bytes)}"
     if reach.allowed:
         facts.append(Fact("Allowed until Python restarts", ", ".join(reach.allowed)))
     return [*facts, Fact("Exchanged today", used), *data]
 
 
-def _reachable(host: code_activity.Reachable) -> Fact:
+def _host_fact(host: code_activity.Reachable) -> Fact:
     numbers = ", ".join(map(str, host.ports))
     limits = [f"port {numbers}" if len(host.ports) == 1 else f"ports {numbers}"]
     limits += [f"{', '.join(host.methods)} only"] if host.methods else []
@@ -161,11 +161,11 @@ def tools(servers: Sequence[tool_listings.ServerTools]) -> list[Fact]:
     facts = []
     for server in servers:
         if server.is_logged_in is not None:
-            command, now = (
+            command, state = (
                 ("disconnect", "logged in") if server.is_logged_in else ("connect", "not logged in")
             )
             hint = fact_words.own_account(command, server.server)
-            facts.append(Fact(f"tools.{server.server}", now, hint))
+            facts.append(Fact(f"tools.{server.server}", state, hint))
         for label, names in (
             ("", server.free),
             (", each call needs your approval", server.asked),

@@ -1,4 +1,4 @@
-"""Return whether a message in words wants a running answer stopped, on every chat. Pure."""
+"""Recognize messages that ask to stop a running answer, in any chat. Pure."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _WORD: Final = re.compile(r"\w+(?:'\w+)?")
 
 
 def is_stop(text: str) -> bool:
-    """Return whether a whole message says nothing but to stop, such as "please stop it!"."""
+    """Return whether a message only asks to stop, such as "please stop it!"."""
     if len(text) > 100:
         return False
     words = _WORD.findall(text.lower())

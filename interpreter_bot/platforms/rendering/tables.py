@@ -26,9 +26,9 @@ def draw(table: values.Table, max_width: int | None = None, *, max_rows: int | N
     """Draw a table, with its full size.
 
     Args:
-        table: its cells are foreign text; nothing in them leaves its place.
-        max_width: columns that are wider together are left out from the right.
-        max_rows: further ones are left out.
+        table: its cells are foreign text, which is kept within its column.
+        max_width: columns beyond it are left out; None for no limit.
+        max_rows: further rows are left out; None for no limit.
     """
     rows = table.rows if max_rows is None else table.rows[:max_rows]
     columns = [
@@ -49,7 +49,7 @@ def size(table: values.Table, shown_rows: int) -> str:
 
 
 def file_label(table: values.Table) -> str:
-    """Return how much of a table a file of what is shown has, for its name; empty for all."""
+    """Return a part of a file name that says how much of a table a file has; empty for all."""
     parts = []
     if len(table.rows) < table.row_count:
         parts.append(f"first-{len(table.rows)}-of-{table.row_count}-rows")
@@ -61,7 +61,7 @@ def file_label(table: values.Table) -> str:
 
 
 def file_size(table: values.Table) -> str:
-    """Return in words how much of a table a file of what is shown has."""
+    """Return in words how much of a table a file has."""
     rows, columns = len(table.rows), shown_columns(table)
     parts = [
         f"only the first {rows:,} of {table.row_count:,} rows" if rows < table.row_count else "",
@@ -80,7 +80,7 @@ def _is_shortened(table: values.Table) -> bool:
 
 
 def shown_columns(table: values.Table) -> int:
-    """Return how many columns are shown, without those of row names."""
+    """Return how many columns are shown, without the index."""
     return len(table.columns) - table.index_count
 
 
@@ -109,28 +109,27 @@ def _column(texts: Sequence[str]) -> list[str]:
     cleaned = [_cell(text) for text in texts]
     widest = max(map(cells.cell_len, cleaned))
     is_numeric = len(texts) > 1 and all(_NUMBER.fullmatch(text.strip()) for text in texts[1:])
-    padded = [" " * (widest - cells.cell_len(text)) for text in cleaned]
+    padding = [" " * (widest - cells.cell_len(text)) for text in cleaned]
     if is_numeric:
-        return [space + text for space, text in zip(padded, cleaned, strict=True)]
-    return [text + space for space, text in zip(padded, cleaned, strict=True)]
+        return [space + text for space, text in zip(padding, cleaned, strict=True)]
+    return [text + space for space, text in zip(padding, cleaned, strict=True)]
 
 
 def _cell(text: str) -> str:
-    text = "".join(letter if letter.isprintable() else " " for letter in text)
+    text = "".join(character if character.isprintable() else " " for character in text)
     if cells.cell_len(text) <= _MAX_CELL_WIDTH:
         return text
     return cells.set_cell_size(text, _MAX_CELL_WIDTH - 1) + "…"
 
 
 def _fit(columns: list[list[str]], max_width: int | None) -> list[list[str]]:
-    """Keep the leading columns that fit beside each other, one at least, and mark if some are
-    left out."""
+    """Keep the first columns that fit, at least one; a last column marks omitted ones."""
     if max_width is None:
         return columns
     used, count = 0, 0
     for column in columns:
         used += cells.cell_len(column[0]) + len(_GAP)
-        # Room for the mark that there are more.
+        # One character is for the mark of omitted columns.
         if count and used + 1 > max_width:
             break
         count += 1

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from interpreter_bot.platforms.rendering import message_splitting
 from interpreter_bot.text import fences
 
-LEAST = message_splitting.LEAST_CHARACTERS
+LEAST = message_splitting.MIN_CHARACTERS
 
 _ATOMS = st.one_of(
     st.sampled_from(
