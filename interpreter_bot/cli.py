@@ -75,7 +75,7 @@ def _quiet_terminal(options: argparse.Namespace) -> AbstractContextManager[None]
         return contextlib.nullcontext()
     from interpreter_bot.platforms.console import terminal_input
 
-    return terminal_input.quiet()
+    return terminal_input.without_echo()
 
 
 def _has_kernels(options: argparse.Namespace) -> bool:

@@ -45,7 +45,7 @@ def run(config: settings.Settings, options: argparse.Namespace) -> int:
     elif _STDIN in options.file or (prompts and _is_data(options)):
         piped = terminal_input.piped_file()
     attachments = _attachments(files, piped)
-    keeper = saved_files.SavedFiles(options.keep) if options.keep is not None else None
+    saver = saved_files.SavedFiles(options.keep) if options.keep is not None else None
     answers = terminal_input.StdinAnswers(is_script=is_question or piped is not None)
     writer = threaded_stdout.StdoutWriter()
     stdout, stderr = writer.file(sys.stdout), writer.file(sys.stderr)
@@ -60,10 +60,10 @@ def run(config: settings.Settings, options: argparse.Namespace) -> int:
     ) -> json_replies.JsonLines | terminal_replies.TurnPrinter:
         if options.json:
             return json_replies.JsonLines(
-                keeper, json_answers, take_answer, out=stdout, turn=next(numbers)
+                saver, json_answers, take_answer, out=stdout, turn=next(numbers)
             )
         printer = terminal_replies.TurnPrinter(
-            keeper,
+            saver,
             answers,
             take_answer,
             out=stdout,
@@ -87,11 +87,11 @@ def run(config: settings.Settings, options: argparse.Namespace) -> int:
         # In a chat, the person saw an unanswered question, and could ask again.
         return 0 if is_answered or not prompts else console_runs.FAILED
 
-    return console_runs.run(work, writer, keeper)
+    return console_runs.run(work, writer, saver)
 
 
 def _attachments(
-    files: Sequence[pathlib.Path], piped: terminal_input.Piped | None
+    files: Sequence[pathlib.Path], piped: terminal_input.PipedFile | None
 ) -> list[requests.Attachment]:
     attachments = [
         requests.Attachment(path.name, functools.partial(console_runs.chunks, path))

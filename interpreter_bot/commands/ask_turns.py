@@ -80,11 +80,11 @@ class Turns:
                     if invocation is not None:
                         result = await command_table.run(invocation, self._place)
                         if not isinstance(result, command_table.Run):
-                            reply.tell(_text(result, invocation.command.name))
+                            reply.show_text(_text(result, invocation.command.name))
                             continue
                         code = result.code
                 except errors.BotError as error:
-                    reply.refuse(str(error))
+                    reply.show_refusal(str(error))
                     are_answered = False
                     continue
                 text = question if question and prompt == "-" else prompt

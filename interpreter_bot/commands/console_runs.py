@@ -101,7 +101,7 @@ async def chunks(path: pathlib.Path) -> AsyncIterator[bytes]:
 
 
 def run(
-    work: Work, writer: threaded_stdout.StdoutWriter, keeper: saved_files.SavedFiles | None
+    work: Work, writer: threaded_stdout.StdoutWriter, saver: saved_files.SavedFiles | None
 ) -> int:
     """Do the work; returns the exit status, which is a failure if a file could not be kept."""
     try:
@@ -109,7 +109,7 @@ def run(
     except threaded_stdout.UnreadError as error:
         sys.stderr.write(f"interpreter-bot: {error}\n")
         return FAILED
-    return FAILED if not status and keeper is not None and keeper.has_failed else status
+    return FAILED if not status and saver is not None and saver.has_failed else status
 
 
 async def _run_and_write(work: Work, writer: threaded_stdout.StdoutWriter) -> int:

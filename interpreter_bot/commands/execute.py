@@ -52,7 +52,7 @@ def run(config: settings.Settings, options: argparse.Namespace) -> int:
     if _STDIN in options.file and options.source == "-":
         raise code_sources.InputFileError(operator_words.STDIN_IS_CODE)
     piped = terminal_input.piped_file() if _STDIN in options.file else None
-    keeper = saved_files.SavedFiles(options.keep) if options.keep is not None else None
+    saver = saved_files.SavedFiles(options.keep) if options.keep is not None else None
     answers = terminal_input.StdinAnswers(is_script=options.source == "-" or piped is not None)
     writer = threaded_stdout.StdoutWriter()
     out = writer.file(sys.stdout)
@@ -60,10 +60,10 @@ def run(config: settings.Settings, options: argparse.Namespace) -> int:
     reply: json_replies.JsonLines | terminal_replies.ExecutionPrinter
     if options.json:
         json_answers = json_replies.JsonAnswers(answers)
-        reply = json_replies.JsonLines(keeper, json_answers, asking.answer, out=out)
+        reply = json_replies.JsonLines(saver, json_answers, asking.answer, out=out)
     else:
         reply = terminal_replies.ExecutionPrinter(
-            keeper,
+            saver,
             answers,
             asking.answer,
             out=out,
@@ -106,7 +106,7 @@ def run(config: settings.Settings, options: argparse.Namespace) -> int:
                 await hosts.forget(key)
                 await record.close()
 
-    return console_runs.run(work, writer, keeper)
+    return console_runs.run(work, writer, saver)
 
 
 class _InstallationRecord:

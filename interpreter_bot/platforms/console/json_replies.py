@@ -21,14 +21,14 @@ _MAX_SHOWN_CHARACTERS: Final = 80
 
 
 class JsonAnswers:
-    """Answers of the program that reads the lines, one a line: `{"id": 1, "answer": "yes"}`."""
+    """Answers of the program, one a line, such as `{"id": 1, "answer": "yes"}`."""
 
     def __init__(self, lines: terminal_input.StdinAnswers) -> None:
         self._lines = lines
         self._ids = itertools.count(1)
 
     def new_id(self) -> int:
-        """Return the id of the next question: counted, so that answers can be written ahead."""
+        """Return the id of the next question: a number, so that answers can be written ahead."""
         return next(self._ids)
 
     async def next(self, question: int, on_malformed: Callable[[str], None]) -> str | None:
@@ -36,7 +36,7 @@ class JsonAnswers:
 
         Args:
             question: its id.
-            on_malformed: is told of each line that is no answer to it.
+            on_malformed: is called with the refusal of each line that does not answer it.
 
         Raises:
             NoAnswerError: standard input has ended.
@@ -61,34 +61,34 @@ class JsonLines(ports.Reply):
 
     def __init__(
         self,
-        keeper: saved_files.SavedFiles | None,
+        saver: saved_files.SavedFiles | None,
         answers: JsonAnswers,
         take_answer: question_tasks.TakesAnswer,
         *,
         out: TextIO,
         turn: int | None = None,
     ) -> None:
-        """Write to `out`, and in which `turn` it was; see `terminal_replies` for the rest."""
-        self._keeper = keeper
+        """Write to `out`, with the number of the turn; see `terminal_replies` for the rest."""
+        self._saver = saver
         self._answers = answers
         self._questions = question_tasks.QuestionTasks(take_answer)
         self._out = out
-        self._turn = {} if turn is None else {"turn": turn}
+        self._turn_fields = {} if turn is None else {"turn": turn}
         self._number = 0
 
     def _write(self, kind: str, fields: event_json.EventJson) -> None:
-        self._out.write(json.dumps({"type": kind} | self._turn | fields) + "\n")
+        self._out.write(json.dumps({"type": kind} | self._turn_fields | fields) + "\n")
         self._out.flush()
 
     def tick(self) -> None:
         """Ignored: a program has a clock of its own."""
 
-    def tell(self, text: str) -> None:
-        """Write what a command answers."""
+    def show_text(self, text: str) -> None:
+        """Write the answer of a command."""
         self._write("answer", {"text": text})
 
-    def refuse(self, sentence: str) -> None:
-        """Write why a command was not done."""
+    def show_refusal(self, sentence: str) -> None:
+        """Write why a command was refused."""
         self._write("refused", {"text": sentence})
 
     def _show(self, event: events.TurnEvent) -> None:
@@ -97,38 +97,40 @@ class JsonLines(ports.Reply):
             case events.OutputShown(output=values.Text(text=text)):
                 fields["text"] = safe_text.clean(text)
             case events.OutputShown(cell=cell, output=values.Image() | values.Html() as output):
-                fields |= self._content(cell, output)
-            case events.NoticeShown(is_copy_missing=True) if self._keeper is not None:
-                self._keeper.has_failed = True
-            case events.FileMade(copy=pathlib.Path() as copy) if self._keeper is not None:
-                take = functools.partial(self._keeper.take, event.artifact.name, copy)
-                fields |= self._save(event.cell, take)
+                fields |= self._content_fields(cell, output)
+            case events.NoticeShown(is_copy_missing=True) if self._saver is not None:
+                self._saver.has_failed = True
+            case events.FileMade(copy=pathlib.Path() as copy) if self._saver is not None:
+                save = functools.partial(self._saver.save_file, event.artifact.name, copy)
+                fields |= self._save(event.cell, save)
             case events.QuestionAsked(question=question):
                 number = self._number = fields["id"] = self._answers.new_id()
-                self._questions.begin(question, lambda: self._read(question, number))
+                self._questions.begin(question, lambda: self._read_answer(question, number))
             case events.QuestionClosed():
                 fields["id"] = self._number
                 self._questions.end()
         self._write(fields.pop("type"), fields)
 
-    def _content(self, cell: int, output: values.Image | values.Html) -> event_json.EventJson:
-        """Return what a program gets of a picture or a page, which it cannot fetch."""
+    def _content_fields(
+        self, cell: int, output: values.Image | values.Html
+    ) -> event_json.EventJson:
+        """Return the fields of a picture or a page, whose bytes a program cannot fetch."""
         content: event_json.EventJson = {}
         if isinstance(output, values.Html):
             content["html"] = output.html.decode("utf-8", "replace")
-        if self._keeper is not None:
-            content |= self._save(cell, functools.partial(self._keeper.keep, cell, output))
+        if self._saver is not None:
+            content |= self._save(cell, functools.partial(self._saver.save_display, cell, output))
         return content
 
     def _save(self, cell: int, save: Callable[[], pathlib.Path]) -> event_json.EventJson:
-        """Save something; return its path for the line about it."""
+        """Save something; return its path as fields of its line."""
         try:
             return {"path": str(save())}
         except saved_files.SavingError as error:
             self._show(events.NoticeShown(str(error), cell))
             return {}
 
-    async def _read(self, question: events.Question, number: int) -> events.Answer:
+    async def _read_answer(self, question: events.Question, number: int) -> events.Answer:
         try:
             answer = await self._answers.next(
                 number, lambda sentence: self._write("ignored", {"text": sentence})
@@ -150,4 +152,4 @@ class JsonLines(ports.Reply):
 
     @property
     def spool(self) -> pathlib.Path | None:
-        return None if self._keeper is None else self._keeper.directory
+        return None if self._saver is None else self._saver.directory

@@ -1,6 +1,6 @@
-"""Lines that a person enters in a chat at the terminal, edited, completed and called back.
+"""Lines that a person enters in a chat at the terminal, with editing, completion and history.
 
-Importing it takes a while: who asks one question, or runs a cell, does not wait for it.
+Importing it takes a while, so only a chat does: a single question or cell need not wait for it.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from interpreter_bot.wording import terminal_words
 _MENU_LINES: Final = 6
 
 Complete: TypeAlias = Callable[[str], Awaitable[Sequence[tuple[str, int, str]]]]
-"""Says how a line may go on: words, how much of each is there already, and what it is."""
+"""Completes a line; returns words with how many of their letters are typed, and what they are."""
 
 
 class _LineCompleter(completion.Completer):
-    """Completes what a line may go on with."""
+    """Completes the line before the cursor."""
 
     def __init__(self, complete: Complete) -> None:
         self._complete = complete
@@ -29,13 +29,12 @@ class _LineCompleter(completion.Completer):
     def get_completions(
         self, document: document.Document, complete_event: completion.CompleteEvent
     ) -> Iterable[completion.Completion]:
-        """Complete nothing: the other one is asked."""
+        """Return nothing, as `get_completions_async` is called."""
         return ()
 
     async def get_completions_async(
         self, document: document.Document, complete_event: completion.CompleteEvent
     ) -> AsyncGenerator[completion.Completion, None]:
-        """Complete what stands before the cursor."""
         for word, typed, about in await self._complete(document.text_before_cursor):
             if word.isprintable():
                 yield completion.Completion(word, -typed, display_meta=about)
@@ -45,8 +44,8 @@ async def lines(writer: threaded_stdout.StdoutWriter, complete: Complete) -> Asy
     """Iterate over the lines that a person enters, until they end the chat.
 
     Args:
-        writer: what prints the answers; a prompt waits until it has.
-        complete: is asked with each Tab.
+        writer: prints the answers; a prompt waits until it has printed everything.
+        complete: is called with each Tab.
     """
     session: prompt_toolkit.PromptSession[str] = prompt_toolkit.PromptSession(
         history=history.InMemoryHistory(),
@@ -58,7 +57,7 @@ async def lines(writer: threaded_stdout.StdoutWriter, complete: Complete) -> Asy
     while True:
         await writer.drain()
         try:
-            # Its own handling of SIGINT would replace ours, which stops a turn.
+            # Handling SIGINT here would replace our handler, which stops a turn.
             line = await session.prompt_async("> ", handle_sigint=False)
         except KeyboardInterrupt:
             continue

@@ -1,4 +1,4 @@
-"""Questions of a turn that a reply puts to standard input, while the turn goes on."""
+"""Questions of a turn that standard input answers while the turn goes on."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class TakesAnswer(Protocol):
 
 
 class QuestionTasks:
-    """Reads one answer at a time, as long as it is waited for."""
+    """Reads one answer at a time, while its question is open."""
 
     def __init__(self, answer: TakesAnswer) -> None:
         self._answer = answer
@@ -50,11 +50,11 @@ class QuestionTasks:
         except OSError:
             # What comes next is told so, too.
             answer = events.Unanswered(session_words.UNWATCHED)
-        # It may have been withdrawn this moment.
+        # The question may just have been withdrawn.
         with contextlib.suppress(errors.AnswerRefusedError):
             try:
                 await self._answer(question.id, answer, person=question.person)
             except errors.StoreError as error:
-                # The line is consumed, and whoever wrote it will not write it again.
+                # The line is consumed and will not be written again.
                 unanswered = events.Unanswered(str(error))
                 await self._answer(question.id, unanswered, person=question.person)

@@ -1,4 +1,4 @@
-"""Save outputs and files of cells into a directory that a person named."""
+"""Save outputs and files of cells into a directory that a person chose."""
 
 from __future__ import annotations
 
@@ -12,20 +12,20 @@ from typing import Final
 from interpreter_bot import errors, values
 from interpreter_bot.wording import terminal_words
 
-_FILES: Final = "files"
-_COMPONENT_BYTES: Final = 200
+_FILES_DIRECTORY: Final = "files"
+_MAX_COMPONENT_BYTES: Final = 200
 
 
 class SavingError(errors.BotError):
-    """It could not be saved."""
+    """A file could not be saved."""
 
 
 class SavedFiles:
-    """Writes below one directory, and nowhere else for any file name.
+    """Saves files below one directory, whatever their names are.
 
     Attributes:
-        directory: that one.
-        has_failed: something is missing there because saving failed.
+        directory: where files are saved.
+        has_failed: a file is missing there because saving failed.
     """
 
     def __init__(self, directory: pathlib.Path) -> None:
@@ -43,7 +43,7 @@ class SavedFiles:
         except OSError as error:
             raise errors.SettingsError(terminal_words.nothing_saved(directory)) from error
 
-    def keep(self, cell: int, output: values.Image | values.Html) -> pathlib.Path:
+    def save_display(self, cell: int, output: values.Image | values.Html) -> pathlib.Path:
         """Save a display under a generated name; an update replaces the display it updates.
 
         Raises:
@@ -53,36 +53,36 @@ class SavedFiles:
             suffix, data = ".html", output.html
         else:
             suffix, data = output.suffix, output.data
-        identity = (output.display_id, suffix) if output.display_id is not None else None
-        path = self._displays.get(identity) if identity and output.is_update else None
+        key = (output.display_id, suffix) if output.display_id is not None else None
+        path = self._displays.get(key) if key and output.is_update else None
         if path is None:
             self._count += 1
             path = self.directory / f"cell-{cell}-{self._count}{suffix}"
-        if identity:
-            self._displays[identity] = path
-        self._put(path, data)
+        if key:
+            self._displays[key] = path
+        self._replace(path, data)
         return path
 
-    def take(self, name: str, copy: pathlib.Path) -> pathlib.Path:
-        """Save a file that code made, of which there is a copy in the directory.
+    def save_file(self, name: str, copy: pathlib.Path) -> pathlib.Path:
+        """Save a file that code made, by moving its copy in the directory to its name.
 
         Raises:
             SavingError: it could not be saved.
         """
-        path = self.directory.joinpath(_FILES, *_components(name))
-        self._put(path, copy)
+        path = self.directory.joinpath(_FILES_DIRECTORY, *_components(name))
+        self._replace(path, copy)
         return path
 
-    def _put(self, path: pathlib.Path, content: bytes | pathlib.Path) -> None:
-        """Put bytes, or a copy in the directory, in a file's place, so that it appears whole.
+    def _replace(self, path: pathlib.Path, content: bytes | pathlib.Path) -> None:
+        """Replace a file as a whole by bytes, or by a copy that is in the directory.
 
-        A link is replaced itself, and not what it points to.
+        A link is replaced itself, not the file that it points to.
         """
         staged = self.directory / f".{secrets.token_hex(8)}.part"
         if isinstance(content, pathlib.Path):
             staged = content
         try:
-            # The directory itself may well be a link: a person named it.
+            # The directory itself may be a link, as a person chose it.
             if not path.parent.resolve().is_relative_to(self.directory.resolve()):
                 raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR))
             path.parent.mkdir(parents=True, exist_ok=True)
@@ -98,16 +98,16 @@ class SavedFiles:
 def _components(name: str) -> list[str]:
     """Split a name, which should be harmless already, into harmless components."""
     name = name.encode("utf-8", "replace").decode().replace("\0", "_")
-    parts = [_fit(part) for part in name.split("/")]
+    parts = [_shorten(part) for part in name.split("/")]
     return [part for part in parts if part not in ("", ".", "..")] or ["file"]
 
 
-def _fit(part: str) -> str:
-    """Shorten a name that is too long for a file system: an odd byte is shown as four letters."""
+def _shorten(part: str) -> str:
+    """Shorten a name that is too long for a file system: unusual bytes became four letters each."""
     encoded = part.encode()
-    if len(encoded) <= _COMPONENT_BYTES:
+    if len(encoded) <= _MAX_COMPONENT_BYTES:
         return part
     stem, suffix = os.path.splitext(part)
     suffix = suffix if len(suffix.encode()) <= 20 else ""
-    stem = encoded[: _COMPONENT_BYTES - 40].decode("utf-8", "ignore")
+    stem = encoded[: _MAX_COMPONENT_BYTES - 40].decode("utf-8", "ignore")
     return f"{stem}-{hashlib.sha256(encoded).hexdigest()[:16]}{suffix}"

@@ -16,11 +16,11 @@ from typing import Final
 from interpreter_bot import errors, events
 from interpreter_bot.wording import terminal_words
 
-_ANSWER_BYTES = 4096
+_ANSWER_CHUNK_BYTES = 4096
 
 _CHUNK_BYTES: Final = 1024 * 1024
 _HEAD_BYTES: Final = 4096
-_SILENT_SECONDS: Final = 2.0
+_HINT_SECONDS: Final = 2.0
 # Kinds of files by their first bytes; other kinds are told apart by their first line.
 _SIGNATURES: Final = (
     (b"PAR1", "parquet"),
@@ -29,13 +29,13 @@ _SIGNATURES: Final = (
     (b"\x89PNG\r\n", "png"),
     (b"\xff\xd8\xff", "jpg"),
     (b"\x1f\x8b", "gz"),
-    # An office document is one, too, but nothing at its beginning says which.
+    # Office documents are zip files, too, and their first bytes do not tell them apart.
     (b"PK\x03\x04", "zip"),
 )
 
 
 class NoAnswerError(errors.BotError):
-    """Nobody answers: standard input has ended."""
+    """Nobody can answer, as standard input has ended."""
 
 
 class StdinAnswers:
@@ -48,28 +48,28 @@ class StdinAnswers:
             is_script: standard input was read to its end as the code to run.
             descriptor: what to read from instead.
         """
-        self._is_over = is_script
+        self._has_reached_end = is_script
         self._descriptor = descriptor
-        self._read = b""
+        self._unconsumed = b""
 
     async def next(self, *, is_password: bool = False) -> str:
-        """Wait for the next line. A wait that is cancelled leaves nothing behind.
+        """Wait for the next line; the wait can be cancelled.
 
         Args:
             is_password: a terminal does not show what is typed.
 
         Raises:
-            NoAnswerError: there is none.
+            NoAnswerError: standard input has ended.
         """
-        if not self._is_over and b"\n" not in self._read:
-            await self._fill(is_password=is_password)
-        line, end, self._read = self._read.partition(b"\n")
+        if not self._has_reached_end and b"\n" not in self._unconsumed:
+            await self._read_line(is_password=is_password)
+        line, end, self._unconsumed = self._unconsumed.partition(b"\n")
         if not line and not end:
             raise NoAnswerError(terminal_words.NO_INPUT)
         return line.decode("utf-8", "replace").removesuffix("\r")
 
     async def approval(self, choices: Sequence[str]) -> events.Approved | events.Declined:
-        """Wait for a yes, or a choice or its first letter; all else, and the end of it, is a no."""
+        """Wait for an approval; see `approval_of`. The end of standard input is a no."""
         try:
             return approval_of(await self.next(), choices)
         except NoAnswerError:
@@ -77,31 +77,31 @@ class StdinAnswers:
 
     @property
     def has_ended(self) -> bool:
-        """Whether no further line will come."""
-        return self._is_over and b"\n" not in self._read
+        """Whether there are no more lines."""
+        return self._has_reached_end and b"\n" not in self._unconsumed
 
     def forget_typed(self) -> None:
-        """Forget what was typed at a terminal before a question was there to be read."""
-        descriptor = _stdin() if self._descriptor is None else self._descriptor
+        """Forget what was typed at a terminal before the question was shown."""
+        descriptor = _stdin_descriptor() if self._descriptor is None else self._descriptor
         if descriptor is not None and os.isatty(descriptor):
             termios.tcflush(descriptor, termios.TCIFLUSH)
-            self._read = b""
+            self._unconsumed = b""
 
-    async def _fill(self, *, is_password: bool) -> None:
-        """Read until a line is complete or nothing more comes."""
-        descriptor = _stdin() if self._descriptor is None else self._descriptor
+    async def _read_line(self, *, is_password: bool) -> None:
+        """Read until a line is complete or standard input ends."""
+        descriptor = _stdin_descriptor() if self._descriptor is None else self._descriptor
         if descriptor is None:
-            self._is_over = True
+            self._has_reached_end = True
             return
         with _echo(descriptor, is_on=not is_password):
-            while not self._is_over and b"\n" not in self._read:
-                await _readable(descriptor)
-                chunk = os.read(descriptor, _ANSWER_BYTES)
-                self._read += chunk
-                self._is_over = not chunk
+            while not self._has_reached_end and b"\n" not in self._unconsumed:
+                await _wait_readable(descriptor)
+                chunk = os.read(descriptor, _ANSWER_CHUNK_BYTES)
+                self._unconsumed += chunk
+                self._has_reached_end = not chunk
 
 
-def _stdin() -> int | None:
+def _stdin_descriptor() -> int | None:
     """Return the descriptor of standard input; a command may be started without any."""
     try:
         return sys.stdin.fileno()
@@ -109,10 +109,10 @@ def _stdin() -> int | None:
         return None
 
 
-async def _readable(descriptor: int) -> None:
+async def _wait_readable(descriptor: int) -> None:
     """Wait until reading does not block.
 
-    A thread that reads could not be told to stop: it would keep the command from ending, and eat
+    A thread that reads could not be stopped: it would keep the command from ending, and consume
     the line meant for the next question.
     """
     loop = asyncio.get_running_loop()
@@ -129,12 +129,12 @@ async def _readable(descriptor: int) -> None:
 
 @contextlib.contextmanager
 def _echo(descriptor: int, *, is_on: bool) -> Iterator[None]:
-    """Let a terminal show what is typed, or not."""
+    """Choose whether a terminal shows what is typed."""
     if not os.isatty(descriptor):
         yield
         return
     before = termios.tcgetattr(descriptor)
-    # The line end is shown all the same, or the next output would stand beside the prompt.
+    # The line end is shown even then: the next output must not follow the prompt on its line.
     echo = termios.ECHO if is_on else termios.ECHONL
     after = [*before[:3], before[3] & ~(termios.ECHO | termios.ECHONL) | echo, *before[4:]]
     termios.tcsetattr(descriptor, termios.TCSADRAIN, after)
@@ -145,15 +145,15 @@ def _echo(descriptor: int, *, is_on: bool) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def quiet() -> Iterator[None]:
-    """Keep what a person types while nothing is asked out of what is shown; prompts read it."""
-    descriptor = _stdin()
+def without_echo() -> Iterator[None]:
+    """Hide what a person types while no question is shown; a later prompt reads it."""
+    descriptor = _stdin_descriptor()
     if descriptor is None or not os.isatty(descriptor):
         yield
         return
     before = termios.tcgetattr(descriptor)
-    quiet_mode = [*before[:3], before[3] & ~termios.ECHO, *before[4:]]
-    termios.tcsetattr(descriptor, termios.TCSADRAIN, quiet_mode)
+    changed = [*before[:3], before[3] & ~termios.ECHO, *before[4:]]
+    termios.tcsetattr(descriptor, termios.TCSADRAIN, changed)
     try:
         yield
     finally:
@@ -161,7 +161,7 @@ def quiet() -> Iterator[None]:
 
 
 def approval_of(line: str, choices: Sequence[str]) -> events.Approved | events.Declined:
-    """Return what a line says: a yes, a choice or its first letter, else a no."""
+    """Parse an answer: a yes, a choice or its first letter; anything else is a no."""
     word = line.strip().lower()
     if word in ("y", "yes"):
         return events.Approved()
@@ -170,13 +170,13 @@ def approval_of(line: str, choices: Sequence[str]) -> events.Approved | events.D
 
 
 def is_interactive() -> bool:
-    """Whether a person is at the terminal, to read and to write."""
+    """Return whether standard input and standard output are a terminal."""
     return all(stream is not None and stream.isatty() for stream in (sys.stdin, sys.stdout))
 
 
 def is_file() -> bool:
-    """Whether standard input is a file, whose content is all there."""
-    descriptor = _stdin()
+    """Return whether standard input is a regular file, which never blocks."""
+    descriptor = _stdin_descriptor()
     return descriptor is not None and stat.S_ISREG(os.fstat(descriptor).st_mode)
 
 
@@ -185,13 +185,13 @@ class PipeError(errors.BotError):
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Piped:
-    """A piped file that is still to be read.
+class PipedFile:
+    """A piped file of which only the beginning is read.
 
     Attributes:
         name: derived from its first bytes, such as `stdin.csv`.
-        head: the bytes read for that.
-        descriptor: where the rest comes from.
+        head: its first bytes.
+        descriptor: the rest is read from it.
     """
 
     name: str
@@ -213,29 +213,29 @@ class Piped:
                 raise PipeError(terminal_words.STDIN_UNREADABLE) from error
 
 
-def piped_file() -> Piped | None:
-    """Return the data in standard input, once some of it is there; None if there is none.
+def piped_file() -> PipedFile | None:
+    """Wait for data in standard input and return it; None if there is none.
 
     Raises:
         PipeError: it cannot be read.
     """
-    descriptor = _stdin()
+    descriptor = _stdin_descriptor()
     if descriptor is None or stat.S_ISCHR(os.fstat(descriptor).st_mode):
         # A terminal is for answers, and /dev/null is no input.
         return None
-    head = _read(descriptor, _HEAD_BYTES)
-    return Piped(f"stdin.{_suffix(head)}", head, descriptor) if head else None
+    head = _read_chunk(descriptor, _HEAD_BYTES)
+    return PipedFile(f"stdin.{_suffix(head)}", head, descriptor) if head else None
 
 
 def read_question(*, max_characters: int) -> str:
     """Read a question to its end.
 
     Raises:
-        PipeError: there is none, or it is no question.
+        PipeError: there is no question, or it is too long or no text.
     """
-    descriptor = _stdin()
+    descriptor = _stdin_descriptor()
     read = b""
-    while descriptor is not None and (chunk := _read(descriptor, _CHUNK_BYTES)):
+    while descriptor is not None and (chunk := _read_chunk(descriptor, _CHUNK_BYTES)):
         read += chunk
         # A character takes four bytes at most.
         if len(read) > 4 * max_characters:
@@ -249,10 +249,10 @@ def read_question(*, max_characters: int) -> str:
     return question
 
 
-def _read(descriptor: int, max_bytes: int) -> bytes:
+def _read_chunk(descriptor: int, max_bytes: int) -> bytes:
     try:
-        if not select.select([descriptor], [], [], _SILENT_SECONDS)[0]:
-            # A pipe without writer that is never closed would look like a command that hangs.
+        if not select.select([descriptor], [], [], _HINT_SECONDS)[0]:
+            # Without this hint, a pipe that nobody writes to would look like a command that hangs.
             sys.stderr.write(f"{terminal_words.STDIN_WAITED_FOR}\n")
         return os.read(descriptor, max_bytes)
     except OSError as error:

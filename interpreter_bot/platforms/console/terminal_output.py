@@ -1,7 +1,7 @@
-"""Standard output and standard error: lines of the bot and text of cells on one stream.
+"""Standard output and standard error, each with lines of the bot and text of cells.
 
-A cell may leave a line open; a line of the bot begins on its own all the same. Progress bars write
-carriage returns, which a terminal obeys; a file or pipe gets what a terminal would show.
+A cell may leave a line open; the next line of the bot begins a new one. Progress bars write
+carriage returns, which a terminal obeys; a file or pipe gets what a terminal would show in the end.
 """
 
 from __future__ import annotations
@@ -13,38 +13,38 @@ from typing import Final, TextIO
 
 from interpreter_bot.text import safe_text
 
-_PARTS: Final = re.compile(r"[\r\n]|[^\r\n]+")
+_LINE_PARTS: Final = re.compile(r"[\r\n]|[^\r\n]+")
 _BAR_CHARACTERS: Final = 30
 
 
 class Collapser:
-    """Shows each line of printed text as it ended up. Takes linear time."""
+    """Applies carriage returns to printed text, in linear time."""
 
     def __init__(self) -> None:
         self._line: list[str] = []
-        self._is_returned = False
+        self._has_returned = False
 
     def feed(self, text: str) -> str:
-        """Add a piece; return the lines that are complete with it."""
+        """Add a piece; return the lines that it completes."""
         lines: list[str] = []
-        for part in _PARTS.findall(text):
+        for part in _LINE_PARTS.findall(text):
             if part == "\r":
-                self._is_returned = True
+                self._has_returned = True
             elif part == "\n":
                 lines.append(self.rest() + "\n")
             else:
-                if self._is_returned:
+                if self._has_returned:
                     # Only what follows replaces a line: "\r\n" and a last "\r" do not.
                     self._line.clear()
-                    self._is_returned = False
+                    self._has_returned = False
                 self._line.append(part)
         return "".join(lines)
 
     def rest(self) -> str:
-        """Return and forget what was held back of the incomplete line."""
+        """Return and forget the incomplete line."""
         rest = "".join(self._line)
         self._line.clear()
-        self._is_returned = False
+        self._has_returned = False
         return rest
 
 
@@ -58,38 +58,38 @@ class Stream:
         self._collapser = None if self.is_terminal else Collapser()
         self.is_line_open = False
         self._has_status = False
-        self._is_dyed = False
+        self._has_colours = False
         if isinstance(file, io.TextIOWrapper):
-            # A cell may print letters that this machine's locale does not have.
+            # A cell may print letters that the locale of this machine lacks.
             file.reconfigure(errors="backslashreplace")
 
     def text(self, text: str) -> None:
-        """Write what a cell printed, in its colours at most, without adding a line end.
+        """Write what a cell printed, without adding a line end; the stream may drop its colours.
 
         Raises:
             BrokenPipeError: the reader is gone.
         """
         if not self._is_coloured and "\x1b" in text:
             text = safe_text.clean(text)
-        self._is_dyed = self._is_dyed or "\x1b[" in text
+        self._has_colours = self._has_colours or "\x1b[" in text
         self._write(text if self._collapser is None else self._collapser.feed(text))
 
     def flush(self) -> None:
-        """Write what was held back of a line, as nothing more will come."""
+        """Write the incomplete line, which nothing will complete."""
         if self._collapser is not None:
             self._write(self._collapser.rest())
-        if self._is_dyed:
-            self._is_dyed = False
+        if self._has_colours:
+            self._has_colours = False
             self._file.write("\x1b[0m")
             self._file.flush()
 
     def raw(self, text: str) -> None:
-        """Write what a terminal obeys: whole lines, or nothing."""
+        """Write escapes to a terminal; `text` is empty or ends with a line end."""
         self.close_line()
         self._write(text)
 
     def prompt(self, text: str) -> None:
-        """Write a question. Its line ends with the answer, which a terminal shows itself."""
+        """Write a question; the terminal shows the answer on the same line."""
         self.text(text)
         self.flush()
         self.is_line_open = self.is_line_open and not self.is_terminal
@@ -130,6 +130,6 @@ class Stream:
 
 
 def bar(share: float) -> str:
-    """Draw how much of something is done, from 0 to 1."""
+    """Draw a progress bar for a share from 0 to 1."""
     filled = round(share * _BAR_CHARACTERS)
     return f"[{'#' * filled:.<{_BAR_CHARACTERS}}] {share:.0%}"

@@ -1,8 +1,8 @@
 """Pictures within a terminal's text, by the protocols of kitty and of iTerm2.
 
-Both take the file as it is: nothing of a picture, which code made, is decoded in this process. A
-terminal says in its environment which of them it knows; tmux and screen pass neither on. Other
-terminals show the picture's name, and where it was saved.
+Both accept the picture file unchanged, so this process decodes nothing that code made. Environment
+variables tell which protocol a terminal knows; tmux and screen pass on neither. Other terminals
+show the name of the picture and where it was saved.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from interpreter_bot import values
 
 Protocol: TypeAlias = Literal["kitty", "iterm2", ""]
 
-_MAX_BYTES: Final = 8 * 1024 * 1024
+_MAX_PICTURE_BYTES: Final = 8 * 1024 * 1024
 _CHUNK_CHARACTERS: Final = 4096
 _CELL_PIXELS: Final = 8
 _KITTY: Final = frozenset({"kitty", "ghostty"})
@@ -23,11 +23,11 @@ _ITERM2: Final = frozenset({"iTerm.app", "WezTerm", "mintty"})
 
 
 def protocol(choice: str, environment: Mapping[str, str], out: TextIO) -> Protocol:
-    """Return how standard output shows pictures; empty if it cannot, or is not to.
+    """Return the protocol by which standard output shows pictures; empty for none.
 
     Args:
         choice: a protocol, "auto" or "none".
-        environment: where a terminal says what it is.
+        environment: variables that describe the terminal.
         out: standard output.
     """
     if choice == "none" or not out.isatty():
@@ -44,29 +44,29 @@ def protocol(choice: str, environment: Mapping[str, str], out: TextIO) -> Protoc
     return "iterm2" if is_iterm2 else ""
 
 
-def drawn(output: values.Image | values.Html, by: Protocol, *, columns: int) -> str:
-    """Return what makes a terminal of so many columns show a picture; else nothing."""
+def draw(output: values.Image | values.Html, protocol_name: Protocol, *, columns: int) -> str:
+    """Return the escapes that show a picture on a terminal; empty if it cannot show it."""
     data, mime = output.preview, "image/png"
     if isinstance(output, values.Image) and not data:
         data, mime = output.data, output.mime
-    if not 0 < len(data) <= _MAX_BYTES:
+    if not 0 < len(data) <= _MAX_PICTURE_BYTES:
         return ""
-    if by == "iterm2" and mime in ("image/png", "image/jpeg", "image/gif"):
+    if protocol_name == "iterm2" and mime in ("image/png", "image/jpeg", "image/gif"):
         width = f";width={columns}" if _is_wide(data, columns) else ""
         content = base64.b64encode(data).decode()
         return f"\x1b]1337;File=inline=1;size={len(data)}{width}:{content}\x07\n"
-    if by == "kitty" and mime == "image/png":
-        return _for_kitty(data, f",c={columns}" if _is_wide(data, columns) else "")
+    if protocol_name == "kitty" and mime == "image/png":
+        return _kitty_escapes(data, f",c={columns}" if _is_wide(data, columns) else "")
     return ""
 
 
-def _for_kitty(data: bytes, width: str) -> str:
+def _kitty_escapes(data: bytes, width: str) -> str:
     content = base64.b64encode(data).decode()
     parts = [
         content[start : start + _CHUNK_CHARACTERS]
         for start in range(0, len(content), _CHUNK_CHARACTERS)
     ]
-    # It is shown at the cursor, and its answer would be taken for what a person types.
+    # It is shown at the cursor. The terminal must not answer: that would be read as typed.
     heads = [f"a=T,f=100,q=2{width},", *[""] * (len(parts) - 1)]
     return (
         "".join(
@@ -78,6 +78,6 @@ def _for_kitty(data: bytes, width: str) -> str:
 
 
 def _is_wide(data: bytes, columns: int) -> bool:
-    """Return whether a PNG is wider than so many cells, which are of about that many pixels."""
+    """Return whether a PNG is wider than so many columns of about 8 pixels."""
     is_png = data[:8] == b"\x89PNG\r\n\x1a\n"
     return is_png and int.from_bytes(data[16:20], "big") > columns * _CELL_PIXELS

@@ -24,7 +24,7 @@ from interpreter_bot.text import quantities, safe_text
 from interpreter_bot.wording import question_words, terminal_words
 
 _MAX_ROWS: Final = 20
-_UNTOLD_SECONDS: Final = 2.0
+_MIN_ELAPSED_SECONDS: Final = 2.0
 
 _RED: Final = "31"
 _BOLD_RED: Final = "1;31"
@@ -38,7 +38,7 @@ def draw_table(table: values.Table, max_width: int | None = None) -> str:
 
 
 def _save(save: Callable[[], pathlib.Path]) -> str:
-    """Save something; say where it is, or why it is not."""
+    """Save something; return a text that says where, or why it failed."""
     try:
         return f"saved as {save()}"
     except saved_files.SavingError as error:
@@ -48,12 +48,12 @@ def _save(save: Callable[[], pathlib.Path]) -> str:
 class ExecutionPrinter(ports.Reply):
     """Prints what runs of code show. Text comes without escapes; names are shown as they are safe.
 
-    What a cell showed goes to standard output, what the bot says about it to standard error.
+    Output of cells goes to standard output, what the bot says about it to standard error.
     """
 
     def __init__(
         self,
-        keeper: saved_files.SavedFiles | None,
+        saver: saved_files.SavedFiles | None,
         answers: terminal_input.StdinAnswers,
         take_answer: question_tasks.TakesAnswer,
         *,
@@ -66,16 +66,16 @@ class ExecutionPrinter(ports.Reply):
         """Make a printer.
 
         Args:
-            keeper: saves displays and files, if they are to be.
-            answers: to questions.
-            take_answer: gets them.
+            saver: saves displays and files; None if they are not to be saved.
+            answers: where the answers to questions are read.
+            take_answer: accepts the answers.
             out: standard output.
             err: standard error.
             pictures: how standard output shows them; empty if it does not.
-            command: which the person called, for what they are told to call.
+            command: the command that the person called, for hints.
             limit_seconds: how long a piece of code may run.
         """
-        self._keeper = keeper
+        self._saver = saver
         self._answers = answers
         self._questions = question_tasks.QuestionTasks(take_answer)
         self._stdout = terminal_output.Stream(out)
@@ -86,25 +86,25 @@ class ExecutionPrinter(ports.Reply):
         self._has_shown_keep_hint = False
         self._approved_code = ""
         self._bar = ""
-        self._await("Running", has_limit=True)
+        self._set_activity("Running", has_limit=True)
 
     @property
     def _out(self) -> terminal_output.Stream:
-        """Standard output, on whose terminal no line of standard error is in the way."""
+        """Standard output, after removing the status line from the terminal."""
         self._err.status("")
         return self._stdout
 
-    def _await(self, activity: str, *, has_limit: bool = False) -> None:
-        """Begin to wait for something; an empty activity is none that `tick` shows."""
+    def _set_activity(self, activity: str, *, has_limit: bool = False) -> None:
+        """Set what the turn waits for from now on; `tick` shows it unless it is empty."""
         self._activity = activity
-        self._since = time.monotonic()
+        self._activity_start = time.monotonic()
         self._limit = self._limit_seconds if has_limit else None
 
     def tick(self) -> None:
-        """Show on a terminal how long something takes, and how long it may."""
-        seconds = time.monotonic() - self._since
+        """Show on a terminal how long the activity takes, and its limit."""
+        seconds = time.monotonic() - self._activity_start
         is_line_open = self._stdout.is_terminal and self._stdout.is_line_open
-        if not self._activity or seconds < _UNTOLD_SECONDS or is_line_open:
+        if not self._activity or seconds < _MIN_ELAPSED_SECONDS or is_line_open:
             return
         limit = "" if self._limit is None else f" of at most {quantities.duration(self._limit)}"
         elapsed = f"{self._activity}… {quantities.duration(int(seconds))}{limit}"
@@ -114,8 +114,8 @@ class ExecutionPrinter(ports.Reply):
         match event:
             case events.NoticeShown(text=text, is_copy_missing=is_copy_missing):
                 self._print_line(text, style=_YELLOW)
-                if is_copy_missing and self._keeper is not None:
-                    self._keeper.has_failed = True
+                if is_copy_missing and self._saver is not None:
+                    self._saver.has_failed = True
             case events.OutputShown(cell=cell, output=output):
                 self._print_output(cell, output)
             case events.FileMade(artifact=artifact, copy=copy):
@@ -128,7 +128,7 @@ class ExecutionPrinter(ports.Reply):
                     question, events.ApprovalQuestion
                 ):
                     self._approved_code = question.code
-                self._await("Running", has_limit=True)
+                self._set_activity("Running", has_limit=True)
             case events.CodeFinished(finished=finished):
                 # Outputs show the other ends.
                 self._out.flush()
@@ -137,7 +137,7 @@ class ExecutionPrinter(ports.Reply):
                     self._print_line(
                         f"[{finished.ending.value}] {finished.reason}", style=_BOLD_RED
                     )
-                self._await("Running", has_limit=True)
+                self._set_activity("Running", has_limit=True)
 
     def _print_output(self, cell: int, output: values.Output) -> None:
         """Print an output in the best form that a terminal has for it."""
@@ -160,7 +160,7 @@ class ExecutionPrinter(ports.Reply):
             case values.Result():
                 self._out.line(output.plain)
             case values.Clear():
-                # What a terminal has shown may have scrolled away; nothing is taken back.
+                # Shown output may have scrolled away, so it is never removed.
                 pass
 
     def _width(self) -> int | None:
@@ -170,15 +170,15 @@ class ExecutionPrinter(ports.Reply):
     def _display(self, cell: int, output: values.Image | values.Html) -> None:
         if self._pictures:
             self._out.raw(
-                terminal_pictures.drawn(output, self._pictures, columns=self._width() or 80)
+                terminal_pictures.draw(output, self._pictures, columns=self._width() or 80)
             )
-        words = output.plain or ("a page" if isinstance(output, values.Html) else output.mime)
-        if self._keeper is None:
-            self._print_line(f"[{words}]", style=_DIM)
+        label = output.plain or ("a page" if isinstance(output, values.Html) else output.mime)
+        if self._saver is None:
+            self._print_line(f"[{label}]", style=_DIM)
             self._show_keep_hint()
             return
-        where = _save(functools.partial(self._keeper.keep, cell, output))
-        self._print_line(f"[{words}: {where}]", style=_DIM)
+        saving = _save(functools.partial(self._saver.save_display, cell, output))
+        self._print_line(f"[{label}: {saving}]", style=_DIM)
 
     def _show_keep_hint(self) -> None:
         if not self._has_shown_keep_hint:
@@ -195,8 +195,8 @@ class ExecutionPrinter(ports.Reply):
         self._err.line(text, style=style)
 
     def _ask(self, question: events.Question) -> None:
-        """Print a question, and read a line."""
-        self._await("")
+        """Print a question, and begin to read the answer."""
+        self._set_activity("")
         if isinstance(question, events.ApprovalQuestion):
             self._print_approval(question)
             self._questions.begin(question, lambda: self._read_approval(question))
@@ -223,14 +223,14 @@ class ExecutionPrinter(ports.Reply):
 
     @property
     def spool(self) -> pathlib.Path | None:
-        return None if self._keeper is None else self._keeper.directory
+        return None if self._saver is None else self._saver.directory
 
     def _print_file(self, artifact: values.Artifact, copy: pathlib.Path | None) -> None:
         facts = [f"file {artifact.name}", quantities.size(artifact.size_bytes)]
-        if self._keeper is not None and copy is not None:
-            facts.append(_save(functools.partial(self._keeper.take, artifact.name, copy)))
+        if self._saver is not None and copy is not None:
+            facts.append(_save(functools.partial(self._saver.save_file, artifact.name, copy)))
         self._print_line(f"[{', '.join(facts)}]", style=_DIM)
-        if self._keeper is None:
+        if self._saver is None:
             self._show_keep_hint()
 
     def _print_approval(self, question: events.ApprovalQuestion) -> None:
@@ -244,7 +244,7 @@ class ExecutionPrinter(ports.Reply):
         self._err.prompt(f"{title} [{'/'.join(['y', *question.choices, 'N'])}] ")
 
     async def _read_approval(self, question: events.ApprovalQuestion) -> events.Answer:
-        """Read an answer; if none is possible it does not run."""
+        """Read an answer; if nobody can answer, the code is declined."""
         answer = await self._answers.approval(question.choices)
         if isinstance(answer, events.Declined) and self._answers.has_ended:
             if not question.can_edit:
@@ -262,18 +262,18 @@ class ExecutionPrinter(ports.Reply):
 class TurnPrinter(ExecutionPrinter):
     """Prints one turn: the model's words to standard output, its code to standard error."""
 
-    _spent = values.Usage()
+    _usage = values.Usage()
     _last_progress = ""
     _link_beginning = ""
     shows_queries = False
-    """Whether what code asked of data connections is printed below the answer."""
+    """Whether the queries to data connections are printed below the answer."""
 
-    def tell(self, text: str) -> None:
-        """Print what a command answers."""
+    def show_text(self, text: str) -> None:
+        """Print the answer of a command."""
         self._out.line(safe_text.harmless(text))
 
-    def refuse(self, sentence: str) -> None:
-        """Print why a command was not done."""
+    def show_refusal(self, sentence: str) -> None:
+        """Print why a command was refused."""
         self._print_line(sentence, style=_BOLD_RED)
 
     def _show(self, event: events.TurnEvent) -> None:
@@ -282,15 +282,15 @@ class TurnPrinter(ExecutionPrinter):
             self._link_beginning = ""
         match event:
             case events.Started():
-                self._await("Starting")
+                self._set_activity("Starting")
             case events.StepStarted():
                 self._out.close_line()
-                self._await("Thinking")
+                self._set_activity("Thinking")
             case events.ProgressChanged(text=text, share=share):
-                # Once, and below it, on a terminal, a progress bar.
+                # The text is printed once; a terminal shows a progress bar below it.
                 if text and text != self._last_progress:
                     self._print_line(text, style=_DIM)
-                    self._await("Waiting")
+                    self._set_activity("Waiting")
                 self._last_progress = text
                 self._bar = "" if share is None else terminal_output.bar(share)
                 self._err.status(self._bar)
@@ -305,30 +305,30 @@ class TurnPrinter(ExecutionPrinter):
                 if code != self._approved_code:
                     self._print_code(code)
                 self._approved_code = ""
-                self._await("Running", has_limit=True)
+                self._set_activity("Running", has_limit=True)
             case events.UsageChanged(usage=usage):
-                self._spent = usage
+                self._usage = usage
             case events.TurnEnded():
                 self._print_end(event)
             case events.CodeFinished():
                 super()._show(event)
-                self._await("Finishing")
+                self._set_activity("Finishing")
             case _:
                 super()._show(event)
 
     def _print_end(self, end: events.TurnEnded) -> None:
         """Print how the turn ended, and its usage."""
-        self._await("")
+        self._set_activity("")
         self._out.close_line()
         if end.sentence:
             self._print_line(end.sentence, style=_BOLD_RED)
         if self.shows_queries and end.queries:
             self._print_line(query_listings.script(end.queries), style=_DIM)
-        spent = self._spent
-        if spent.steps:
-            tokens = spent.input_tokens + spent.output_tokens
-            money = f", cost {spent.money.normalize():f}" if spent.money else ""
-            cached = f" ({spent.cached_tokens:,} from cache)" if spent.cached_tokens else ""
-            took = quantities.duration(end.seconds)
-            steps = quantities.count(spent.steps, "step")
-            self._print_line(f"[{steps}, {tokens:,} tokens{cached}{money}, {took}]", style=_DIM)
+        usage = self._usage
+        if usage.steps:
+            tokens = usage.input_tokens + usage.output_tokens
+            money = f", cost {usage.money.normalize():f}" if usage.money else ""
+            cached = f" ({usage.cached_tokens:,} from cache)" if usage.cached_tokens else ""
+            duration = quantities.duration(end.seconds)
+            steps = quantities.count(usage.steps, "step")
+            self._print_line(f"[{steps}, {tokens:,} tokens{cached}{money}, {duration}]", style=_DIM)

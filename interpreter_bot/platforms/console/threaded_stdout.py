@@ -1,7 +1,7 @@
 """Write to standard output and standard error in a thread, so that a slow reader blocks nothing.
 
-A pager that shows its first page leaves the pipe full. A blocking write to it would also stop the
-clock that limits running code. The thread writes everything in the order in which it came, and what
+A pager that shows its first page leaves the pipe full, and a blocking write to it would also stop
+the clock that limits running code. The thread writes everything in order, and the size of what
 waits is bounded.
 """
 
@@ -26,7 +26,7 @@ _MAX_WAITING_BYTES: Final = 64 * 1024 * 1024
 
 
 class UnreadError(OSError):
-    """More output waits to be read than is held in memory."""
+    """More output waits to be read than the limit in memory."""
 
 
 class StdoutWriter:
@@ -43,27 +43,27 @@ class StdoutWriter:
         threading.Thread(target=self._write_for_ever, name="console", daemon=True).start()
 
     def file(self, standard: TextIO) -> TextIO:
-        """Return a file for what goes to a standard stream; writing to it never blocks.
+        """Return a file in place of a standard stream; writing to it never blocks.
 
-        Writing to it raises what an earlier write met, such as BrokenPipeError, or UnreadError.
+        Writing to it raises the fault of an earlier write, such as BrokenPipeError, or UnreadError.
         """
         try:
             descriptor = standard.fileno()
         except io.UnsupportedOperation:
             # A replacement in memory, which never blocks.
             return standard
-        # Unlike a buffer of Python's own, it keeps nothing that could not be written.
-        buffer = cast("BinaryIO", _Queue(self, descriptor))
+        # Unlike Python's own buffer, it drops what could not be written.
+        buffer = cast("BinaryIO", _QueueFile(self, descriptor))
         return io.TextIOWrapper(buffer, encoding=standard.encoding, write_through=True)
 
     def put(self, descriptor: int, data: bytes) -> None:
         """Queue bytes to be written.
 
         Raises:
-            UnreadError: too much waits already.
+            UnreadError: too many bytes wait.
             OSError: an earlier write failed.
         """
-        self._check()
+        self._raise_fault()
         with self._lock:
             if self._waiting_bytes + len(data) > self._max_waiting_bytes:
                 raise UnreadError(terminal_words.UNREAD)
@@ -71,18 +71,18 @@ class StdoutWriter:
         self._waiting.put((descriptor, data))
 
     async def drain(self) -> None:
-        """Wait until everything is written, as long as its readers take.
+        """Wait until everything is written.
 
         Raises:
             OSError: something could not be written.
         """
-        self._check()
+        self._raise_fault()
         loop, written = asyncio.get_running_loop(), asyncio.Event()
         self._waiting.put(lambda: loop.call_soon_threadsafe(written.set))
         await written.wait()
-        self._check()
+        self._raise_fault()
 
-    def _check(self) -> None:
+    def _raise_fault(self) -> None:
         if self._fault is not None:
             raise OSError(self._fault.errno, self._fault.strerror)
 
@@ -90,7 +90,7 @@ class StdoutWriter:
         while True:
             entry = self._waiting.get()
             if callable(entry):
-                # Nobody may wait for it any more: its loop is closed.
+                # The loop may be closed, and then nobody waits.
                 with contextlib.suppress(RuntimeError):
                     entry()
                 continue
@@ -104,7 +104,7 @@ class StdoutWriter:
                 self._waiting_bytes -= len(data)
 
 
-class _Queue(io.RawIOBase):
+class _QueueFile(io.RawIOBase):
     """The queue of bytes for one descriptor."""
 
     def __init__(self, writer: StdoutWriter, descriptor: int) -> None:
@@ -129,5 +129,5 @@ def _write(descriptor: int, data: bytes) -> None:
         try:
             view = view[os.write(descriptor, view) :]
         except BlockingIOError:
-            # The parent process set it so, and may change it back.
+            # The parent process made it non-blocking, and may change it back.
             select.select([], [descriptor], [])

@@ -17,7 +17,7 @@ def png(data=b"1", **fields):
 def save(keeper, name, data):
     copy = keeper.directory / ".copy"
     copy.write_bytes(data)
-    return keeper.take(name, copy)
+    return keeper.save_file(name, copy)
 
 
 def files_in(directory):
@@ -34,7 +34,10 @@ def keeper(tmp_path):
 
 
 def test_displays_are_numbered_within_the_run(keeper, tmp_path):
-    paths = [keeper.keep(0, png(b"1")), keeper.keep(3, values.Html(html="<b>é".encode()))]
+    paths = [
+        keeper.save_display(0, png(b"1")),
+        keeper.save_display(3, values.Html(html="<b>é".encode())),
+    ]
     assert [path.name for path in paths] == ["cell-0-1.png", "cell-3-2.html"]
     assert files_in(tmp_path / "kept") == {
         "cell-0-1.png": b"1",
@@ -43,11 +46,11 @@ def test_displays_are_numbered_within_the_run(keeper, tmp_path):
 
 
 def test_an_update_takes_the_place_of_what_it_updates(keeper):
-    first = keeper.keep(0, png(b"1", display_id="d"))
-    assert keeper.keep(1, png(b"2", display_id="d", is_update=True)) == first
+    first = keeper.save_display(0, png(b"1", display_id="d"))
+    assert keeper.save_display(1, png(b"2", display_id="d", is_update=True)) == first
     assert first.read_bytes() == b"2"
-    assert keeper.keep(1, png(b"3", display_id="d")) != first
-    assert keeper.keep(1, png(b"4", display_id="other", is_update=True)) != first
+    assert keeper.save_display(1, png(b"3", display_id="d")) != first
+    assert keeper.save_display(1, png(b"4", display_id="other", is_update=True)) != first
 
 
 def test_files_keep_their_names_below_a_directory_of_their_own(keeper, tmp_path):
@@ -101,7 +104,7 @@ def test_links_in_the_directory_are_not_followed(keeper, tmp_path):
             save(keeper, name, b"x")
     assert save(keeper, "f", b"x").read_bytes() == b"x"
     (tmp_path / "kept/cell-0-1.png").symlink_to(outside / "f")
-    keeper.keep(0, png())
+    keeper.save_display(0, png())
     assert files_in(outside) == {"f": b"precious"}
 
 
@@ -121,18 +124,18 @@ def test_a_directory_that_cannot_be_is_refused(tmp_path):
 def test_a_display_that_cannot_be_saved_says_so_in_words(keeper, tmp_path):
     (tmp_path / "kept/cell-0-1.png").mkdir()
     with pytest.raises(saved_files.SavingError, match="could not be saved"):
-        keeper.keep(0, png())
+        keeper.save_display(0, png())
     assert files_in(tmp_path) == {}
 
 
 def test_what_could_not_be_kept_is_remembered(tmp_path):
     keeper = saved_files.SavedFiles(tmp_path / "kept")
-    keeper.keep(0, png())
+    keeper.save_display(0, png())
     save(keeper, "f", b"x")
     assert not keeper.has_failed
     (tmp_path / "kept/cell-0-2.png").mkdir()
     with pytest.raises(saved_files.SavingError):
-        keeper.keep(0, png())
+        keeper.save_display(0, png())
     assert keeper.has_failed
 
 
