@@ -190,7 +190,7 @@ class _ScriptedWork(turns._Work):
     """A turn in which the script does what models and kernels do; all around it is real."""
 
     async def _run_request(self, environment, stop):
-        services, request = self._services, self._request
+        services, request = self.services, self._request
         reply = Events(self.stream)
         directory = environment.workspace.directory
         turn = Turn(request, reply, services.service, environment.approval, directory)
@@ -204,7 +204,7 @@ class _ScriptedWork(turns._Work):
         return end
 
     async def _played(self, turn, environment):
-        limits, service = self._services.config.limits, self._services.service
+        limits, service = self.services.config.limits, self.services.service
         came = await turn_inputs.store_request_attachments(
             turn.request, environment, self.stream, limits
         )
@@ -348,12 +348,12 @@ class Conversations(session_service.SessionService):
         if (data := self.tables.get(handle)) is not None:
             step.outputs = (values.Json(json='"true"'),)
             step.does = lambda directory: (directory / name).write_bytes(data)
-        self._services.hosts.pool.steps[:] = [step]
+        self.services.hosts.pool.steps[:] = [step]
         return await super().save_table(key, handle, person, suffix)
 
     async def add_turn(self, key, text, *, answer="", person="U1", spent=None):
         """Remember a turn that is over."""
-        database = self._services.database
+        database = self.services.database
         session = await database.sessions.open(key)
         turn = await database.turns.start(session.id, person=person, text=text)
         await database.turns.finish(turn.id, values.TurnStatus.DONE, answer=answer)
@@ -364,7 +364,7 @@ class Conversations(session_service.SessionService):
         the next one finds that."""
         (platform, event_id), about = next(one for one in reversed(self.claimed) if "key" in one[1])
         assert about["content"] == json.loads(json.dumps(about["content"]))
-        database = self._services.database
+        database = self.services.database
         events = records.ClaimedEvent
         where = events.event_id == event_id, events.platform == platform
         async with asyncio.timeout(60):
@@ -392,7 +392,7 @@ class Conversations(session_service.SessionService):
 
     async def go_on(self, key, text, *, person, request_id):
         """Go on with a turn that a bot began which is gone; its code had printed a line."""
-        database = self._services.database
+        database = self.services.database
         session = await database.sessions.open(key)
         turn = await database.turns.start(
             session.id, person=person, text=text, request_id=request_id
@@ -413,8 +413,8 @@ class Conversations(session_service.SessionService):
 
     async def note_files(self, key, sentence):
         """Remember a sentence about the files of a session, which may not have begun."""
-        session = await self._services.database.sessions.open(key)
-        await self._services.database.sessions.note_files(session.id, {"warned": sentence})
+        session = await self.services.database.sessions.open(key)
+        await self.services.database.sessions.note_files(session.id, {"warned": sentence})
 
     async def idle(self):
         """Wait until no turn runs: what people see as its end comes a little earlier."""
@@ -431,7 +431,7 @@ class Conversations(session_service.SessionService):
     def directory(self, key):
         """The workspace of a session, for tests to look into."""
         name = workspaces.Workspaces.name_of(values.text(key))
-        path = self._services.hosts.pool.directory / name / "data"
+        path = self.services.hosts.pool.directory / name / "data"
         path.mkdir(parents=True, exist_ok=True)
         return path
 
