@@ -262,12 +262,12 @@ class SessionBranches:
         This is skipped if a variable would be lost by it: a person who corrects a word expects no
         loss. The caller holds the session's lane.
         """
-        if not request.edits:
+        if not request.is_edit:
             return
         try:
             session = await self._services.database.sessions.find(request.key)
             turn = await self._last_turn(session) if session is not None else None
-            if session and turn and turn.request_id.partition("-")[0] == request.edits:
+            if session and turn and turn.request_id == request.id:
                 await cancellation.shielded(
                     self._undo_turn(session, turn, requires_everything=True)
                 )

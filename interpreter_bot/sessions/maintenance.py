@@ -90,10 +90,19 @@ class Maintenance:
                 self._service.resumptions.add(progress.request(turn, session.key))
                 continue
             await self._services.database.turns.finish(turn.id, values.TurnStatus.INTERRUPTED)
+            await self._show_interruption(turn, session.key)
             if session.id not in notified_ids:
                 notified_ids.add(session.id)
                 await self._service.notify(session.key, session_words.ANSWER_INTERRUPTED)
         await self._services.questions.load()
+
+    async def _show_interruption(self, turn: records.Turn, key: values.SessionKey) -> None:
+        """Let messages end that still say that a turn runs."""
+        database = self._services.database
+        if await database.deliveries.of_request(key.platform, turn.request_id):
+            codes = [execution.code for execution in await database.executions.of_turn(turn.id)]
+            progress = suspended_turns.Progress(is_code=turn.request in codes[:1])
+            self._service.resumptions.add(progress.request(turn, key))
 
     async def prune(self) -> None:
         """Delete stored content that nothing refers to any more."""

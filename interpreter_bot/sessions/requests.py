@@ -81,8 +81,7 @@ class Request:
             the channel for a mention outside of threads. The newest are kept if they are many.
         context: what else was said around it that the model should know. Not instructions.
         model: title of the model to be asked; empty means the session's own choice.
-        edits: id of the message that it is an edited version of, with which the ids of its other
-            versions begin; empty if it is none.
+        is_edit: it is an edited version of a message that had the same id.
         goes_on_with: id of the turn that this request began in a bot that is gone; 0 for a new one.
             The reply gets all that is recorded of it first.
         elapsed_seconds: since that turn began.
@@ -101,7 +100,7 @@ class Request:
     recent: tuple[RecentMessage, ...] = ()
     context: str = ""
     model: str = ""
-    edits: str = ""
+    is_edit: bool = False
     goes_on_with: int = 0
     elapsed_seconds: float = 0.0
     approval: Approval = "never"

@@ -172,6 +172,19 @@ async def show_again(
     return is_shown
 
 
+async def show_interrupted(
+    database: databases.Database, request: requests.Request, reply: ports.Reply
+) -> events.TurnEnded | None:
+    """Show a turn with which no bot can go on, as it is recorded; None for any other request."""
+    turn = await database.turns.get(request.goes_on_with) if request.goes_on_with else None
+    if turn is None or turn.status is not values.TurnStatus.INTERRUPTED:
+        return None
+    await show_again(database, reply, turn_id=turn.id, resumed=None)
+    end = events.TurnEnded(status=turn.status, sentence=session_words.TURN_INTERRUPTED)
+    reply.emit(end)
+    return end
+
+
 async def _load_display(
     database: databases.Database, display: values.StoredDisplay
 ) -> values.Output | None:

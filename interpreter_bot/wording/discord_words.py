@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Final
 
-INTERRUPTED: Final = "This answer was interrupted."
 COPY_TITLE: Final = "Copy of a conversation"
 INPUT_TITLE: Final = "What the code asked for"
 NO_CONTENT: Final = (

@@ -92,7 +92,6 @@ DELETED_BY_ADMIN: Final = "An admin deleted this session: variables, files and h
 UNWATCHED: Final = "Nobody sees the output of this code any more."
 NO_SUCH_SESSION: Final = "There is no such session."
 NOT_YOUR_SESSION: Final = "That session is not yours."
-INTERRUPTED: Final = "This answer was interrupted when I was restarted."
 
 
 def reset(*, files_deleted: bool) -> str:

@@ -16,7 +16,12 @@ from interpreter_bot.platforms.chat import answer, buttons, drafts, markup, sync
 from interpreter_bot.platforms.discord import markdown, rate_limits
 from interpreter_bot.platforms.discord import transport as discord_transport
 from interpreter_bot.platforms.slack import blocks as slack_blocks
-from interpreter_bot.platforms.slack import handler_dependencies, installations, web_api
+from interpreter_bot.platforms.slack import (
+    handler_dependencies,
+    installations,
+    message_posting,
+    web_api,
+)
 from interpreter_bot.platforms.slack import markdown as slack_markdown
 from interpreter_bot.platforms.slack import transport as slack_transport
 from interpreter_bot.store import databases
@@ -131,7 +136,7 @@ async def _discord(_tmp_path):
 
         session = values.SessionKey("discord", str(lab.id), str(channel.id))
         yield Network(
-            transport=discord_transport.DiscordTransport(client, limits),
+            transport=discord_transport.DiscordTransport(client, limits, 0.02),
             markup=markdown,
             at=transport.Location(session=session, channel=str(channel.id)),
             person=str(alice.id),
@@ -199,10 +204,11 @@ async def _slack(tmp_path):
             del server.world.messages["C1", server.replies("C1", root)[place]["ts"]]
 
         key = values.SessionKey("slack", "T1", "C1", root)
+        place = message_posting.Place(workspace, "C1", thread=root, asked=root, user="U1")
         yield Network(
-            transport=slack_transport.SlackTransport(shared, workspace),
+            transport=slack_transport.SlackTransport(shared),
             markup=slack_markdown,
-            at=transport.Location(session=key, channel="C1", thread=root),
+            at=slack_transport.location(place, key),
             person="U1",
             shown=shown,
             fail=fail,
@@ -368,9 +374,15 @@ async def opened(network, *, is_code=False):
         pace=lambda: 0.02,
         is_visitable=False,
     )
-    async with answer.open_answer(
-        network.transport, network.markup, plan, network.deliveries, cancel=cancel
-    ) as reply:
+    async with asyncio.TaskGroup() as tasks:
+        reply = answer.Answer(
+            network.transport,
+            network.markup,
+            plan,
+            network.deliveries,
+            lambda work, name: tasks.create_task(work, name=name),
+        )
+        tasks.create_task(reply.show(cancel))
         reply.emit(events.Started())
         yield Opened(reply, cancelled)
 

@@ -31,6 +31,7 @@ from interpreter_bot.agent.llms import catalogues
 from interpreter_bot.hosts import local_host
 from interpreter_bot.kernels.files import workspaces
 from interpreter_bot.sessions import (
+    maintenance,
     questions,
     session_dependencies,
     session_service,
@@ -392,20 +393,29 @@ class Conversations(session_service.SessionService):
 
     async def go_on(self, key, text, *, person, request_id):
         """Go on with a turn that a bot began which is gone; its code had printed a line."""
+        progress = suspended_turns.Progress(is_code=True)
+        turn = await self._begun(key, text, person, request_id, progress.document())
+        self.resumptions.add(progress.request(turn, key))
+
+    async def interrupt(self, key, text, *, person, request_id):
+        """Find such a turn with which no bot can go on."""
+        turn = await self._begun(key, text, person, request_id, None)
+        await maintenance.Maintenance(self.services, self).take_over((turn,))
+
+    async def _begun(self, key, text, person, request_id, progress):
         database = self.services.database
         session = await database.sessions.open(key)
         turn = await database.turns.start(
             session.id, person=person, text=text, request_id=request_id
         )
-        progress = suspended_turns.Progress(is_code=True)
-        execution = await database.executions.start(turn.id, text, progress=progress.document())
+        execution = await database.executions.start(turn.id, text, progress=progress)
         shown = {"output": values.Text("stdout", "before\n"), "execution_id": execution}
         await database.parts.add(
             turn.id,
             records.NewPart(kind=records.PartKind.CODE, text=text, execution_id=execution),
             records.NewPart(kind=records.PartKind.OUTPUT, **shown),
         )
-        self.resumptions.add(progress.request(turn, key))
+        return turn
 
     async def spend(self, key, person, spent):
         """Count what was used in a turn."""

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import dataclasses
 import logging
 import pathlib
-from collections.abc import AsyncIterator, Awaitable, Callable
-from typing import Final
+from collections.abc import Awaitable, Callable, Coroutine
+from typing import Any, Final
 
 from interpreter_bot import events
 from interpreter_bot.platforms.chat import (
@@ -38,7 +37,6 @@ class AnswerPlan:
         pace: returns the seconds between two edits.
         is_visitable: a button leads to the session on the page.
         is_replayed: the turn's events begin with those that are recorded of it.
-        is_claimed: the next bot takes the request, if this one ends before it has begun with it.
     """
 
     request_id: str
@@ -47,14 +45,13 @@ class AnswerPlan:
     pace: Callable[[], float]
     is_visitable: bool
     is_replayed: bool = False
-    is_claimed: bool = False
 
 
 class Answer(ports.Reply):
-    """The reply to one request in a chat. Use `open_answer`.
+    """The reply to one request in a chat.
 
     Attributes:
-        is_left: the next bot takes the request; see `AnswerPlan.is_claimed`.
+        is_left: the bot ends before it has begun with the request, which the next one takes.
         refusal: why nothing of it is shown, if its person could not be told.
     """
 
@@ -64,11 +61,20 @@ class Answer(ports.Reply):
         marks: markup.Markup,
         plan: AnswerPlan,
         deliveries: transport.Deliveries,
-        tasks: asyncio.TaskGroup,
+        spawn: Callable[[Coroutine[Any, Any, object], str], object],
     ) -> None:
+        """Show nothing yet.
+
+        Args:
+            network: shows it.
+            marks: the network's Markdown.
+            plan: what is shown where.
+            deliveries: where its messages are noted.
+            spawn: runs a coroutine in a task.
+        """
         self._network = network
         self._plan = plan
-        self._tasks = tasks
+        self._spawn = spawn
         self._takes = network.capabilities(plan.at)
         self._log = turn_log.TurnLog()
         self.uploads: Final = uploads.UploadSpool(marks, file_bytes=self._takes.max_file_bytes)
@@ -110,9 +116,9 @@ class Answer(ports.Reply):
 
     async def show(self, cancel: Callable[[], Awaitable[object]]) -> None:
         """Keep the messages in step until all of the answer stands; `cancel` ends the turn."""
-        await self._has_begun.wait()
-        await self._sync.adopt()
         try:
+            await self._has_begun.wait()
+            await self._sync.adopt()
             await self._sync.run()
         except transport.LocationClosedError as error:
             await cancel()
@@ -126,6 +132,7 @@ class Answer(ports.Reply):
             await cancel()
         finally:
             self._sync.has_posted.set()
+            self.uploads.close()
 
     async def _drafts(self) -> tuple[transport.Draft, ...]:
         """Return the wanted messages, in the end with the files that were made."""
@@ -161,7 +168,7 @@ class Answer(ports.Reply):
         match event:
             case events.PrivateNotice(text=text):
                 whisper = self._network.whisper(self._plan.at, self._plan.style.owner, text)
-                self._tasks.create_task(whisper, name="private notice")
+                self._spawn(whisper, "private notice")
                 return
             case events.NoticeShown(text=session_words.KEPT_RUNNING):
                 # All that is recorded was shown again: nothing that stands there is missing.
@@ -170,7 +177,7 @@ class Answer(ports.Reply):
                 # It looks as if it went on: the next bot adopts its messages.
                 event = events.ProgressChanged(sentence)
                 self._finish()
-            case events.TurnEnded(sentence=session_words.CLOSING) if self._plan.is_claimed:
+            case events.TurnEnded(sentence=session_words.CLOSING):
                 self.is_left = True
                 event = events.ProgressChanged(session_words.ANSWER_CONTINUES)
                 self._finish()
@@ -183,31 +190,3 @@ class Answer(ports.Reply):
     def _finish(self) -> None:
         self._has_begun.set()
         self._sync.finish()
-
-
-@contextlib.asynccontextmanager
-async def open_answer(
-    network: transport.Transport,
-    marks: markup.Markup,
-    plan: AnswerPlan,
-    deliveries: transport.Deliveries,
-    *,
-    cancel: Callable[[], Awaitable[object]],
-) -> AsyncIterator[Answer]:
-    """Show a turn inside the context, which ends when all of it stands.
-
-    Args:
-        network: shows it.
-        marks: the network's Markdown.
-        plan: what is shown where.
-        deliveries: where its messages are noted.
-        cancel: ends the turn, when nothing can be shown there any more.
-    """
-    async with asyncio.TaskGroup() as tasks:
-        answer = Answer(network, marks, plan, deliveries, tasks)
-        try:
-            showing = tasks.create_task(answer.show(cancel), name="show an answer")
-            yield answer
-            await showing
-        finally:
-            answer.uploads.close()

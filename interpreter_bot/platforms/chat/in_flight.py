@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import dataclasses
 import functools
 import logging
@@ -13,17 +14,21 @@ import cachetools
 
 from interpreter_bot import errors, events, values
 from interpreter_bot.platforms import preferences
-from interpreter_bot.platforms.chat import answer, drafts, markup, sync, transport
-from interpreter_bot.sessions import requests, session_service
+from interpreter_bot.platforms.chat import answer, claims, drafts, markup, sync, transport
+from interpreter_bot.sessions import event_claims, requests, session_service
 from interpreter_bot.wording import question_words, run_words
 
 _log = logging.getLogger(__name__)
 
 _MAX_KNOWN: Final = 1000
 _MAX_PAST: Final = 20
+_LAST_WORDS_SECONDS: Final = 5.0
 _FAULT: Final = events.TurnEnded(status=values.TurnStatus.FAILED, sentence=run_words.FAULT)
+_CUT_SHORT: Final = events.TurnEnded(status=values.TurnStatus.STOPPED, sentence=run_words.CUT_SHORT)
 
 FindPlace: TypeAlias = Callable[[], Awaitable[transport.Location]]
+Refuse: TypeAlias = Callable[[str], Awaitable[None]]
+"""Shows a sentence to the person whose work failed."""
 
 
 @dataclasses.dataclass(eq=False, slots=True)
@@ -34,17 +39,30 @@ class Entry:
         id: of the request.
         person: who asked, by id.
         at: where it is answered, as far as that is known yet.
+        text: its words, once they are known.
+        has_place: `at` is final.
         is_started: the sessions have it.
-        is_cancelled: it was cancelled before they had it, so it never starts.
+        is_cancelled: it was cancelled, perhaps before they had it: then it never starts.
+        reply: shows its answer.
+        showing: ends when all of that stands.
         is_over: set when it has ended and all of its answer stands.
     """
 
     id: str
     person: str
     at: transport.Location
+    text: str = ""
+    has_place: bool = False
     is_started: bool = False
     is_cancelled: bool = False
+    reply: answer.Answer | None = None
+    showing: asyncio.Task[None] | None = None
     is_over: asyncio.Event = dataclasses.field(default_factory=asyncio.Event)
+
+    @property
+    def thread(self) -> str:
+        """The thread of its answer, on networks whose threads are no channels."""
+        return self.at.thread or (self.reply.first_message if self.reply is not None else "")
 
 
 class RequestsInFlight:
@@ -62,11 +80,8 @@ class RequestsInFlight:
         network: transport.Transport,
         marks: markup.Markup,
         settings: Mapping[str, object],
-        *,
-        pace_seconds: float,
     ) -> None:
         self._service = service
-        self._pace_seconds = pace_seconds
         self._tasks: set[asyncio.Task[None]] = set()
         self._running: list[Entry] = []
         self._known = cachetools.LRUCache[tuple[str, str, str], Entry](_MAX_KNOWN)
@@ -79,9 +94,15 @@ class RequestsInFlight:
         scope = values.Scope(key.platform, key.workspace, key.channel, person)
         return preferences.effective(await self._service.queries.choices(scope), self.settings)
 
-    def spawn(self, work: Coroutine[Any, Any, object], name: str) -> asyncio.Task[None]:
-        """Run a coroutine in a task of its own; its exceptions are logged and end nothing else."""
-        task = asyncio.create_task(_log_errors(work, name), name=name)
+    def spawn(
+        self, work: Coroutine[Any, Any, object], name: str, *, refuse: Refuse | None = None
+    ) -> asyncio.Task[None]:
+        """Run a coroutine in a task of its own; its exceptions are logged and end nothing else.
+
+        Args:
+            refuse: is told the sentence of an exception.
+        """
+        task = asyncio.create_task(_catch_all(work, name, refuse), name=name)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
         return task
@@ -98,73 +119,181 @@ class RequestsInFlight:
                 task.cancel()
             await asyncio.gather(*self._tasks, return_exceptions=True)
 
+    # Requests -----------------------------------------------------------------------------
+
     def open(self, request_id: str, person: str, at: transport.Location) -> Entry:
         """Expect a request; from now on it can be cancelled."""
         entry = self._known[_place(at.session, request_id)] = Entry(request_id, person, at)
         self._running.append(entry)
         return entry
 
-    def prepare(
+    def begin(
+        self, entry: Entry, *, is_code: bool, shows_code: bool, is_replayed: bool = False
+    ) -> answer.Answer:
+        """Show the first sign of an answer, or go on in the messages of a former one.
+
+        Args:
+            entry: of a request, which may not be known yet.
+            is_code: it is code.
+            shows_code: the answer shows the code that ran.
+            is_replayed: a former bot began with it, whose events come first.
+        """
+        at = entry.at
+        plan = answer.AnswerPlan(
+            request_id=entry.id,
+            at=at,
+            style=drafts.AnswerStyle(
+                owner=entry.person,
+                is_code=is_code,
+                shows_code=shows_code,
+                limit_seconds=self._service.queries.limits.execution_seconds,
+                heading=at.heading,
+                hint=at.hint,
+            ),
+            pace=functools.partial(self._pace, at, is_code=is_code),
+            is_visitable=self._service.visits.is_on,
+            is_replayed=is_replayed,
+        )
+        reply = entry.reply = answer.Answer(
+            self.network, self.marks, plan, self._service.deliveries, self.spawn
+        )
+        entry.has_place = True
+        showing = reply.show(functools.partial(self._cancel, entry))
+        entry.showing = asyncio.create_task(showing, name="an answer")
+        if not is_replayed:
+            reply.begin()
+        return reply
+
+    def _pace(self, at: transport.Location, *, is_code: bool) -> float:
+        """Return the seconds between two edits of an answer."""
+        workspace = at.session.workspace
+        crowd = sum(entry.at.session.workspace == workspace for entry in self._running)
+        return self.network.pace(at, crowd, is_code=is_code)
+
+    async def answer(
+        self, entry: Entry, request: requests.Request, *, shows_code: bool = False
+    ) -> None:
+        """Run a request to its end, and show it; it has its place in the lane at once.
+
+        Raises:
+            BotError: nothing of it can be shown, nor could its person be told why.
+            LeftToNextBotError: the bot ends before it has begun with it.
+        """
+        entry.at = dataclasses.replace(entry.at, session=request.key)
+        entry.text = request.text
+        reply = entry.reply
+        if reply is None and not entry.is_cancelled:
+            reply = self.begin(entry, is_code=request.is_code, shows_code=shows_code)
+        if reply is None or entry.showing is None:
+            self._close(entry)
+            return
+        try:
+            if entry.is_cancelled:
+                reply.emit(_CUT_SHORT)
+            else:
+                entry.is_started = True
+                await self._service.handle(request, reply)
+            await entry.showing
+        except Exception:
+            # The last net of a request.
+            _log.exception("a request fell")
+            reply.emit(_FAULT)
+        finally:
+            # Also on shutdown: the end is still shown, if that is quick.
+            await asyncio.wait([entry.showing], timeout=_LAST_WORDS_SECONDS)
+            entry.showing.cancel()
+            self._close(entry)
+        if reply.refusal:
+            raise errors.BotError(reply.refusal)
+        if reply.is_left:
+            raise event_claims.LeftToNextBotError
+
+    async def prepare(
         self,
         request: requests.Request,
         at: transport.Location,
-        find_place: FindPlace,
+        find_place: FindPlace | None = None,
         *,
         shows_code: bool,
         is_edit: bool,
-    ) -> Callable[[], Awaitable[None]]:
+    ) -> claims.StartRequest | None:
         """Expect the request of a message; return what has it answered.
 
         Args:
             request: of the message.
             at: where the message stands.
-            find_place: returns where it is answered; suspends only while a thread is opened, as
-                requests get their places in the lane in order.
+            find_place: returns where it is answered, by default there; suspends only while a
+                thread is opened, as requests get their places in the lane in order.
             shows_code: the answer shows the code that ran.
-            is_edit: the answer takes the place of the one to its former words.
+            is_edit: the answer takes the place of the one to its former words; None is returned
+                if these are the same, as networks edit some messages, too.
         """
         old = self.find(at.session, request.id) if is_edit else None
+        if is_edit and await self._is_unchanged(request, old):
+            return None
+        if old is not None and not old.is_over.is_set():
+            await self._cancel(old)
         entry = self.open(request.id, request.person.id, at)
+        entry.text = request.text
+        request = dataclasses.replace(request, is_edit=is_edit)
         return functools.partial(
-            self._carry_out, entry, request, find_place, old, shows_code=shows_code, is_edit=is_edit
+            self._carry_out, entry, request, find_place, old, shows_code=shows_code
+        )
+
+    async def _is_unchanged(self, request: requests.Request, old: Entry | None) -> bool:
+        """Return whether an edited message has the words that are being answered, or were."""
+        if old is not None:
+            return old.text == request.text
+        past_turns = await self._service.queries.history(request.key, limit=_MAX_PAST)
+        return any(
+            (turn.request_id, turn.request) == (request.id, request.text) for turn in past_turns
         )
 
     async def _carry_out(
         self,
         entry: Entry,
         request: requests.Request,
-        find_place: FindPlace,
+        find_place: FindPlace | None,
         old: Entry | None,
         *,
         shows_code: bool,
-        is_edit: bool,
     ) -> None:
         try:
-            if old is not None and old.is_started:
-                entry.at = old.at
-            else:
-                if old is not None:
-                    await self._supersede(old)
+            if old is not None:
+                # Its messages become those of this answer.
+                await old.is_over.wait()
+                entry.at, entry.has_place = old.at, old.has_place
+            if find_place is not None and not (entry.has_place or entry.is_cancelled):
                 entry.at = await find_place()
+                entry.has_place = True
             request = dataclasses.replace(request, key=entry.at.session)
-            if is_edit:
-                if await self._is_unchanged(request):
-                    if old is not None:
-                        self._known[_place(old.at.session, old.id)] = old
-                    return
-                if old is not None:
-                    await self._supersede(old)
-                request = dataclasses.replace(request, edits=request.id)
             await self.answer(entry, request, shows_code=shows_code)
         finally:
             self._close(entry)
 
-    async def _is_unchanged(self, request: requests.Request) -> bool:
-        """Return whether a message has the words that were answered: networks edit some, too."""
-        past_turns = await self._service.queries.history(request.key, limit=_MAX_PAST)
-        return any(
-            (turn.request_id, turn.request) == (request.id, request.text) for turn in past_turns
-        )
+    async def refuse_request(self, entry: Entry, error: Exception) -> None:
+        """Show why a request is not answered, though there was a first sign."""
+        if not isinstance(error, errors.BotError):
+            _log.error("a request could not be made", exc_info=error)
+        if entry.reply is not None and entry.showing is not None:
+            sentence = run_words.error_sentence(error)
+            entry.reply.emit(dataclasses.replace(_FAULT, sentence=sentence))
+            await entry.showing
+        self._close(entry)
+
+    async def go_on(self, request: requests.Request) -> None:
+        """Show how a request goes on that a bot began which is gone, in the same messages."""
+        at = await self.network.locate(request)
+        chosen = await self.chosen_by(request.key, request.person.id)
+        # If models exist, a person's code came by a command, which does not show the code.
+        shows_code = bool(self._service.queries.models) if request.is_code else chosen.show_code
+        entry = self.open(request.id, request.person.id, at)
+        self.begin(entry, is_code=request.is_code, shows_code=shows_code, is_replayed=True)
+        with contextlib.suppress(event_claims.LeftToNextBotError):
+            # Its turn is found by the next bot.
+            await self.answer(entry, request)
+
+    # What runs ----------------------------------------------------------------------------
 
     def find(self, key: values.SessionKey, request_id: str) -> Entry | None:
         """Return a request of a session or of its channel, running or ended, if it is known."""
@@ -173,10 +302,6 @@ class RequestsInFlight:
     def running(self, matches: Callable[[Entry], bool]) -> list[Entry]:
         """Return the matching requests that have not ended."""
         return [entry for entry in self._running if matches(entry)]
-
-    def is_running(self, request_id: str) -> bool:
-        """Return whether a request has not ended."""
-        return bool(self.running(lambda entry: entry.id == request_id))
 
     async def stop(self, matches: Callable[[Entry], bool], person: str = "") -> bool:
         """Cancel the matching requests of a person; everybody's if none is named.
@@ -193,17 +318,11 @@ class RequestsInFlight:
             raise errors.BotError(question_words.NOT_YOURS)
         return any([await self._cancel(entry) for entry in own])
 
-    async def _supersede(self, entry: Entry) -> None:
-        """Cancel a request, and wait until its answer stands, as another will take its place."""
-        if not entry.is_over.is_set():
-            await self._cancel(entry)
-            await entry.is_over.wait()
-
     async def _cancel(self, entry: Entry) -> bool:
-        if entry.is_started:
-            return await self._service.cancel(entry.at.session, entry.id)
         entry.is_cancelled = True
-        return True
+        if not entry.is_started:
+            return True
+        return await self._service.cancel(entry.at.session, entry.id)
 
     def _close(self, entry: Entry) -> None:
         """Record that nothing more comes of a request."""
@@ -211,46 +330,7 @@ class RequestsInFlight:
             self._running.remove(entry)
             entry.is_over.set()
 
-    async def answer(
-        self, entry: Entry, request: requests.Request, *, shows_code: bool = False
-    ) -> None:
-        """Run a request to its end, and show it; it has its place in the lane at once."""
-        try:
-            if not entry.is_cancelled:
-                entry.is_started = True
-                await self._show(entry.at, request, shows_code=shows_code)
-        except Exception:
-            # What shows answers is what fell.
-            _log.exception("an answer could not be shown")
-        finally:
-            self._close(entry)
-
-    async def _show(
-        self, at: transport.Location, request: requests.Request, *, shows_code: bool
-    ) -> None:
-        plan = answer.AnswerPlan(
-            request_id=request.id,
-            at=at,
-            style=drafts.AnswerStyle(
-                owner=request.person.id,
-                is_code=request.is_code,
-                shows_code=shows_code,
-                limit_seconds=self._service.queries.limits.execution_seconds,
-            ),
-            pace=lambda: self._pace_seconds,
-            is_visitable=self._service.visits.is_on,
-            is_replayed=bool(request.goes_on_with),
-        )
-        cancel = functools.partial(self._service.cancel, at.session, request.id)
-        deliveries = self._service.deliveries
-        async with answer.open_answer(
-            self.network, self.marks, plan, deliveries, cancel=cancel
-        ) as reply:
-            try:
-                await self._service.handle(request, reply)
-            except Exception:
-                _log.exception("a request fell")
-                reply.emit(_FAULT)
+    # Sentences ----------------------------------------------------------------------------
 
     async def refuse(
         self, at: transport.Location, person: str, sentence: str, *, is_private: bool
@@ -265,24 +345,26 @@ class RequestsInFlight:
         """Say something in a place that is no answer."""
         await sync.post_once(self.network, at, self.marks.small_print(f"🔹 {sentence}"))
 
-    async def go_on(self, request: requests.Request) -> None:
-        """Show how a request goes on that a bot began which is gone, in the same messages."""
-        person, at = request.person.id, self.network.locate(request.key)
-        chosen = await self.chosen_by(request.key, person)
-        # If models exist, a person's code came by a command, which does not show the code.
-        shows_code = bool(self._service.queries.models) if request.is_code else chosen.show_code
-        entry = self.open(request.id, person, at)
-        await self.answer(entry, request, shows_code=shows_code)
-
 
 def _place(key: values.SessionKey, request_id: str) -> tuple[str, str, str]:
     # The thread may be opened only after the request came.
     return key.workspace, key.channel, request_id
 
 
-async def _log_errors(work: Coroutine[Any, Any, object], name: str) -> None:
+async def _catch_all(work: Coroutine[Any, Any, object], name: str, refuse: Refuse | None) -> None:
     try:
-        await work
+        try:
+            await work
+        except Exception as error:
+            if refuse is None:
+                raise
+            is_ours = isinstance(error, errors.BotError)
+            _log.log(
+                logging.INFO if is_ours else logging.ERROR, "%s: refused", name, exc_info=error
+            )
+            await refuse(run_words.error_sentence(error))
+    except errors.BotError as error:
+        _log.warning("%s: %s", name, error)
     except Exception:
         # The last net: an error of one request ends no other.
         _log.exception("%s ended in an error", name)

@@ -15,6 +15,7 @@ from typing import Final, Literal, Protocol, TypeAlias
 
 from interpreter_bot import errors, values
 from interpreter_bot.platforms.rendering import display_items
+from interpreter_bot.sessions import requests
 
 Style: TypeAlias = Literal["plain", "primary", "success", "danger"]
 
@@ -27,6 +28,8 @@ class Location:
         channel: to write to.
         thread: within that channel, on networks whose threads are no channels.
         reply_to: the message that the first one replies to; empty for none.
+        heading: markup above the answer, such as who gave a command.
+        hint: small print below an answer that ran code.
         handle: the network's own way to answer, such as a live interaction; None after a restart.
     """
 
@@ -34,6 +37,8 @@ class Location:
     channel: str
     thread: str = ""
     reply_to: str = ""
+    heading: str = ""
+    hint: str = ""
     handle: object = dataclasses.field(default=None, compare=False)
 
 
@@ -186,8 +191,11 @@ class Transport(Protocol):
     def capabilities(self, at: Location) -> Capabilities:
         """Return what messages in a place take."""
 
-    def locate(self, session: values.SessionKey) -> Location:
-        """Return where the answers of a session go on after a restart."""
+    async def locate(self, request: requests.Request) -> Location:
+        """Return where the answer to a request goes on after a restart."""
+
+    def pace(self, at: Location, crowd: int, *, is_code: bool) -> float:
+        """Return the seconds between two edits of an answer, one of a crowd in its workspace."""
 
     def show_working(self, at: Location) -> contextlib.AbstractAsyncContextManager[None]:
         """Show inside the context that the bot works on an answer."""

@@ -13,7 +13,6 @@ from interpreter_bot.platforms.discord import (
     channels_and_threads,
     command_views,
     interactions,
-    interrupted_answers,
     markdown,
     modals,
 )
@@ -110,10 +109,6 @@ class ButtonActions:
         in_flight = self._handler.in_flight
         if not await in_flight.stop(lambda entry: entry.id == button.id):
             await self._handler.reply(interaction, run_words.NOTHING_RUNS)
-            if not in_flight.is_running(button.id):
-                # Fetched again, because the person may have pressed the button of an older version.
-                message = await interaction.original_response()
-                await interrupted_answers.mend(message, in_flight.is_running)
 
     async def _show_code(
         self, interaction: discord.Interaction[Any], place: channels_and_threads.Place, turn_id: int

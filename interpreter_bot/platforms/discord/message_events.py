@@ -243,7 +243,7 @@ class MessageEvents:
             id=message.id,
             recent=parsed.recent,
         )
-        return self._in_flight.prepare(
+        return await self._in_flight.prepare(
             request,
             message.at,
             functools.partial(self._find_place, message, chosen),
@@ -285,7 +285,7 @@ class MessageEvents:
             if thread_id is not None:
                 self._recent.follow(thread_id)
                 session = dataclasses.replace(message.at.session, thread=str(thread_id))
-                return self._network.locate(session)
+                return discord_transport.at_session(session)
         return dataclasses.replace(message.at, reply_to=message.id)
 
 

@@ -24,7 +24,6 @@ from interpreter_bot.platforms.discord import (
     file_transfers,
     gateway_client,
     interactions,
-    interrupted_answers,
     markdown,
     message_events,
     missed_messages,
@@ -311,9 +310,12 @@ def _create_client(
     """Create a client with all its event handlers."""
     client = gateway_client.make(config, limits, with_content=with_content)
     client.accepted = asyncio.Event()
-    network, files = transport.DiscordTransport(client, limits), file_transfers.Attachments(session)
+    network, files = (
+        transport.DiscordTransport(client, limits, timing.edit_seconds),
+        file_transfers.Attachments(session),
+    )
     client.in_flight = in_flight.RequestsInFlight(
-        service, network, markdown, permissions.defaults(config), pace_seconds=timing.edit_seconds
+        service, network, markdown, permissions.defaults(config)
     )
     client.listener = message_events.MessageEvents(
         network, service, config, client.in_flight, files
@@ -416,8 +418,5 @@ def _make_notify(
             await limits.within(_NOTICE_SECONDS, sending)
         except api_errors.ANY as error:
             raise api_errors.DiscordError(discord_words.MESSAGE_REFUSED) from error
-        if client.user is not None:
-            # If the bot was killed during an answer, that answer still looks unfinished.
-            await interrupted_answers.mend_all(channel, client.user.id, client.in_flight.is_running)
 
     return notify

@@ -21,6 +21,7 @@ from interpreter_bot.platforms.discord import (
     persistent_buttons,
     rate_limits,
 )
+from interpreter_bot.sessions import requests
 from interpreter_bot.wording import discord_words
 
 _log = logging.getLogger(__name__)
@@ -84,7 +85,10 @@ class DiscordTransport:
         limits: the client's rate limits.
     """
 
-    def __init__(self, client: discord.Client, limits: rate_limits.RateLimits) -> None:
+    def __init__(
+        self, client: discord.Client, limits: rate_limits.RateLimits, edit_seconds: float
+    ) -> None:
+        self._edit_seconds = edit_seconds
         self.client = client
         self.limits = limits
 
@@ -98,9 +102,11 @@ class DiscordTransport:
             max_message_bytes=_MAX_MESSAGE_BYTES,
         )
 
-    def locate(self, session: values.SessionKey) -> transport.Location:
-        channel = channels_and_threads.channel_of(session)
-        return transport.Location(session=session, channel=str(channel))
+    def pace(self, at: transport.Location, crowd: int, *, is_code: bool) -> float:
+        return self._edit_seconds
+
+    async def locate(self, request: requests.Request) -> transport.Location:
+        return at_session(request.key)
 
     @contextlib.asynccontextmanager
     async def show_working(self, at: transport.Location) -> AsyncIterator[None]:
@@ -302,6 +308,11 @@ async def type_until(is_over: asyncio.Event, type_: Callable[[], Awaitable[objec
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(_TYPING_SECONDS):
                 await is_over.wait()
+
+
+def at_session(key: values.SessionKey) -> transport.Location:
+    """Return the location of a session's channel or thread."""
+    return transport.Location(session=key, channel=str(channels_and_threads.channel_of(key)))
 
 
 def files(uploads: Iterable[transport.Upload]) -> list[discord.File]:

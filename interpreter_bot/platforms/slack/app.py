@@ -21,7 +21,7 @@ from slack_sdk.web.async_client import AsyncWebClient
 
 from interpreter_bot import errors, values
 from interpreter_bot.platforms import command_table
-from interpreter_bot.platforms.chat import commands
+from interpreter_bot.platforms.chat import commands, in_flight
 from interpreter_bot.platforms.slack import (
     admin_views,
     button_actions,
@@ -34,7 +34,6 @@ from interpreter_bot.platforms.slack import (
     message_events,
     message_parsing,
     message_posting,
-    requests_in_flight,
 )
 from interpreter_bot.text import code_reading
 from interpreter_bot.wording import run_words
@@ -76,7 +75,7 @@ class Listeners:
     def __init__(
         self,
         shared: handler_dependencies.HandlerDependencies,
-        in_flight: requests_in_flight.RequestsInFlight,
+        requests_in_flight: in_flight.RequestsInFlight,
         messages: message_events.MessageEvents,
         interactions: interaction_requests.InteractionRequests,
         buttons: button_actions.ButtonActions,
@@ -87,7 +86,7 @@ class Listeners:
         self._api = shared.api
         self._workspaces = shared.workspaces
         self._permissions = shared.permissions
-        self._in_flight = in_flight
+        self._in_flight = requests_in_flight
         self._messages = messages
         self._interactions = interactions
         self._buttons = buttons
@@ -152,12 +151,15 @@ class Listeners:
 
     async def _stop_thread(self, place: message_posting.Place) -> None:
         workspace, channel = place.workspace, place.channel
-        key = values.SessionKey("slack", workspace.team, channel, place.thread)
+        stopped = workspace.team, channel, place.thread
         try:
             profile = await self._permissions.require(workspace, place.user, channel)
-            person = "" if profile.is_admin else place.user
-            target = {"team": workspace.team, "channel": channel, "root": place.thread}
-            if await self._in_flight.stop(person, **target):
+            if await self._in_flight.stop(
+                lambda entry: (
+                    (entry.at.session.workspace, entry.at.channel, entry.thread) == stopped
+                ),
+                "" if profile.is_admin else place.user,
+            ):
                 return
         except errors.BotError as error:
             await message_posting.whisper(self._api, place, str(error))
@@ -170,7 +172,6 @@ class Listeners:
             thread_ts=place.thread,
             status="active",
         )
-        await self._in_flight.close_interrupted(key)
         await message_posting.whisper(self._api, place, run_words.NOTHING_RUNS)
 
     async def on_title_change(self, event: dict[str, Any], context: AsyncBoltContext) -> None:
@@ -203,7 +204,8 @@ class Listeners:
             return
         team, enterprise = context.team_id or "", context.enterprise_id or ""
         await self._workspaces.uninstall(team, enterprise)
-        self._in_flight.spawn(self._in_flight.cancel_workspace(team), "removal")
+        work = self._in_flight.stop(lambda entry: entry.at.session.workspace == team)
+        self._in_flight.spawn(work, "removal")
 
     # Commands and shortcuts ---------------------------------------------------------------
 
@@ -218,7 +220,7 @@ class Listeners:
         else:
             view = home_and_modal_views.run_form({"channel": place.channel})
             work = self._buttons.open_form(place, str(command["trigger_id"]), view)
-        self._in_flight.spawn(work, "/py", reply=button_actions.text_sender(args.respond))
+        self._in_flight.spawn(work, "/py", refuse=button_actions.text_sender(args.respond))
 
     async def on_interpreter_command(self, args: AsyncArgs) -> None:
         """Carry out a command."""
@@ -226,7 +228,7 @@ class Listeners:
         command, reply = args.payload, button_actions.text_sender(args.respond)
         place = await self._place(args, str(command["channel_id"]))
         work = self._run_command(place, str(command.get("text") or ""), reply)
-        self._in_flight.spawn(work, "/interpreter", reply=reply)
+        self._in_flight.spawn(work, "/interpreter", refuse=reply)
 
     async def _run_command(
         self, place: message_posting.Place, text: str, reply: command_views.SendText
@@ -262,7 +264,7 @@ class Listeners:
         work = self._interactions.run_message(
             place.workspace, place.user, place.channel, body["message"]
         )
-        self._in_flight.spawn(work, "run message", reply=button_actions.text_sender(args.respond))
+        self._in_flight.spawn(work, "run message", refuse=button_actions.text_sender(args.respond))
 
     async def on_ask_shortcut(self, args: AsyncArgs) -> None:
         """Open the form for a question about a message."""
@@ -273,7 +275,7 @@ class Listeners:
             {"channel": place.channel, "ts": str(body["message_ts"])}
         )
         work = self._buttons.open_form(place, str(body["trigger_id"]), view)
-        self._in_flight.spawn(work, "ask form", reply=button_actions.text_sender(args.respond))
+        self._in_flight.spawn(work, "ask form", refuse=button_actions.text_sender(args.respond))
 
     async def _place(self, args: AsyncArgs, channel: str) -> message_posting.Place:
         """Return the place where a person acts."""
@@ -290,10 +292,7 @@ class Listeners:
             await args.ack()
             channel = str((args.body.get("channel") or {}).get("id", ""))
             press = button_actions.parse_press(await self._place(args, channel), args)
-            work = handle(press)
-            if channel:
-                work = self._in_flight.closing_interrupted(press.place, work)
-            self._in_flight.spawn(work, press.action, reply=press.reply)
+            self._in_flight.spawn(handle(press), press.action, refuse=press.reply)
 
         return listener
 
@@ -321,7 +320,7 @@ class Listeners:
                 if place.channel:
                     await message_posting.whisper(self._api, place, sentence)
 
-            self._in_flight.spawn(handle(form), "form", reply=reply)
+            self._in_flight.spawn(handle(form), "form", refuse=reply)
 
         return listener
 

@@ -14,7 +14,7 @@ from slack_bolt.kwargs_injection.async_args import AsyncArgs
 
 from interpreter_bot import errors, events, values
 from interpreter_bot.platforms import command_table
-from interpreter_bot.platforms.chat import buttons, commands
+from interpreter_bot.platforms.chat import buttons, commands, in_flight
 from interpreter_bot.platforms.rendering import past_code, query_listings
 from interpreter_bot.platforms.slack import (
     blocks,
@@ -26,7 +26,6 @@ from interpreter_bot.platforms.slack import (
     interaction_requests,
     markdown,
     message_posting,
-    requests_in_flight,
 )
 from interpreter_bot.sessions import past_turns
 from interpreter_bot.text import quantities
@@ -106,7 +105,7 @@ class ButtonActions:
     def __init__(
         self,
         shared: handler_dependencies.HandlerDependencies,
-        in_flight: requests_in_flight.RequestsInFlight,
+        requests_in_flight: in_flight.RequestsInFlight,
         interactions: interaction_requests.InteractionRequests,
         slack_commands: command_views.SlackCommands,
         feedback: home_tab.Feedback,
@@ -115,7 +114,7 @@ class ButtonActions:
         self._api = shared.api
         self._uploads = shared.uploads
         self._permissions = shared.permissions
-        self._in_flight = in_flight
+        self._in_flight = requests_in_flight
         self._interactions = interactions
         self._commands = slack_commands
         self._feedback = feedback
@@ -151,8 +150,11 @@ class ButtonActions:
         profile = await self._permissions.require(place.workspace, place.user, place.channel)
         key, request_id = _parse_value(press, run_words.NOTHING_RUNS)
         person = "" if profile.is_admin else place.user
-        target = {"team": key.workspace, "channel": key.channel, "answer": request_id}
-        if not await self._in_flight.stop(person, **target):
+        stopped = key.workspace, key.channel, request_id
+        if not await self._in_flight.stop(
+            lambda entry: (entry.at.session.workspace, entry.at.channel, entry.id) == stopped,
+            person,
+        ):
             raise errors.BotError(run_words.NOTHING_RUNS)
 
     async def rate(self, press: Press) -> None:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 from interpreter_bot import cancellation, errors, values
 from interpreter_bot.platforms import command_table
-from interpreter_bot.platforms.chat import commands, transport
+from interpreter_bot.platforms.chat import commands, in_flight, transport
 from interpreter_bot.platforms.slack import (
     blocks,
     file_uploads,
@@ -19,7 +19,6 @@ from interpreter_bot.platforms.slack import (
     markdown,
     message_posting,
     permissions,
-    requests_in_flight,
 )
 from interpreter_bot.sessions import requests
 from interpreter_bot.wording import access_words, command_words, question_words, session_words
@@ -120,10 +119,10 @@ class SlackCommands:
     def __init__(
         self,
         dependencies: handler_dependencies.HandlerDependencies,
-        in_flight: requests_in_flight.RequestsInFlight,
+        requests_in_flight: in_flight.RequestsInFlight,
     ) -> None:
         self._dependencies = dependencies
-        self._in_flight = in_flight
+        self._in_flight = requests_in_flight
 
     def place_of(
         self, key: values.SessionKey, place: message_posting.Place, profile: permissions.Profile
@@ -146,9 +145,20 @@ class SlackCommands:
             refusals,
             open_copy=functools.partial(self._thread_for_copy, place),
             stop_running=functools.partial(
-                self._in_flight.stop_session, key, "" if profile.is_admin else profile.user
+                self._stop, key, "" if profile.is_admin else profile.user
             ),
         )
+
+    async def _stop(self, key: values.SessionKey, person: str) -> bool:
+        """Stop what a person asked for in a session; for an admin, "", whatever runs there.
+
+        Raises:
+            BotError: others asked for all of it.
+        """
+        if await self._in_flight.stop(lambda entry: entry.at.session == key, person):
+            return True
+        # What came by another way, as from the page, is for admins to stop.
+        return not person and await self._dependencies.service.stop(key)
 
     def view(
         self,

@@ -14,15 +14,16 @@ from collections.abc import AsyncIterator, Mapping
 from typing import Any, Final
 
 from interpreter_bot import errors, values
-from interpreter_bot.platforms.chat import claims
+from interpreter_bot.platforms.chat import claims, in_flight
 from interpreter_bot.platforms.slack import (
     api_errors,
     handler_dependencies,
     installations,
+    message_events,
     message_parsing,
     message_posting,
-    requests_in_flight,
 )
+from interpreter_bot.platforms.slack import transport as slack_transport
 from interpreter_bot.sessions import event_claims, past_turns, requests
 from interpreter_bot.wording import command_words, run_words
 
@@ -37,7 +38,7 @@ class InteractionRequests:
     def __init__(
         self,
         shared: handler_dependencies.HandlerDependencies,
-        in_flight: requests_in_flight.RequestsInFlight,
+        requests_in_flight: in_flight.RequestsInFlight,
     ) -> None:
         self._events = shared.service.events
         self._config = shared.config
@@ -46,7 +47,7 @@ class InteractionRequests:
         self._permissions = shared.permissions
         self._threads = shared.threads
         self._downloads = shared.downloads
-        self._in_flight = in_flight
+        self._in_flight = requests_in_flight
         self._claims = claims.OrderedClaims(_PLATFORM, shared.service.events)
 
     async def run_code(
@@ -184,7 +185,24 @@ class InteractionRequests:
             place = message_posting.Place(workspace, channel, thread="", request_ts="", user=user)
             key = values.SessionKey(_PLATFORM, workspace.team, channel)
         request = requests.Request(key=key, person=person, text=code, is_code=True, id=event_id)
-        return await self._in_flight.open_code(place, request)
+        return await self._open(place, request)
+
+    async def _open(
+        self, place: message_posting.Place, request: requests.Request, *, title: str = ""
+    ) -> claims.StartRequest:
+        """Show the first sign of an answer, and return what has the request answered."""
+        person, is_code = request.person, request.is_code
+        heading = slack_transport.heading(person.name) if is_code else ""
+        at = slack_transport.location(place, request.key, title=title, heading=heading)
+        chosen = await self._in_flight.chosen_by(request.key, person.id)
+        entry = self._in_flight.open(request.id, person.id, at)
+        reply = self._in_flight.begin(
+            entry, is_code=is_code, shows_code=is_code or chosen.show_code
+        )
+        if not place.thread:
+            # Nothing runs in a channel in which nothing of it can be shown.
+            await reply.wait_for_first_sign()
+        return functools.partial(self._in_flight.answer, entry, request)
 
     async def _prepare_rerun(
         self,
@@ -206,10 +224,7 @@ class InteractionRequests:
             id=event_id,
             approval=self._config.approval,
         )
-        entry = await self._in_flight.open(
-            request.key, place, event_id, person, is_code=request.is_code
-        )
-        return functools.partial(self._in_flight.answer, entry, request)
+        return await self._open(place, request)
 
     async def _prepare_question(
         self,
@@ -235,9 +250,7 @@ class InteractionRequests:
             id=event_id,
             approval=self._config.approval,
         )
-        title = requests_in_flight.title_of(request)
-        entry = await self._in_flight.open(key, place, event_id, person, title=title)
-        return functools.partial(self._in_flight.answer, entry, request)
+        return await self._open(place, request, title=message_events.title_of(request.text))
 
     async def _find_code(
         self, workspace: installations.InstalledWorkspace, message: Mapping[str, Any]

@@ -9,7 +9,7 @@ from typing import Any, Final, TypeAlias
 
 from interpreter_bot import errors, events, values
 from interpreter_bot.platforms import command_table, preferences
-from interpreter_bot.platforms.chat import claims, commands, inbox, transport
+from interpreter_bot.platforms.chat import claims, commands, in_flight, inbox, transport
 from interpreter_bot.platforms.slack import (
     blocks,
     command_views,
@@ -18,15 +18,16 @@ from interpreter_bot.platforms.slack import (
     message_parsing,
     message_posting,
     message_requests,
-    requests_in_flight,
     thread_history,
 )
+from interpreter_bot.platforms.slack import transport as slack_transport
 from interpreter_bot.sessions import event_claims, requests
 from interpreter_bot.text import quantities
 from interpreter_bot.wording import access_words, question_words
 
 PLATFORM: Final = "slack"
 _MAX_PAST_TURNS: Final = 20
+_TITLE_CHARACTERS: Final = 80
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -72,14 +73,14 @@ class MessageEvents:
     def __init__(
         self,
         dependencies: handler_dependencies.HandlerDependencies,
-        in_flight: requests_in_flight.RequestsInFlight,
+        requests_in_flight: in_flight.RequestsInFlight,
         slack_commands: command_views.SlackCommands,
     ) -> None:
         self._dependencies = dependencies
         self._service = dependencies.service
         self._threads = dependencies.threads
         self._questions = dependencies.service.questions
-        self._in_flight = in_flight
+        self._in_flight = requests_in_flight
         self._commands = slack_commands
         self.inbox = inbox.Inbox[RawMessage, _Source](
             PLATFORM,
@@ -107,8 +108,10 @@ class MessageEvents:
                 if edited.get("ts") and edited.get("user") == facts.get("user") and not is_same:
                     await self.inbox.receive_edit(RawMessage(workspace, facts, channel))
             case "message_deleted":
-                ts = str(event.get("deleted_ts", ""))
-                await self._in_flight.cancel_message(workspace.team, channel, ts)
+                deleted = workspace.team, f"{channel}/{event.get('deleted_ts')}"
+                await self._in_flight.stop(
+                    lambda entry: (entry.at.session.workspace, entry.id) == deleted
+                )
             case _:
                 await self.inbox.receive(RawMessage(workspace, event))
 
@@ -249,59 +252,59 @@ class MessageEvents:
         is_edit: bool,
     ) -> claims.StartRequest | None:
         source = message.source
-        if is_edit:
-            slack_message = source.message
-            await self._in_flight.supersede(
-                source.workspace.team, slack_message.channel, slack_message.ts
+        sent, parsed = source.message, source.incoming
+        title = "" if sent.thread else title_of(parsed.text)
+        at = slack_transport.location(source.place, message.session, title=title)
+        if is_edit or code or parsed.is_code or not (parsed.text or sent.files):
+            # There may be nothing to do, or an answer stands: no first sign is shown yet.
+            request = await self._request(message, code)
+            at = dataclasses.replace(at, session=request.key)
+            start = await self._in_flight.prepare(
+                request, at, shows_code=chosen.show_code and not request.is_code, is_edit=is_edit
             )
-        if not code:
-            return await self._prepare_request(message)
-        key = await self._read_session(source)
-        request = requests.Request(
-            key=key, person=message.person, text=code, is_code=True, id=message.id
+        else:
+            entry = self._in_flight.open(message.id, message.person.id, at)
+            self._in_flight.begin(entry, is_code=False, shows_code=chosen.show_code)
+            try:
+                request = await self._request(message)
+            except Exception as error:
+                await self._in_flight.refuse_request(entry, error)
+                return None
+            start = functools.partial(self._in_flight.answer, entry, request)
+        self._threads.mark_answered(source.workspace.team, sent)
+        return start and functools.partial(self._start, start, request)
+
+    async def _request(self, message: _Message, code: str = "") -> requests.Request:
+        """Make a request of a message; of code if its command stands for some.
+
+        Raises:
+            BotError: there is nothing to be done.
+        """
+        source = message.source
+        if code:
+            return requests.Request(
+                key=await self._read_session(source),
+                person=message.person,
+                text=code,
+                is_code=True,
+                id=message.id,
+            )
+        thread = await self._read_thread(source.workspace, source.message)
+        if self._answers_former_bot(thread, source.message) and not source.incoming.is_mention:
+            raise errors.BotError(question_words.CODE_GONE)
+        return await message_requests.build(
+            self._dependencies, source.workspace, source.incoming, thread, message.person
         )
-        return await self._in_flight.open_code(source.place, request)
 
-    async def _prepare_request(self, received: _Message) -> claims.StartRequest | None:
-        """Make the request of a message, after its first sign is shown."""
-        source = received.source
-        parsed, message, place = source.incoming, source.message, source.place
-        workspace, person = source.workspace, received.person
-        entry: requests_in_flight.InFlight | None = None
-        # Without text or files there may be nothing to do, so no sign of work is shown yet.
-        if not parsed.is_code and (parsed.text or message.files):
-            title = quantities.one_line(parsed.text, requests_in_flight.TITLE_CHARACTERS)
-            entry = await self._in_flight.open(
-                received.session,
-                place,
-                message.id,
-                person,
-                title="" if message.thread else title,
-            )
-        try:
-            thread = await self._read_thread(workspace, message)
-            if self._answers_former_bot(thread, message) and not parsed.is_mention:
-                raise errors.BotError(question_words.CODE_GONE)
-            request = await message_requests.build(
-                self._dependencies, workspace, parsed, thread, received.person
-            )
-        except Exception as error:
-            if entry is None:
-                raise
-            await self._in_flight.refuse(entry, error)
-            return None
-        if entry is None:
-            # Opened now, not at its turn, so that later messages wait behind it.
-            entry = await self._in_flight.open(
-                request.key, place, message.id, person, is_code=request.is_code
-            )
-        self._threads.mark_answered(workspace.team, message)
-        return functools.partial(self._start, entry, request)
-
-    async def _start(self, entry: requests_in_flight.InFlight, request: requests.Request) -> None:
-        await self._in_flight.answer(entry, request)
+    async def _start(self, start: claims.StartRequest, request: requests.Request) -> None:
+        await start()
         if request.is_code:
             return
         turns = await self._service.queries.history(request.key, limit=2)
         if len(turns) < 2:
-            await self._service.rename(request.key, requests_in_flight.title_of(request))
+            await self._service.rename(request.key, title_of(request.text))
+
+
+def title_of(text: str) -> str:
+    """Return the title of a session that begins with a request."""
+    return quantities.one_line(text, _TITLE_CHARACTERS)

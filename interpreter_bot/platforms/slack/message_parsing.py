@@ -49,8 +49,8 @@ class Message:
 
     @property
     def id(self) -> str:
-        """Id of the message in its present wording; begins with `ts`."""
-        return f"{self.ts}-{self.edited}" if self.edited else self.ts
+        """Id of the message, unique in its workspace."""
+        return f"{self.channel}/{self.ts}"
 
     @property
     def root(self) -> str:

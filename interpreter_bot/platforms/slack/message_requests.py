@@ -49,7 +49,6 @@ async def build(
         "key": session_key(workspace, message, uses_channel_kernel=thread.uses_channel_kernel),
         "person": person,
         "id": message.id,
-        "edits": message.ts if message.edited else "",
     }
     if incoming.is_code:
         code = incoming.code

@@ -22,7 +22,8 @@ from slack_sdk import errors as sdk_errors
 from slack_sdk.web.async_client import AsyncWebClient
 from slack_sdk.web.async_slack_response import AsyncSlackResponse
 
-from interpreter_bot import logs, settings, values
+from interpreter_bot import logs, settings
+from interpreter_bot.platforms.chat import in_flight
 from interpreter_bot.platforms.slack import (
     api_errors,
     app,
@@ -33,14 +34,15 @@ from interpreter_bot.platforms.slack import (
     http_server,
     installations,
     interaction_requests,
+    markdown,
     message_events,
     message_posting,
     missed_messages,
-    requests_in_flight,
     web_api,
 )
+from interpreter_bot.platforms.slack import transport as slack_transport
 from interpreter_bot.sessions import event_claims
-from interpreter_bot.wording import session_words, slack_words
+from interpreter_bot.wording import slack_words
 
 if TYPE_CHECKING:
     from interpreter_bot.sessions import session_service
@@ -78,25 +80,23 @@ async def running(
         session = await stack.enter_async_context(aiohttp.ClientSession())
         workspaces, flow = await _open_workspaces(config, tables, session)
         dependencies = handler_dependencies.build(service, config, workspaces, session, timing)
-        in_flight = requests_in_flight.RequestsInFlight(dependencies)
-        notifier = message_posting.Notifier(dependencies.api, workspaces)
-
-        async def notify(key: values.SessionKey, sentence: str) -> None:
-            if sentence in (session_words.ANSWER_INTERRUPTED, session_words.MESSAGE_LOST):
-                await in_flight.close_interrupted(key)
-            await notifier.notify(key, sentence)
-
-        commands = command_views.SlackCommands(dependencies, in_flight)
-        messages = message_events.MessageEvents(dependencies, in_flight, commands)
-        listeners = _listeners(dependencies, in_flight, messages, commands, notify)
-        stack.push_async_callback(in_flight.drain, timing.drain_seconds)
-        service.notify_through("slack", notify, go_on=in_flight.go_on)
+        network = slack_transport.SlackTransport(dependencies)
+        running_requests = in_flight.RequestsInFlight(
+            service, network, markdown, dependencies.permissions.settings
+        )
+        notify = message_posting.Notifier(dependencies.api, workspaces).notify
+        commands = command_views.SlackCommands(dependencies, running_requests)
+        messages = message_events.MessageEvents(dependencies, running_requests, commands)
+        listeners = _listeners(dependencies, running_requests, messages, commands, notify)
+        stack.push_async_callback(running_requests.drain, timing.drain_seconds)
+        service.notify_through("slack", notify, go_on=running_requests.go_on)
         bolt = app.build(workspaces, config.signing_secret.get_secret_value(), config.api_base_url)
         listeners.register(bolt)
         transport = _connected(bolt, config, flow, session, workspaces, timing)
         address = await stack.enter_async_context(transport)
         await stack.enter_async_context(_cancelled_on_loss(workspaces))
-        in_flight.spawn(missed_messages.MissedMessages(dependencies, messages).catch_up(), "missed")
+        catching_up = missed_messages.MissedMessages(dependencies, messages).catch_up()
+        running_requests.spawn(catching_up, "missed messages")
         yield address
 
 
@@ -245,25 +245,27 @@ async def send_hello(config: settings.Slack, person: str) -> None:
 
 def _listeners(
     dependencies: handler_dependencies.HandlerDependencies,
-    in_flight: requests_in_flight.RequestsInFlight,
+    requests_in_flight: in_flight.RequestsInFlight,
     messages: message_events.MessageEvents,
     commands: command_views.SlackCommands,
     notify: message_posting.Notify,
 ) -> app.Listeners:
-    interactions = interaction_requests.InteractionRequests(dependencies, in_flight)
+    interactions = interaction_requests.InteractionRequests(dependencies, requests_in_flight)
 
     def handle_again(event: event_claims.LostEvent) -> None:
         is_message = "is_edit" in event.content
         handle = messages.inbox.receive_again if is_message else interactions.handle_again
-        in_flight.spawn(handle(event), "an event again")
+        requests_in_flight.spawn(handle(event), "an event again")
 
     dependencies.service.events.open_platform("slack", handle_again)
     feedback = home_tab.Feedback(dependencies.service)
     home = home_tab.HomeTab(dependencies, feedback, notify)
     buttons = button_actions.ButtonActions(
-        dependencies, in_flight, interactions, commands, feedback
+        dependencies, requests_in_flight, interactions, commands, feedback
     )
-    return app.Listeners(dependencies, in_flight, messages, interactions, buttons, commands, home)
+    return app.Listeners(
+        dependencies, requests_in_flight, messages, interactions, buttons, commands, home
+    )
 
 
 @contextlib.asynccontextmanager

@@ -24,7 +24,8 @@ from interpreter_bot.platforms.slack import (
     thread_history,
     web_api,
 )
-from interpreter_bot.wording import file_words, run_words, slack_words
+from interpreter_bot.sessions import requests
+from interpreter_bot.wording import command_words, file_words, run_words, slack_words
 
 _log = logging.getLogger(__name__)
 
@@ -41,6 +42,11 @@ _LIMITED_SECONDS: Final = 30.0
 # Slack's clock may be behind ours by this much.
 _CLOCK_SKEW_SECONDS: Final = 30.0
 _FIRST_SIGN_SECONDS: Final = 2.0
+# Slack takes about 100 pieces of streams and 50 edits a minute, of all answers in a workspace:
+# with the usual pauses of one second and three, that is 1.7 answers and 2.5.
+_STREAMING_SHARE: Final = 0.6
+_EDITING_SHARE: Final = 0.4
+_NAME_CHARACTERS: Final = 80
 _STREAM_CONFLICT: Final = "streaming_state_conflict"
 # Without a status, Slack shows no Stop button with a stream.
 _STREAM_METHODS: Final = ("chat.startStream", "agents.sessions.setStatus")
@@ -57,36 +63,63 @@ _CLOSED_CODES: Final = frozenset(
 )
 
 
+@dataclasses.dataclass(eq=False, slots=True)
+class LiveAnswer:
+    """An answer that this process shows, stored as `Location.handle`.
+
+    Attributes:
+        person: id of the person who asked.
+        title: of a session that begins with the answer.
+        streams: those that are open, by their messages.
+        pictures: ids of those that were uploaded.
+        staged: files that were uploaded and not shared yet.
+        unconfirmed_files: ids of files that were shared and not seen yet, by the nonce of their
+            post.
+    """
+
+    person: str = ""
+    title: str = ""
+    streams: dict[str, streams.Stream] = dataclasses.field(default_factory=dict)
+    pictures: dict[transport.Upload, str] = dataclasses.field(default_factory=dict)
+    staged: dict[transport.Upload, dict[str, str]] = dataclasses.field(default_factory=dict)
+    unconfirmed_files: dict[str, Sequence[str]] = dataclasses.field(default_factory=dict)
+
+
+def location(
+    place: message_posting.Place, key: values.SessionKey, *, title: str = "", heading: str = ""
+) -> transport.Location:
+    """Return the location of an answer.
+
+    Args:
+        place: of the request.
+        key: of the session, as far as it is known yet.
+        title: of a session that begins with the answer.
+        heading: see `transport.Location`.
+    """
+    return transport.Location(
+        session=key,
+        channel=place.channel,
+        thread=place.thread,
+        heading=heading,
+        hint=slack_words.OWN_PYTHON if place.begins_thread else "",
+        handle=LiveAnswer(place.user, title),
+    )
+
+
+def _live(at: transport.Location) -> LiveAnswer:
+    return at.handle if isinstance(at.handle, LiveAnswer) else LiveAnswer()
+
+
 class SlackTransport:
-    """Sends one answer to Slack; see `chat.transport.Transport`."""
+    """Sends answers to Slack; see `chat.transport.Transport`."""
 
-    def __init__(
-        self,
-        dependencies: handler_dependencies.HandlerDependencies,
-        workspace: installations.InstalledWorkspace,
-        *,
-        title: str = "",
-        person: str = "",
-    ) -> None:
-        """Send nothing yet.
-
-        Args:
-            dependencies: of the platform.
-            workspace: of the answer.
-            title: of a session that begins with the answer.
-            person: id of the person who begins it.
-        """
+    def __init__(self, dependencies: handler_dependencies.HandlerDependencies) -> None:
         self._api = dependencies.api
         self._config = dependencies.config
         self._uploads = dependencies.uploads
         self._threads = dependencies.threads
-        self._workspace = workspace
-        self._title = title
-        self._person = person
-        self._streams: dict[str, streams.Stream] = {}
-        self._pictures: dict[transport.Upload, str] = {}
-        self._staged: dict[transport.Upload, dict[str, str]] = {}
-        self._unconfirmed_files: dict[str, Sequence[str]] = {}
+        self._permissions = dependencies.permissions
+        self._workspaces = dependencies.workspaces
 
     def capabilities(self, at: transport.Location) -> transport.Capabilities:
         return transport.Capabilities(
@@ -100,7 +133,7 @@ class SlackTransport:
             streams=self._has_sessions(at)
             and at.channel.startswith("D")
             and not any(
-                self._api.lacks(self._workspace.team, method) for method in _STREAM_METHODS
+                self._api.lacks(at.session.workspace, method) for method in _STREAM_METHODS
             ),
             has_feedback=True,
             pictures=PICTURES,
@@ -108,8 +141,38 @@ class SlackTransport:
             refresh_seconds=run_words.MIN_ELAPSED_SECONDS,
         )
 
-    def locate(self, session: values.SessionKey) -> transport.Location:
-        return transport.Location(session=session, channel=session.channel, thread=session.thread)
+    def pace(self, at: transport.Location, crowd: int, *, is_code: bool) -> float:
+        """All answers of a workspace share its rates."""
+        timing = self._api.timing
+        if self.capabilities(at).streams and not is_code:
+            return timing.streaming_seconds * max(1.0, crowd * _STREAMING_SHARE)
+        return timing.editing_seconds * max(1.0, crowd * _EDITING_SHARE)
+
+    async def locate(self, request: requests.Request) -> transport.Location:
+        key, user = request.key, request.person.id
+        workspace = await self._workspaces.get(key.workspace)
+        ts = request.id.partition("/")[2]
+        thread = key.thread or (ts and await self._find_thread(workspace, key.channel, ts))
+        place = message_posting.Place(
+            workspace, key.channel, thread=thread, request_ts="", user=user
+        )
+        profile = await self._permissions.profile(workspace, user)
+        is_command = request.is_code and not ts
+        return location(place, key, heading=heading(profile.name) if is_command else "")
+
+    async def _find_thread(
+        self, workspace: installations.InstalledWorkspace, channel: str, ts: str
+    ) -> str:
+        """Find the thread of a message that used the channel's own kernel; empty if unknown."""
+        try:
+            response = await self._api.call(
+                workspace, "conversations.replies", channel=channel, ts=ts, limit=1
+            )
+        except api_errors.SlackError as error:
+            _log.info("the thread of a request is not known: %s", error)
+            return ""
+        messages = response.get("messages") or [{}]
+        return str(messages[0].get("thread_ts") or ts)
 
     def _has_sessions(self, at: transport.Location) -> bool:
         return self._config.agent_view and bool(at.thread)
@@ -133,17 +196,18 @@ class SlackTransport:
 
     async def _set_status(self, at: transport.Location, status: str, max_seconds: float) -> bool:
         """Set the status of the session; return whether it is set, or may be."""
-        is_new = bool(self._title) and status == "processing"
+        live = _live(at)
+        is_new = bool(live.title) and status == "processing"
         try:
             await self._api.call(
-                self._workspace,
+                await self._workspaces.get(at.session.workspace),
                 "agents.sessions.setStatus",
                 max_seconds=max_seconds,
                 channel_id=at.channel,
                 thread_ts=at.thread,
                 status=status,
-                title=self._title if is_new else None,
-                initiator_user_id=self._person if is_new else None,
+                title=live.title if is_new else None,
+                initiator_user_id=live.person if is_new else None,
             )
         except api_errors.SlackError as error:
             _log.debug("no session status: %s", error)
@@ -169,9 +233,7 @@ class SlackTransport:
         posted = _posted(at, ts)
         if (question := _question_metadata(draft)) and not at.session.thread:
             # Only a message in this thread, of all threads of the session, may be the answer.
-            team, thread = self._workspace.team, posted.at.thread
-            self._threads.note_kernel(team, at.channel, thread, uses_channel_kernel=True)
-            self._threads.note_question(question[thread_history.QUESTION], thread)
+            self._threads.note_question(question[thread_history.QUESTION], posted.at.thread)
         return posted
 
     async def _post(
@@ -184,11 +246,11 @@ class SlackTransport:
         is_channels_own = not at.thread and not at.session.thread
         kernel = {"kernel": thread_history.CHANNEL_KERNEL} if is_channels_own else {}
         answer = await self._write(
+            at,
             "chat.postMessage",
             content,
             is_plain=draft.is_plain,
             is_first_sign=key.index == 0 and not draft.text,
-            channel=at.channel,
             thread_ts=at.thread or None,
             unfurl_links=False,
             unfurl_media=False,
@@ -196,21 +258,33 @@ class SlackTransport:
                 {"id": key.nonce, **kernel, **_question_metadata(draft)}
             ),
         )
-        return str(answer["ts"])
+        ts = str(answer["ts"])
+        if is_channels_own:
+            team = at.session.workspace
+            self._threads.note_kernel(team, at.channel, ts, uses_channel_kernel=True)
+        return ts
+
+    async def _call(self, at: transport.Location, method: str, **arguments: Any) -> web_api.Answer:
+        workspace = await self._workspaces.get(at.session.workspace)
+        return await self._api.call(workspace, method, channel=at.channel, **arguments)
 
     async def _write(
-        self, method: str, content: dict[str, Any], *, is_plain: bool, **arguments: Any
+        self,
+        at: transport.Location,
+        method: str,
+        content: dict[str, Any],
+        *,
+        is_plain: bool,
+        **arguments: Any,
     ) -> web_api.Answer:
         """Post or update a message; a plain one is written without blocks if Slack refuses it."""
         try:
-            return await self._api.call(self._workspace, method, **content, **arguments)
+            return await self._call(at, method, **content, **arguments)
         except api_errors.ContentRefusedError:
             if not is_plain:
                 raise
         text = markdown.escaped(blocks.plain_text(content["blocks"])[:_PLAIN_CHARACTERS])
-        return await self._api.call(
-            self._workspace, method, text=text[:_MAX_PLAIN] or "…", blocks=[], **arguments
-        )
+        return await self._call(at, method, text=text[:_MAX_PLAIN] or "…", blocks=[], **arguments)
 
     def _content(self, at: transport.Location, draft: transport.Draft) -> dict[str, Any]:
         status = _status(draft)
@@ -254,10 +328,10 @@ class SlackTransport:
         question = _question_metadata(draft)
         try:
             await self._write(
+                at,
                 "chat.update",
                 self._content(at, draft),
                 is_plain=draft.is_plain,
-                channel=at.channel,
                 ts=ts,
                 metadata=message_posting.metadata(question)
                 if question != _question_metadata(before)
@@ -273,12 +347,7 @@ class SlackTransport:
     async def delete(self, posted: transport.Posted) -> None:
         with _translated(is_new=False):
             try:
-                await self._api.call(
-                    self._workspace,
-                    "chat.delete",
-                    channel=posted.at.channel,
-                    ts=posted.message_id,
-                )
+                await self._call(posted.at, "chat.delete", ts=posted.message_id)
             except api_errors.GoneError:
                 raise
             except api_errors.RefusedError as error:
@@ -289,15 +358,15 @@ class SlackTransport:
     ) -> transport.Posted | None:
         """Find a message by its nonce; messages of files and streams have none, so compare them."""
         with _translated(is_new=False):
-            if key.nonce in self._unconfirmed_files:
-                place = self._place(at)
-                ts = await self._uploads.find_share(place, self._unconfirmed_files[key.nonce])
+            place, unconfirmed_files = await self._place(at), _live(at).unconfirmed_files
+            if key.nonce in unconfirmed_files:
+                ts = await self._uploads.find_share(place, unconfirmed_files[key.nonce])
                 return None if ts is None else _posted(at, ts)
             since = f"{key.first_tried_at - _CLOCK_SKEW_SECONDS:.6f}"
-            place = dataclasses.replace(self._place(at), request_ts=since)
+            place = dataclasses.replace(place, request_ts=since)
             for message in await message_posting.read_recent(self._api, place, at.thread):
                 ts = str(message["ts"])
-                is_ours = self._workspace.has_written(message) and ts > since
+                is_ours = place.workspace.has_written(message) and ts > since
                 if is_ours and ts not in known_ids and self._matches(message, at, key):
                     return _posted(at, ts)
         return None
@@ -315,24 +384,26 @@ class SlackTransport:
         return at.channel.startswith("D") and not is_known
 
     async def whisper(self, at: transport.Location, person: str, text: str) -> bool:
-        place = dataclasses.replace(self._place(at), user=person)
         try:
+            place = dataclasses.replace(await self._place(at), user=person)
             await message_posting.whisper(self._api, place, text)
         except api_errors.SlackError as error:
             _log.info("a private message could not be sent: %s", error)
             return False
         return True
 
-    def _place(self, at: transport.Location) -> message_posting.Place:
+    async def _place(self, at: transport.Location) -> message_posting.Place:
+        workspace, person = await self._workspaces.get(at.session.workspace), _live(at).person
         return message_posting.Place(
-            self._workspace, at.channel, thread=at.thread, request_ts="", user=self._person
+            workspace, at.channel, thread=at.thread, request_ts="", user=person
         )
 
     # Streams ------------------------------------------------------------------------------
 
     async def _begin_stream(self, at: transport.Location, draft: transport.Draft) -> str:
         """Begin a stream; return the timestamp of its message, empty if Slack refuses it."""
-        stream = streams.Stream(self._api, self._workspace, at.channel)
+        workspace = await self._workspaces.get(at.session.workspace)
+        stream = streams.Stream(self._api, workspace, at.channel)
         stream_draft = dataclasses.replace(draft, status=_status(draft))
         try:
             ts = await stream.start(at.thread, stream_draft)
@@ -341,12 +412,13 @@ class SlackTransport:
         except (streams.BrokenStreamError, api_errors.SlackError) as error:
             _log.info("an answer cannot be streamed: %s", error)
             return ""
-        self._streams[ts] = stream
+        _live(at).streams[ts] = stream
         return ts
 
     async def _update_stream(self, at: transport.Location, ts: str, draft: transport.Draft) -> bool:
         """Show a draft in the stream of its message; False if that must be edited instead."""
-        stream = self._streams.get(ts)
+        open_streams = _live(at).streams
+        stream = open_streams.get(ts)
         if stream is None:
             return False
         stream_draft = dataclasses.replace(draft, status=_status(draft))
@@ -354,7 +426,7 @@ class SlackTransport:
             if draft.may_grow:
                 await stream.grow(stream_draft)
             elif draft.table is None:
-                del self._streams[ts]
+                del open_streams[ts]
                 await stream.finish(
                     stream_draft, _status_and_buttons(at, dataclasses.replace(draft, status=""))
                 )
@@ -362,7 +434,7 @@ class SlackTransport:
                 raise streams.BrokenStreamError("it has a table")
         except streams.BrokenStreamError as error:
             _log.info("an answer is not streamed any further: %s", error)
-            self._streams.pop(ts, None)
+            open_streams.pop(ts, None)
             await self._end_stream(at, ts)
             return False
         return True
@@ -370,13 +442,8 @@ class SlackTransport:
     async def _end_stream(self, at: transport.Location, ts: str) -> None:
         """End a stream, so that its message can be edited; it may have ended already."""
         try:
-            await self._api.call(
-                self._workspace,
-                "chat.stopStream",
-                channel=at.channel,
-                ts=ts,
-                metadata=message_posting.metadata({}),
-            )
+            metadata = message_posting.metadata({})
+            await self._call(at, "chat.stopStream", ts=ts, metadata=metadata)
         except api_errors.GoneError:
             raise
         except api_errors.RefusedError as error:
@@ -388,26 +455,28 @@ class SlackTransport:
         self, at: transport.Location, draft: transport.Draft, key: transport.PostKey
     ) -> str:
         has_pictures = all(upload.is_picture for upload in draft.uploads)
-        if has_pictures and not self._api.lacks(self._workspace.team, _PICTURE_BLOCKS):
+        team = at.session.workspace
+        if has_pictures and not self._api.lacks(team, _PICTURE_BLOCKS):
             try:
                 return await self._post_pictures(at, draft, key)
             except (api_errors.GoneError, api_errors.LostError):
                 raise
             except api_errors.SlackError as error:
                 _log.info("pictures are sent as files for a while: %s", error)
-                self._api.note_lacking(self._workspace.team, _PICTURE_BLOCKS, _LACKING_SECONDS)
+                self._api.note_lacking(team, _PICTURE_BLOCKS, _LACKING_SECONDS)
         return await self._post_files(at, draft, key)
 
     async def _post_pictures(
         self, at: transport.Location, draft: transport.Draft, key: transport.PostKey
     ) -> str:
         """Post a message of pictures; a picture is uploaded only once."""
-        new = [upload for upload in draft.uploads if upload not in self._pictures]
-        if new:
-            ids = await self._uploads.upload_pictures(self._place(at), [*map(_outgoing, new)])
-            self._pictures |= dict(zip(new, ids, strict=True))
+        ids = _live(at).pictures
+        if new := [upload for upload in draft.uploads if upload not in ids]:
+            place = await self._place(at)
+            new_ids = await self._uploads.upload_pictures(place, [*map(_outgoing, new)])
+            ids |= dict(zip(new, new_ids, strict=True))
         picture_blocks = [
-            blocks.picture(self._pictures[upload], upload.name, markdown.file_name(upload.alt))
+            blocks.picture(ids[upload], upload.name, markdown.file_name(upload.alt))
             for upload in draft.uploads
         ]
         content = {"text": slack_words.PICTURE, "blocks": picture_blocks}
@@ -417,17 +486,17 @@ class SlackTransport:
         self, at: transport.Location, draft: transport.Draft, key: transport.PostKey
     ) -> str:
         """Share files in a message; Slack accepts this before it does it, and may never do it."""
-        place = self._place(at)
+        place, live = await self._place(at), _live(at)
         for upload in draft.uploads:
-            if upload not in self._staged:
-                self._staged[upload] = await self._stage(place, upload)
-        staged = [self._staged.pop(upload) for upload in draft.uploads]
+            if upload not in live.staged:
+                live.staged[upload] = await self._stage(place, upload)
+        staged = [live.staged.pop(upload) for upload in draft.uploads]
         ts = await self._uploads.share(place, at.thread, staged)
         if ts is not None:
             return ts
-        if key.nonce in self._unconfirmed_files:
+        if key.nonce in live.unconfirmed_files:
             raise transport.FilesRefusedError(draft.uploads, reason=file_words.NOT_SHARED)
-        self._unconfirmed_files[key.nonce] = [file["id"] for file in staged]
+        live.unconfirmed_files[key.nonce] = [file["id"] for file in staged]
         raise transport.OutcomeUnknownError
 
     async def _stage(
@@ -441,6 +510,11 @@ class SlackTransport:
             is_too_large = getattr(error, "code", "") == file_uploads.TOO_LARGE
             reason = "" if is_too_large else str(error)
             raise transport.FilesRefusedError([upload], reason=reason) from error
+
+
+def heading(name: str) -> str:
+    """Return the line above the answer to a command, which only its person saw."""
+    return command_words.run_by(markdown.escape(name[:_NAME_CHARACTERS]))
 
 
 def _posted(at: transport.Location, ts: str) -> transport.Posted:

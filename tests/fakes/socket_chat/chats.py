@@ -35,7 +35,6 @@ class SocketChat:
             self.network,
             self.marks,
             {"follow_threads": follow_threads},
-            pace_seconds=0.01,
         )
         self.inbox = inbox.Inbox(
             PLATFORM,
@@ -62,7 +61,7 @@ class SocketChat:
                 await self._answer(event["person"], event["button"].split()[1], event["text"])
 
     async def _press(self, person, message, action, about):
-        at = self.network.locate(_session(message["room"]))
+        at = transports.location(_session(message["room"]))
         try:
             if action == "stop":
                 await self.in_flight.stop(lambda entry: entry.id == about, person)
@@ -78,12 +77,12 @@ class SocketChat:
 
     async def notify(self, key, sentence):
         """Tell the people of a session something."""
-        await sync.post_once(self.network, self.network.locate(key), sentence)
+        await sync.post_once(self.network, transports.location(key), sentence)
 
     async def parse(self, raw):
         if not raw["author"]:
             return None
-        at = self.network.locate(_session(raw["room"]))
+        at = transports.location(_session(raw["room"]))
         text = raw["text"].replace(BOT, "").strip()
         replied = await self._find(raw["room"], raw["answers"]) if raw["answers"] else []
         answers = [button.split()[1] for m in replied for button in m["buttons"]]
@@ -153,7 +152,7 @@ class SocketChat:
             id=message.id,
         )
         place = functools.partial(self._find_place, message)
-        return self.in_flight.prepare(
+        return await self.in_flight.prepare(
             request, message.at, place, shows_code=chosen.show_code, is_edit=is_edit
         )
 
@@ -168,7 +167,7 @@ class SocketChat:
         if _is_direct(message.source) or message.at.session.thread:
             return message.at
         room = await self.network.open_thread(message.source["id"])
-        return self.network.locate(_session(room))
+        return transports.location(_session(room))
 
 
 class _View:

@@ -17,6 +17,12 @@ _ERRORS = {
 }
 
 
+def location(session):
+    """Where answers in a session stand: its room."""
+    room = "/".join(filter(None, (session.channel, session.thread)))
+    return transport.Location(session=session, channel=room)
+
+
 class SocketTransport:
     """Speaks to a server of the socket chat."""
 
@@ -32,9 +38,11 @@ class SocketTransport:
             max_message_bytes=servers.MAX_FILES * servers.MAX_FILE_BYTES,
         )
 
-    def locate(self, session):
-        room = "/".join(filter(None, (session.channel, session.thread)))
-        return transport.Location(session=session, channel=room)
+    def pace(self, at, crowd, *, is_code):
+        return 0.01
+
+    async def locate(self, request):
+        return location(request.key)
 
     @contextlib.asynccontextmanager
     async def show_working(self, at):

@@ -4,10 +4,10 @@ import asyncio
 
 import pytest
 
-from interpreter_bot import settings, values
+from interpreter_bot import settings
 from interpreter_bot.wording import session_words
 from tests.fakes.discord_server import worlds
-from tests.integration.discord import conftest, steps
+from tests.integration.discord import steps
 
 
 async def test_what_was_written_while_it_was_down_is_answered(
@@ -112,79 +112,6 @@ async def test_what_was_written_in_a_window_outlives_a_restart(discord_server, l
     assert first.is_code
     assert service.contents(first.key)["data.csv"] == b"a,b\n"
     assert "Bob: sales are down by 12 percent" in steps.recent(second)
-
-
-def _left(server, person, channel):
-    """What a bot that was killed in the midst of an answer leaves behind."""
-    stop = {"type": 2, "style": 4, "label": "Stop", "custom_id": f"ib:stop:123:{person.id}"}
-    return server.post(
-        worlds.Message(
-            channel,
-            server.bot,
-            "```py\nslow()\n```\n-# ⏳ running …",
-            components=[{"type": 1, "components": [stop]}],
-        )
-    )
-
-
-async def test_an_answer_that_nobody_writes_any_more_says_so(discord_server, lab, connect, until):
-    alice, channel = lab.person("alice"), lab.channel("general")
-    direct = discord_server.direct(alice)
-    ended = "```py\nslow()\n```\n-# ⏹️ This answer was interrupted."
-    async with connect() as service:
-        told, pressed = _left(discord_server, alice, channel), _left(discord_server, alice, direct)
-        key = values.SessionKey("discord", str(lab.id), str(channel.id))
-        await service.notify(key, "I was restarted.")
-        await until(lambda: told.content == ended)
-        assert told.buttons == {}
-        done = await discord_server.click(alice, pressed, "Stop")
-        await until(lambda: "Nothing is running" in done.text)
-        await until(lambda: pressed.content == ended)
-        assert pressed.buttons == {}
-
-
-async def test_an_answer_that_is_being_written_is_let_be(discord_server, connect, until):
-    gate = asyncio.Event()
-
-    async def script(turn):
-        turn.reply.step(1)
-        await gate.wait()
-        return await conftest.echo_later(turn)
-
-    alice = worlds.User("alice")
-    direct = discord_server.direct(alice)
-    async with connect(script) as service:
-        discord_server.say(alice, direct, "go")
-        await until(lambda: direct.of_bots and "Stop" in direct.of_bots[0].buttons)
-        await service.notify(service.requests[0].key, "Something else.")
-        assert "Stop" in direct.of_bots[0].buttons
-        gate.set()
-        await until(lambda: direct.of_bots[0].content == "You said: go")
-
-
-async def test_an_answer_that_ends_while_stale_ones_are_looked_for_stays_whole(
-    discord_server, connect, until
-):
-    gate = asyncio.Event()
-
-    async def script(turn):
-        turn.reply.step(1)
-        await gate.wait()
-        return await conftest.echo_later(turn)
-
-    alice = worlds.User("alice")
-    direct = discord_server.direct(alice)
-    async with connect(script) as service:
-        discord_server.say(alice, direct, "go")
-        await until(lambda: direct.of_bots and "Stop" in direct.of_bots[0].buttons)
-        late = discord_server.plan("GET", "/messages$", kind="late", retry_after=1.5)
-        key = service.requests[0].key
-        telling = asyncio.create_task(service.notify(key, "Something else."))
-        await until(lambda: late.times == 0)
-        gate.set()
-        await until(lambda: direct.of_bots[0].content == "You said: go")
-        await telling
-        assert direct.of_bots[0].content == "You said: go"
 
 
 @pytest.mark.parametrize("restricted", ["guilds", "channels"])
@@ -365,6 +292,23 @@ async def test_a_turn_of_a_bot_that_was_killed_goes_on_in_its_message(
         await service.go_on(key, "go on", person=str(alice.id), request_id=number)
         await until(lambda: "You said: go on" in left.content)
     assert len(thread.of_bots) == 2
+
+
+async def test_a_turn_with_which_no_bot_can_go_on_ends_in_its_message(
+    discord_server, lab, connect, service, until
+):
+    alice, channel = lab.person("alice"), lab.channel("general")
+    async with connect(service=service):
+        thread = await steps.ask_in_thread(discord_server, alice, channel)
+        key, number = service.handled[0].key, str(int(service.handled[0].id) + 1)
+        left = discord_server.post(worlds.Message(thread, discord_server.bot, "-# ⏳ running …"))
+        about = {"nonce": "n", "digest": "d", "tried": 0.0, "message": str(left.id)}
+        await service.deliveries.put("discord", number, 0, **about)
+        await service.interrupt(key, "print(1)", person=str(alice.id), request_id=number)
+        await until(lambda: session_words.TURN_INTERRUPTED in left.content)
+        assert "before" in left.content
+        assert "Stop" not in left.buttons
+        await until(lambda: session_words.ANSWER_INTERRUPTED in thread.of_bots[-1].content)
 
 
 async def test_what_a_bot_had_not_begun_with_that_is_gone_is_answered_where_it_was_asked(

@@ -225,7 +225,7 @@ async def test_code_that_begins_at_once_after_other_code_can_be_undone(opened, m
         monkeypatch.setattr(session_forks, "_MAX_WAIT_SECONDS", 0.0)
         await house.run("x = 5")
         await house.run("x = 6", id="2")
-        edited = await house.run("print(x)", id="2-1", edits="2")
+        edited = await house.run("print(x)", id="2", is_edit=True)
         assert _printed(edited) == "6\n"
         cells, notice = await _branch(house, KEY, "x = 6", COPY)
         assert (cells, "shortly before" in notice) == (("print(x)", "x = 5"), True)
@@ -313,7 +313,7 @@ async def test_variables_are_taken_back_and_why_files_are_not_is_said(opened, ma
         )
         assert _printed(await house.run("print(x, open('h').read())", key=COPY)) == "1 newer\n"
         # Who corrects a word expects that nothing stays as the mistake left it.
-        await house.run("print(x)", id="2-1", edits="2")
+        await house.run("print(x)", id="2", is_edit=True)
         await house.service.branches.undo(KEY)
         taken_back = await house.service.branches.undo(KEY)
         assert flaw in taken_back.files_notice
@@ -367,15 +367,15 @@ async def test_an_edited_message_runs_on_the_state_before_it(opened):
         await house.run("x = [1]", id="1")
         await _saved(house)
         await house.run("x.append(2)", id="2")
-        edited = await house.run("x.append(3)\nprint(x)", id="2-1", edits="2")
+        edited = await house.run("x.append(3)\nprint(x)", id="2", is_edit=True)
         assert _printed(edited) == "[1, 3]\n"
         # What would lose a variable, or is not the last any more, runs on what there is.
         await house.run("gen = (i for i in x)", id="3")
         await _saved(house)
         await house.run("next(gen)", id="4")
-        lossy = await house.run("print(next(gen))", id="4-1", edits="4")
+        lossy = await house.run("print(next(gen))", id="4", is_edit=True)
         assert _printed(lossy) == "3\n"
-        late = await house.run("print(x)", id="1-1", edits="1")
+        late = await house.run("print(x)", id="1", is_edit=True)
         assert _printed(late) == "[1, 3]\n"
         assert await _asked(house) == [
             "x = [1]",

@@ -6,12 +6,14 @@ import aiohttp
 import pytest
 
 from interpreter_bot import events, values
+from interpreter_bot.platforms.chat import in_flight
 from interpreter_bot.platforms.slack import (
     api_errors,
     handler_dependencies,
     installations,
+    markdown,
     message_posting,
-    requests_in_flight,
+    transport,
 )
 from interpreter_bot.sessions import requests
 from tests.fakes import conversations as fake
@@ -307,8 +309,11 @@ async def test_end_of_code_is_recorded_though_slack_was_lost_while_it_asked(slac
     place = message_posting.Place(workspace, "C1", thread="", request_ts="", user="U1")
     async with aiohttp.ClientSession() as session:
         shared = handler_dependencies.build(service, settings_for(slack), known, session)
-        answer = await requests_in_flight.RequestsInFlight(shared).open_code(place, request)
-        answering = asyncio.create_task(answer())
+        running = in_flight.RequestsInFlight(
+            service, transport.SlackTransport(shared), markdown, shared.permissions.settings
+        )
+        entry = running.open("1", "U1", transport.location(place, key))
+        answering = asyncio.create_task(running.answer(entry, request))
         await slack.until(lambda: any(offers(m, "answer") for m in slack.world.messages.values()))
         known.drop("T1", api_errors.GoneError("chat.update", "token_revoked"))
         is_lost.set()

@@ -125,7 +125,7 @@ async def test_followup_without_mention_is_heard_while_one_person_talks(slack, s
     slack.say("U2", "C1", "I think three", thread=ts)
     slack.say("U1", "C1", "no, four", thread=ts)
     last = slack.say("U1", "C1", "<@UBOT> five", thread=ts)
-    await slack.until(lambda: service.requests[-1].id == last)
+    await slack.until(lambda: service.requests[-1].id == f"C1/{last}")
     assert [request.text for request in service.requests] == ["one", "and two", "five"]
 
 
@@ -207,7 +207,7 @@ async def test_stream_that_slack_ended_goes_on_by_editing(slack, service, app):
     async def script(turn):
         turn.reply.step(1)
         turn.reply.text("one ")
-        message = await slack.until(lambda: slack.replies("DU1", turn.request.id))
+        message = await slack.until(lambda: slack.replies(*turn.request.id.split("/")))
         message[0]["stream"] = "expired"
         turn.reply.text("two ")
         await asyncio.sleep(0.3)
@@ -254,7 +254,7 @@ async def test_final_words_take_the_place_of_what_was_streamed(slack, service, a
     async def script(turn):
         turn.reply.step(1)
         turn.reply.text("See [it](sandbox:/mnt/data/x.csv).")
-        await slack.until(lambda: slack.replies("DU1", turn.request.id))
+        await slack.until(lambda: slack.replies(*turn.request.id.split("/")))
         return "See it."
 
     service.script = script

@@ -207,7 +207,7 @@ async def test_what_the_bot_and_other_bots_say_is_not_answered(slack, service, a
     slack.say("U9", "C1", "<@UBOT> hi", bot_id="B9", subtype="bot_message")
     last = slack.say("U1", "C1", "<@UBOT> hi")
     await slack.until(lambda: slack.answers("C1", last))
-    assert [request.id for request in service.requests] == [last]
+    assert [request.id for request in service.requests] == [f"C1/{last}"]
 
 
 async def test_command_by_mention_is_about_the_thread(slack, service, app):

@@ -43,7 +43,7 @@ async def test_answer_whose_message_was_deleted_is_let_be(slack, service, app):
     async def script(turn):
         turn.reply.step(1)
         turn.reply.text("one ")
-        [shown] = await slack.until(lambda: slack.replies("C1", turn.request.id))
+        [shown] = await slack.until(lambda: slack.replies(*turn.request.id.split("/")))
         del slack.world.messages["C1", shown["ts"]]
         turn.reply.text("two")
         turn.make(0, "a.txt", b"abc")
@@ -418,7 +418,7 @@ async def test_a_turn_of_a_bot_that_is_gone_goes_on_in_its_thread(slack, service
     root = slack.say("U1", "C1", "<@UBOT> begin")
     await slack.until(lambda: service.ends)
     key = service.handled[0].key
-    await service.go_on(key, "go on", person="U1", request_id="123.45")
+    await service.go_on(key, "go on", person="U1", request_id="C1/123.45")
     await slack.until(lambda: "echo: go on" in str(slack.answers("C1", root)[-1]))
     assert session_words.KEPT_RUNNING in str(slack.answers("C1", root)[-1])
 
@@ -432,7 +432,7 @@ async def test_a_message_with_which_a_bot_had_not_begun_that_is_gone_is_answered
     await service.die_before_beginning()
     await slack.until(lambda: len(service.ends) == 2)
     assert [request.text for request in service.requests] == ["what is 2 < 3?"] * 2
-    assert [request.id for request in service.requests] == [root] * 2
+    assert [request.id for request in service.requests] == [f"C1/{root}"] * 2
     # What was a command may have been carried out.
     slack.say("U1", "C1", "<@UBOT> reset", thread=root)
     await slack.until(lambda: "command_confirm" in str(slack.replies("C1", root)))

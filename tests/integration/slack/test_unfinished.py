@@ -1,10 +1,9 @@
-"""Messages of a bot that is gone: the next one goes on in them, or closes them."""
+"""Messages of a bot that is gone: the next one goes on in them."""
 
 import pytest
 
 from interpreter_bot.wording import session_words
 from tests.fakes import conversations as fake
-from tests.integration.slack.test_asking import asking
 from tests.integration.slack.worlds import offers
 
 
@@ -24,11 +23,11 @@ def leave(slack, channel, root, *blocks, nonce="n1"):
     return message
 
 
-async def note(service, channel, request, message, /, *, position=0, **more):
+async def note(service, request, message, /, *, position=0, **more):
     """Record a message as that of an answer, as its bot did."""
     fields = {"digest": "", "tried": 1.0, "message": message["ts"], **more}
     nonce = message.get("metadata", {}).get("event_payload", {}).get("id", "n0")
-    await service.deliveries.put("slack", f"{channel}/{request}", position, nonce=nonce, **fields)
+    await service.deliveries.put("slack", request, position, nonce=nonce, **fields)
 
 
 async def begun(slack, service, channel):
@@ -45,11 +44,11 @@ async def test_turn_goes_on_in_its_message_and_the_others_go(slack, service, app
     asked = slack.world.ts()
     sign = leave(slack, "C1", root, stop_button(f"T1/C1/{root}/C1/{asked}"))
     # It may have been killed between the post and its response.
-    await note(service, "C1", asked, sign, message=sign["ts"] if is_noted else "")
+    await note(service, f"C1/{asked}", sign, message=sign["ts"] if is_noted else "")
     question = leave(slack, "C1", root, stop_button("q"), nonce="n2")
-    await note(service, "C1", asked, question, position=1)
+    await note(service, f"C1/{asked}", question, position=1)
     other = leave(slack, "C1", root, nonce="n3")
-    await service.go_on(key, "go on", person="U1", request_id=asked)
+    await service.go_on(key, "go on", person="U1", request_id=f"C1/{asked}")
     await slack.until(lambda: "echo: go on" in str(sign["blocks"]))
     await slack.until(lambda: question not in slack.replies("C1", root))
     assert session_words.KEPT_RUNNING in str(sign["blocks"])
@@ -65,8 +64,8 @@ async def test_turn_goes_on_in_the_message_that_was_streamed(slack, service, app
     message = leave(slack, "DU1", root)
     del message["metadata"]
     message |= {"stream": "open", "started": 1e9, "markdown": "x", "tasks": {}}
-    await note(service, "DU1", asked, message, message=message["ts"] if is_noted else "")
-    await service.go_on(key, "go on", person="U1", request_id=asked)
+    await note(service, f"DU1/{asked}", message, message=message["ts"] if is_noted else "")
+    await service.go_on(key, "go on", person="U1", request_id=f"DU1/{asked}")
     await slack.until(lambda: "echo: go on" in str(message["blocks"]))
     assert message["stream"] == "closed"
 
@@ -74,32 +73,22 @@ async def test_turn_goes_on_in_the_message_that_was_streamed(slack, service, app
 async def test_everything_recorded_is_shown_by_the_next_bot(slack, service, app):
     root, key = await begun(slack, service, "C1")
     message = leave(slack, "C1", root, stop_button("x"))
-    await note(service, "C1", "ab12", message)
+    await note(service, "ab12", message)
     await service.go_on(key, "print('before')", person="U1", request_id="ab12")
     await slack.until(lambda: "before" in str(message["blocks"]))
     assert "Person U1" in str(message["blocks"]), "whose code it is"
 
 
-async def test_what_nobody_goes_on_with_is_closed(slack, service, app):
+async def test_turn_with_which_no_bot_can_go_on_ends_in_its_message(slack, service, app):
     root, key = await begun(slack, service, "C1")
-    words = {"type": "markdown", "text": "half"}
-    message = leave(slack, "C1", root, words, stop_button("T1/C1/x/C1/1.2"))
-    await service.notify(key, session_words.ANSWER_INTERRUPTED)
-    await slack.until(lambda: session_words.ANSWER_INTERRUPTED in str(slack.replies("C1", root)))
-    assert "interrupted" in str(message["blocks"])
-    assert "half" in str(message["blocks"])
+    asked = f"C1/{slack.world.ts()}"
+    message = leave(slack, "C1", root, stop_button(f"T1/C1/{root}/{asked}"))
+    await note(service, asked, message)
+    await service.interrupt(key, "print('before')", person="U1", request_id=asked)
+    await slack.until(lambda: session_words.TURN_INTERRUPTED in str(message["blocks"]))
+    assert "before" in str(message["blocks"])
     assert not offers(message, "stop")
-
-
-async def test_dead_button_is_taken_away_when_it_is_pressed(slack, service, app):
-    service.script = asking
-    root = slack.say("U1", "C1", "<@UBOT> ask me")
-    await slack.until(lambda: any(offers(m, "answer") for m in slack.replies("C1", root)))
-    message = leave(slack, "C1", root, stop_button(f"T1/C1/{root}/C1/1.2"))
-    slack.click("U1", "C1", message["ts"], "stop")
-    await slack.until(lambda: "interrupted" in str(message["blocks"]))
-    await slack.until(lambda: slack.world.responses)
-    assert any(offers(m, "answer") for m in slack.replies("C1", root) if m is not message)
+    await slack.until(lambda: session_words.ANSWER_INTERRUPTED in str(slack.replies("C1", root)))
 
 
 async def test_bot_that_ends_leaves_what_waits_to_the_next(slack, service, app):

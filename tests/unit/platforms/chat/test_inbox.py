@@ -173,6 +173,28 @@ async def test_of_many_edits_the_last_one_is_answered(server, bot):
     assert len(texts(server, thread)) == 1
 
 
+@pytest.mark.parametrize("last", ["one", "three"])
+async def test_an_edit_that_is_taken_back_at_once_stops_what_it_began(server, bot, last):
+    gate = asyncio.Event()
+
+    async def script(turn):
+        turn.reply.step(1)
+        if not gate.is_set():
+            await asyncio.sleep(60)
+        return turn.done(f"You said: {turn.request.text}")
+
+    async with bot(script) as (service, chat):
+        message = server.say("alice", "@alice", "one")
+        await until(lambda: service.running)
+        gate.set()
+        for words in ("two", "one", last):
+            server.change(message, words)
+        await answered(server, "@alice", f"You said: {last}")
+        await until(lambda: not chat.in_flight.running(lambda entry: True))
+        assert service.handled[-1].text == last
+    assert len(texts(server, "@alice")) == 1
+
+
 async def test_old_messages_are_not_answered_anew(server, bot):
     async with bot(edit_seconds=0.0) as (service, _):
         message = server.say("alice", "@alice", "one")
@@ -222,7 +244,7 @@ async def test_a_message_that_is_deleted_while_its_thread_is_opened_is_not_run(s
 
         chat.network.open_thread = open_later
         message = server.say("alice", "general", "@bot one")
-        await until(lambda: chat.in_flight.is_running(str(message.id)))
+        await until(lambda: chat.in_flight.running(lambda entry: entry.id == str(message.id)))
         server.say("alice", "@alice", "another place waits for nobody")
         await answered(server, "@alice", "another place")
         chat.network.open_thread = open_thread
@@ -230,7 +252,7 @@ async def test_a_message_that_is_deleted_while_its_thread_is_opened_is_not_run(s
         next_message = server.say("alice", "general", "@bot two")
         await answered(server, f"general/{next_message.id}", "You said: two")
         opened.set()
-        await until(lambda: not chat.in_flight.is_running(str(message.id)))
+        await until(lambda: not chat.in_flight.running(lambda entry: True))
         assert [request.text for request in service.handled] == [
             "another place waits for nobody",
             "two",
