@@ -232,6 +232,8 @@ class ApprovalQuestion:
 
 Question: TypeAlias = InputQuestion | ApprovalQuestion
 
+PICK: Final = "pick"
+"""Beginning of the actions of buttons that answer with a choice, whose place follows."""
 FOR_SESSION: Final = values.FOR_SESSION
 """The scope that allows something again and again, as long as the session's Python lives."""
 

@@ -154,6 +154,37 @@ class Questions:
         # Shielded, as the page may close: a stored answer must also reach the turn.
         await cancellation.shielded(self._accept_answer(entry, answer))
 
+    async def respond(
+        self,
+        question_id: str,
+        action: str,
+        text: str = "",
+        *,
+        person: str,
+        is_admin: bool = False,
+    ) -> None:
+        """Answer a question by its button, or by the form that one opened; see `answer`.
+
+        Args:
+            question_id: of the question.
+            action: `run`, `refuse`, a scope, a choice, or that of a button with a form.
+            text: of the form.
+        """
+        question = self.require(question_id, person, is_admin=is_admin)
+        answer: events.Answer
+        match action:
+            case "run":
+                answer = events.Approved()
+            case "refuse":
+                answer = events.Declined()
+            case events.FOR_SESSION:
+                answer = events.Approved(scope=action)
+            case _ if action.startswith(events.PICK):
+                answer = _picked(question, int(action.removeprefix(events.PICK)))
+            case _:
+                answer = events.answer_of(question, text)
+        await self.answer(question_id, answer, person=person, is_admin=is_admin)
+
     async def _accept_answer(self, entry: _Entry, answer: events.Answer) -> None:
         """Store an answer, unless it is secret, and pass it to the turn."""
         entry.answer, is_first = answer, False
@@ -254,6 +285,12 @@ class Questions:
         # Its row goes with the next question of the turn, or with the turn.
         self._by_id.pop(entry.question.id, None)
         self._by_turn.pop(entry.turn_id, None)
+
+
+def _picked(question: events.Question, place: int) -> events.Answer:
+    if not isinstance(question, events.InputQuestion) or place >= len(question.choices):
+        raise errors.AnswerRefusedError(question_words.EXPIRED)
+    return events.TextAnswer(question.choices[place])
 
 
 def to_document(message: events.Question | events.Answer) -> dict[str, Any]:

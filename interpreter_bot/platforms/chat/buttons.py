@@ -4,13 +4,11 @@ from __future__ import annotations
 
 from typing import Final
 
-from interpreter_bot import errors, events
+from interpreter_bot import events
 from interpreter_bot.platforms.chat import transport
 from interpreter_bot.platforms.rendering import past_code
 from interpreter_bot.wording import question_words, session_words
 
-PICK: Final = "pick"
-"""Beginning of the actions that answer with a choice, whose place follows."""
 _LOOKS: Final[dict[str, tuple[str, transport.Style]]] = {
     "stop": ("Stop", "danger"),
     "code": (past_code.BUTTON, "plain"),
@@ -45,25 +43,13 @@ def make(action: str, about: str, owner: str, label: str = "") -> transport.Butt
     return transport.Button(action, about, owner, label or usual, style)
 
 
-def picked(action: str, question: events.Question) -> events.Answer:
-    """Return the answer of a button with a choice.
-
-    Raises:
-        BotError: the question has no such choice.
-    """
-    place = int(action.removeprefix(PICK))
-    if not isinstance(question, events.InputQuestion) or place >= len(question.choices):
-        raise errors.BotError(question_words.EXPIRED)
-    return events.TextAnswer(question.choices[place])
-
-
 def answering(
     question: events.Question, owner: str, *, hides: bool
 ) -> tuple[transport.Button, ...]:
     """Return the buttons that answer a question; if its code is hidden, none that approves it."""
     if isinstance(question, events.InputQuestion):
         picks = tuple(
-            make(f"{PICK}{place}", question.id, owner, choice)
+            make(f"{events.PICK}{place}", question.id, owner, choice)
             for place, choice in enumerate(question.choices)
         )
         label = question_words.OTHER_ANSWER if picks else ""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 from typing import Any, Final
 
 import discord
@@ -42,7 +41,7 @@ class ButtonActions:
 
     async def _press(self, interaction: discord.Interaction[Any], button: transport.Button) -> None:
         place = channels_and_threads.of_interaction(interaction)
-        if button.action in _ANSWERING_ACTIONS or button.action.startswith(buttons.PICK):
+        if button.action in _ANSWERING_ACTIONS or button.action.startswith(events.PICK):
             await self._answer(interaction, button)
         elif button.action == "stop":
             await self._stop(interaction, button)
@@ -136,13 +135,8 @@ class ButtonActions:
         elif action in _MODAL_ACTIONS:
             if await self._handler.check_permissions(interaction):
                 await self._open_modal(interaction, action, question_id)
-        elif action.startswith(buttons.PICK):
-            picked = functools.partial(buttons.picked, action)
-            await modals.resolve(self._handler, interaction, question_id, picked)
         else:
-            scope = action if action == events.FOR_SESSION else ""
-            answer = events.Declined() if action == "refuse" else events.Approved(scope)
-            await modals.resolve(self._handler, interaction, question_id, lambda _: answer)
+            await modals.respond(self._handler, interaction, question_id, action)
 
     async def _open_modal(
         self, interaction: discord.Interaction[Any], action: str, question_id: str
@@ -165,8 +159,8 @@ class ButtonActions:
             interaction: discord.Interaction[Any], text: str, _: tuple[discord.Attachment, ...]
         ) -> None:
             is_code = isinstance(question, events.ApprovalQuestion)
-            answer = events.answer_of(question, code_reading.mended(text) if is_code else text)
-            await modals.resolve(self._handler, interaction, question.id, lambda _: answer)
+            text = code_reading.mended(text) if is_code else text
+            await modals.respond(self._handler, interaction, question.id, "answer", text)
 
         return submitted
 

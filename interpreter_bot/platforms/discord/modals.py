@@ -15,7 +15,7 @@ from typing import Any, Final, TypeAlias, cast
 
 import discord
 
-from interpreter_bot import errors, events
+from interpreter_bot import errors
 from interpreter_bot.platforms.discord import (
     api_errors,
     channels_and_threads,
@@ -189,9 +189,7 @@ async def _handle_submission(
             code_reading.mended(submission.text) if submission.kind == CHANGE else submission.text
         )
         number = str(submission.number)
-        await resolve(
-            handler, interaction, number, lambda question: events.answer_of(question, answer)
-        )
+        await respond(handler, interaction, number, submission.kind, answer)
 
 
 def is_admin(interaction: discord.Interaction[Any]) -> bool:
@@ -200,27 +198,21 @@ def is_admin(interaction: discord.Interaction[Any]) -> bool:
     return is_on_server and interaction.permissions.administrator
 
 
-async def resolve(
+async def respond(
     handler: interactions.InteractionHandler,
     interaction: discord.Interaction[Any],
     number: str,
-    answer: Callable[[events.Question], events.Answer],
+    action: str,
+    text: str = "",
 ) -> None:
-    """Answer a question that this person may answer.
-
-    Args:
-        handler: acknowledges the interaction.
-        interaction: by which the person answers.
-        number: of the question.
-        answer: makes the answer to the question.
-    """
+    """Answer a question that this person may answer; see `Questions.respond`."""
     if not await handler.acknowledge_and_claim(interaction, is_silent=True):
         return
     person, is_administrator = str(interaction.user.id), is_admin(interaction)
-    service = handler.service
     try:
-        question = service.questions.require(number, person, is_admin=is_administrator)
-        await service.answer(number, answer(question), person=person, is_admin=is_administrator)
+        await handler.service.questions.respond(
+            number, action, text, person=person, is_admin=is_administrator
+        )
     except errors.BotError as error:
         await handler.reply(interaction, str(error))
 

@@ -338,7 +338,8 @@ class Listeners:
 
     async def resolve_question(self, form: Submission) -> None:
         """Answer a question of running code, or approve edited code."""
-        await self._buttons.resolve(form.place, str(form.metadata["question"]), form.text)
+        question_id = str(form.metadata["question"])
+        await self._buttons.respond(form.place, question_id, "answer", form.text)
 
     async def store_access(self, form: Submission) -> None:
         """Store what an admin chose."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import functools
 import logging
 import re
 from collections.abc import Callable, Coroutine, Mapping
@@ -14,7 +13,7 @@ from slack_bolt.kwargs_injection.async_args import AsyncArgs
 
 from interpreter_bot import errors, events, values
 from interpreter_bot.platforms import command_table
-from interpreter_bot.platforms.chat import buttons, commands, in_flight
+from interpreter_bot.platforms.chat import commands, in_flight
 from interpreter_bot.platforms.rendering import past_code, query_listings
 from interpreter_bot.platforms.slack import (
     blocks,
@@ -35,7 +34,6 @@ _log = logging.getLogger(__name__)
 
 _FORM_SECONDS: Final = 1.0
 _EDITED_CHARACTERS: Final = 3_000
-_QUESTION_CHOICES: Final = ("once", "session", "install", "yes", "no")
 _LABEL_CHARACTERS: Final = 200
 
 
@@ -132,12 +130,9 @@ class ButtonActions:
             blocks.FEEDBACK: self.rate,
             blocks.CONFIRM: self.confirm,
             blocks.DISMISS: self.confirm,
-            "run": self.approve,
-            "refuse": self.decline,
-            "change": self.open_question,
-            "answer": self.open_question,
-            re.compile(f"^{buttons.PICK}[0-9]$"): self.pick,
-            **dict.fromkeys(_QUESTION_CHOICES, self.choose),
+            **dict.fromkeys(("run", "refuse", events.FOR_SESSION), self.answer),
+            **dict.fromkeys(("change", "answer"), self.open_question),
+            re.compile(f"^{events.PICK}[0-9]$"): self.answer,
         }
 
     async def stop(self, press: Press) -> None:
@@ -266,22 +261,9 @@ class ButtonActions:
 
     # Questions ----------------------------------------------------------------------------
 
-    async def approve(self, press: Press) -> None:
-        """Approve code as it is."""
-        await self._resolve(press.place, _question_id(press), lambda _: events.Approved())
-
-    async def decline(self, press: Press) -> None:
-        """Decline code."""
-        await self._resolve(press.place, _question_id(press), lambda _: events.Declined())
-
-    async def choose(self, press: Press) -> None:
-        """Answer a question with one of its choices."""
-        await self.resolve(press.place, _question_id(press), press.action)
-
-    async def pick(self, press: Press) -> None:
-        """Answer the model with one of the choices that it gave."""
-        picked = functools.partial(buttons.picked, press.action)
-        await self._resolve(press.place, _question_id(press), picked)
+    async def answer(self, press: Press) -> None:
+        """Answer a question by one of its buttons."""
+        await self.respond(press.place, _question_id(press), press.action)
 
     async def open_question(self, press: Press) -> None:
         """Open the form for an answer to `input()`, or for editing code that waits for approval.
@@ -317,24 +299,17 @@ class ButtonActions:
             view=view,
         )
 
-    async def resolve(self, place: message_posting.Place, question_id: str, text: str) -> None:
-        """Answer a question with a text from a form, or a choice.
+    async def respond(
+        self, place: message_posting.Place, question_id: str, action: str, text: str = ""
+    ) -> None:
+        """Answer a question by a button, or with what a person wrote in its form.
 
         Raises:
             BotError: it is not theirs to answer, or too late.
         """
-        await self._resolve(place, question_id, lambda question: events.answer_of(question, text))
-
-    async def _resolve(
-        self,
-        place: message_posting.Place,
-        question_id: str,
-        answer: Callable[[events.Question], events.Answer],
-    ) -> None:
         is_admin = await self._is_admin(place, question_id)
-        question = self._service.questions.require(question_id, place.user, is_admin=is_admin)
-        await self._service.answer(
-            question_id, answer(question), person=place.user, is_admin=is_admin
+        await self._service.questions.respond(
+            question_id, action, text, person=place.user, is_admin=is_admin
         )
 
     async def _is_admin(self, place: message_posting.Place, question_id: str) -> bool:

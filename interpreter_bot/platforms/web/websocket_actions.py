@@ -13,7 +13,7 @@ from typing import Final
 import aiohttp
 from aiohttp import web
 
-from interpreter_bot import errors, events, values
+from interpreter_bot import errors, values
 from interpreter_bot.platforms import command_table, preferences
 from interpreter_bot.platforms.web import (
     command_panels,
@@ -308,10 +308,10 @@ class TabConnection:
             raise errors.BotError(question_words.EXPIRED)
 
     async def _answer(self, message: tab_messages.Answer) -> None:
-        person = validation.PERSON.id
-        question = self._service.questions.require(message.question, person)
-        answer = events.answer_of(question, message.text)
-        await self._service.answer(message.question, answer, person=person)
+        action = "refuse" if message.text is None else "answer"
+        await self._service.questions.respond(
+            message.question, action, message.text or "", person=validation.PERSON.id
+        )
 
     async def _choose_setting(
         self, tab: tab_hub.Tab, key: values.SessionKey, argument: str

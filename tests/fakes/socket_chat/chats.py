@@ -5,7 +5,7 @@ import contextlib
 import functools
 import json
 
-from interpreter_bot import errors, events, values
+from interpreter_bot import errors, values
 from interpreter_bot.platforms import command_table
 from interpreter_bot.platforms.chat import in_flight, inbox, policies, sync
 from interpreter_bot.sessions import requests
@@ -58,7 +58,10 @@ class SocketChat:
             case "press":
                 await self._press(event["person"], event["message"], *event["button"].split())
             case "form":
-                await self._answer(event["person"], event["button"].split()[1], event["text"])
+                question = event["button"].split()[1]
+                await self._service.questions.respond(
+                    question, "answer", event["text"], person=event["person"]
+                )
 
     async def _press(self, person, message, action, about):
         at = transports.location(_session(message["room"]))
@@ -66,14 +69,9 @@ class SocketChat:
             if action == "stop":
                 await self.in_flight.stop(lambda entry: entry.id == about, person)
             elif action not in _IN_FORMS:
-                await self._answer(person, about, None if action == "refuse" else action)
+                await self._service.questions.respond(about, action, person=person)
         except errors.BotError as error:
             await self.network.whisper(at, person, str(error))
-
-    async def _answer(self, person, question_id, text):
-        question = self._service.questions.require(question_id, person)
-        answer = events.Approved() if text == "run" else events.answer_of(question, text)
-        await self._service.answer(question_id, answer, person=person)
 
     async def notify(self, key, sentence):
         """Tell the people of a session something."""
