@@ -99,7 +99,9 @@ def _gap(text: str, max_lines: int, max_characters: int) -> _Gap | None:
         count, total, unit = len(text) - len(removed_text), len(text), "characters"
     leading_break = "" if text[start - 1 : start] in ("", "\n") else "\n"
     trailing_break = "" if text[end : end + 1] in ("", "\n") else "\n"
-    return _Gap(start, end, f"{leading_break}… {count:,} of {total:,} {unit} …{trailing_break}")
+    return _Gap(
+        start, end, f"{leading_break}… {count:,} of {total:,} {unit} shown …{trailing_break}"
+    )
 
 
 def _whole_lines(text: str, limit: int) -> int:

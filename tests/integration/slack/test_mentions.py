@@ -280,7 +280,7 @@ async def test_long_output_is_a_file_with_both_ends_shown(slack, service, app):
     assert slack.world.contents[file["id"]].decode() == printed
     text = slack.answers("C1", ts)[0]["text"]
     assert "0\n1\n2\n" in text
-    assert " of 5,000 lines …\n" in text
+    assert " of 5,000 lines shown …\n" in text
     assert "\n4999" in text
     assert "\n3000" not in text
 

@@ -80,7 +80,7 @@ def test_table_is_told_with_its_counts():
 def test_long_output_keeps_its_head_its_tail_and_its_ending():
     text = told(out("head" + "x" * 90_000 + "tail"), finished=scripts.FAILED, limit=1000)
     assert text.startswith("head")
-    assert " of 90,008 characters …\n" in text
+    assert " of 90,008 characters shown …\n" in text
     assert "tail\n[The code failed" in text
     assert len(text) < 1200
 
@@ -97,7 +97,7 @@ def test_a_flood_of_one_stream_leaves_the_other_whole():
     assert shown.startswith("first\nwarning\n")
     assert "\nmiddle 41\n" in shown
     assert shown.endswith("warning\nanswer 42")
-    assert " of 18,000 lines …\n" in shown
+    assert " of 18,000 lines shown …\n" in shown
     assert len(shown) < 1100
 
 

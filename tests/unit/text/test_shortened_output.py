@@ -21,7 +21,7 @@ def test_the_middle_is_left_out_at_whole_lines_and_counted():
         [Printed("stdout", LINES)], max_characters=1000, max_lines=7
     )
     assert shown == (
-        "line 0\nline 1\nline 2\nline 3\nline 4\n… 7 of 100 lines …\nline 98\nline 99\n"
+        "line 0\nline 1\nline 2\nline 3\nline 4\n… 7 of 100 lines shown …\nline 98\nline 99\n"
     )
 
 
@@ -37,14 +37,14 @@ def test_a_flood_of_one_stream_leaves_the_other_whole():
     assert (shown[0], shown[2], shown[4]) == ("first\n", "middle\n", "answer 42\n")
     assert shown[1].startswith("line 0\n")
     assert shown[3].endswith("line 99\n")
-    assert " of 200 lines …" in shown[1] + shown[3]
+    assert " of 200 lines shown …" in shown[1] + shown[3]
 
 
 def test_a_long_line_is_cut_between_letters():
     (shown,) = shortened_output.shorten([Printed("stdout", "e\u0301" * 500)], max_characters=75)
     head, mark, tail = shown.split("\n")
     assert head == "e\u0301" * 25
-    assert mark.endswith(" of 1,000 characters …")
+    assert mark.endswith(" of 1,000 characters shown …")
     assert set(tail) == {"e", "\u0301"}
     assert tail[0] == "e"
 

@@ -48,7 +48,7 @@ def test_short_text_is_said_and_of_long_text_both_ends_before_a_file():
     text = "".join(f"line {number}\n" for number in range(50))
     head, file = chosen(values.Text("stdout", text))
     lines = [f"line {number}" for number in (*range(7), 47, 48, 49)]
-    assert head.text.split("\n") == [*lines[:7], "… 10 of 50 lines …", *lines[7:]]
+    assert head.text.split("\n") == [*lines[:7], "… 10 of 50 lines shown …", *lines[7:]]
     assert (file.name, file.data) == ("output-1.txt", text.encode())
 
 
