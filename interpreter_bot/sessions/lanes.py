@@ -68,6 +68,11 @@ class Lanes:
         """Whether a turn runs or waits in that session."""
         return key in self._running or key in self._lanes
 
+    def works_for(self, key: values.SessionKey, person: str) -> bool:
+        """Whether a turn of a person runs or waits in that session."""
+        running = (self._running[key],) if key in self._running else ()
+        return any(ticket.person == person for ticket in (*running, *self._lanes.get(key, ())))
+
     @contextlib.asynccontextmanager
     async def turn(
         self,

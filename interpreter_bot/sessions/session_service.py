@@ -158,6 +158,10 @@ class SessionService:
         """Whether a turn runs or waits in a session."""
         return self._lanes.is_busy(key)
 
+    def works_for(self, key: values.SessionKey, person: str) -> bool:
+        """Whether a turn of a person runs or waits in a session."""
+        return self._lanes.works_for(key, person)
+
     def is_expected(self, key: values.SessionKey, request_id: str) -> bool:
         """Whether a turn that another bot began is about to go on."""
         return self._lanes.is_expected(key, request_id)

@@ -262,6 +262,10 @@ class Inbox(claims.OrderedClaims, Generic[_Raw, _T]):
             return True
         if message.is_for_others or not await self._messages.is_in_own_thread(message):
             return False
+        is_stop = message.command is not None and message.command.command.name == "stop"
+        if is_stop and self._service.works_for(message.session, message.person.id):
+            # In a crowd, too, "stop" of who asked means the answer.
+            return True
         reason = await self._messages.mention_reason(message, await self._chosen_by(message))
         # Claimed, so that a later start does not answer it after people left or settings changed.
         # If it was claimed before, it answered a question and was delivered twice.

@@ -276,6 +276,22 @@ async def test_threads_of_the_bot_need_no_mention_until_others_write(server, bot
         assert [request.text for request in service.handled] == ["one", "two", "five"]
 
 
+async def test_in_a_crowd_who_asked_stops_the_answer_without_a_mention(server, bot):
+    async def script(turn):
+        turn.reply.step(1)
+        await asyncio.sleep(60)
+
+    async with bot(script) as (service, _):
+        message = server.say("alice", "general", "@bot one")
+        thread = f"general/{message.id}"
+        await until(lambda: service.running)
+        server.say("bob", thread, "please stop it!")
+        await until(lambda: access_words.MENTION_ME_IN_CROWD in texts(server, thread)[-1])
+        assert service.running
+        server.say("alice", thread, "please stop it!")
+        await until(lambda: "Stopped" in texts(server, thread)[0])
+
+
 async def test_input_is_answered_by_the_next_message_of_a_person_alone(server, bot):
     async with bot(ask_name) as (service, _):
         server.say("alice", "@alice", "greet me")
