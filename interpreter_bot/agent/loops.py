@@ -10,6 +10,7 @@ import asyncio
 import dataclasses
 import enum
 import logging
+from collections.abc import Awaitable, Callable
 from typing import Final
 
 from interpreter_bot import cancellation, errors, events, settings, values
@@ -110,6 +111,8 @@ class TurnSpec:
         approve: lets a person say whether code may run; None if no person is asked.
         can_install: whether packages can be installed where code runs.
         tool_index: has the functions that the prompt does not list; None if it lists all.
+        be_steered: adds to the transcript what the person wrote since the turn began; None if
+            nothing can come.
     """
 
     llm: ports.Llm
@@ -124,6 +127,7 @@ class TurnSpec:
     approve: ports.Approve | None = None
     can_install: bool = False
     tool_index: ports.ToolIndex | None = None
+    be_steered: Callable[[], Awaitable[None]] | None = None
 
 
 async def run(spec: TurnSpec, *, stop: asyncio.Event | None = None) -> Outcome:
@@ -199,6 +203,8 @@ class _Turn:
             # Those of a turn that another process had begun.
             await self._run_calls(self._transcript.unanswered)
             while True:
+                if self._spec.be_steered is not None and not self._texts:
+                    await self._spec.be_steered()
                 reply = await self._ask()
                 if self._is_answer(reply):
                     if await self._is_grounded():

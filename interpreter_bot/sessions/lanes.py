@@ -15,6 +15,7 @@ from collections.abc import AsyncIterator, Callable
 from typing import Final
 
 from interpreter_bot import errors, values
+from interpreter_bot.sessions import requests
 from interpreter_bot.wording import session_words
 
 _RECORDING_SECONDS: Final = 3.0
@@ -28,11 +29,16 @@ class WithdrawnError(LaneError):
     """A person withdrew the request."""
 
 
+class TakenUpError(LaneError):
+    """The turn that runs has taken the request up."""
+
+
 @dataclasses.dataclass(eq=False, slots=True)
 class _Ticket:
     key: values.SessionKey
     person: str
     request_id: str
+    request: requests.Request | None
     report: Callable[[int], None]
     granted: asyncio.Future[None]
     number: int
@@ -80,6 +86,7 @@ class Lanes:
         *,
         person: str,
         request_id: str = "",
+        request: requests.Request | None = None,
         waiting: Callable[[int], None],
         is_first: bool = False,
     ) -> AsyncIterator[None]:
@@ -89,13 +96,14 @@ class Lanes:
             key: the session.
             person: the person whose share is counted.
             request_id: for `withdraw`.
+            request: for `take_up`.
             waiting: called with the number of requests before this one, whenever that changes.
             is_first: pass all that wait in this lane; for what people do to the session.
 
         Raises:
             LaneError: too many wait, the request was withdrawn, or the bot is being closed.
         """
-        ticket = self._join(key, person, request_id, waiting, is_first)
+        ticket = self._join(key, person, request_id, request, waiting, is_first)
         try:
             await ticket.granted
             yield
@@ -139,6 +147,21 @@ class Lanes:
                 return True
         return False
 
+    def take_up(self, key: values.SessionKey, person: str) -> list[requests.Request]:
+        """Let the turn that runs in a session take up what its person asks for meanwhile.
+
+        Returns:
+            Those requests, which have no turn of their own any more.
+        """
+        taken = []
+        for ticket in self._lanes.get(key, ()):
+            request = ticket.request
+            may_steer = request is not None and request.may_steer and not request.is_edit
+            if request and may_steer and ticket.person == person and not ticket.granted.done():
+                ticket.granted.set_exception(TakenUpError(session_words.TAKEN_UP))
+                taken.append(request)
+        return taken
+
     def empty(self, key: values.SessionKey) -> None:
         """Refuse all that wait in a session; the turn that runs goes on."""
         for ticket in self._lanes.get(key, ()):
@@ -161,6 +184,7 @@ class Lanes:
         key: values.SessionKey,
         person: str,
         request_id: str,
+        request: requests.Request | None,
         report: Callable[[int], None],
         is_first: bool,
     ) -> _Ticket:
@@ -172,7 +196,9 @@ class Lanes:
             raise LaneError(session_words.queue_full(len(lane)))
         self._arrivals += 1
         granted: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        ticket = _Ticket(key, person, request_id, report, granted, self._arrivals, is_first)
+        ticket = _Ticket(
+            key, person, request_id, request, report, granted, self._arrivals, is_first
+        )
         if is_first:
             lane.appendleft(ticket)
         else:

@@ -88,6 +88,7 @@ class Request:
         approval: whether a person is asked before code runs, by the platform's settings; what
             people chose is added to it, see `approval_policy`.
         is_attended: somebody can be asked; else a question is declined at once.
+        may_steer: a turn of the same person that runs may take it up, instead of its own turn.
     """
 
     key: values.SessionKey
@@ -105,6 +106,7 @@ class Request:
     elapsed_seconds: float = 0.0
     approval: Approval = "never"
     is_attended: bool = True
+    may_steer: bool = False
 
     @property
     def scope(self) -> values.Scope:

@@ -137,6 +137,10 @@ class SessionService:
                 self._check(request)
                 stop = await stack.enter_async_context(self._lane(request, reply))
                 await self.branches.undo_edited(request)
+            except lanes.TakenUpError as error:
+                end = events.TurnEnded(status=values.TurnStatus.DONE, text=str(error))
+                reply.emit(end)
+                return end
             except errors.BotError as error:
                 is_withdrawn = isinstance(error, lanes.WithdrawnError)
                 status = values.TurnStatus.STOPPED if is_withdrawn else values.TurnStatus.FAILED
@@ -146,7 +150,8 @@ class SessionService:
             except asyncio.CancelledError:
                 reply.emit(self._withdrawn())
                 raise
-            return await turns.run_turn(self.services, request, reply, stop=stop)
+            take_up = functools.partial(self._lanes.take_up, request.key, request.person.id)
+            return await turns.run_turn(self.services, request, reply, take_up, stop=stop)
 
     async def answer(
         self, question_id: str, answer: events.Answer, *, person: str, is_admin: bool = False
@@ -421,6 +426,7 @@ class SessionService:
             request.key,
             person=request.person.id,
             request_id=request.id,
+            request=request,
             waiting=lambda ahead: reply.emit(events.Queued(ahead)),
         )
         # The signal first: the turn may be cancelled at the moment when it gets the lane.

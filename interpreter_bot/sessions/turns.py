@@ -11,8 +11,8 @@ import dataclasses
 import functools
 import logging
 import time
-from collections.abc import Awaitable
-from typing import Final, TypeVar
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Final, TypeAlias, TypeVar
 
 from interpreter_bot import cancellation, code_activity, errors, events, settings, values
 from interpreter_bot.agent import (
@@ -22,6 +22,7 @@ from interpreter_bot.agent import (
     loops,
     picture_selection,
     tool_execution,
+    transcripts,
 )
 from interpreter_bot.sessions import (
     approval_policy,
@@ -47,6 +48,7 @@ from interpreter_bot.wording import model_words, session_words, variable_words
 _log = logging.getLogger(__name__)
 
 _T = TypeVar("_T")
+TakeUp: TypeAlias = Callable[[], Sequence[requests.Request]]
 
 _STATUSES: Final = {
     loops.OutcomeKind.ANSWERED: values.TurnStatus.DONE,
@@ -58,6 +60,7 @@ async def run_turn(
     services: session_dependencies.SessionDependencies,
     request: requests.Request,
     reply: ports.Reply,
+    take_up: TakeUp,
     *,
     stop: turn_stops.StopSignal,
 ) -> events.TurnEnded:
@@ -67,12 +70,13 @@ async def run_turn(
         services: shared by all turns.
         request: the request.
         reply: gets all events. The end is shown before it is recorded.
+        take_up: returns what the person wrote to it meanwhile, each once.
         stop: set to end the turn now.
     """
     started = time.monotonic() - request.elapsed_seconds
     recorder = turn_recording.Recorder(services.database, services.hosts.acknowledge)
     stream = turn_streams.TurnStream(request, reply, recorder, asking=services.questions, stop=stop)
-    work = _Work(services, request, stream, recorder)
+    work = _Work(services, request, stream, recorder, take_up)
     try:
         end = await _catch_all(work.run(stop))
         if end.status is values.TurnStatus.STOPPED:
@@ -146,7 +150,9 @@ class _Work:
         request: requests.Request,
         stream: turn_streams.TurnStream,
         recorder: turn_recording.Recorder,
+        take_up: TakeUp,
     ) -> None:
+        self._take_up = take_up
         self._services = services
         self._request = request
         self.stream = stream
@@ -310,21 +316,49 @@ class _Work:
         titles = services.catalogue.titles
         title = request.model or turn_inputs.session_model(self._session, self._choices, titles)
         model = services.catalogue.model(title)
-        infos = await turn_inputs.request_files(request, stored, environment)
+        text, pictures = await self._describe(request, stored, environment, model)
         return turn_inputs.TurnQuestion(
             model=model,
             memory=await stored_transcripts.new_memory(
                 services.database, self._session.id, before=self._recorder.turn_id
             ),
-            text=await turn_inputs.question_text(
-                await self._drop_known_messages(request), stored, infos, environment
-            ),
-            pictures=await environment.load_pictures(
-                [info.name for info in infos], picture_selection.MAX_OF_EXECUTION
-            )
-            if model.can_see_images
-            else (),
+            text=text,
+            pictures=pictures,
         )
+
+    async def _describe(
+        self,
+        request: requests.Request,
+        stored: turn_inputs.StoredAttachment,
+        environment: turn_environments.SessionEnvironment,
+        model: settings.Model,
+    ) -> tuple[str, Sequence[chat_messages.Picture]]:
+        """Return a request as the model is told it, and its pictures."""
+        infos = await turn_inputs.request_files(request, stored, environment)
+        request = await self._drop_known_messages(request)
+        text = await turn_inputs.question_text(request, stored, infos, environment)
+        if not model.can_see_images:
+            return text, ()
+        names = [info.name for info in infos]
+        return text, await environment.load_pictures(names, picture_selection.MAX_OF_EXECUTION)
+
+    async def _be_steered(
+        self,
+        environment: turn_environments.SessionEnvironment,
+        model: settings.Model,
+        transcript: transcripts.Transcript,
+    ) -> None:
+        """Add to the transcript what the person wrote since the turn began."""
+        for request in self._take_up():
+            stored = await turn_inputs.store_attachments(
+                request.attachments,
+                environment.workspace,
+                self.stream,
+                self._services.config.limits,
+            )
+            self.stream.emit(events.NoticeShown(session_words.taken_up(request.text)))
+            transcript.add_user_message(*await self._describe(request, stored, environment, model))
+            await self.stream.keep_progress()
 
     async def _drop_known_messages(self, request: requests.Request) -> requests.Request:
         """Leave out recent messages that the model has already received as requests."""
@@ -401,6 +435,7 @@ class _Work:
             approve=environment.approve,
             can_install=bool(services.config.package_index.url),
             tool_index=environment.tools.index() if environment.tools is not None else None,
+            be_steered=functools.partial(self._be_steered, environment, model, memory.transcript),
         )
         try:
             outcome = await loops.run(spec, stop=stop)

@@ -58,6 +58,7 @@ CUT_OFF: Final = "The bot was restarted in the middle of this."
 STOPPED_BY_PERSON: Final = "Somebody stopped this."
 
 CLOSING: Final = "The bot is being shut down. Please ask again in a minute."
+TAKEN_UP: Final = "The answer above takes this into account."
 WITHDRAWN: Final = "The request was withdrawn before it began."
 DELETED_FIRST: Final = "The conversation was deleted before this request began."
 MESSAGE_LOST: Final = (
@@ -202,3 +203,7 @@ def over_quota(subject: str) -> str:
         f"This would be more than the {subject} that one person may use in a day. It resets at "
         "midnight UTC. Code that you run yourself costs nothing."
     )
+
+
+def taken_up(text: str) -> str:
+    return f"Taken into account: {quantities.one_line(text, 200)}"

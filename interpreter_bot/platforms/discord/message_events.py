@@ -242,6 +242,7 @@ class MessageEvents:
             is_code=bool(code),
             id=message.id,
             recent=parsed.recent,
+            may_steer=not code,
         )
         return await self._in_flight.prepare(
             request,

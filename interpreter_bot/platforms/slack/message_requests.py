@@ -86,6 +86,7 @@ async def build(
         attachments=dependencies.downloads.attachments(workspace, files),
         recent=thread_history.recent(earlier_messages, names),
         approval=dependencies.config.approval,
+        may_steer=True,
     )
 
 

@@ -203,6 +203,7 @@ class TabConnection:
             is_code=is_code,
             id=turn_id,
             approval=self._approval,
+            may_steer=not is_code,
         )
 
     async def _is_new_request(self, request: requests.Request) -> bool:

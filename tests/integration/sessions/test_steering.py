@@ -1,0 +1,60 @@
+"""What who asked writes while the turn runs: the model is told it in its next request."""
+
+import asyncio
+import json
+
+from interpreter_bot import events
+from interpreter_bot.sessions import requests
+from interpreter_bot.wording import session_words
+from tests.fakes import openai_server, replies
+from tests.integration.sessions.conftest import KEY, attachment
+
+WAIT = """
+import os, time
+print("waiting")
+while not os.path.exists("go"):
+    time.sleep(0.05)
+"""
+
+
+async def test_who_asked_steers_the_turn_and_others_wait(opened):
+    script = openai_server.code(WAIT), openai_server.text("As in b."), openai_server.text("Hi Bob.")
+    async with opened(*script) as house:
+        first, steering, other = replies.Reply(), replies.Reply(), replies.Reply()
+        bob = requests.Person("u2", "Bob")
+        asking = [asyncio.create_task(house.ask("Read a.csv", first, id="1"))]
+        await first.until("output")
+        file = attachment("b.csv", b"x\n1\n")
+        more = {"attachments": (file,), "may_steer": True, "id": "2"}
+        asking.append(asyncio.create_task(house.ask("Use the other file", steering, **more)))
+        more = {"person": bob, "may_steer": True, "id": "3"}
+        asking.append(asyncio.create_task(house.ask("Hello", other, **more)))
+        await asyncio.gather(steering.until("waiting"), other.until("waiting"))
+        await house.service.put(KEY, attachment("go", b"1"))
+        await asyncio.gather(*asking)
+        past = await house.service.queries.history(KEY)
+        _, second, third = [json.dumps(request.messages) for request in house.server.requests]
+    assert "Use the other file" in second
+    assert "b.csv" in second
+    assert "Hello" not in second
+    assert "Hello" in third
+    assert [reply.end.text for reply in (first, steering, other)] == [
+        "As in b.",
+        session_words.TAKEN_UP,
+        "Hi Bob.",
+    ]
+    assert [turn.request for turn in past] == ["Read a.csv", "Hello"]
+    assert events.NoticeShown(session_words.taken_up("Use the other file")) in past[0].events
+
+
+async def test_what_comes_too_late_has_a_turn_of_its_own(opened):
+    script = openai_server.text("One", delay_seconds=0.5), openai_server.text("Two")
+    async with opened(*script) as house:
+        first, second = replies.Reply(), replies.Reply()
+        asking = asyncio.create_task(house.ask("Count", first, id="1"))
+        await first.until("step")
+        await house.ask("Go on", second, id="2", may_steer=True)
+        await asking
+        past = await house.service.queries.history(KEY)
+    assert (first.end.text, second.end.text) == ("One", "Two")
+    assert [turn.request for turn in past] == ["Count", "Go on"]
