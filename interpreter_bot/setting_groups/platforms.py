@@ -51,6 +51,9 @@ class Slack(fields.Group):
     heard_bots: tuple[str, ...] = ()
     """Ids (`B…`) of other apps, such as alerts, whose messages and files are shown to the model.
     They are never requests."""
+    context_messages: Annotated[int, pydantic.Field(ge=0, le=100)] = 20
+    """Most messages before a mention, back to the bot's last answer, that are shown to the
+    model. Outside of threads those of the last hour."""
     allows_guests: bool = False
     """Let guests of the workspace use the bot."""
     allows_strangers: bool = False

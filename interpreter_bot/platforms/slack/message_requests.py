@@ -56,10 +56,11 @@ async def build(
             code = await dependencies.downloads.text(workspace, message.files[0])
         return requests.Request(**fields, text=code, is_code=True)
     files = list(message.files[:_MAX_FILES])
+    limit = dependencies.config.context_messages
     begins_thread_in_channel = not message.thread and not message.is_direct
     channel_messages = (
         await dependencies.threads.read_channel(workspace, message)
-        if begins_thread_in_channel
+        if begins_thread_in_channel and limit
         else ()
     )
     names = await _names(dependencies.permissions, workspace, thread, channel_messages)
@@ -84,7 +85,7 @@ async def build(
         **fields,
         text=text or command_words.DESCRIBE_UPLOAD,
         attachments=dependencies.downloads.attachments(workspace, files),
-        recent=thread_history.recent(earlier_messages, names),
+        recent=thread_history.recent(earlier_messages, names, limit=limit),
         approval=dependencies.config.approval,
         may_steer=True,
     )

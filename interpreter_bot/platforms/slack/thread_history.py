@@ -30,9 +30,8 @@ QUESTION: Final = "question"
 
 _PAGE_MESSAGES: Final = 200
 _MAX_PAGES: Final = 5
-_AROUND_MESSAGES: Final = 12
 _AROUND_SECONDS: Final = 3600.0
-_CONTEXT_MESSAGES: Final = 20
+_MAX_RECEIVED_MESSAGES: Final = 20
 _MAX_REMEMBERED: Final = 5_000
 _MAX_RECEIVED: Final = 2_000
 _MAX_PEOPLE: Final = 100
@@ -116,7 +115,7 @@ class ThreadHistory:
         received = self._received.get(key)
         if received is None:
             received = self._received[key] = _Received(
-                collections.deque(maxlen=_CONTEXT_MESSAGES), set()
+                collections.deque(maxlen=_MAX_RECEIVED_MESSAGES), set()
             )
         if all(other.ts != message.ts for other in received.messages):
             received.messages.append(message)
@@ -170,7 +169,7 @@ class ThreadHistory:
                 max_seconds=1.0,
                 channel=message.channel,
                 latest=message.ts,
-                limit=_AROUND_MESSAGES,
+                limit=self._api.config.context_messages,
             )
         except api_errors.GoneError:
             raise
@@ -297,9 +296,9 @@ def _parse_message(
 
 
 def recent(
-    before: Sequence[message_parsing.Message], names: Mapping[str, str]
+    before: Sequence[message_parsing.Message], names: Mapping[str, str], *, limit: int
 ) -> tuple[requests.RecentMessage, ...]:
-    """Return earlier messages for the model, each with its author."""
+    """Return the latest of earlier messages for the model, each with its author."""
     return tuple(
         requests.RecentMessage(
             speaker=message.bot_name or names.get(message.user, ""),
@@ -307,7 +306,7 @@ def recent(
             files=tuple(str(file.get("name", "file")) for file in message.files),
             is_bot=bool(message.bot),
         )
-        for message in before[-_CONTEXT_MESSAGES:]
+        for message in before[max(len(before) - limit, 0) :]
     )
 
 

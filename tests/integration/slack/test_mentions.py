@@ -10,7 +10,7 @@ import pytest
 
 from interpreter_bot import errors, events, values
 from tests.fakes import conversations as fake
-from tests.integration.slack.worlds import recent
+from tests.integration.slack.worlds import connected, recent
 
 PNG = b"\x89PNG\r\n\x1a\n" + bytes(100)
 
@@ -115,6 +115,20 @@ async def test_words_of_others_before_a_mention_come_along_as_names_and_text(sla
     [request] = service.requests
     assert recent(request) == "Person U2: Sales fell <again>\nPerson U3: by 3 %"
     assert request.text == "why?"
+
+
+@pytest.mark.parametrize(
+    ("limit", "expected"), [(2, "another app: disk full\nPerson U2: again"), (0, "")]
+)
+async def test_mention_brings_the_last_messages_of_its_channel(slack, service, limit, expected):
+    async with connected(slack, service, context_messages=limit, heard_bots=("B9",)):
+        slack.say("U2", "C1", "long ago")
+        slack.say("U9", "C1", "disk full", bot_id="B9", subtype="bot_message")
+        slack.say("U2", "C1", "again")
+        slack.say("U1", "C1", "<@UBOT> what does this alert mean?")
+        await slack.until(lambda: service.ends)
+    [request] = service.requests
+    assert recent(request) == expected
 
 
 async def test_followup_without_mention_is_heard_while_one_person_talks(slack, service, app):
