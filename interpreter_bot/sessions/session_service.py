@@ -129,7 +129,7 @@ class SessionService:
 
     async def handle(self, request: requests.Request, reply: ports.Reply) -> events.TurnEnded:
         """Run one request when its turn comes; return the end, which `reply` has received too."""
-        database = self._services.database
+        database = self.services.database
         if end := await suspended_turns.show_interrupted(database, request, reply):
             return end
         async with contextlib.AsyncExitStack() as stack:

@@ -204,7 +204,7 @@ async def _slack(tmp_path):
             del server.world.messages["C1", server.replies("C1", root)[place]["ts"]]
 
         key = values.SessionKey("slack", "T1", "C1", root)
-        place = message_posting.Place(workspace, "C1", thread=root, asked=root, user="U1")
+        place = message_posting.Place(workspace, "C1", thread=root, request_ts=root, user="U1")
         yield Network(
             transport=slack_transport.SlackTransport(shared),
             markup=slack_markdown,

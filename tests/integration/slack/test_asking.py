@@ -378,14 +378,14 @@ async def test_a_tool_that_running_code_calls_is_allowed_for_the_session(slack, 
     assert "Approved for this session." in str(slack.replies("C1", ts))
 
 
-@pytest.mark.parametrize(("is_personal", "answer"), [(True, "no"), (False, "session")])
+@pytest.mark.parametrize(("is_personal", "answer"), [(True, None), (False, "session")])
 async def test_an_admin_approves_nothing_that_acts_with_an_account_of_another(
     slack, service, app, is_personal, answer
 ):
     async def script(turn):
         await turn.reply.code(0, "jira.delete()")
         service.given = await turn.reply.approve(
-            1, "tools.jira.delete()", choices=("session", "no"), is_personal=is_personal
+            1, "tools.jira.delete()", choices=("session",), is_personal=is_personal
         )
         turn.reply.output(0, values.Text("stdout", "over\n"))
         turn.reply.finished(0, fake.done())
@@ -396,7 +396,7 @@ async def test_an_admin_approves_nothing_that_acts_with_an_account_of_another(
     slack.click("UADMIN", "C1", question["ts"], "session")
     if is_personal:
         await slack.until(lambda: "Only the person who asked" in str(slack.world.responses))
-        slack.click("U1", "C1", question["ts"], "no")
+        slack.click("U1", "C1", question["ts"], "refuse")
     await slack.until(lambda: "over" in str(slack.answers("C1", ts)))
     assert service.given == answer
 

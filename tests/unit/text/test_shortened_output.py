@@ -61,5 +61,5 @@ def test_a_long_line_is_cut_between_letters():
 def test_it_is_never_much_longer_than_allowed(pieces, max_characters, max_lines):
     shown = shortened_output.shorten(pieces, max_characters=max_characters, max_lines=max_lines)
     assert len(shown) == len(pieces)
-    unmarked = [re.sub(r"\n?… [\d,]+ of [\d,]+ \w+ …\n?", "", text) for text in shown]
+    unmarked = [re.sub(r"\n?… [\d,]+ of [\d,]+ \w+ shown …\n?", "", text) for text in shown]
     assert sum(len(text.rstrip("\n")) for text in unmarked) <= max_characters + 4

@@ -285,6 +285,7 @@ async def test_in_a_crowd_who_asked_stops_the_answer_without_a_mention(server, b
         message = server.say("alice", "general", "@bot one")
         thread = f"general/{message.id}"
         await until(lambda: service.running)
+        server.say("alice", thread, "@bob it counts")
         server.say("bob", thread, "please stop it!")
         await until(lambda: access_words.MENTION_ME_IN_CROWD in texts(server, thread)[-1])
         assert service.running
