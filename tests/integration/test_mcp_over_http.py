@@ -242,7 +242,7 @@ async def _opened(served, *tokens):
 
 
 async def test_a_client_that_opens_too_many_sessions_leaves_others_theirs(served, monkeypatch):
-    monkeypatch.setattr(startup, "_CLIENT_SESSIONS", 2)
+    monkeypatch.setattr(startup, "_MAX_CLIENT_SESSIONS", 2)
     async with contextlib.AsyncExitStack() as stack:
         for name in ("anna", "anna", "ben", "ben"):
             await stack.enter_async_context(served.client(name, "legacy"))

@@ -1,4 +1,4 @@
-"""Clients that may use the sandbox over HTTP, and their tokens, of which only digests are kept.
+"""Clients that may use the sandbox over HTTP, and their tokens, of which only digests are stored.
 
 The file has a line for each client: its name and the digest. It is read again when it has changed,
 so that a client that was removed is refused at once.
@@ -16,18 +16,18 @@ from interpreter_bot.encryption import secret_digest
 from interpreter_bot.wording import tool_words
 
 FILE: Final = "mcp-clients"
-"""Holds them, in the data directory."""
+"""The file of clients in the data directory."""
 
 _NAME: Final = re.compile(r"[a-z0-9][a-z0-9-]{0,31}")
 
 
 class ClientTokens:
-    """Clients by their tokens, as the file has them."""
+    """Finds clients in the file by their tokens."""
 
     def __init__(self, file: pathlib.Path) -> None:
         self._file = file
-        self._read_at: tuple[int, int] | None = None
-        self._names: dict[str, str] = {}
+        self._file_version: tuple[int, int] | None = None
+        self._names_by_digest: dict[str, str] = {}
 
     def client(self, token: str) -> str | None:
         """Return the name of the client that has a token, if any.
@@ -39,11 +39,11 @@ class ClientTokens:
             status = self._file.stat()
         except FileNotFoundError:
             return None
-        if (version := (status.st_ino, status.st_mtime_ns)) != self._read_at:
-            self._names = {digest: name for name, digest in _load(self._file).items()}
-            self._read_at = version
-        # Found by digest: how long that takes tells nothing of a token.
-        return self._names.get(secret_digest(token))
+        if (version := (status.st_ino, status.st_mtime_ns)) != self._file_version:
+            self._names_by_digest = {digest: name for name, digest in _load(self._file).items()}
+            self._file_version = version
+        # The lookup is by digest, so its duration reveals nothing about a token.
+        return self._names_by_digest.get(secret_digest(token))
 
 
 def names(file: pathlib.Path) -> tuple[str, ...]:
@@ -52,7 +52,7 @@ def names(file: pathlib.Path) -> tuple[str, ...]:
 
 
 def add(file: pathlib.Path, name: str) -> str:
-    """Add a client; return its token, which is kept nowhere.
+    """Add a client; return its token, which is not stored.
 
     Raises:
         SettingsError: the name is taken or cannot be used, or the file cannot be written.
@@ -72,7 +72,7 @@ def remove(file: pathlib.Path, name: str) -> None:
     """Remove a client: its token is refused from now on.
 
     Raises:
-        SettingsError: there is none of that name.
+        SettingsError: there is no client of that name.
     """
     if name not in _load(file):
         raise errors.SettingsError(tool_words.no_client(name))

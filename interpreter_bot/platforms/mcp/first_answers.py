@@ -1,7 +1,7 @@
 """Answers to the client at standard input before the SDK is imported and the service is open.
 
-Both take seconds, and a client waits for its first answer. What clients ask at first is answered
-here, as the SDK would, which a test compares; everything else waits for it.
+Both take seconds, and a client waits for its first answer. The first requests of clients are
+answered here as the SDK would answer them, which a test compares; all others wait for the SDK.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ from interpreter_bot.platforms.mcp import tool_definitions
 _log = logging.getLogger(__name__)
 
 NAME: Final = "interpreter-bot"
-"""What the server is called."""
+"""The name of the server."""
 
-MESSAGE_BYTES: Final = 4 * 1024 * 1024
-"""Longest message of a client."""
+MAX_MESSAGE_BYTES: Final = 4 * 1024 * 1024
+"""Of a message of a client."""
 
 _CHUNK_BYTES: Final = 64 * 1024
-# Of the others the SDK decides.
+# The SDK negotiates other versions.
 _HANDSHAKE_VERSIONS: Final = frozenset({"2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25"})
 _STATELESS_VERSION: Final = "2026-07-28"
 _VERSION_KEY: Final = "io.modelcontextprotocol/protocolVersion"
@@ -35,59 +35,59 @@ _CAPABILITIES: Final = {"tools": {"listChanged": False}}
 
 
 class ClientLines:
-    """Lines of the client at standard input, of which the first are answered here.
+    """The client's lines at standard input, of which it answers the first ones.
 
-    Iterate over it for those that are left to the SDK; `read` goes on in the background.
+    Iterate over it for the lines that the SDK has to answer, while `read` runs in the background.
     """
 
     def __init__(self, descriptor: int, output: TextIO, instructions: str) -> None:
-        """Read nothing yet.
+        """Make it; `read` begins to read.
 
         Args:
             descriptor: of standard input.
-            output: leads to the client.
-            instructions: what clients are told of all tools together.
+            output: where answers to the client are written.
+            instructions: the description of all tools together, for clients.
         """
         self.output = output
         self._descriptor = descriptor
         self._instructions = instructions
-        self._server = {"name": NAME, "version": metadata.version(NAME)}
-        self._rest: asyncio.Queue[str | None] = asyncio.Queue()
-        self._is_over = asyncio.Event()
-        self._has_begun = False
-        self._repeated: list[object] = []
+        self._server_info = {"name": NAME, "version": metadata.version(NAME)}
+        self._remaining: asyncio.Queue[str | None] = asyncio.Queue()
+        self._is_sdk_reading = asyncio.Event()
+        self._is_initialized = False
+        self._answered_ids: list[object] = []
 
     async def read(self) -> None:
         """Read lines until the client closes them, and answer the first ones."""
         try:
-            async for line in self._lines():
-                answer = None if self._is_over.is_set() else self._answer(line)
+            async for line in self._read_lines():
+                answer = None if self._is_sdk_reading.is_set() else self._answer(line)
                 if answer is not None:
                     self.output.write(json.dumps(answer, separators=(",", ":")) + "\n")
                     self.output.flush()
                 else:
-                    self._rest.put_nowait(line)
+                    self._remaining.put_nowait(line)
         finally:
-            self._rest.put_nowait(None)
+            self._remaining.put_nowait(None)
 
     async def __aiter__(self) -> AsyncIterator[str]:
-        """Yield the lines that are left, and answer none from now on."""
-        self._is_over.set()
-        while (line := await self._rest.get()) is not None:
+        """Yield the lines for the SDK; from now on, that is all of them."""
+        self._is_sdk_reading.set()
+        while (line := await self._remaining.get()) is not None:
             yield line
 
     def is_repeated(self, line: str) -> bool:
-        """Return whether the SDK's answer is one that was given here already."""
-        if not self._repeated:
+        """Return whether a line of the SDK repeats an answer that was given here already."""
+        if not self._answered_ids:
             return False
         identifier = json.loads(line).get("id")
-        is_repeated = identifier in self._repeated
+        is_repeated = identifier in self._answered_ids
         if is_repeated:
-            self._repeated.remove(identifier)
+            self._answered_ids.remove(identifier)
         return is_repeated
 
     def _answer(self, line: str) -> dict[str, object] | None:
-        """Return the answer to a request; None leaves it to the SDK."""
+        """Return the answer to a request; None if the SDK has to answer it."""
         try:
             request = json.loads(line)
         except (ValueError, RecursionError):
@@ -97,64 +97,69 @@ class ClientLines:
         params = request.get("params") or {}
         if not isinstance(params, dict) or request.get("jsonrpc") != "2.0":
             return None
-        result = self._result(request.get("method"), params)
+        result = self._result_of(request.get("method"), params)
         if result is None:
             return None
         if request["method"] == "initialize":
-            # The SDK has to know of it, too.
-            self._rest.put_nowait(line)
-            self._repeated.append(request["id"])
+            # The SDK must also see this request, and its answer is then dropped.
+            self._remaining.put_nowait(line)
+            self._answered_ids.append(request["id"])
         return {"jsonrpc": "2.0", "id": request["id"], "result": result}
 
-    def _result(self, method: object, params: Mapping[str, Any]) -> dict[str, object] | None:
-        about = params.get("_meta")
-        version = about.get(_VERSION_KEY) if isinstance(about, dict) else None
-        if version == _STATELESS_VERSION and not self._has_begun:
+    def _result_of(self, method: object, params: Mapping[str, Any]) -> dict[str, object] | None:
+        meta = params.get("_meta")
+        version = meta.get(_VERSION_KEY) if isinstance(meta, dict) else None
+        if version == _STATELESS_VERSION and not self._is_initialized:
             envelope = {
                 "cacheScope": "private",
                 "resultType": "complete",
                 "ttlMs": 0,
-                "_meta": {_SERVER_KEY: self._server},
+                "_meta": {_SERVER_KEY: self._server_info},
             }
             if method == "server/discover":
-                return envelope | self._description | {"supportedVersions": [_STATELESS_VERSION]}
-            return envelope | _tools() if method == "tools/list" else None
+                return (
+                    envelope | self._capability_fields | {"supportedVersions": [_STATELESS_VERSION]}
+                )
+            return envelope | _tool_list() if method == "tools/list" else None
         if version is not None:
             return None
-        if method == "initialize" and not self._has_begun:
+        if method == "initialize" and not self._is_initialized:
             protocol = params.get("protocolVersion")
             if protocol not in _HANDSHAKE_VERSIONS:
                 return None
-            self._has_begun = True
-            return {"protocolVersion": protocol, "serverInfo": self._server} | self._description
-        if method == "tools/list" and self._has_begun:
-            return _tools()
-        return {} if method == "ping" and self._has_begun else None
+            self._is_initialized = True
+            return {
+                "protocolVersion": protocol,
+                "serverInfo": self._server_info,
+            } | self._capability_fields
+        if method == "tools/list" and self._is_initialized:
+            return _tool_list()
+        return {} if method == "ping" and self._is_initialized else None
 
     @property
-    def _description(self) -> dict[str, object]:
+    def _capability_fields(self) -> dict[str, object]:
         return {"capabilities": _CAPABILITIES, "instructions": self._instructions}
 
-    async def _lines(self) -> AsyncIterator[str]:
+    async def _read_lines(self) -> AsyncIterator[str]:
         """Yield lines, each bounded.
 
-        The SDK's own reading thread could not be told to stop, and would keep a signal from ending
-        us.
+        They are not read by the SDK, whose thread could not be stopped: after a signal, the process
+        would not end.
         """
         line = bytearray()
-        while chunk := await self._chunk():
-            *ended, rest = chunk.split(b"\n")
-            for end in ended:
-                line += end
+        while chunk := await self._read_chunk():
+            *line_ends, unfinished = chunk.split(b"\n")
+            for line_end in line_ends:
+                line += line_end
                 yield line.decode("utf-8", "replace")
                 line.clear()
-            line += rest
-            if len(line) > MESSAGE_BYTES:
+            line += unfinished
+            if len(line) > MAX_MESSAGE_BYTES:
                 _log.error("the client sent a message above %d bytes; that is the end", len(line))
                 return
 
-    async def _chunk(self) -> bytes:
-        """Read what is there, once something is."""
+    async def _read_chunk(self) -> bytes:
+        """Wait for input, and read it."""
         loop = asyncio.get_running_loop()
         event = asyncio.Event()
         # A regular file is always readable, and cannot be waited for.
@@ -167,5 +172,5 @@ class ClientLines:
         return os.read(self._descriptor, _CHUNK_BYTES)
 
 
-def _tools() -> dict[str, object]:
+def _tool_list() -> dict[str, object]:
     return {"tools": tool_definitions.tools()}

@@ -1,7 +1,7 @@
-"""MCP server applications, one for each client, so that the SDK's bounds are that client's.
+"""MCP server applications, one for each client, so that each client has the SDK's limits alone.
 
-The SDK bounds the sessions of its protocol for all clients together: one that opens many would
-leave others none. Each application still asks for the token itself.
+The SDK limits the protocol sessions of all clients of an application together: a client that opens
+many would leave none to others. Each application still verifies the token itself.
 """
 
 from __future__ import annotations
@@ -11,17 +11,18 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
-    # What the SDK's applications are made of.
+    # The framework of the SDK's applications.
     from starlette import applications, types
 
 _SCHEME: Final = "bearer "
-_NOBODY: Final = ""
+_UNKNOWN_CLIENT: Final = ""
 
 
 class ClientApps:
-    """Applications by client, made when one comes first; one for those who are nobody refuses them.
+    """An ASGI application that passes requests to an application for each client.
 
-    An ASGI application itself, but for its end: `close`.
+    Each is made at the first request of its client; one more refuses requests without a valid
+    token. `close` ends them.
     """
 
     def __init__(
@@ -29,54 +30,53 @@ class ClientApps:
         make: Callable[[], applications.Starlette],
         client_of: Callable[[str], str | None],
     ) -> None:
-        """Make none yet.
+        """Make it without applications.
 
         Args:
-            make: an application for one client.
-            client_of: says whose a token is.
+            make: makes the application of a client.
+            client_of: returns the client that a token belongs to.
         """
         self._make = make
         self._client_of = client_of
         self._apps: dict[str, _RunningApp] = {}
 
     async def __call__(self, scope: types.Scope, receive: types.Receive, send: types.Send) -> None:
-        """Let a client's own application answer."""
-        # The first, as the application takes it: of two, another may be somebody else's.
+        """Pass a request to the application of its client."""
+        # Of several headers the first counts, as it does for the application: others may hold the
+        # token of another client.
         headers = (value for name, value in scope["headers"] if name == b"authorization")
         header = next(headers, b"").decode("latin-1")
         token = header[len(_SCHEME) :] if header.lower().startswith(_SCHEME) else ""
-        client = self._client_of(token) or _NOBODY
+        client = self._client_of(token) or _UNKNOWN_CLIENT
         if client not in self._apps:
             self._apps[client] = _RunningApp(self._make())
         await self._apps[client].answer(scope, receive, send)
 
     async def close(self) -> None:
-        """End all of them, with their sessions."""
-        for server in self._apps.values():
-            server.running.cancel()
-        await asyncio.gather(
-            *(server.running for server in self._apps.values()), return_exceptions=True
-        )
+        """End all applications and their sessions."""
+        for app in self._apps.values():
+            app.running.cancel()
+        await asyncio.gather(*(app.running for app in self._apps.values()), return_exceptions=True)
 
 
 class _RunningApp:
-    """One application, between its beginning and its end, which are of one task."""
+    """One application; a task starts and ends it, as the SDK requires both to be in one task."""
 
     def __init__(self, app: applications.Starlette) -> None:
         self._app = app
-        self._has_begun = asyncio.Event()
+        self._is_started = asyncio.Event()
         self.running = asyncio.create_task(self._run(), name="mcp: sessions of a client")
 
     async def _run(self) -> None:
         try:
             async with self._app.router.lifespan_context(self._app):
-                self._has_begun.set()
+                self._is_started.set()
                 await asyncio.Event().wait()
         finally:
-            # Where it could not begin, it refuses; nobody waits for it in vain.
-            self._has_begun.set()
+            # Also if it could not start: then it refuses requests, which must not wait for ever.
+            self._is_started.set()
 
     async def answer(self, scope: types.Scope, receive: types.Receive, send: types.Send) -> None:
         """Answer a request."""
-        await self._has_begun.wait()
+        await self._is_started.wait()
         await self._app(scope, receive, send)

@@ -1,4 +1,4 @@
-"""The reply of one run of code: it keeps what the run shows, until the client is answered."""
+"""The reply of one run of code: it collects the output of the run for the answer to the client."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class RunReply(ports.Reply):
     """The reply of one run.
 
     Attributes:
-        log: what happened.
+        log: the events so far.
     """
 
     def __init__(self) -> None:
@@ -24,7 +24,7 @@ class RunReply(ports.Reply):
 
     @property
     def latest(self) -> str:
-        """What it does now, in a line: what it printed last, or what it waits for."""
+        """The last line that it printed, or what it waits for."""
         log = self.log
         if log.ahead is not None:
             return mcp_words.queued(quantities.count(log.ahead, "request"))

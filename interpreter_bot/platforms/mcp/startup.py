@@ -1,4 +1,4 @@
-"""Serve the protocol: over standard input and output to one client, over HTTP to those with tokens.
+"""The MCP servers: one over standard input and output, one over HTTP for clients with tokens.
 
 We use the SDK's low-level server, because its decorators put words of their own into errors and set
 up logging for the whole process.
@@ -41,10 +41,10 @@ if TYPE_CHECKING:
 
 _PATH: Final = "/mcp"
 _LOCAL_CLIENT: Final = "stdio"
-_CONNECTIONS: Final = 256
-_CLIENT_SESSIONS: Final = 32
+_MAX_CONNECTIONS: Final = 256
+_MAX_CLIENT_SESSIONS: Final = 32
 _CLOSING_SECONDS: Final = 5
-_REQUEST_SECONDS: Final = 20.0
+_FIRST_REQUEST_SECONDS: Final = 20.0
 _LOOPBACK: Final = ("127.0.0.1", "localhost", "[::1]")
 _NO_CLIENTS: Final = "; no client may use it yet: interpreter-bot mcp add NAME"
 
@@ -66,7 +66,7 @@ async def serve_stdio(
 async def serve(
     service: session_service.SessionService, config: settings.Mcp, data: pathlib.Path
 ) -> AsyncIterator[str]:
-    """Serve clients over HTTP; give the address.
+    """Serve clients over HTTP; yield the address.
 
     Args:
         service: the conversations.
@@ -74,27 +74,26 @@ async def serve(
         data: the directory with the file of clients.
 
     Raises:
-        SettingsError: it cannot be served there.
+        SettingsError: the address cannot be used.
     """
     file = data / client_tokens.FILE
     notice = "" if client_tokens.names(file) else _NO_CLIENTS
 
     async def notify(key: values.SessionKey, text: str) -> None:
-        """Say nothing: a client hears of its session with its next call."""
+        """Do nothing: a client learns of its session with its next call."""
 
     service.notify_through(tool_calls.PLATFORM, notify)
-    with _bound(config) as listener:
+    with _bind(config) as listener:
         port = listener.getsockname()[1]
         host = f"[{config.host}]" if ":" in config.host else config.host
         address = f"http://{host}:{port}{_PATH}"
         tokens = client_tokens.ClientTokens(file)
 
-        # For each client, so that the SDK's bounds are that client's.
         def app_of_client() -> Starlette:
             return _server(service, _authenticate).streamable_http_app(
                 streamable_http_path=_PATH,
-                max_request_body_size=first_answers.MESSAGE_BYTES,
-                max_sessions=_CLIENT_SESSIONS,
+                max_request_body_size=first_answers.MAX_MESSAGE_BYTES,
+                max_sessions=_MAX_CLIENT_SESSIONS,
                 transport_security=_security(config),
                 auth=auth_settings.AuthSettings(
                     issuer_url=pydantic.AnyHttpUrl(address), resource_server_url=None
@@ -112,7 +111,7 @@ async def serve(
                 access_log=False,
                 server_header=False,
                 ws="none",
-                limit_concurrency=_CONNECTIONS,
+                limit_concurrency=_MAX_CONNECTIONS,
                 timeout_graceful_shutdown=_CLOSING_SECONDS,
             )
         )
@@ -128,7 +127,7 @@ async def serve(
 async def _serve(
     server: uvicorn.Server, listener: socket.socket, apps: per_client_servers.ClientApps
 ) -> None:
-    """Serve until the server is to end, and end what clients have with it."""
+    """Serve until the server should exit, then close the applications of clients."""
     try:
         await server.serve(sockets=[listener])
     finally:
@@ -136,7 +135,7 @@ async def _serve(
 
 
 class _Output:
-    """The SDK's standard output; drops answers that `first_answers` has sent."""
+    """Standard output for the SDK; drops answers that `first_answers` has sent."""
 
     def __init__(self, lines: first_answers.ClientLines) -> None:
         self._lines = lines
@@ -152,20 +151,20 @@ class _Output:
 
 
 class _HttpProtocol(h11_impl.H11Protocol):
-    """A connection that is closed if no request comes: the library waits for ever."""
+    """A connection that is closed if no request comes; the library would wait for ever."""
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """Serve a connection."""
         super().connection_made(transport)
-        self.loop.call_later(_REQUEST_SECONDS, self._close_if_silent)
+        self.loop.call_later(_FIRST_REQUEST_SECONDS, self._close_if_idle)
 
-    def _close_if_silent(self) -> None:
+    def _close_if_idle(self) -> None:
         if self.cycle is None:
             self.transport.close()
 
 
 class _HttpServer(uvicorn.Server):
-    """A server that leaves signals to whoever runs the process.
+    """A server that leaves signals to the process.
 
     Attributes:
         ready: it accepts connections.
@@ -193,7 +192,7 @@ class _Verifier:
         self._tokens = tokens
 
     async def verify_token(self, token: str) -> provider.AccessToken | None:
-        """Return whose token it is; None for nobody's."""
+        """Return the client of a token; None if no client has it."""
         client = self._tokens.client(token)
         if client is None:
             return None
@@ -207,7 +206,7 @@ def _server(
 
     Args:
         service: the conversations.
-        client_of: says who calls.
+        client_of: returns the client of a call.
     """
     calls = tool_calls.ToolCalls(service)
 
@@ -246,7 +245,7 @@ def _authenticate(call: _Context) -> str:
 
 
 def _security(config: settings.Mcp) -> transport_security.TransportSecuritySettings:
-    """Admit our own names only: any other Host header is DNS rebinding."""
+    """Allow only our own names; another Host header would be DNS rebinding."""
     hosts = [*_LOOPBACK, *config.allowed_hosts]
     return transport_security.TransportSecuritySettings(
         allowed_hosts=[*hosts, *(f"{host}:*" for host in hosts)],
@@ -257,11 +256,11 @@ def _security(config: settings.Mcp) -> transport_security.TransportSecuritySetti
     )
 
 
-def _bound(config: settings.Mcp) -> socket.socket:
+def _bind(config: settings.Mcp) -> socket.socket:
     """Bind the port.
 
     Raises:
-        SettingsError: it cannot be had.
+        SettingsError: it cannot be bound.
     """
     family = socket.AF_INET6 if ":" in config.host else socket.AF_INET
     try:

@@ -1,7 +1,7 @@
-"""Calls of tools: each is done in a session of its client, as a person's request would be.
+"""Calls of tools, each handled in a session of its client like the request of a person.
 
-A session is known by its handle together with its client, so the handle of another client's session
-names none. A call that its client cancels, or whose client is gone, stops its code.
+A session is found by its handle together with its client, so no client can use the handle of
+another one. If a client cancels a call or disconnects, the code of the call is stopped.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from interpreter_bot.wording import mcp_words
 
 PLATFORM: Final = "mcp"
 Report: TypeAlias = Callable[[float, float | None, str | None], Awaitable[None]]
-"""Reports progress to a client: how far, of how much, with which words."""
+"""Reports progress to a client: the amount done, the total and a text."""
 
 _REPORT_SECONDS: Final = 1.0
 _NO_CODE: Final = "pass"
@@ -34,13 +34,13 @@ class ToolCalls:
 
     def __init__(self, service: session_service.SessionService) -> None:
         self._service = service
-        # Turns go on after their call was cancelled, until they are recorded.
+        # After a call is cancelled, its turn runs on until it is recorded.
         self._running: set[asyncio.Task[events.TurnEnded]] = set()
 
     async def call(
         self, client: str, name: str, arguments: dict[str, object] | None, *, report: Report
     ) -> mcp_types.CallToolResult:
-        """Do what a client wants; what goes wrong is a result too, with a sentence."""
+        """Handle a call; a fault is a result with a sentence."""
         try:
             match tool_definitions.parsed(name, arguments):
                 case tool_definitions.RunCode() as parameters:
@@ -93,14 +93,14 @@ class ToolCalls:
             is_attended=False,
         )
         reply = replies.RunReply()
-        # A task of its own: what the SDK cancels, it cancels again at every await.
+        # In a task of its own, because the SDK cancels a call again at every await.
         running = asyncio.create_task(self._service.handle(request, reply), name="mcp: a run")
         self._running.add(running)
         running.add_done_callback(self._running.discard)
         try:
             await _report_until_done(running, reply, report)
         except asyncio.CancelledError:
-            # This never waits. A run that has not begun knows no request yet.
+            # Neither cancellation waits. The service does not know a run that has not begun.
             if not await self._service.cancel(request.key, request.id):
                 running.cancel()
             raise
@@ -121,8 +121,8 @@ class ToolCalls:
         reading = self._service.queries.reading(key, parameters.name, start=parameters.start)
         async with reading as (info, pieces):
             async for piece in pieces:
-                data += piece[: tool_results.FILE_BYTES - len(data)]
-                if len(data) >= tool_results.FILE_BYTES:
+                data += piece[: tool_results.MAX_FILE_BYTES - len(data)]
+                if len(data) >= tool_results.MAX_FILE_BYTES:
                     break
         return tool_results.of_file(info, data, parameters.start)
 
@@ -144,7 +144,7 @@ class ToolCalls:
 
         key = await self._key_or_new(client, parameters.session)
         if not parameters.session:
-            # Its first run records it, and whose it is: no file belongs to nobody.
+            # The first run records the session and its owner, which every file needs.
             log = await self._run(client, key, _NO_CODE)
             if not log.cells and log.end is not None:
                 raise errors.BotError(log.end.sentence)
@@ -165,7 +165,7 @@ class ToolCalls:
 async def _report_until_done(
     running: asyncio.Task[events.TurnEnded], reply: replies.RunReply, report: Report | None
 ) -> None:
-    """Report what a run does, until it is over."""
+    """Report the progress of a run until it ends."""
     began = time.monotonic()
     while True:
         await asyncio.wait({running}, timeout=_REPORT_SECONDS)

@@ -1,4 +1,4 @@
-"""The tools: their names, arguments and descriptions, as clients are told of them."""
+"""The tools that clients can call: names, arguments and descriptions."""
 
 from __future__ import annotations
 
@@ -10,8 +10,10 @@ from interpreter_bot import code_activity, errors, settings
 from interpreter_bot.text import quantities
 from interpreter_bot.wording import mcp_words
 
-_NEW: Final = "Handle of a session, as an earlier call gave it. Leave it out to begin a new one."
-_OLD: Final = "Handle of a session, as an earlier call gave it."
+_NEW_SESSION: Final = (
+    "Handle of a session, as an earlier call gave it. Leave it out to begin a new one."
+)
+_KNOWN_SESSION: Final = "Handle of a session, as an earlier call gave it."
 
 
 class _Arguments(pydantic.BaseModel):
@@ -24,19 +26,19 @@ class RunCode(_Arguments):
     """Run Python in a session, and return what it shows: text, tables, pictures, errors."""
 
     code: Annotated[str, pydantic.Field(description="Python, with IPython's additions.")]
-    session: Annotated[str, pydantic.Field(description=_NEW)] = ""
+    session: Annotated[str, pydantic.Field(description=_NEW_SESSION)] = ""
 
 
 class ListFiles(_Arguments):
     """List the files in /mnt/data of a session."""
 
-    session: Annotated[str, pydantic.Field(description=_OLD)]
+    session: Annotated[str, pydantic.Field(description=_KNOWN_SESSION)]
 
 
 class GetFile(_Arguments):
     """Read a file in /mnt/data of a session: text as text, pictures as such, others as bytes."""
 
-    session: Annotated[str, pydantic.Field(description=_OLD)]
+    session: Annotated[str, pydantic.Field(description=_KNOWN_SESSION)]
     name: Annotated[str, pydantic.Field(description="As list_files calls it.")]
     start: Annotated[
         int, pydantic.Field(ge=0, description="First byte that is wanted, to go on reading.")
@@ -51,13 +53,13 @@ class PutFile(_Arguments):
     base64: Annotated[
         str | None, pydantic.Field(description="Its content in Base64, if it is not text.")
     ] = None
-    session: Annotated[str, pydantic.Field(description=_NEW)] = ""
+    session: Annotated[str, pydantic.Field(description=_NEW_SESSION)] = ""
 
 
 class Reset(_Arguments):
     """Start a session anew: what runs is stopped, and its variables are gone."""
 
-    session: Annotated[str, pydantic.Field(description=_OLD)]
+    session: Annotated[str, pydantic.Field(description=_KNOWN_SESSION)]
     files: Annotated[bool, pydantic.Field(description="Delete its files as well.")] = False
 
 
@@ -71,8 +73,8 @@ _TOOLS: Final[dict[str, type[ToolRequest]]] = {
     "put_file": PutFile,
     "reset": Reset,
 }
-_HINTS: Final = {
-    # What code does, it does within the walls.
+_ANNOTATIONS: Final = {
+    # Code has no effects outside of the sandbox.
     "run_code": {"openWorldHint": False},
     "list_files": {"readOnlyHint": True, "openWorldHint": False},
     "get_file": {"readOnlyHint": True, "openWorldHint": False},
@@ -82,20 +84,20 @@ _HINTS: Final = {
 
 
 def tools() -> list[dict[str, object]]:
-    """Return all tools, as the protocol writes them."""
+    """Return all tools as the protocol describes them."""
     return [
         {
             "name": name,
             "description": " ".join((kind.__doc__ or "").split()),
             "inputSchema": kind.model_json_schema(),
-            "annotations": _HINTS[name],
+            "annotations": _ANNOTATIONS[name],
         }
         for name, kind in _TOOLS.items()
     ]
 
 
 def instructions(limits: settings.Limits, reach: code_activity.Reach) -> str:
-    """Return what clients are told of all tools together."""
+    """Return the description of all tools together, for clients."""
     return mcp_words.instructions(
         sorted({host.host for host in reach.hosts}),
         quantities.duration(limits.execution_seconds),
@@ -107,7 +109,7 @@ def parsed(name: str, arguments: dict[str, object] | None) -> ToolRequest:
     """Check the arguments of a call.
 
     Raises:
-        BotError: there is no such tool, or they are wrong; the sentence says which.
+        BotError: there is no such tool, or its arguments are wrong.
     """
     kind = _TOOLS.get(name)
     if kind is None:
@@ -115,7 +117,7 @@ def parsed(name: str, arguments: dict[str, object] | None) -> ToolRequest:
     try:
         return kind.model_validate(arguments or {})
     except pydantic.ValidationError as error:
-        # What was given is not repeated: it may be anything, of any length.
+        # The input is not repeated in the sentence: it may be of any length.
         faults = error.errors(include_url=False, include_input=False, include_context=False)
         lines = (
             f"{quantities.one_line('.'.join(map(str, fault['loc'])), 60)}: {fault['msg']}"

@@ -1,6 +1,6 @@
-"""Results of tool calls: what a run showed, files and sentences, as content for a client. Pure.
+"""Results of tool calls: output of a run, files and sentences, as content for a client. Pure.
 
-A whole result stays below a megabyte as it is sent: clients of the SDK refuse a larger event.
+An encoded result stays below a megabyte, because clients of the SDK refuse larger events.
 """
 
 from __future__ import annotations
@@ -20,16 +20,16 @@ from interpreter_bot.sessions import turn_log
 from interpreter_bot.text import quantities
 from interpreter_bot.wording import mcp_words
 
-# A character may take six bytes as it is sent.
+# An encoded character may take six bytes.
 _CAPABILITIES: Final = display_items.Capabilities(
     text_characters=20_000, text_lines=500, table_width=200, table_rows=50
 )
-_PICTURE_BYTES: Final = 600 * 1024
-FILE_BYTES: Final = 512 * 1024
-"""The most of a file that one call gives."""
-_TEXT_BYTES: Final = 128 * 1024
+_MAX_PICTURE_BYTES: Final = 600 * 1024
+MAX_FILE_BYTES: Final = 512 * 1024
+"""Of a file that one call returns."""
+_MAX_TEXT_BYTES: Final = 128 * 1024
 _MAX_FILES: Final = 500
-_MAX_MADE: Final = 50
+_MAX_FILES_MADE: Final = 50
 _MAX_NOTES: Final = 20
 _SIGNATURES: Final = {
     b"\x89PNG\r\n\x1a\n": "image/png",
@@ -44,11 +44,11 @@ def sentence(text: str, *, is_error: bool = False) -> mcp_types.CallToolResult:
 
 
 def of_run(log: turn_log.TurnLog, handle: str) -> mcp_types.CallToolResult:
-    """Return what a run showed, how it ended, and by which handle its session goes on."""
+    """Return the output of a run, how it ended, and the handle of its session."""
     content: list[mcp_types.ContentBlock] = []
     notices = [part.text for part in log.parts if isinstance(part, events.NoticeShown)]
     lines = [_note(notice) for notice in notices[:_MAX_NOTES]]
-    left_bytes = _PICTURE_BYTES
+    left_bytes = _MAX_PICTURE_BYTES
     selector = output_selection.OutputSelector(_CAPABILITIES)
     cells = log.cells
     items = [item for cell in cells for item in selector.choose(cell.number, cell.screen.items)]
@@ -58,13 +58,15 @@ def of_run(log: turn_log.TurnLog, handle: str) -> mcp_types.CallToolResult:
             content += [*_join(lines), _image(item.data, item.mime)]
             lines = []
         else:
-            lines.append(_in_words(item))
+            lines.append(_describe(item))
     finished = cells[-1].finished if cells else None
     is_ok = finished is not None and finished.ending is values.Ending.OK
     lines += [_note(sentence) for sentence in _endings(finished, log.end)]
     if log.files:
         artifacts = [event.artifact for event in log.files.values()]
-        made = [_file(artifact.name, artifact.size_bytes) for artifact in artifacts[:_MAX_MADE]]
+        made = [
+            _file(artifact.name, artifact.size_bytes) for artifact in artifacts[:_MAX_FILES_MADE]
+        ]
         lines.append(_note(mcp_words.files_made(made, len(artifacts) - len(made))))
     if not content and not lines:
         lines.append(_note(mcp_words.NO_OUTPUT))
@@ -85,15 +87,15 @@ def of_file(info: values.FileInfo, data: bytes, start: int) -> mcp_types.CallToo
 
     Args:
         info: the file as it was opened.
-        data: what was read of it, from `start`.
-        start: where that begins.
+        data: the part that was read.
+        start: its offset in the file.
     """
     is_whole = start == 0 and len(data) >= info.size_bytes
     mime = next((kind for head, kind in _SIGNATURES.items() if data.startswith(head)), "")
     if mime and is_whole:
         return mcp_types.CallToolResult(content=[_image(data, mime)])
     content: mcp_types.ContentBlock
-    text, count = _decode(data[:_TEXT_BYTES], is_last=len(data) <= _TEXT_BYTES)
+    text, count = _decode(data[:_MAX_TEXT_BYTES], is_last=len(data) <= _MAX_TEXT_BYTES)
     if text is not None:
         content, end = _text(text), start + count
     else:
@@ -104,7 +106,7 @@ def of_file(info: values.FileInfo, data: bytes, start: int) -> mcp_types.CallToo
 
 
 def _decode(data: bytes, *, is_last: bool) -> tuple[str | None, int]:
-    """Decode text, and count its bytes: a character that is cut in two is left for later."""
+    """Decode text, and count its bytes without those of an incomplete last character."""
     if b"\0" in data:
         return None, 0
     decoder = codecs.getincrementaldecoder("utf-8")()
@@ -113,7 +115,7 @@ def _decode(data: bytes, *, is_last: bool) -> tuple[str | None, int]:
     except UnicodeDecodeError:
         return None, 0
     incomplete = len(decoder.getstate()[0])
-    # Of bytes that stay incomplete, the file is no text.
+    # A file that is nothing but an incomplete character is no text.
     return (
         (None, 0)
         if incomplete and is_last and incomplete == len(data)
@@ -122,7 +124,7 @@ def _decode(data: bytes, *, is_last: bool) -> tuple[str | None, int]:
 
 
 def _endings(finished: values.Finished | None, end: events.TurnEnded | None) -> Iterable[str]:
-    """Say how it ended, if the output does not."""
+    """Yield sentences about how a run ended that its output does not tell."""
     if finished is not None:
         if finished.ending not in (values.Ending.OK, values.Ending.ERROR):
             yield finished.reason or mcp_words.ended(finished.ending.value)
@@ -132,21 +134,21 @@ def _endings(finished: values.Finished | None, end: events.TurnEnded | None) -> 
         yield end.sentence
 
 
-def _in_words(item: display_items.Item) -> str:
+def _describe(item: display_items.Item) -> str:
     match item:
         case display_items.NoteItem():
             return _note(item.text)
         case display_items.PictureItem():
-            return _left_out(item.name, item.data, item.alt)
+            return _not_sent(item.name, item.data, item.alt)
         case display_items.FileItem():
-            return _left_out(item.name, item.data, item.about)
+            return _not_sent(item.name, item.data, item.about)
         case display_items.PageItem():
-            return _left_out(item.name, item.html, item.title)
+            return _not_sent(item.name, item.html, item.title)
         case _:
             return item.text
 
 
-def _left_out(name: str, data: bytes, about: str) -> str:
+def _not_sent(name: str, data: bytes, about: str) -> str:
     return _note(mcp_words.not_sent(name, quantities.size(len(data)), about))
 
 
