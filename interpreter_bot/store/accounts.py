@@ -1,6 +1,6 @@
-"""Accounts at MCP servers that people let the bot use, and their logins that have begun.
+"""Accounts at MCP servers that people let the bot use, and logins that are under way.
 
-What is `sealed` was encrypted by who gives it, and means nothing here.
+Callers encrypt the `sealed` text of both, which is opaque here.
 """
 
 from __future__ import annotations
@@ -22,15 +22,15 @@ class Accounts(transactions.Aggregate):
     """Tables of accounts and of logins."""
 
     async def find(self, account: records.Account) -> str | None:
-        """Return what is kept of an account; None if there is none."""
+        """Return the sealed text of an account; None if there is no account."""
         return await self._transactions.first(sa.select(_A.sealed).where(*_matches(_A, account)))
 
     async def put(self, account: records.Account, sealed: str) -> None:
-        """Keep an account, instead of what was kept of it."""
+        """Store an account, replacing an earlier one."""
         await self._replace(_A, account, {"sealed": sealed, "changed": columns.now()})
 
     async def replace(self, account: records.Account, sealed: str, *, instead_of: str) -> bool:
-        """Keep an account anew, unless it is gone or has changed; says whether it was done."""
+        """Replace the sealed text `instead_of` of an account; return False if it has changed."""
         update = sa.update(_A).where(*_matches(_A, account), _A.sealed == instead_of)
         changed = await self._transactions.change(
             update.values(sealed=sealed, changed=columns.now())
@@ -38,19 +38,19 @@ class Accounts(transactions.Aggregate):
         return changed == 1
 
     async def remove(self, account: records.Account) -> str | None:
-        """Forget an account, and a login of it that has begun; return what was kept."""
+        """Delete an account and its login; return the sealed text of the account."""
         async with self._transactions.together(is_writing=True):
             await self._transactions.change(sa.delete(_L).where(*_matches(_L, account)))
             removed = sa.delete(_A).where(*_matches(_A, account)).returning(_A.sealed)
             return await self._transactions.first(removed)
 
     async def begin_login(self, account: records.Account, digest: str, sealed: str) -> None:
-        """Keep a login that begins; an earlier one of that account ends.
+        """Store a login that begins; it replaces an earlier one of that account.
 
         Args:
-            account: that it would give.
-            digest: of what finds it.
-            sealed: what is kept of it.
+            account: the account that it leads to.
+            digest: of the text by which it is found.
+            sealed: its encrypted data.
         """
         fields = {"digest": digest, "sealed": sealed, "began": columns.now()}
         await self._replace(_L, account, fields)
@@ -58,14 +58,14 @@ class Accounts(transactions.Aggregate):
     async def find_login(
         self, digest: str, age: datetime.timedelta
     ) -> tuple[records.Account, str] | None:
-        """Return the account of a login, and what is kept of it; None if there is none so young."""
+        """Return the account and the sealed text of a login; None if there is none that young."""
         login = await self._transactions.first(sa.select(_L).where(*_is_young(digest, age)))
         return None if login is None else (_account(login), login.sealed)
 
     async def take_login(
         self, digest: str, age: datetime.timedelta
     ) -> tuple[records.Account, str] | None:
-        """Return the same, and end the login: of two who take it, one gets it. Old ones go."""
+        """Return the same as `find_login` to one caller and delete the login, and all old ones."""
         delete = sa.delete(_L).where(*_is_young(digest, age)).returning(_L)
         async with self._transactions.together(is_writing=True):
             login = await self._transactions.first(delete)
@@ -73,10 +73,10 @@ class Accounts(transactions.Aggregate):
         return None if login is None else (_account(login), login.sealed)
 
     async def reseal(self, change: Callable[[str], str]) -> int:
-        """Encrypt what is kept of all accounts anew; return of how many it changed."""
+        """Encrypt all accounts anew; return how many changed."""
         count = 0
         async with self._transactions.together(is_writing=True):
-            # Locked: a token that is renewed meanwhile must not be replaced by the older one.
+            # Locked, because a token that is renewed now must not be replaced by the older one.
             for account in await self._transactions.all(sa.select(_A).with_for_update()):
                 if (sealed := change(account.sealed)) != account.sealed:
                     update = sa.update(_A).where(_A.id == account.id)

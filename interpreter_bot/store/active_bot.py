@@ -1,9 +1,9 @@
-"""The active bot of a database: one acts, and all others stand by until it ends.
+"""The active bot of a database: one bot acts, and all others stand by until it ends.
 
-It holds a lock, which the end of its process releases: on a file beside an SQLite database, or of a
-session of its own on a PostgreSQL server. That session is used every two seconds. The server ends
-it after eight seconds of silence, and a bot without an answer for five writes nothing any more; so
-no two bots act at once, also if one is stopped, or its machine is cut off.
+The active bot holds a lock, which the end of its process releases: on a file beside an SQLite
+database, or of a session of its own on a PostgreSQL server. That session is used every two seconds.
+The server ends it after eight seconds without use, and a bot that got no answer for five seconds
+writes nothing. So two bots never act at once, even if one is suspended or its machine is cut off.
 """
 
 from __future__ import annotations
@@ -35,55 +35,55 @@ _TRY_SECONDS: Final = 0.2
 _RECONNECT_SECONDS: Final = 1.0
 _USE_SECONDS: Final = 2.0
 _CERTAIN_SECONDS: Final = 5.0
-_SILENCE: Final = sqlalchemy.text("select set_config('idle_session_timeout', '8s', false)")
-# A server that is started together with the bot.
-_START_SECONDS: Final = 30.0
-_IS_STARTING: Final = "57P03"
-_UNUSABLE: Final = (exc.SQLAlchemyError, OSError)
+_SET_IDLE_TIMEOUT: Final = sqlalchemy.text("select set_config('idle_session_timeout', '8s', false)")
+# The server may be started together with the bot.
+_SERVER_START_SECONDS: Final = 30.0
+_STARTING_STATE: Final = "57P03"
+_CONNECTION_ERRORS: Final = (exc.SQLAlchemyError, OSError)
 
 
 class ActiveBot:
     """The bot that acts. Use `hold`.
 
     Attributes:
-        id: its name among all that were ever active.
-        lost: set when another bot may act; this one must end at once.
+        id: unique among all bots that were ever active.
+        lost: set when another bot may act; then this one must end at once.
     """
 
     def __init__(self) -> None:
         self.id = uuid.uuid4().hex
         self.lost = asyncio.Event()
-        self._is_sure = asyncio.Event()
-        self._sure_until = math.inf
+        self._is_certain = asyncio.Event()
+        self._certain_until = math.inf
 
     async def ensure_active(self) -> None:
         """Wait until it is certain that no other bot acts.
 
         Raises:
-            StoreError: it is not.
+            StoreError: it did not become certain in time.
         """
         try:
             async with asyncio.timeout(_CERTAIN_SECONDS):
-                while _now() >= self._sure_until:
+                while _now() >= self._certain_until:
                     if self.lost.is_set():
                         raise TimeoutError
-                    self._is_sure.clear()
-                    await self._is_sure.wait()
+                    self._is_certain.clear()
+                    await self._is_certain.wait()
         except TimeoutError as error:
             raise errors.StoreError(storage_words.DATABASE_DOWN) from error
 
     async def _watch(self, lock: _ServerLock) -> None:
         """Use the lock's session until it is lost."""
-        used = _now()
+        used_at = _now()
         while True:
-            self._sure_until = used + _CERTAIN_SECONDS
-            self._is_sure.set()
+            self._certain_until = used_at + _CERTAIN_SECONDS
+            self._is_certain.set()
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(_USE_SECONDS):
                     await lock.is_closed.wait()
-            used = _now()
+            used_at = _now()
             attempt = asyncio.create_task(lock.try_acquire(), name="store: stay active")
-            # Twice: after a moment in which nothing ran, an answer may be there that is not read.
+            # Wait twice: if the process was suspended, the answer may be there but not read yet.
             for seconds in (_CERTAIN_SECONDS - 1, 1):
                 await asyncio.wait({attempt}, timeout=seconds)
             if not attempt.done():
@@ -96,13 +96,13 @@ class ActiveBot:
             if not attempt.result():
                 _log.error("another session has the lock: is there a pooler before the server?")
                 break
-        self._sure_until = -math.inf
+        self._certain_until = -math.inf
         self.lost.set()
 
 
 @contextlib.asynccontextmanager
 async def hold(url: str, on_wait: Callable[[], None] = lambda: None) -> AsyncIterator[ActiveBot]:
-    """Be the active bot of a database as long as the context is open.
+    """Be the active bot of a database while the context is open.
 
     Args:
         url: see `databases.Database.open`.
@@ -114,7 +114,7 @@ async def hold(url: str, on_wait: Callable[[], None] = lambda: None) -> AsyncIte
     """
     address = engines.parse(url)
     bot = ActiveBot()
-    with transactions.translated(_UNUSABLE):
+    with transactions.translated(_CONNECTION_ERRORS):
         if engines.is_sqlite(address):
             lock: _FileLock | _ServerLock = _FileLock(engines.file(address))
         else:
@@ -138,7 +138,7 @@ async def hold(url: str, on_wait: Callable[[], None] = lambda: None) -> AsyncIte
 
 class _Lock(Protocol):
     async def try_acquire(self) -> bool:
-        """Take it if nobody else has it; says whether it is ours."""
+        """Acquire it unless another bot holds it; return whether it is ours."""
 
 
 async def _wait_for_lock(lock: _Lock, on_wait: Callable[[], None]) -> None:
@@ -148,7 +148,7 @@ async def _wait_for_lock(lock: _Lock, on_wait: Callable[[], None]) -> None:
         SQLAlchemyError: the server refuses, or has not been there for a while.
         OSError: likewise, or a file cannot be used.
     """
-    give_up_at = time.monotonic() + _START_SECONDS
+    give_up_at = time.monotonic() + _SERVER_START_SECONDS
     is_reported = is_absent = False
     while True:
         seconds = _TRY_SECONDS
@@ -157,7 +157,7 @@ async def _wait_for_lock(lock: _Lock, on_wait: Callable[[], None]) -> None:
             async with asyncio.timeout(_CERTAIN_SECONDS):
                 if await lock.try_acquire():
                     return
-        except _UNUSABLE as error:
+        except _CONNECTION_ERRORS as error:
             is_late = not is_reported and time.monotonic() > give_up_at
             if is_late or not (is_reported or _may_be_starting(error)):
                 raise
@@ -174,7 +174,7 @@ async def _wait_for_lock(lock: _Lock, on_wait: Callable[[], None]) -> None:
 
 def _may_be_starting(error: Exception) -> bool:
     original = error.orig if isinstance(error, exc.DBAPIError) else error
-    return isinstance(original, OSError) or getattr(original, "sqlstate", "") == _IS_STARTING
+    return isinstance(original, OSError) or getattr(original, "sqlstate", "") == _STARTING_STATE
 
 
 class _FileLock:
@@ -217,7 +217,7 @@ class _ServerLock:
         self._connection: sa_asyncio.AsyncConnection | None = None
 
     async def try_acquire(self) -> bool:
-        # A session that has it gets it again; behind a pooler, it may be another session by now.
+        # The session that has the lock gets it again; a pooler may meanwhile use another session.
         try:
             if self._connection is None:
                 self._connection = await self._engine.connect()
@@ -229,7 +229,7 @@ class _ServerLock:
             raise
 
     async def _prepare(self, connection: sa_asyncio.AsyncConnection) -> None:
-        await connection.execute(_SILENCE)
+        await connection.execute(_SET_IDLE_TIMEOUT)
         driver = (await connection.get_raw_connection()).driver_connection
         assert driver is not None, "it is connected"  # noqa: S101
         driver.add_termination_listener(lambda _: self.is_closed.set())
@@ -237,7 +237,7 @@ class _ServerLock:
     async def _close(self) -> None:
         connection, self._connection = self._connection, None
         if connection is not None:
-            with contextlib.suppress(*_UNUSABLE):
+            with contextlib.suppress(*_CONNECTION_ERRORS):
                 await connection.close()
         self.is_closed.clear()
 
@@ -253,5 +253,5 @@ def lock_number(name: str) -> int:
 
 
 def _now() -> float:
-    """Return seconds that go on while the process, or its machine, is stopped."""
+    """Return a clock that also counts while the process or its machine is suspended."""
     return time.clock_gettime(time.CLOCK_BOOTTIME)

@@ -1,6 +1,6 @@
-"""What code of sessions did outside: contacts, queries, installations, and calls of tools.
+"""Activities of code outside of the sandbox: contacts, queries, installations and calls of tools.
 
-One table has them all, whatever their kind, and they outlive their sessions.
+One table has all kinds; activities outlive their sessions.
 """
 
 from __future__ import annotations
@@ -30,13 +30,13 @@ class Activities(transactions.Aggregate):
     """Table of activities."""
 
     async def add(self, activities: Iterable[code_activity.Activity]) -> None:
-        """Record activities that are over; an installation that is reported again counts once."""
+        """Record activities that have ended; a repeated report of an installation is ignored."""
         adding = self._transactions.insert(_T).on_conflict_do_nothing()
         async with self._transactions.together(is_writing=True):
             await self._transactions.add(adding, [_row(activity) for activity in activities])
 
     async def begin(self, call: code_activity.ToolCall) -> bool:
-        """Record a call that is about to be made; says whether it is the first of its id."""
+        """Record a call before it is made; return False if its id is recorded already."""
         adding = self._transactions.insert(_T).values(_row(call)).on_conflict_do_nothing()
         return await self._transactions.change(adding) == 1
 
@@ -49,14 +49,14 @@ class Activities(transactions.Aggregate):
         )
 
     async def latest(self, kind: type[_Activity], *, limit: int) -> tuple[_Activity, ...]:
-        """Return the latest of a kind, of all sessions, the latest first."""
+        """Return the latest activities of a kind in all sessions, the latest first."""
         query = sa.select(_T.content).where(_T.kind == _KINDS[kind])
         query = query.order_by(_T.began.desc(), _T.id.desc()).limit(limit)
         return tuple(kind(**content) for content in await self._transactions.all(query))
 
     async def prune(self, age: datetime.timedelta) -> None:
-        """Delete those that began longer ago."""
-        # By kind, because the index begins with it.
+        """Delete activities that began longer ago."""
+        # The index begins with the kind.
         is_old = (_T.kind.in_(_KINDS.values()), _T.began < columns.now() - age)
         await self._transactions.change(sa.delete(_T).where(*is_old))
 

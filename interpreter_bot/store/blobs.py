@@ -21,7 +21,7 @@ _FRESH_SECONDS: Final = 3600.0
 
 
 class Blobs:
-    """Directory of blobs, which bots of several machines share to take over with all images."""
+    """Directory of blobs. Bots on several machines share it, to keep images when taking over."""
 
     def __init__(self, directory: pathlib.Path) -> None:
         self._directory = directory
@@ -43,16 +43,16 @@ class Blobs:
             return None
         return await asyncio.to_thread(self._load, sha256)
 
-    async def listed(self) -> frozenset[str]:
-        """List all blobs that are not fresh: something may be about to refer to a fresh one."""
-        return await asyncio.to_thread(self._listed)
+    async def list_old(self) -> frozenset[str]:
+        """List all blobs that are not fresh; fresh ones may be about to be referred to."""
+        return await asyncio.to_thread(self._list_old)
 
     async def sizes(self) -> dict[str, int]:
         """Return the bytes of all blobs, by their SHA-256."""
         return await asyncio.to_thread(self._sizes)
 
     async def discard(self, digests: Collection[str]) -> None:
-        """Delete blobs, and what a killed bot left half written; what has become fresh stays."""
+        """Delete blobs and incomplete files of killed bots, except those that are fresh."""
         await asyncio.to_thread(self._discard, digests)
 
     def _path(self, sha256: str) -> pathlib.Path:
@@ -66,7 +66,7 @@ class Blobs:
                 os.utime(path)
                 return sha256
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        # Renamed when complete, so that a kill never leaves a partial blob under its name.
+        # Renamed when complete, so that a killed bot leaves no partial blob under its name.
         with tempfile.NamedTemporaryFile(dir=path.parent, prefix=".", delete=False) as file:
             try:
                 file.write(data)
@@ -84,7 +84,7 @@ class Blobs:
             return None
         return data if hashlib.sha256(data).hexdigest() == sha256 else None
 
-    def _listed(self) -> frozenset[str]:
+    def _list_old(self) -> frozenset[str]:
         paths = self._directory.glob("*/*")
         return frozenset(
             path.name for path in paths if _DIGEST.fullmatch(path.name) and _is_old(path)

@@ -1,7 +1,7 @@
-"""Column types: they make text storable, times unambiguous and documents exact.
+"""Column types that make text storable, times unambiguous and documents exact.
 
-PostgreSQL refuses NUL in text, and no database takes lone surrogates; both come from kernels,
-models and people, so they are replaced here, and both databases store the very same.
+PostgreSQL refuses NUL in text, and no database accepts lone surrogates. Kernels, models and people
+send both, so they are replaced here, and SQLite and PostgreSQL store the same text.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from interpreter_bot import values
 NAME_CHARACTERS: Final = 128
 """Five of these, in UTF-8, fit into one index entry of PostgreSQL (2,704 bytes)."""
 TEXT_CHARACTERS: Final = 4_000_000
-"""Longer text is cut, and says so."""
+"""Longer text is cut, and a note is appended."""
 
 _UNSTORABLE = re.compile("[\x00\ud800-\udfff]")
 _SURROGATE = re.compile("[\ud800-\udfff]")
@@ -47,17 +47,18 @@ def storable(text: str) -> str:
 
 
 def shortened(text: str) -> str:
-    """Cut text that is too long, and let it say so."""
-    beyond = len(text) - TEXT_CHARACTERS
-    if beyond <= 0:
+    """Cut text that is too long, and append a note."""
+    excess = len(text) - TEXT_CHARACTERS
+    if excess <= 0:
         return text
-    return f"{text[:TEXT_CHARACTERS]}\n… [{beyond:,} more characters were not kept]"
+    return f"{text[:TEXT_CHARACTERS]}\n… [{excess:,} more characters were not kept]"
 
 
 def storable_name(name: str) -> str:
     """Make a name storable such that different names stay different.
 
-    Names that are short and clean, as all real ones are, stay as they are; others end in a digest.
+    Short names without such characters, as all real ones are, are unchanged; others end in a
+    digest.
     """
     if len(name) <= NAME_CHARACTERS and not _UNSTORABLE.search(name):
         return name
@@ -69,7 +70,7 @@ def storable_name(name: str) -> str:
 def document(value: object) -> str:
     """Serialize a value as compact JSON; NUL and lone surrogates are escaped, so kept exactly."""
     text = json.dumps(value, ensure_ascii=False, separators=(",", ":"))
-    # In JSON they can only be inside a string, where the escape means the same. NUL is escaped
+    # In JSON, surrogates can only be in a string, where the escape means the same. NUL is escaped
     # already.
     return _SURROGATE.sub(lambda match: f"\\u{ord(match[0]):04x}", text)
 
@@ -83,7 +84,7 @@ def output_document(output: values.StoredOutput) -> str:
 
 
 class Name(types.TypeDecorator[str]):
-    """Identifier from outside: compared, indexed, bounded; see `identity`."""
+    """Identifier from outside, which is compared and indexed; see `storable_name`."""
 
     impl = sqlalchemy.String(NAME_CHARACTERS)
     cache_ok = True
@@ -94,7 +95,7 @@ class Name(types.TypeDecorator[str]):
 
 
 class Prose(types.TypeDecorator[str]):
-    """Text that people read: made storable, and cut when it is too long."""
+    """Text that people read; it is made storable, and cut if it is too long."""
 
     impl = sqlalchemy.Text
     cache_ok = True
@@ -105,7 +106,7 @@ class Prose(types.TypeDecorator[str]):
 
 
 class Document(types.TypeDecorator[Any]):
-    """JSON document. Text on both databases: PostgreSQL's own JSON types refuse NUL.
+    """JSON document. It is text in both databases, as PostgreSQL's JSON types refuse NUL.
 
     None is no document (NULL), so a JSON `null` cannot be told from it.
     """

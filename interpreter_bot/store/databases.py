@@ -1,4 +1,4 @@
-"""The database as a whole: opened first, brought to the newest migration, closed last."""
+"""The database as a whole: opened first, upgraded to the newest schema, closed last."""
 
 from __future__ import annotations
 
@@ -43,16 +43,16 @@ from interpreter_bot.wording import storage_words
 if TYPE_CHECKING:
     import alembic.config
 
-_LOCK: Final = active_bot.lock_number("upgrading")
+_LOCK_NUMBER: Final = active_bot.lock_number("upgrading")
 _CLOSING_SECONDS: Final = 5.0
 # Alembic keeps the running migration in a global variable.
-_one_at_a_time = threading.Lock()
+_upgrade_lock = threading.Lock()
 
 _log = logging.getLogger(__name__)
 
 
 def config(connection: sqlalchemy.Connection | None = None) -> alembic.config.Config:
-    """Return Alembic's configuration; with a connection, `migrations/env.py` uses that one."""
+    """Return Alembic's configuration; `migrations/env.py` uses the connection, if given."""
     import alembic.config
 
     configuration = alembic.config.Config()
@@ -63,15 +63,16 @@ def config(connection: sqlalchemy.Connection | None = None) -> alembic.config.Co
 
 
 def upgrade(url: sqlalchemy.URL) -> None:
-    """Upgrade to the newest schema, under a lock against other bots' upgrades. Blocks: use a
-    thread.
+    """Upgrade to the newest schema, under a lock against upgrades by other bots.
+
+    It blocks, so call it in a thread.
 
     Raises:
         StoreError: the database is of another version.
-        OSError: the file cannot be used, or the server not be reached.
+        OSError: the file cannot be used, or the server cannot be reached.
         SQLAlchemyError: the database refused.
     """
-    with _one_at_a_time, _alone_with_file(url):
+    with _upgrade_lock, _locked_file(url):
         asyncio.run(_upgrade(url))
 
 
@@ -81,17 +82,17 @@ async def _upgrade(url: sqlalchemy.URL) -> None:
         writers = engine.execution_options(**{engines.WRITING: True})
         async with writers.begin() as connection:
             if not engines.is_sqlite(url):
-                lock = sqlalchemy.func.pg_advisory_xact_lock(_LOCK)
+                lock = sqlalchemy.func.pg_advisory_xact_lock(_LOCK_NUMBER)
                 await connection.execute(sqlalchemy.select(lock))
-            await connection.run_sync(_run)
+            await connection.run_sync(_migrate)
     finally:
         await engine.dispose()
 
 
-def _run(connection: sqlalchemy.Connection) -> None:
+def _migrate(connection: sqlalchemy.Connection) -> None:
     if _is_newest(connection):
         return
-    # Imported here: it takes longer than all else that is done with a database at a start.
+    # Imported only if needed: it takes longer than all other work with a database at a start.
     import alembic.command
     import alembic.util
 
@@ -102,24 +103,24 @@ def _run(connection: sqlalchemy.Connection) -> None:
 
 
 def _is_newest(connection: sqlalchemy.Connection) -> bool:
-    """Return whether nothing is to be upgraded, by the mark of Alembic and the names of files."""
-    noted = sqlalchemy.table("alembic_version", sqlalchemy.column("version_num"))
-    if not sqlalchemy.inspect(connection).has_table(noted.name):
+    """Return whether the schema is the newest, by Alembic's version and the names of files."""
+    version_table = sqlalchemy.table("alembic_version", sqlalchemy.column("version_num"))
+    if not sqlalchemy.inspect(connection).has_table(version_table.name):
         return False
     newest = max(file.name for file in _scripts().glob("versions/[0-9]*_*.py"))
-    return connection.scalars(sqlalchemy.select(noted.c.version_num)).all() == [newest[:4]]
+    return connection.scalars(sqlalchemy.select(version_table.c.version_num)).all() == [newest[:4]]
 
 
 def _scripts() -> pathlib.Path:
-    """Return where the migrations are: in the package when installed, at the top of a checkout."""
+    """Return the directory of migrations: in an installed package, or at the top of a checkout."""
     package = pathlib.Path(__file__).parent
     installed = package / "migrations"
     return installed if installed.is_dir() else package.parents[1] / "migrations"
 
 
 @contextlib.contextmanager
-def _alone_with_file(url: sqlalchemy.URL) -> Iterator[None]:
-    """Lock an SQLite file against other upgrades: its switch to a write-ahead log does not wait."""
+def _locked_file(url: sqlalchemy.URL) -> Iterator[None]:
+    """Lock an SQLite file against other upgrades: enabling the write-ahead log would not wait."""
     if not engines.is_sqlite(url):
         yield
         return
@@ -134,16 +135,16 @@ def _alone_with_file(url: sqlalchemy.URL) -> Iterator[None]:
 
 
 async def _close(engine: sa_asyncio.AsyncEngine) -> None:
-    """Wait until what was cancelled has given its connections back, then close them all.
+    """Wait until cancelled tasks have returned their connections, then close all of them.
 
-    Whatever is still in use when a pool is closed comes back to nobody, and stays open.
+    A connection that is in use when its pool is closed is never closed.
     """
     connections = cast(pool.QueuePool, engine.pool)
     try:
         async with asyncio.timeout(_CLOSING_SECONDS):
-            # What was cancelled in this very moment is told so first.
+            # Let tasks run that were cancelled just now.
             await asyncio.sleep(0)
-            while connections.checkedout():  # noqa: ASYNC110 - a pool tells nobody.
+            while connections.checkedout():  # noqa: ASYNC110 - a pool has no event for it.
                 await asyncio.sleep(0.005)
     except TimeoutError:
         _log.warning("closed while in use: %s", connections.status())
@@ -153,13 +154,13 @@ async def _close(engine: sa_asyncio.AsyncEngine) -> None:
 class Database:
     """All persistent data. Use `open`.
 
-    Every method of an aggregate is one transaction, unless several are put `together`, and raises
-    StoreError where the database cannot be used. One that is cancelled has done all or nothing.
+    Every method of an aggregate is one transaction, unless several calls are made `together`, and
+    raises StoreError if the database cannot be used. A cancelled one has done all or nothing.
 
     Attributes:
         engine: for libraries with tables of their own; all other code uses the aggregates.
-        together: lets several calls be one transaction; see `transactions.Transactions`.
-        orphans: the turns that a dead bot left running, now interrupted or ours.
+        together: makes several calls one transaction; see `transactions.Transactions`.
+        orphans: the turns that a dead bot left running; they are now interrupted, or ours.
     """
 
     def __init__(
@@ -207,7 +208,7 @@ class Database:
 
         Args:
             url: `sqlite:////absolute/file.db` or `postgresql://…`; see `engines.default_url`.
-            files: directory for what is too large for a database, made when needed.
+            files: directory of blobs, created when needed.
             takes_orphans: whether running turns of others are taken; not beside an active bot.
             bot: for which it is opened, which owns its turns; None if no lock was taken.
 

@@ -27,7 +27,7 @@ class Deliveries(transactions.Aggregate):
         tried: float,
         message: str,
     ) -> None:
-        """Note a message, in place of another at its position; see `records.Delivery`."""
+        """Record a message, replacing another one at its position; see `records.Delivery`."""
         fields = {"nonce": nonce, "digest": digest, "tried": tried, "message": message}
         insert = self._transactions.insert(_D).values(
             platform=platform, request_id=request_id, position=position, **fields
@@ -48,12 +48,12 @@ class Deliveries(transactions.Aggregate):
         return await self._transactions.all(query)
 
     async def prune(self, before: float) -> None:
-        """Delete those that were tried before a moment, unless their turn runs.
+        """Delete messages that were tried before a moment, unless their turn runs.
 
         Args:
-            before: in wall-clock time.
+            before: the moment, in wall-clock time.
         """
-        # Without them, the next bot would post the answer of a long turn once more.
+        # Without the messages of a running turn, the next bot would post them again.
         running = sa.select(_T.request_id).where(_T.status == values.TurnStatus.RUNNING)
         old = sa.delete(_D).where(_D.tried < before, _D.request_id.not_in(running))
         await self._transactions.change(old)

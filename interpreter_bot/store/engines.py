@@ -1,4 +1,4 @@
-"""SQLAlchemy engines, their pragmas, and the database URLs they are made from."""
+"""SQLAlchemy engines, their pragmas and their URLs."""
 
 from __future__ import annotations
 
@@ -25,18 +25,18 @@ _DRIVERS: Final = {
     "postgresql+asyncpg": "postgresql+asyncpg",
 }
 # Options of a URL that the driver supports; any other would fail late and obscurely.
-_OPTIONS: Final = {"host", "port", "ssl", "passfile", "target_session_attrs"}
+_URL_OPTIONS: Final = {"host", "port", "ssl", "passfile", "target_session_attrs"}
 _FILE_NAME: Final = "interpreter-bot.db"
 
 
 WRITING: Final = "interpreter_bot_writing"
 """Execution option: take SQLite's write lock at once.
 
-Otherwise a transaction that first reads and then writes fails when another one wrote in between,
-and no waiting helps.
+Otherwise a transaction that reads and then writes fails if another one wrote in between, without
+waiting.
 """
 _BUSY_MILLISECONDS: Final = 30_000
-_CONNECTIONS: Final = 10
+_POOL_SIZE: Final = 10
 # The transaction of a bot that was stopped ends before another bot is active (`active_bot`).
 _SERVER_SETTINGS: Final = {"idle_in_transaction_session_timeout": "5s"}
 
@@ -65,11 +65,11 @@ def parse(url: str) -> sqlalchemy.URL:
         if parsed.database in {None, "", ":memory:"} or "file:" in (parsed.database or ""):
             raise errors.SettingsError(storage_words.NOT_A_FILE)
         return parsed
-    # URLs made for libpq; asyncpg has the same words under another name.
+    # libpq calls this option `sslmode`, asyncpg `ssl`, with the same values.
     mode = parsed.query.get("sslmode")
     if mode is not None:
         parsed = parsed.difference_update_query(["sslmode"]).update_query_dict({"ssl": mode})
-    unknown = parsed.query.keys() - _OPTIONS
+    unknown = parsed.query.keys() - _URL_OPTIONS
     if unknown:
         names = ", ".join(sorted(unknown))
         raise errors.SettingsError(storage_words.unknown_options(names))
@@ -88,7 +88,7 @@ def file(url: sqlalchemy.URL) -> pathlib.Path:
 
 def make(url: sqlalchemy.URL, **options: Any) -> sa_asyncio.AsyncEngine:
     """Create the engine of a running bot."""
-    options = {"pool_size": _CONNECTIONS, "max_overflow": 0, "hide_parameters": True, **options}
+    options = {"pool_size": _POOL_SIZE, "max_overflow": 0, "hide_parameters": True, **options}
     if is_sqlite(url):
         engine = sa_asyncio.create_async_engine(url, **options)
         _prepare_sqlite(engine.sync_engine, foreign_keys=True)
@@ -103,7 +103,7 @@ def make(url: sqlalchemy.URL, **options: Any) -> sa_asyncio.AsyncEngine:
 def check_commits(
     engine: sa_asyncio.AsyncEngine, check: Callable[[], Coroutine[Any, Any, None]]
 ) -> None:
-    """Await `check` before each commit, also of libraries; one that raises undoes the work."""
+    """Await `check` before each commit, also of libraries; if it raises, all is rolled back."""
 
     @event.listens_for(engine.sync_engine, "commit")
     def commit(connection: sqlalchemy.Connection) -> None:
@@ -120,7 +120,7 @@ def make_for_upgrade(url: sqlalchemy.URL) -> sa_asyncio.AsyncEngine:
     engine = sa_asyncio.create_async_engine(url, poolclass=pool.NullPool, hide_parameters=True)
     if is_sqlite(url):
         _prepare_sqlite(engine.sync_engine, foreign_keys=False)
-        _switch_to_log(engine.sync_engine)
+        _enable_write_ahead_log(engine.sync_engine)
     return engine
 
 
@@ -132,19 +132,19 @@ def make_file(url: sqlalchemy.URL) -> None:
     """
     path = file(url)
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    # SQLite gives its -wal and -shm files the same mode. One that is there is not opened: to close
-    # it again would end the locks of all connections that this process has, and whichever process
-    # comes next would delete the log that they write to.
+    # SQLite gives its -wal and -shm files the same mode. An existing file is not opened: closing it
+    # would release the locks of all connections of this process, and the next process would delete
+    # the log that they write to.
     with contextlib.suppress(FileExistsError):
         flags = os.O_CREAT | os.O_EXCL | os.O_RDWR | os.O_CLOEXEC
-        # SQLite would follow a link that leads nowhere yet, and make what is there itself.
+        # Resolved, because SQLite follows a link to a missing file and would create that itself.
         os.close(os.open(path.resolve(), flags, 0o600))
 
 
 def _wrap_system_errors(engine: sqlalchemy.Engine) -> None:
     """Let SQLAlchemy raise a driver's OSError as its own.
 
-    An OSError inside a transaction is then the caller's, and no sign of a lost database.
+    An OSError in a transaction is then one of the caller, not of the database.
     """
 
     @event.listens_for(engine, "do_connect")
@@ -189,14 +189,12 @@ def _prepare_sqlite(engine: sqlalchemy.Engine, *, foreign_keys: bool) -> None:
             context.is_disconnect = False
 
 
-def _switch_to_log(engine: sqlalchemy.Engine) -> None:
-    """Switch to a write-ahead log, so that readers and a writer do not block each other;
-    persistent.
-    """
+def _enable_write_ahead_log(engine: sqlalchemy.Engine) -> None:
+    """Enable the write-ahead log for good, so that readers and a writer do not block each other."""
 
     @event.listens_for(engine, "connect")
     def connect(connection: Any, record: object) -> None:  # noqa: ANN401
         cursor = connection.cursor()
-        # Here, because it cannot be done inside of a transaction.
+        # It must happen outside of a transaction.
         cursor.execute("PRAGMA journal_mode = WAL")
         cursor.close()

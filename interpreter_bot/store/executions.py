@@ -1,4 +1,4 @@
-"""Executions of a turn and the artifacts they made, whose bytes stay in the workspace."""
+"""Executions of a turn and the files they made, whose bytes stay in the workspace."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from interpreter_bot import values
 from interpreter_bot.store import columns, records, transactions
 
 _ARTIFACTS = records.Artifact
-_UNKNOWN: Final = "application/octet-stream"
+_UNKNOWN_MEDIA_TYPE: Final = "application/octet-stream"
 
 _T = records.Execution
 
@@ -34,7 +34,7 @@ class Artifacts(transactions.Aggregate):
                 "name": artifact.name,
                 "size_bytes": artifact.size_bytes,
                 "sha256": artifact.sha256,
-                "media_type": mimetypes.guess_type(artifact.name)[0] or _UNKNOWN,
+                "media_type": mimetypes.guess_type(artifact.name)[0] or _UNKNOWN_MEDIA_TYPE,
                 "created": columns.now(),
             }
             for artifact in artifacts
@@ -67,9 +67,9 @@ class Executions(transactions.Aggregate):
 
         Args:
             turn_id: of its turn.
-            code: what will run.
-            hosted_id: by which its host will know it.
-            progress: of the turn; None leaves it as it is.
+            code: the code.
+            hosted_id: its id at the host.
+            progress: of the turn; None keeps the present one.
 
         Raises:
             StoreError: the turn was deleted, or the database cannot be used.
@@ -90,7 +90,7 @@ class Executions(transactions.Aggregate):
             return await self._transactions.one(insert.returning(_T.id))
 
     async def finish(self, execution_id: int, finished: values.Finished) -> None:
-        """Record how it ended. The first end counts."""
+        """Record how an execution ended. The first end counts."""
         end = (
             sa.update(_T)
             .where(_T.id == execution_id, _T.ending.is_(None))

@@ -1,4 +1,4 @@
-"""Hosts of a cluster, as whoever drives it last said: bots read where they are."""
+"""Hosts of a cluster: its driver reports them, and bots read their addresses."""
 
 from __future__ import annotations
 
@@ -11,23 +11,23 @@ import sqlalchemy as sa
 from interpreter_bot.store import columns, records, transactions
 
 _T = records.FleetHost
-_KEPT: Final = datetime.timedelta(days=1)
+_MAX_AGE: Final = datetime.timedelta(days=1)
 _FIELDS: Final = ("data_id", "boot_id", "free_bytes", "memory_bytes", "is_draining")
 
 
 class Report(Protocol):
-    """What is written of one host; see `ray_fleet.host_reports.HostReport`."""
+    """The report of a host; see `ray_fleet.host_reports.HostReport`."""
 
     @property
     def address(self) -> str:
-        """Where bots reach it."""
+        """The address at which bots reach it."""
 
 
 class FleetHosts(transactions.Aggregate):
     """Table of hosts, by their addresses."""
 
     async def put(self, reports: Sequence[Report]) -> None:
-        """Write what is known of hosts now; who was not heard of for a day is forgotten.
+        """Store reports of hosts; hosts without a report for a day are deleted.
 
         Args:
             reports: with the columns of the table as attributes.
@@ -40,8 +40,8 @@ class FleetHosts(transactions.Aggregate):
                 await self._transactions.change(
                     insert.on_conflict_do_update(index_elements=["address"], set_=fields)
                 )
-            await self._transactions.change(sa.delete(_T).where(_T.seen < seen - _KEPT))
+            await self._transactions.change(sa.delete(_T).where(_T.seen < seen - _MAX_AGE))
 
     async def addresses(self) -> list[str]:
-        """Return where hosts are, also those that were not heard of just now."""
+        """Return the addresses of all hosts, including those without a recent report."""
         return list(await self._transactions.all(sa.select(_T.address).order_by(_T.address)))

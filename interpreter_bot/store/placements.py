@@ -1,4 +1,4 @@
-"""Placements: which machine has a session's kernel and files; one row decides, by its epoch."""
+"""Placements: the host with the kernel and files of a session. The row of the session decides."""
 
 from __future__ import annotations
 
@@ -17,23 +17,23 @@ class Placements(transactions.Aggregate):
     """Table of placements; no row is ever deleted, as hosts remember epochs."""
 
     async def find(self, key: str) -> values.Placement | None:
-        """Return where a session is."""
+        """Return the placement of a session."""
         row = await self._transactions.first(sa.select(_T).where(_T.session_digest == _digest(key)))
         return None if row is None else _placement(row)
 
     async def of(self, keys: Collection[str]) -> dict[str, values.Placement]:
-        """Return where sessions are that are anywhere, in one query for all that ever were."""
+        """Return the placements of sessions that have one; one query reads all placements."""
         rows = await self._transactions.all(sa.select(_T))
         placements = {row.session_digest: _placement(row) for row in rows}
         return {key: placements[digest] for key in keys if (digest := _digest(key)) in placements}
 
     async def put(self, key: str, host: str, *, after: int) -> values.Placement:
-        """Place a session, unless somebody else did meanwhile; return where it is now.
+        """Place a session unless another bot did so first; return its placement.
 
         Args:
             key: of the session.
-            host: that is to have it.
-            after: epoch of the placement that was found; 0 if there was none.
+            host: the host to place it on.
+            after: epoch of the placement to replace; 0 if there is none.
         """
         fields = {"host": host, "epoch": after + 1, "placed": columns.now(), "is_told": after == 0}
         if after:
@@ -47,7 +47,7 @@ class Placements(transactions.Aggregate):
         return placement
 
     async def mark_announced(self, key: str, epoch: int) -> bool:
-        """Note that people hear that a session was moved; say whether nobody did before."""
+        """Record that people are told of a move; return False if that is recorded already."""
         current = (_T.session_digest == _digest(key), _T.epoch == epoch, ~_T.is_told)
         return (
             await self._transactions.change(sa.update(_T).where(*current).values(is_told=True)) == 1

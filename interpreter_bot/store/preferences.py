@@ -30,19 +30,19 @@ class Choices:
 
     @property
     def outside_channels(self) -> Choices:
-        """Those that no channel narrows."""
+        """The choices that are not of a channel."""
         return Choices(tuple(entry for entry in self._entries if not entry[2]))
 
     def all_of(self, name: str) -> list[Any]:
         """Return all values of a name, the widest scope's first."""
-        return [value for known, value, _ in self._entries if known == name]
+        return [value for entry_name, value, _ in self._entries if entry_name == name]
 
 
 class Preferences(transactions.Aggregate):
     """Table of choices: per scope, a JSON value by name."""
 
     async def put(self, scope: values.Scope, name: str, value: object) -> None:
-        """Set a choice, replacing the former one of that very scope.
+        """Set a choice, replacing an earlier one of that scope.
 
         Args:
             value: any JSON value except None.
@@ -57,7 +57,7 @@ class Preferences(transactions.Aggregate):
         await self._transactions.change(statement)
 
     async def remove(self, scope: values.Scope, name: str) -> None:
-        """Delete the choice of that very scope; that of a wider scope applies again."""
+        """Delete the choice of that scope, so that the one of a wider scope applies again."""
         condition = (getattr(_T, part) == getattr(scope, part) for part in _SCOPE)
         await self._transactions.change(sa.delete(_T).where(_T.name == name, *condition))
 

@@ -1,7 +1,7 @@
 """Tables, and their rows as records: read-only, complete, and without a connection.
 
-Times are UTC with their zone. An `id` means nothing outside of one database. A change of a table
-needs a migration; a test compares the two.
+Times are UTC with their zone. An `id` is only valid in one database. A change of a table needs a
+migration; a test compares both.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from sqlalchemy import orm
 from interpreter_bot import values
 from interpreter_bot.store import columns
 
-# SQLite counts up by itself only where the type is exactly INTEGER.
+# SQLite assigns ids only if the type is exactly INTEGER.
 _Id = Annotated[
     int, orm.mapped_column(sa.BigInteger().with_variant(sa.Integer, "sqlite"), primary_key=True)
 ]
@@ -84,8 +84,8 @@ class Session(Record):
         files: sentences about its files, by what happened: "warned" (they are about to go) or
             "gone", and "at", when it was said (ISO 8601); empty if there is nothing to say.
         mark: "pinned" or "archived" in lists; empty for most.
-        branch_of: id of the session that its tree of branches began with, if it is not that one.
-        used: when the session was last opened or asked something.
+        branch_of: id of the first session of its tree of branches; None for that one itself.
+        used: when the session was last opened, or got a request.
     """
 
     __tablename__ = "sessions"
@@ -116,14 +116,12 @@ class Session(Record):
 
     @property
     def root_id(self) -> int:
-        """The id of the session with which its tree of branches began."""
+        """The id of the first session of its tree of branches."""
         return self.branch_of or self.id
 
     @property
     def file_notice(self) -> str:
-        """The sentence about its files that holds now: any use refutes that they are about to
-        go.
-        """
+        """The sentence about its files that is valid now: using them ends a warning."""
         warned = "" if self.used_after_file_notice else self.files.get("warned", "")
         return self.files.get("gone") or warned
 
@@ -142,10 +140,10 @@ class Turn(Record):
         attachments: names of the files that came along.
         answer: the final text, or the sentence that it failed with; empty while it runs.
         owner: the active bot that runs it.
-        progress: while it runs, what another bot needs to go on with it; None where none can.
-        original: id of the turn that it was copied of with a branch; None for most.
-        instead_of: id of the original turn that it, the first one of a branch, is an alternative
-            to.
+        progress: while it runs, what another bot needs to continue it; None if none can.
+        original: id of the turn of which it is a copy in a branch; None for most.
+        instead_of: id of the original turn to which it, the first new turn of a branch, is an
+            alternative.
         ended: None while it runs.
     """
 
@@ -174,12 +172,12 @@ class Turn(Record):
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Alternatives:
-    """What there is in place of a turn, in other branches.
+    """A turn and its alternatives in other branches.
 
     Attributes:
         turn_id: of the turn.
-        at: its place among them.
-        keys: of the session to go to for each, the turn's own one included.
+        at: the index of the turn among all of them.
+        keys: of the session of each, including the turn itself.
     """
 
     turn_id: int
@@ -191,9 +189,9 @@ class Execution(Record):
     """One piece of code that was run.
 
     Attributes:
-        hosted_id: by which its host knows it; empty if that was not told.
+        hosted_id: its id at the host; empty if it has none.
         heard: number of its last output that is recorded.
-        ending: None while it runs, and for ever if the bot died before its end.
+        ending: None while it runs, and also if the bot died before its end.
     """
 
     __tablename__ = "executions"
@@ -226,14 +224,14 @@ class PartKind(enum.StrEnum):
     Never shown to people.
     """
     QUERIES = "queries"
-    """What code asked of data connections, in `detail`."""
+    """Queries of code to data connections, in `detail`."""
     QUESTION = "question"
-    """What a person was asked, and how that ended, in `detail`."""
+    """A question to a person, and its outcome, in `detail`."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class NewPart:
-    """Part to be added to a turn.
+    """A part to add to a turn.
 
     Attributes:
         step: number of the model call it belongs to.
@@ -275,7 +273,7 @@ class Part(Record):
 
 
 class Artifact(Record):
-    """File that the code of a turn made. Its bytes are in the workspace, as long as that exists."""
+    """File that the code of a turn made; its bytes are in the workspace, while that exists."""
 
     __tablename__ = "artifacts"
 
@@ -289,7 +287,7 @@ class Artifact(Record):
 
 
 class Question(Record):
-    """What a turn asked its people last, until it has ended."""
+    """The latest question of a running turn to people."""
 
     __tablename__ = "questions"
 
@@ -304,13 +302,13 @@ class Question(Record):
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Grant:
-    """What a person lets code of a session do again and again, as long as its kernel lives.
+    """What a person allowed code of a session to do repeatedly while its kernel lives.
 
     Attributes:
-        person: who allowed it, and for whose code alone it holds.
+        person: who allowed it, only for code of their own turns.
         subject: its kind; see `events.Subject`.
         name: for lists.
-        digest: of all that it was granted for; anything else was not.
+        digest: of everything that was allowed.
     """
 
     person: str
@@ -320,7 +318,7 @@ class Grant:
 
 
 class KernelGrant(Record):
-    """A `Grant` to a session, as long as it has this kernel."""
+    """A `Grant` to a session while it has this kernel."""
 
     __tablename__ = "grants"
 
@@ -334,9 +332,9 @@ class KernelGrant(Record):
 
 
 class Usage(Record):
-    """What a turn used of a model and of the processor.
+    """Usage of a model and of the processor by a turn.
 
-    Money stays spent when the conversation is deleted.
+    It is kept when the conversation is deleted.
     """
 
     __tablename__ = "usage"
@@ -361,7 +359,7 @@ class Usage(Record):
 
 
 class Placement(Record):
-    """Where a session is.
+    """The host that has a session.
 
     Attributes:
         session_digest: of its key, which may be too long for an index.
@@ -378,7 +376,7 @@ class Placement(Record):
 
 
 class FleetHost(Record):
-    """Host of a cluster, as it was reported last."""
+    """The latest report of a host of a cluster."""
 
     __tablename__ = "hosts"
 
@@ -393,7 +391,7 @@ class FleetHost(Record):
 
 
 class Choice(Record):
-    """What somebody chose for a scope."""
+    """A value that somebody chose for a scope."""
 
     __tablename__ = "choices"
     __table_args__ = (
@@ -415,11 +413,11 @@ class ClaimedEvent(Record):
     """A platform's event that a bot claimed.
 
     Attributes:
-        event_id: among all of the platform.
+        event_id: unique within the platform.
         owner: the bot that claimed it.
         request_id: of the request that it becomes.
-        address: of the session whose people wait for an answer; empty once they do no more.
-        content: what the platform needs to take it again; None where that cannot be.
+        address: of the session whose people wait for an answer; empty when they no longer do.
+        content: what the platform needs to handle it again; None if it cannot.
     """
 
     __tablename__ = "events"
@@ -436,14 +434,14 @@ class ClaimedEvent(Record):
 class Delivery(Record):
     """A message of an answer.
 
-    It is recorded before it is posted, so that the next bot knows it if this one is killed.
+    It is recorded before it is posted, so that the next bot knows of it if this one is killed.
 
     Attributes:
         position: within the answer.
-        nonce: under which it is posted.
-        digest: by which it is recognized.
+        nonce: the key that it is posted with.
+        digest: identifies its content.
         tried: when it was posted first, in wall-clock time.
-        message: its id on the network; empty while it is unknown whether it was posted.
+        message: its id on the platform; empty while it is unknown whether it was posted.
     """
 
     __tablename__ = "deliveries"
@@ -458,12 +456,11 @@ class Delivery(Record):
 
 
 class Activity(Record):
-    """What code did outside. It stays when the conversation is deleted.
+    """An activity of code outside of the sandbox. It is kept when the conversation is deleted.
 
     Attributes:
-        reference: two of a kind with the same one are the same: a call that code asks for twice is
-            made once.
-        content: all that is known of it.
+        reference: unique within a kind, so that a call that code repeats is made once.
+        content: all fields of the activity.
     """
 
     __tablename__ = "activities"
@@ -487,13 +484,13 @@ class Activity(Record):
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Account:
-    """An account at an MCP server that a person let the bot use, or is about to.
+    """An account at an MCP server that a person lets the bot use, or is about to.
 
     Attributes:
-        platform: where the person is known to the bot.
-        workspace: of the platform, where it has several.
-        person: the platform's id of them.
-        server: as the settings call it.
+        platform: of the person.
+        workspace: of the person, if the platform has several.
+        person: the id of the person on the platform.
+        server: its name in the settings.
     """
 
     platform: str
@@ -503,7 +500,7 @@ class Account:
 
 
 class SealedAccount(Record):
-    """An `Account`, with tokens; all that is secret is encrypted."""
+    """An `Account` with its encrypted tokens."""
 
     __tablename__ = "accounts"
     __table_args__ = (sa.UniqueConstraint("platform", "workspace", "person", "server"), _OPTIONS)
@@ -518,10 +515,10 @@ class SealedAccount(Record):
 
 
 class Login(Record):
-    """The login to an `Account` that has begun: one of a person at a server.
+    """A login to an `Account` that has begun; a person has one at a server.
 
     Attributes:
-        digest: of what only their browser knows.
+        digest: of a secret that only the browser of the person has.
     """
 
     __tablename__ = "logins"

@@ -1,8 +1,8 @@
-"""Copies of conversations: a new session that begins with what was said in another one.
+"""Copies of conversations: new sessions that begin with the turns of another one.
 
-A branch is a copy up to some turn, and belongs to the tree of its original. Its first turn of its
-own, a notice, is the alternative to that turn. All know which turns they are copies of, so that
-what takes the place of a turn is found however often it was copied.
+A branch is a copy up to some turn, and belongs to the tree of its original. Its first new turn, a
+notice, is the alternative to that turn. Each copied turn refers to its original, so that
+alternatives to a turn are found in all copies.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from interpreter_bot.store import columns, records, transactions
 _TURNS, _PARTS, _EXECUTIONS = records.Turn, records.Part, records.Execution
 _MAX_TURNS: Final = 500
 _MAX_ALTERNATIVES: Final = 2000
-# The turn that is meant in all branches: itself, or what it was copied of.
+# Identifies a turn in all branches: its own id, or that of its original.
 _ORIGINAL: Final = sa.func.coalesce(_TURNS.original, _TURNS.id)
 
 
@@ -39,29 +39,31 @@ class SessionCopies(transactions.Aggregate):
         before: int | None = None,
         instead_of: int | None = None,
     ) -> None:
-        """Copy a session, all of it or nothing: its latest turns that are over, and no usage.
+        """Copy the latest ended turns of a session, without usage; all or nothing.
 
         Args:
-            source: what is copied.
-            key: of the copy; there is no such session.
-            person: who wanted it; it counts as theirs.
-            notice: says what it is: the first of a copy, the last of a branch.
+            source: the session to copy.
+            key: of the copy; there is no such session yet.
+            person: who made the copy, and owns it.
+            notice: describes the copy; the first turn of a copy, the last turn of a branch.
             title: of the copy.
             kernel: as in `records.Session`.
-            before: id of the turn up to which this is a branch; None for a copy.
-            instead_of: id of the original turn in whose place the branch goes on.
+            before: id of the turn before which a branch ends; None for a copy.
+            instead_of: id of the original turn that the branch replaces.
 
         Raises:
             StoreError: the database cannot be used, or there is such a session.
         """
         now = columns.now()
-        begun = {"created": now, "used": now, "title": title, "model": source.model}
+        fields = {"created": now, "used": now, "title": title, "model": source.model}
         if before is not None:
-            begun |= {"branch_of": source.root_id, "mark": source.mark}
-        named = dataclasses.asdict(key)
-        insert_session = sa.insert(records.Session).values(kernel=dict(kernel), **begun, **named)
-        over = _TURNS.status != values.TurnStatus.RUNNING
-        latest = sa.select(_TURNS.id).where(_TURNS.session_id == source.id, over)
+            fields |= {"branch_of": source.root_id, "mark": source.mark}
+        key_fields = dataclasses.asdict(key)
+        insert_session = sa.insert(records.Session).values(
+            kernel=dict(kernel), **fields, **key_fields
+        )
+        has_ended = _TURNS.status != values.TurnStatus.RUNNING
+        latest = sa.select(_TURNS.id).where(_TURNS.session_id == source.id, has_ended)
         latest = latest.order_by(_TURNS.id.desc()).limit(_MAX_TURNS)
         descent: dict[str, object] = {"original": None, "instead_of": None}
         if before is not None:
@@ -70,21 +72,25 @@ class SessionCopies(transactions.Aggregate):
         async with self._transactions.together(is_writing=True):
             session_id = await self._transactions.one(insert_session.returning(records.Session.id))
             if before is None:
-                await self._notify(session_id, person, notice, instead_of)
-            own = {"session_id": session_id, "owner": self._owner, "request_id": ""} | descent
-            for old in reversed(await self._transactions.all(latest)):
-                await self._copy_turn(old, own)
+                await self._add_notice_turn(session_id, person, notice, instead_of)
+            new_values = {
+                "session_id": session_id,
+                "owner": self._owner,
+                "request_id": "",
+            } | descent
+            for turn_id in reversed(await self._transactions.all(latest)):
+                await self._copy_turn(turn_id, new_values)
             if before is not None:
-                await self._notify(session_id, person, notice, instead_of)
+                await self._add_notice_turn(session_id, person, notice, instead_of)
 
-    async def _notify(
+    async def _add_notice_turn(
         self,
         session_id: int,
         person: str,
         notice: str,
         instead_of: int | None,
     ) -> None:
-        """Add a turn that nobody asked for, with a notice."""
+        """Add a turn without a request, which only shows a notice."""
         now = columns.now()
         turn = sa.insert(_TURNS).values(
             session_id=session_id,
@@ -106,9 +112,9 @@ class SessionCopies(transactions.Aggregate):
         )
 
     async def alternatives(self, session: records.Session) -> tuple[records.Alternatives, ...]:
-        """Return what there is in place of turns of a session, in the branches of its tree.
+        """Return the alternatives to turns of a session in the branches of its tree.
 
-        Where several branches have one of them, the latest used is the one to go to.
+        If several branches have the same alternative, it leads to the one used last.
         """
         sessions = records.Session
         is_near = sa.or_(sessions.id == session.root_id, sessions.branch_of == session.root_id)
@@ -137,20 +143,28 @@ class SessionCopies(transactions.Aggregate):
             if row.session_id == session.id and len(keys := places[row.at]) > 1
         )
 
-    async def _copy_turn(self, old: int, own: Mapping[str, object]) -> None:
-        turn = _copied(_TURNS, _TURNS.id == old, **own)
-        new = await self._transactions.one(turn.returning(_TURNS.id))
-        numbers = {}
-        executions = sa.select(_EXECUTIONS.id).where(_EXECUTIONS.turn_id == old)
-        for former in await self._transactions.all(executions.order_by(_EXECUTIONS.id)):
-            # Its host knows it as the original's.
-            copy = _copied(_EXECUTIONS, _EXECUTIONS.id == former, turn_id=new, hosted_id="")
-            numbers[former] = await self._transactions.one(copy.returning(_EXECUTIONS.id))
-        execution = sa.case(numbers, value=_PARTS.execution_id) if numbers else sa.null()
-        parts = _copied(_PARTS, _PARTS.turn_id == old, turn_id=new, execution_id=execution)
+    async def _copy_turn(self, source_id: int, new_values: Mapping[str, object]) -> None:
+        insert_turn = _copied(_TURNS, _TURNS.id == source_id, **new_values)
+        copy_id = await self._transactions.one(insert_turn.returning(_TURNS.id))
+        copied_ids = {}
+        executions = sa.select(_EXECUTIONS.id).where(_EXECUTIONS.turn_id == source_id)
+        for execution_id in await self._transactions.all(executions.order_by(_EXECUTIONS.id)):
+            # The id at the host belongs to the original.
+            insert = _copied(
+                _EXECUTIONS, _EXECUTIONS.id == execution_id, turn_id=copy_id, hosted_id=""
+            )
+            copied_ids[execution_id] = await self._transactions.one(
+                insert.returning(_EXECUTIONS.id)
+            )
+        execution = sa.case(copied_ids, value=_PARTS.execution_id) if copied_ids else sa.null()
+        parts = _copied(
+            _PARTS, _PARTS.turn_id == source_id, turn_id=copy_id, execution_id=execution
+        )
         await self._transactions.change(parts)
         artifacts = records.Artifact
-        await self._transactions.change(_copied(artifacts, artifacts.turn_id == old, turn_id=new))
+        await self._transactions.change(
+            _copied(artifacts, artifacts.turn_id == source_id, turn_id=copy_id)
+        )
 
 
 def _in_order(keys: Mapping[int, values.SessionKey]) -> tuple[values.SessionKey, ...]:
@@ -158,15 +172,15 @@ def _in_order(keys: Mapping[int, values.SessionKey]) -> tuple[values.SessionKey,
 
 
 def _copied(
-    table: type[records.Record], which: sa.ColumnElement[bool], **replaced: object
+    table: type[records.Record], condition: sa.ColumnElement[bool], **replaced: object
 ) -> sa.Insert:
-    """Return what copies rows, in their order, with other values in some columns."""
+    """Return a statement that copies rows in order, with other values in some columns."""
     copied = [column for column in table.__table__.c if column.name != "id"]
-    chosen: list[sa.ColumnElement[Any]] = []
+    selected: list[sa.ColumnElement[Any]] = []
     for column in copied:
         value = replaced.get(column.name, column)
         if not isinstance(value, sa.ColumnElement):
             value = sa.literal(value, column.type)
-        chosen.append(value)
-    rows = sa.select(*chosen).where(which).order_by(table.__table__.c.id)
+        selected.append(value)
+    rows = sa.select(*selected).where(condition).order_by(table.__table__.c.id)
     return sa.insert(table).from_select([column.name for column in copied], rows)

@@ -36,7 +36,7 @@ class Sessions(transactions.Aggregate):
         return await self._transactions.first(sa.select(_T).where(*_matches(key)))
 
     async def get(self, session_id: int) -> records.Session | None:
-        """Return the session of that id."""
+        """Return the session with an id."""
         return await self._transactions.first(sa.select(_T).where(_T.id == session_id))
 
     async def recent(
@@ -49,8 +49,15 @@ class Sessions(transactions.Aggregate):
         mark: str | None = None,
         limit: int = 50,
     ) -> tuple[records.Session, ...]:
-        """Return the latest used sessions, the latest first; those of one person or with one mark,
-        if named, and of all workspaces if that is None.
+        """Return the sessions used last, the latest first.
+
+        Args:
+            platform: of the sessions.
+            workspace: of the sessions; None for all workspaces.
+            channel: of the sessions; None for all channels.
+            person: only sessions with turns of this person; empty for all.
+            mark: of the sessions; None for any.
+            limit: number of sessions.
         """
         query = sa.select(_T).where(_T.platform == platform)
         if workspace is not None:
@@ -70,7 +77,7 @@ class Sessions(transactions.Aggregate):
     async def search(
         self, platform: str, workspace: str, words: Sequence[str], *, limit: int
     ) -> tuple[tuple[records.Session, str], ...]:
-        """Find sessions whose title, or one of whose turns, has all words, or words that begin so.
+        """Find sessions with a title or a turn that has words that begin with each of the words.
 
         Args:
             platform: of the sessions.
@@ -79,17 +86,17 @@ class Sessions(transactions.Aggregate):
             limit: number of sessions, the latest used first.
 
         Returns:
-            Each with the words of its latest turn that was found, cut after `SEARCHED_CHARACTERS`
-            of request and of answer; empty if only its title has them.
+            Each with the text of its latest turn that was found, cut after `SEARCHED_CHARACTERS`
+            of request and of answer; empty if only its title was found.
         """
         turns = records.Turn
         hit = (
             sa.select(turns.session_id, sa.func.max(turns.id).label("turn_id"))
-            .where(self._has(words))
+            .where(self._matches_words(words))
             .group_by(turns.session_id)
             .subquery()
         )
-        words_of_turn = sa.func.coalesce(_words_of(turns), "").label("words")
+        words_of_turn = sa.func.coalesce(_text_of(turns), "").label("words")
         is_titled = sa.and_(*(_T.title.icontains(word, autoescape=True) for word in words))
         query = (
             sa.select(_T, words_of_turn)
@@ -102,7 +109,7 @@ class Sessions(transactions.Aggregate):
         )
         return tuple((row[0], row[1]) for row in await self._transactions.rows(query))
 
-    def _has(self, words: Sequence[str]) -> sa.ColumnElement[bool]:
+    def _matches_words(self, words: Sequence[str]) -> sa.ColumnElement[bool]:
         """Build the condition that a turn has all words, by the index of this database."""
         if self._transactions.is_sqlite:
             index = sa.table("turn_words", sa.column("rowid"), sa.column("turn_words"))
@@ -111,17 +118,17 @@ class Sessions(transactions.Aggregate):
             return records.Turn.id.in_(rows)
         pattern = " & ".join(f"{word}:*" for word in words)
         simple: sa.ColumnElement[str] = sa.literal_column("'simple'::regconfig")
-        indexed = sa.func.to_tsvector(simple, _words_of(records.Turn))
+        indexed = sa.func.to_tsvector(simple, _text_of(records.Turn))
         return indexed.bool_op("@@")(sa.func.to_tsquery(simple, pattern))
 
     async def choose_model(self, session_id: int, model: str | None) -> None:
-        """Set the model; None goes back to the default."""
+        """Set the model; None is the default."""
         await self._set(session_id, model=model)
 
     async def set_title(
         self, session_id: int, title: str, *, instead_of: str | None = None
     ) -> bool:
-        """Set the title, of which `instead_of` is the former, if another one is to stay.
+        """Set the title; if `instead_of` is given, only while that is the title.
 
         Returns:
             Whether it was set.
@@ -130,7 +137,7 @@ class Sessions(transactions.Aggregate):
         return await self._set(session_id, *condition, title=title)
 
     async def set_mark(self, key: values.SessionKey, mark: str) -> None:
-        """Set the mark for lists, if there is such a session."""
+        """Set the mark for lists, if the session exists."""
         await self._update(*_matches(key), mark=mark)
 
     async def note_kernel(
@@ -140,10 +147,10 @@ class Sessions(transactions.Aggregate):
         *,
         instead_of: Mapping[str, Any] | None = None,
     ) -> None:
-        """Set what is known of the kernel, all of it anew: anything that JSON can say.
+        """Replace the hints about the kernel, which are any JSON.
 
         Args:
-            instead_of: where something else than this is known by now, that stays.
+            instead_of: if given, hints that differ from these are kept.
         """
         condition = [] if instead_of is None else [_T.kernel == dict(instead_of)]
         await self._set(session_id, *condition, kernel=dict(hints))
@@ -155,13 +162,13 @@ class Sessions(transactions.Aggregate):
         *,
         instead_of: Mapping[str, str] | None = None,
     ) -> bool:
-        """Set what is to be said of the files; see `records.Session`.
+        """Replace the sentences about the files; see `records.Session`.
 
         Args:
-            instead_of: where something else than this is said by now, that stays.
+            instead_of: if given, sentences that differ from these are kept.
 
         Returns:
-            Whether it was set: of all who would replace the same, in any process, one gets True.
+            Whether they were set: of several callers, in any process, only one gets True.
         """
         condition = []
         if instead_of is not None:
@@ -174,7 +181,7 @@ class Sessions(transactions.Aggregate):
         return await self._transactions.all(sa.select(_T).where(is_branch).order_by(_T.used))
 
     async def touch(self, key: values.SessionKey) -> None:
-        """Mark a session as used now, if there is one."""
+        """Mark a session as used now, if it exists."""
         await self._update(*_matches(key), used=columns.now())
 
     async def owned(self) -> tuple[tuple[records.Session, str], ...]:
@@ -209,8 +216,8 @@ def _matches(key: values.SessionKey) -> tuple[sa.ColumnElement[bool], ...]:
     return tuple(getattr(_T, name) == value for name, value in dataclasses.asdict(key).items())
 
 
-def _words_of(turns: type[records.Turn]) -> sa.ColumnElement[str]:
-    """Build what both said in a turn, exactly as the index of PostgreSQL has it."""
+def _text_of(turns: type[records.Turn]) -> sa.ColumnElement[str]:
+    """Build the request and the answer of a turn, exactly as in the index of PostgreSQL."""
     limit: sa.ColumnElement[int] = sa.literal_column(str(SEARCHED_CHARACTERS))
     parts = (turns.request, turns.answer)
     first, second = (sa.func.substr(part, sa.literal_column("1"), limit) for part in parts)

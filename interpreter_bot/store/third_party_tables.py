@@ -17,7 +17,7 @@ _log = logging.getLogger(__name__)
 
 
 class EncryptedText(types.TypeDecorator[str]):
-    """Text that is encrypted in the database, unless it was stored before that was so."""
+    """Text that is encrypted in the database; older rows may still be in clear."""
 
     impl = sa.Text
     cache_ok = True
@@ -36,11 +36,11 @@ class EncryptedText(types.TypeDecorator[str]):
 
 
 class LibraryTables:
-    """Access of a library to the database, which it asks and writes by itself.
+    """Access to the database for a library that sends its own statements.
 
     Attributes:
         engine: for the library.
-        encrypted: how many rows were encrypted so far that were not, or with an older key.
+        encrypted: how many rows in clear, or with an older key, were encrypted so far.
     """
 
     def __init__(self, engine: sa_asyncio.AsyncEngine, keys: encryption.KeyRing) -> None:
@@ -52,13 +52,13 @@ class LibraryTables:
             sa.event.listen(engine.sync_engine, "handle_error", _unwrap)
 
     async def create(self, metadata: sa.MetaData, *, secrets: Collection[str] = ()) -> None:
-        """Create a library's tables where they are missing, and encrypt what is secret in them.
+        """Create missing tables of a library, and encrypt their secret columns.
 
-        What was stored in clear, or with an older key, is encrypted with the first one.
+        Secrets in clear, or with an older key, are encrypted with the first key.
 
         Args:
-            metadata: of tables that the library did not use yet; their primary key is `id`.
-            secrets: names of columns that are encrypted from now on.
+            metadata: of tables that the library has not used yet; their primary key is `id`.
+            secrets: names of the columns to encrypt.
 
         Raises:
             SettingsError: a key is missing.
@@ -70,7 +70,7 @@ class LibraryTables:
         }
         for column in (column for columns in secret_columns.values() for column in columns):
             column.type = EncryptedText(self._keys)
-        former = self.encrypted
+        encrypted_before = self.encrypted
         with transactions.translated():
             async with self._writers.begin() as connection:
                 await connection.run_sync(metadata.create_all)
@@ -78,8 +78,8 @@ class LibraryTables:
                     if columns:
                         await connection.run_sync(_widen, table, secrets)
                         await self._encrypt(connection, table, columns)
-        if self.encrypted > former:
-            _log.warning("encrypted %d rows with the first key", self.encrypted - former)
+        if self.encrypted > encrypted_before:
+            _log.warning("encrypted %d rows with the first key", self.encrypted - encrypted_before)
 
     async def _encrypt(
         self,
@@ -88,33 +88,33 @@ class LibraryTables:
         columns: Sequence[sa.Column[Any]],
     ) -> None:
         raw = [sa.type_coerce(column, sa.Text).label(column.name) for column in columns]
-        # Locked: a token that the library renews meanwhile must not be replaced by the older one.
+        # Locked, because a token that the library renews now must not be replaced by the older one.
         rows = await connection.execute(sa.select(table.c.id, *raw).with_for_update())
         for row in rows.mappings().all():
-            texts = [row[column.name] for column in columns if row[column.name] is not None]
-            if not all(map(self._keys.is_current, texts)):
-                secret = {
+            stored_texts = [row[column.name] for column in columns if row[column.name] is not None]
+            if not all(map(self._keys.is_current, stored_texts)):
+                decrypted = {
                     name: self._keys.decrypt(text)
                     for name, text in row.items()
                     if name != "id" and text is not None
                 }
-                update = sa.update(table).where(table.c.id == row["id"]).values(**secret)
+                update = sa.update(table).where(table.c.id == row["id"]).values(**decrypted)
                 await connection.execute(update)
                 self.encrypted += 1
 
 
 def _unwrap(context: sa.ExceptionContext) -> None:
-    """Raise what encryption raised, which SQLAlchemy takes for an error of the statement."""
+    """Raise errors of encryption, which SQLAlchemy wraps as errors of the statement."""
     if isinstance(context.original_exception, errors.SettingsError):
         raise errors.SettingsError(str(context.original_exception)) from context.original_exception
 
 
 def _widen(connection: sa.Connection, table: sa.Table, names: Collection[str]) -> None:
-    """Make room for encrypted text in columns that the library made short; SQLite never minds."""
+    """Widen columns that are too short for encrypted text; SQLite has no lengths."""
     if connection.dialect.name == "sqlite":
         return
     quote = connection.dialect.identifier_preparer.quote
-    for there in sa.inspect(connection).get_columns(table.name):
-        if there["name"] in names and getattr(there["type"], "length", None) is not None:
-            altered = f"ALTER COLUMN {quote(there['name'])} TYPE TEXT"
+    for column in sa.inspect(connection).get_columns(table.name):
+        if column["name"] in names and getattr(column["type"], "length", None) is not None:
+            altered = f"ALTER COLUMN {quote(column['name'])} TYPE TEXT"
             connection.execute(sa.text(f"ALTER TABLE {quote(table.name)} {altered}"))

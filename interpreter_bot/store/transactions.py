@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 
-# No record waits for what a statement changes.
+# No record in memory needs to learn of changes.
 _OPTIONS: Final = {"synchronize_session": False, "render_nulls": True}
 
 UpsertingInsert: TypeAlias = "sqlite.Insert | postgresql.Insert"
@@ -41,27 +41,30 @@ class Transactions:
         self._readers = engine
         self._writers = engine.execution_options(**{engines.WRITING: True})
         self.is_sqlite = engine.dialect.name == "sqlite"
-        # SQLite lets writers wait by sleeping, ever longer and in no order; so only one writer of
-        # this process at a time gets that far, in the order they came.
+        # In SQLite, writers wait by sleeping, ever longer and in no order. So only one writer of
+        # this process at a time gets there, in the order of arrival.
         self._turnstile = asyncio.Lock() if self.is_sqlite else contextlib.nullcontext()
-        # By task, and not by a context variable, which the tasks that it begins would inherit.
-        self._read: dict[asyncio.Task[Any] | None, sa_asyncio.AsyncSession] = {}
-        self._written: dict[asyncio.Task[Any] | None, sa_asyncio.AsyncSession] = {}
+        # By task, as new tasks would inherit a context variable.
+        self._reading_sessions: dict[asyncio.Task[Any] | None, sa_asyncio.AsyncSession] = {}
+        self._writing_sessions: dict[asyncio.Task[Any] | None, sa_asyncio.AsyncSession] = {}
 
     @contextlib.asynccontextmanager
     async def together(self, *, is_writing: bool) -> AsyncIterator[sa_asyncio.AsyncSession]:
-        """Let all that this task does within the block be one transaction: done as a whole, or not
-        at all. In it, await nothing but the database.
+        """Make one transaction of everything that this task does in the block.
+
+        Await nothing but the database in the block.
 
         Raises:
             StoreError: the database cannot be used.
         """
         task = asyncio.current_task()
-        joined = self._written.get(task) or (None if is_writing else self._read.get(task))
+        joined = self._writing_sessions.get(task) or (
+            None if is_writing else self._reading_sessions.get(task)
+        )
         if joined is not None:
             yield joined
             return
-        sessions = self._written if is_writing else self._read
+        sessions = self._writing_sessions if is_writing else self._reading_sessions
         async with self._turnstile if is_writing else contextlib.nullcontext():
             with translated():
                 # The connection commits: a session whose commit fails gives its connection back
@@ -78,7 +81,7 @@ class Transactions:
         """Return the records, or the values, that a query finds."""
         async with self.together(is_writing=not query.is_select) as session:
             values = (await session.scalars(query, execution_options=_OPTIONS)).all()
-            # They are the caller's: no later statement changes, nor a rollback empties them.
+            # Detached, so that no later statement or rollback changes them.
             session.expunge_all()
             return tuple(values)
 
@@ -114,7 +117,7 @@ class Transactions:
         """Begin an INSERT that supports `on_conflict`."""
         if self.is_sqlite:
             return sqlite.insert(table)
-        # Imported here: a start with SQLite would take a twentieth of a second longer.
+        # Imported here to save 50 ms at a start with SQLite.
         from sqlalchemy.dialects import postgresql
 
         return postgresql.insert(table)
@@ -137,7 +140,7 @@ class Aggregate:
 def translated(
     kinds: tuple[type[Exception], ...] = (exc.SQLAlchemyError,),
 ) -> Iterator[None]:
-    """Translate a database's exceptions, by default SQLAlchemy's, into a sentence.
+    """Translate exceptions of a database, by default SQLAlchemy's, into StoreError.
 
     Raises:
         StoreError: the database cannot be used.

@@ -1,6 +1,6 @@
-"""Parts of turns, in order; enough to show a turn again and to rebuild the model's transcript.
+"""Parts of turns, in order, from which a turn is shown again and the transcript is rebuilt.
 
-Outputs are stored as JSON documents; what is large goes to blobs.
+Outputs are stored as JSON documents, pictures and pages as blobs.
 """
 
 from __future__ import annotations
@@ -23,7 +23,9 @@ _T = records.Part
 
 
 async def store(output: values.Output, files: blobs.Blobs) -> values.StoredOutput:
-    """Return an output as it is stored: its picture or page is a blob, and it is not too large.
+    """Return the stored form of an output; a picture or a page becomes a blob.
+
+    A notice replaces an output that is too large.
 
     Raises:
         StoreError: the blob could not be stored.
@@ -64,8 +66,8 @@ class TurnParts(transactions.Aggregate):
 
         Args:
             turn_id: of the turn.
-            parts: to be added.
-            output_numbers: by execution, the number of its last output in these parts or before.
+            parts: the parts to add.
+            output_numbers: by execution, the number of its last output so far.
 
         Raises:
             StoreError: the turn was deleted, or the database cannot be used.
@@ -93,7 +95,7 @@ class TurnParts(transactions.Aggregate):
                 await self._transactions.change(update_query.values(heard=number))
 
     async def remove_text(self, turn_id: int, *, since_step: int) -> None:
-        """Remove what the model said in a step and later."""
+        """Remove the model's text of a step and of later ones."""
         is_text = (_T.kind == records.PartKind.TEXT, _T.step >= since_step)
         await self._transactions.change(sa.delete(_T).where(_T.turn_id == turn_id, *is_text))
 
@@ -135,15 +137,15 @@ class TurnParts(transactions.Aggregate):
         return sums
 
     async def release_files(self, session_id: int) -> None:
-        """Refer to no blob of a session any more; what it showed says that it is gone."""
+        """Drop the references of a session to blobs; its displays then show that they are gone."""
         turns = records.Turn
         turns_of_session = sa.select(turns.id).where(turns.session_id == session_id)
         update = sa.update(_T).where(_T.turn_id.in_(turns_of_session)).values(sha256=None)
         await self._transactions.change(update)
 
     async def discard_unused_files(self) -> int:
-        """Delete blobs that no part refers to any more; returns how many."""
-        unused = set(await self._files.listed())
+        """Delete blobs that no part refers to; return their number."""
+        unused = set(await self._files.list_old())
         query = sa.select(_T.sha256).where(_T.sha256.is_not(None)).distinct()
         unused.difference_update(await self._transactions.all(query))
         await self._files.discard(unused)
@@ -167,6 +169,6 @@ class TurnParts(transactions.Aggregate):
         try:
             return await store(output, self._files)
         except errors.StoreError:
-            # The words and code beside it must not be lost with a picture.
+            # The text and code of the turn must not be lost with a picture.
             _log.exception("an output could not be kept")
             return values.Notice(storage_words.OUTPUT_NOT_KEPT)

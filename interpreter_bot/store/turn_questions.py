@@ -1,4 +1,4 @@
-"""What turns ask people, and what people let code do for longer."""
+"""Questions of turns to people, and permissions that people granted to code for longer."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ _G = records.KernelGrant
 
 
 class TurnQuestions(transactions.Aggregate):
-    """The latest question of each turn that runs, and its answer."""
+    """Table of questions: the latest one of each running turn, and its answer."""
 
     async def load(self) -> tuple[records.Question, ...]:
-        """Return the questions of all turns that run; forget the others."""
+        """Return the questions of all running turns; delete the others."""
         running = sa.select(records.Turn.id).where(records.Turn.status == values.TurnStatus.RUNNING)
         async with self._transactions.together(is_writing=True):
             await self._transactions.change(sa.delete(_Q).where(_Q.turn_id.not_in(running)))
             return await self._transactions.all(sa.select(_Q).order_by(_Q.id))
 
     async def put(self, turn_id: int, name: str, question: Mapping[str, Any]) -> None:
-        """Note what a turn asks now, in place of what it asked before.
+        """Record the question of a turn, replacing an earlier one.
 
         Raises:
             StoreError: the turn was deleted, or the database cannot be used.
@@ -38,16 +38,16 @@ class TurnQuestions(transactions.Aggregate):
             )
 
     async def answer(self, name: str, answer: Mapping[str, Any]) -> bool:
-        """Note the answer to a question; says whether it is the first one."""
+        """Record the answer to a question; return False if it was answered already."""
         update_query = sa.update(_Q).where(_Q.name == name, _Q.answer.is_(None))
         return await self._transactions.change(update_query.values(answer=dict(answer))) == 1
 
 
 class Grants(transactions.Aggregate):
-    """What people let code do again and again, as long as its kernel lives."""
+    """Table of grants, which let code do something repeatedly while its kernel lives."""
 
     async def of(self, session_id: int, kernel_id: str) -> frozenset[records.Grant]:
-        """Return what was granted to a session while it had this kernel."""
+        """Return the grants of a session with a kernel."""
         query = sa.select(_G).where(_G.session_id == session_id, _G.kernel_id == kernel_id)
         return frozenset(
             records.Grant(person=row.person, subject=row.subject, name=row.name, digest=row.digest)
@@ -55,15 +55,15 @@ class Grants(transactions.Aggregate):
         )
 
     async def add(self, session_id: int, kernel_id: str, grant: records.Grant) -> None:
-        """Note a grant; those of earlier kernels of the session are forgotten.
+        """Record a grant; those of earlier kernels of the session are deleted.
 
         Raises:
             StoreError: the session was deleted, or the database cannot be used.
         """
-        former = sa.delete(_G).where(_G.session_id == session_id, _G.kernel_id != kernel_id)
+        delete_former = sa.delete(_G).where(_G.session_id == session_id, _G.kernel_id != kernel_id)
         insert = sa.insert(_G).values(
             session_id=session_id, kernel_id=kernel_id, **dataclasses.asdict(grant)
         )
         async with self._transactions.together(is_writing=True):
-            await self._transactions.change(former)
+            await self._transactions.change(delete_former)
             await self._transactions.change(insert)

@@ -1,6 +1,6 @@
-"""Turns, those that a crash interrupted, and the platform events that were claimed for one.
+"""Turns, and the platform events that bots claimed in order to handle each once.
 
-Networks send an event again, perhaps to the next bot: it is handled once.
+Platforms may send an event again, perhaps to the next bot.
 """
 
 from __future__ import annotations
@@ -27,8 +27,7 @@ _IS_BLANK = (
         for table in (records.Execution, records.Part, records.Usage)
     ),
 )
-# A command becomes no turn; turns without the name of a request, as that of a reset, are of no
-# event.
+# A command becomes no turn, and turns without the id of a request, such as resets, have no event.
 _TURNS_WITH_EVENTS = (
     sa.select(
         _T.id, _EVENTS.platform.label("network"), _EVENTS.event_id, _EVENTS.address,
@@ -40,21 +39,21 @@ _TURNS_WITH_EVENTS = (
 )  # fmt: skip
 
 
-async def _begun(
+async def _turns_of_events(
     runner: transactions.Transactions, *conditions: sa.ColumnElement[bool]
 ) -> list[sa.Row[Any]]:
-    """Return the turns that events became, with their events: two sessions may name one alike."""
+    """Return turns with their events; requests of two sessions may have the same id."""
     return [
         row
         for row in await runner.rows(_TURNS_WITH_EVENTS.where(*conditions))
-        if _is_its_place(row)
+        if _is_same_place(row)
     ]
 
 
-def _is_its_place(row: sa.Row[Any]) -> bool:
-    """Return whether the session of a turn is that of an event.
+def _is_same_place(row: sa.Row[Any]) -> bool:
+    """Return whether the session of a turn is the one that its event was sent to.
 
-    What is said in a channel may be answered in a new thread, and the reverse.
+    A message in a channel may be answered in a new thread, and the reverse.
     """
     address = values.key(row.address)
     place = tuple(
@@ -71,7 +70,7 @@ def _is_event(platform: str, event_id: str) -> tuple[sa.ColumnElement[bool], ...
 
 
 class ClaimedEvents(transactions.Aggregate):
-    """Ids of claimed events, for a while."""
+    """Table of claimed events, which are kept for a while."""
 
     async def claim(
         self,
@@ -85,11 +84,11 @@ class ClaimedEvents(transactions.Aggregate):
         """Claim an event; True for exactly one caller.
 
         Args:
-            platform: that sent it.
-            event_id: among all of the platform.
+            platform: the platform that sent it.
+            event_id: unique within the platform.
             address: of the session whose people wait for an answer, until `settle`.
             request_id: of the request that it becomes.
-            content: what its platform needs to take it again; None where that cannot be.
+            content: what its platform needs to handle it again; None if it cannot.
         """
         insert = self._transactions.insert(_EVENTS).values(
             platform=platform,
@@ -103,22 +102,22 @@ class ClaimedEvents(transactions.Aggregate):
         return await self._transactions.change(insert.on_conflict_do_nothing()) == 1
 
     async def reclaim(self, platform: str, event_id: str) -> bool:
-        """Claim an event that another bot claimed, or this one; says whether there is any."""
+        """Claim an event that was claimed already; return whether it exists."""
         update = sa.update(_EVENTS).where(*_is_event(platform, event_id))
         return await self._transactions.change(update.values(owner=self._owner)) == 1
 
     async def settle(self, platform: str, event_id: str) -> None:
-        """Note that nobody waits for an answer to an event any more."""
+        """Record that nobody waits for an answer to an event."""
         done = sa.update(_EVENTS).where(*_is_event(platform, event_id))
         await self._transactions.change(done.values(address="", content=None))
 
     async def take_orphans(self, platforms: Collection[str]) -> tuple[records.ClaimedEvent, ...]:
-        """Find what other bots claimed and did not even begin, in the order of the claims.
+        """Find events that other bots claimed but did not begin to handle, in the order of claims.
 
-        Only events of those platforms; the others wait until somebody can take them again.
+        Events of other platforms wait until a bot can handle them again.
 
-        What can be taken again belongs to this bot from now on. If that dies as well, it may
-        be for that event: then people are told, and it is not taken once more.
+        Events with content belong to this bot from now on. If it dies as well, the event may be the
+        cause: then people are told, and it is not handled again.
         """
         orphaned = (
             _EVENTS.address != "",
@@ -126,8 +125,8 @@ class ClaimedEvents(transactions.Aggregate):
             _EVENTS.owner != self._owner,
         )
         async with self._transactions.together(is_writing=True):
-            # What became a turn is told of, or goes on, as that.
-            begun = await _begun(self._transactions, *orphaned)
+            # Events that became turns are handled with these.
+            begun = await _turns_of_events(self._transactions, *orphaned)
             is_begun = sa.tuple_(_EVENTS.platform, _EVENTS.event_id).in_(
                 [(row.network, row.event_id) for row in begun]
             )
@@ -140,7 +139,7 @@ class ClaimedEvents(transactions.Aggregate):
         return events
 
     async def prune(self, age: datetime.timedelta) -> int:
-        """Delete events older than any platform repeats them; returns how many."""
+        """Delete events so old that no platform repeats them; return their number."""
         old = sa.delete(_EVENTS).where(_EVENTS.seen < columns.now() - age)
         return await self._transactions.change(old)
 
@@ -179,7 +178,7 @@ class Turns(transactions.Aggregate):
         """Record how a turn of this bot ended. The first end counts.
 
         Returns:
-            Whether it was recorded: not if it had ended, or its session was deleted.
+            Whether it was recorded: False if it had ended, or its session was deleted.
         """
         is_open = sa.and_(_T.status == _Status.RUNNING, _T.owner == self._owner)
         end = (
@@ -197,7 +196,7 @@ class Turns(transactions.Aggregate):
         await self._transactions.change(sa.delete(_T).where(_T.id == turn_id))
 
     async def get(self, turn_id: int) -> records.Turn | None:
-        """Return the turn of that id."""
+        """Return the turn with an id."""
         return await self._transactions.first(sa.select(_T).where(_T.id == turn_id))
 
     async def of_session(
@@ -222,7 +221,7 @@ class Turns(transactions.Aggregate):
         return frozenset(await self._transactions.all(query))
 
     async def people(self, session_id: int) -> frozenset[str]:
-        """Return whose turns a session has had."""
+        """Return the people who had turns in a session."""
         query = sa.select(_T.person).where(_T.session_id == session_id).distinct()
         return frozenset(await self._transactions.all(query))
 
@@ -234,7 +233,7 @@ class Turns(transactions.Aggregate):
         return count
 
     async def note_progress(self, turn_id: int, progress: Mapping[str, Any]) -> None:
-        """Record what another bot needs to go on with a turn of this bot that runs."""
+        """Record what another bot needs to continue a running turn of this bot."""
         update_query = sa.update(_T).where(
             _T.id == turn_id,
             _T.status == _Status.RUNNING,
@@ -245,17 +244,16 @@ class Turns(transactions.Aggregate):
     async def take_orphans(self) -> tuple[records.Turn, ...]:
         """Find turns that other bots left running.
 
-        Those with progress belong to this bot from now on; the others become interrupted.
-        Those of which nothing is recorded are deleted where `ClaimedEvents` gives their events
-        back: these begin again.
+        Turns with progress belong to this bot from now on; the others become interrupted. Turns
+        that did nothing are deleted if `ClaimedEvents` can handle their events again.
 
         Returns:
-            Those turns, so that they can be gone on with, or people be told.
+            The turns to continue, and the interrupted ones, so that people can be told.
         """
         orphaned = (_T.status == _Status.RUNNING, _T.owner != self._owner)
         async with self._transactions.together(is_writing=True):
             is_claimed = (_EVENTS.owner == _T.owner, _EVENTS.content.is_not(None))
-            begun = await _begun(self._transactions, *orphaned, *_IS_BLANK, *is_claimed)
+            begun = await _turns_of_events(self._transactions, *orphaned, *_IS_BLANK, *is_claimed)
             await self._transactions.change(
                 sa.delete(_T).where(_T.id.in_([row.id for row in begun]))
             )

@@ -1,6 +1,6 @@
 """Usage: tokens, money and processor time, by person and day and by session.
 
-Money is an integer, in millionths, so that sums are exact. A day is one of UTC.
+Money is an integer, in millionths, so that sums are exact. Days are days in UTC.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ _SUMS: Final = tuple(
     sa.func.coalesce(sa.func.sum(column), 0)
     for column in (_T.input_tokens, _T.output_tokens, _T.money_micros, _T.cpu_seconds)
 )
-# A server may claim any number of tokens. Thousands of these still add up within 64 bits.
-_MAX: Final = 10**15
+# A server may report any number of tokens. Sums of thousands of this limit still fit 64 bits.
+_MAX_COUNT: Final = 10**15
 _MICROS: Final = 1_000_000
 
 
@@ -33,7 +33,7 @@ def whole_micros(money: decimal.Decimal) -> decimal.Decimal:
 
 
 def difference(used: values.Usage, counted: values.Usage) -> values.Usage:
-    """Return what of the usage is not booked yet."""
+    """Return the part of the usage that is not counted yet."""
     return values.Usage(
         input_tokens=used.input_tokens - counted.input_tokens,
         output_tokens=used.output_tokens - counted.output_tokens,
@@ -83,34 +83,34 @@ class Usage(transactions.Aggregate):
         """Sum a person's usage on one day, in all sessions; today by default.
 
         Args:
-            without_turns: ids of turns that are left out.
+            without_turns: ids of turns that are not counted.
         """
-        # Usage of a deleted turn has no turn id any more, and counts.
-        is_wanted = sa.or_(_T.turn_id.is_(None), _T.turn_id.not_in(without_turns))
+        # Usage of a deleted turn has lost its turn id, but counts.
+        is_counted = sa.or_(_T.turn_id.is_(None), _T.turn_id.not_in(without_turns))
         return await self._sum(
             _T.platform == platform,
             _T.workspace == workspace,
             _T.person == person,
             _T.day == (day or columns.now().date()),
-            *([is_wanted] if without_turns else []),
+            *([is_counted] if without_turns else []),
         )
 
     async def of_session(self, session_id: int) -> values.Usage:
-        """Sum a session's usage, ever."""
+        """Sum all usage of a session."""
         return await self._sum(_T.session_id == session_id)
 
     async def of_turns(self, turn_ids: Sequence[int]) -> dict[int, values.Usage]:
         """Sum the usage of each of some turns; those without any are missing."""
         query = sa.select(_T.turn_id, *_SUMS).where(_T.turn_id.in_(turn_ids))
         rows = await self._transactions.rows(query.group_by(_T.turn_id))
-        return {turn_id: _spending(sums) for turn_id, *sums in rows}
+        return {turn_id: _from_sums(sums) for turn_id, *sums in rows}
 
     async def _sum(self, *conditions: sa.ColumnElement[bool]) -> values.Usage:
         (sums,) = await self._transactions.rows(sa.select(*_SUMS).where(*conditions))
-        return _spending(sums)
+        return _from_sums(sums)
 
 
-def _spending(sums: Iterable[Any]) -> values.Usage:
+def _from_sums(sums: Iterable[Any]) -> values.Usage:
     tokens_in, tokens_out, money, cpu = sums
     # PostgreSQL sums integers to decimals.
     return values.Usage(
@@ -122,4 +122,4 @@ def _spending(sums: Iterable[Any]) -> values.Usage:
 
 
 def _bounded(number: int) -> int:
-    return min(max(number, 0), _MAX)
+    return min(max(number, 0), _MAX_COUNT)

@@ -34,7 +34,7 @@ async def test_a_damaged_file_is_none_until_it_is_kept_again(files, tmp_path):
 
 async def test_a_fresh_file_is_never_discarded(files):
     digest = await files.keep(b"about to be referred to")
-    assert await files.listed() == frozenset()
+    assert await files.list_old() == frozenset()
     await files.discard([digest])
     assert await files.load(digest) is not None
 
