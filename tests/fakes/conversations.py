@@ -191,7 +191,7 @@ class _ScriptedWork(turns._Work):
     """A turn in which the script does what models and kernels do; all around it is real."""
 
     async def _run_request(self, environment, stop):
-        services, request = self.services, self._request
+        services, request = self._services, self._request
         reply = Events(self.stream)
         directory = environment.workspace.directory
         turn = Turn(request, reply, services.service, environment.approval, directory)
@@ -205,7 +205,7 @@ class _ScriptedWork(turns._Work):
         return end
 
     async def _played(self, turn, environment):
-        limits, service = self.services.config.limits, self.services.service
+        limits, service = self._services.config.limits, self._services.service
         came = await turn_inputs.store_request_attachments(
             turn.request, environment, self.stream, limits
         )
