@@ -13,7 +13,6 @@ import gc
 import importlib
 import os
 import sys
-import tomllib
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Final
@@ -45,7 +44,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
             if options.module in _SLOW and is_asked_for and sys.stderr.isatty():
                 sys.stderr.write("Starting…\n")
             with garbage_collection.paused():
-                config = _settings(options)
+                # It would look through all that is installed for plugins, of which we want none.
+                os.environ["PYDANTIC_DISABLE_PLUGINS"] = "__all__"
+                from interpreter_bot.app import process_startup
+
+                is_sandboxed = not getattr(options, "unsafe_no_sandbox", False)
+                config = process_startup.load_settings(options.config, is_sandboxed=is_sandboxed)
                 if _has_kernels(options):
                     from interpreter_bot.kernels.libraries import kernel_environment
 
@@ -53,7 +57,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
                 if _needs_own_ids(config, options):
                     # Before anything is imported that might start a thread.
                     config = _with_own_ids(config)
-                _forbid_inspection()
+                process_startup.forbid_inspection()
                 command = importlib.import_module(f"interpreter_bot.commands.{options.module}")
             status: int = command.run(config, options)
             return status
@@ -101,62 +105,3 @@ def _with_own_ids(config: settings.Settings) -> settings.Settings:
         return config
     sandbox = config.sandbox.model_copy(update={"uid_count": count})
     return config.model_copy(update={"sandbox": sandbox})
-
-
-def _forbid_inspection() -> None:
-    """Keep other processes of this user from reading the memory and environment of this one.
-
-    In an ordinary container, those of sessions may have the bot's user id.
-    """
-    import ctypes
-
-    set_dumpable = 4
-    ctypes.CDLL(None).prctl(set_dumpable, 0, 0, 0, 0)
-
-
-def _dotted(location: tuple[int | str, ...]) -> str:
-    return ".".join(map(str, location))
-
-
-def _settings(options: argparse.Namespace) -> settings.Settings:
-    """Load the settings.
-
-    Raises:
-        SettingsError: they are wrong, or turn the sandbox off where only a flag may.
-    """
-    # It would look through all that is installed for plugins, of which we want none.
-    os.environ["PYDANTIC_DISABLE_PLUGINS"] = "__all__"
-    import pydantic
-
-    from interpreter_bot import settings
-    from interpreter_bot.setting_groups import header_values, unknown_names
-    from interpreter_bot.wording import operator_words
-
-    prefix = str(settings.Settings.model_config["env_prefix"])
-    if unknown := unknown_names.variable_sentences(os.environ, prefix, settings.Settings):
-        raise errors.SettingsError("\n".join(unknown))
-    try:
-        config = settings.load(options.config)
-    except pydantic.ValidationError as error:
-        # The given values are not repeated: one may be a secret in the wrong place.
-        faults = error.errors(include_url=False, include_input=False)
-        lines = [
-            unknown_names.sentence(_dotted(fault["loc"]), settings.Settings)
-            if fault["type"] == "extra_forbidden"
-            else operator_words.bad_setting(_dotted(fault["loc"]), fault["msg"])
-            for fault in faults
-        ]
-        raise errors.SettingsError("\n".join(lines)) from error
-    except (OSError, tomllib.TOMLDecodeError) as error:
-        raise errors.SettingsError(operator_words.unreadable_settings_file(error)) from error
-    except ValueError as error:
-        raise errors.SettingsError(operator_words.unreadable_settings(error)) from error
-    named = tuple(model.api_key_variable for model in config.models)
-    if unusable := header_values.variable_sentences(os.environ, named):
-        raise errors.SettingsError("\n".join(unusable))
-    if not config.sandbox.enabled:
-        raise errors.SettingsError(operator_words.SANDBOX_ONLY_BY_OPTION)
-    if getattr(options, "unsafe_no_sandbox", False):
-        sandbox = config.sandbox.model_copy(update={"enabled": False})
-        config = config.model_copy(update={"sandbox": sandbox})
-    return config

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 import pathlib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Final, Literal, TypeAlias
 
 from interpreter_bot import code_activity, values
@@ -285,6 +285,15 @@ def answer_of(question: Question, text: str | None) -> Answer:
     if text in question.choices:
         return Approved(scope=text)
     return Approved(edited=None if text == question.code else text)
+
+
+def approval_of(line: str, choices: Sequence[str]) -> Approved | Declined:
+    """Parse an answer: a yes, a choice or its first letter; anything else is a no."""
+    word = line.strip().lower()
+    if word in ("y", "yes"):
+        return Approved()
+    scope = next((choice for choice in choices if word in (choice, choice[0])), None)
+    return Declined() if scope is None else Approved(scope=scope)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

@@ -15,6 +15,7 @@ from interpreter_bot import settings
 from interpreter_bot.app import bot_startup
 from interpreter_bot.commands import console_runs
 from interpreter_bot.platforms.console import (
+    code_sources,
     json_replies,
     question_tasks,
     saved_files,
@@ -93,10 +94,7 @@ def run(config: settings.Settings, options: argparse.Namespace) -> int:
 def _attachments(
     files: Sequence[pathlib.Path], piped: terminal_input.PipedFile | None
 ) -> list[requests.Attachment]:
-    attachments = [
-        requests.Attachment(path.name, functools.partial(console_runs.chunks, path))
-        for path in files
-    ]
+    attachments = [code_sources.attachment(path) for path in files]
     if piped is not None:
         attachments.append(requests.Attachment(piped.name, piped.chunks))
     return attachments

@@ -19,7 +19,6 @@ from interpreter_bot.wording import operator_words
 FAILED: Final = 1
 REFUSED: Final = 2
 
-_CHUNK_BYTES: Final = 1024 * 1024
 _LAST_WORDS_SECONDS: Final = 1.0
 _TICK_SECONDS: Final = 1.0
 
@@ -84,20 +83,6 @@ def check_files(paths: Iterable[pathlib.Path]) -> None:
     for path in paths:
         if not path.exists() or path.is_dir():
             raise code_sources.InputFileError(operator_words.not_a_file(path))
-
-
-async def chunks(path: pathlib.Path) -> AsyncIterator[bytes]:
-    """Read a file in pieces.
-
-    Raises:
-        InputFileError: it cannot be read.
-    """
-    try:
-        with await asyncio.to_thread(path.open, "rb") as file:
-            while chunk := await asyncio.to_thread(file.read, _CHUNK_BYTES):
-                yield chunk
-    except OSError as error:
-        raise code_sources.InputFileError(operator_words.unreadable(path)) from error
 
 
 def run(

@@ -90,7 +90,7 @@ def run(config: settings.Settings, options: argparse.Namespace) -> int:
                 on_installation=record.take,
             )
             try:
-                attachments = [(path.name, console_runs.chunks(path)) for path in files]
+                attachments = [(path.name, code_sources.chunks(path)) for path in files]
                 if piped is not None:
                     attachments.append((piped.name, piped.chunks()))
                 await session.attach(attachments)

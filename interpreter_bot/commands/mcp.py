@@ -38,20 +38,10 @@ def run(config: settings.Settings, options: argparse.Namespace) -> int:
     if options.verb == "serve":
         check_sdk()
         return asyncio.run(_serve(config))
-    from interpreter_bot.platforms.mcp import client_tokens
+    from interpreter_bot.commands import api
+    from interpreter_bot.platforms import client_tokens
 
-    file = config.paths.data / client_tokens.FILE
-    if options.verb == "clients":
-        sys.stdout.write("".join(f"{name}\n" for name in client_tokens.names(file)))
-        return 0
-    if not options.name:
-        raise errors.SettingsError(operator_words.name_client(options.verb))
-    if options.verb == "add":
-        token = client_tokens.add(file, options.name)
-        sys.stdout.write(operator_words.client_token(options.name, token))
-    else:
-        client_tokens.remove(file, options.name)
-    return 0
+    return api.change_clients(config.paths.data / client_tokens.MCP_FILE, "mcp", options)
 
 
 async def _serve(config: settings.Settings) -> int:

@@ -297,8 +297,8 @@ def beware(warning: str) -> str:
     return f"      beware: {warning}"
 
 
-def name_client(verb: str) -> str:
-    return f"Name the client: interpreter-bot mcp {verb} NAME."
+def name_client(command: str, verb: str) -> str:
+    return f"Name the client: interpreter-bot {command} {verb} NAME."
 
 
 def client_token(name: str, token: str) -> str:

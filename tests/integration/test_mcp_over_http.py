@@ -11,7 +11,8 @@ from mcp.client import streamable_http
 
 from interpreter_bot import settings, values
 from interpreter_bot.app import bot_startup
-from interpreter_bot.platforms.mcp import client_tokens, startup
+from interpreter_bot.platforms import client_tokens
+from interpreter_bot.platforms.mcp import startup
 
 pytestmark = pytest.mark.kernel
 
@@ -47,7 +48,9 @@ class Served:
 @pytest.fixture
 async def served(tmp_path, short_path):
     data = tmp_path / "data"
-    tokens = {name: client_tokens.add(data / client_tokens.FILE, name) for name in ("anna", "ben")}
+    tokens = {
+        name: client_tokens.add(data / client_tokens.MCP_FILE, name) for name in ("anna", "ben")
+    }
     config = settings.Settings(
         kernels=settings.Kernels(preload=(), spares=0),
         paths=settings.Paths(data=data, runtime=short_path),
@@ -261,7 +264,7 @@ async def test_a_removed_client_is_refused_at_once(served, tmp_path):
     headers = {"Authorization": f"Bearer {served.tokens['anna']}"}
     async with httpx2.AsyncClient(timeout=60, headers=headers) as http:
         before = await http.post(served.address, json={})
-        client_tokens.remove(tmp_path / "data" / client_tokens.FILE, "anna")
+        client_tokens.remove(tmp_path / "data" / client_tokens.MCP_FILE, "anna")
         after = await http.post(served.address, json={})
     assert before.status_code != 401
     assert after.status_code == 401

@@ -5,7 +5,7 @@ import concurrent.futures
 import pytest
 
 from interpreter_bot import encryption, private_files, settings, stored_credentials
-from interpreter_bot.platforms.mcp import client_tokens
+from interpreter_bot.platforms import client_tokens
 
 
 def _add_key(data):

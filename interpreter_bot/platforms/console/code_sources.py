@@ -1,21 +1,26 @@
-"""Cells read from scripts, notebooks and standard input."""
+"""Cells read from scripts, notebooks and standard input, and files that come along."""
 
 from __future__ import annotations
 
+import asyncio
+import functools
 import io
 import pathlib
 import re
 import sys
 import tokenize
+from collections.abc import AsyncIterator
 from typing import Final
 
 from interpreter_bot import errors
+from interpreter_bot.sessions import requests
 from interpreter_bot.text import notebook_cells
-from interpreter_bot.wording import terminal_words
+from interpreter_bot.wording import operator_words, terminal_words
 
 # The lines by which editors and jupytext divide scripts; cells marked as prose are no code.
 _MARKER: Final = re.compile(r"^# ?%%(.*)$", re.MULTILINE)
 _PROSE: Final = re.compile(r"\[(?:markdown|md|raw)\]")
+_CHUNK_BYTES: Final = 1024 * 1024
 _MAX_BYTES: Final = 64 * 1024 * 1024
 
 
@@ -49,6 +54,25 @@ def read(source: str) -> list[str]:
         return notebook_cells.read(data, str(path))
     except notebook_cells.NotebookError as error:
         raise InputFileError(str(error)) from error
+
+
+def attachment(path: pathlib.Path) -> requests.Attachment:
+    """Return a file that comes along with a request."""
+    return requests.Attachment(path.name, functools.partial(chunks, path))
+
+
+async def chunks(path: pathlib.Path) -> AsyncIterator[bytes]:
+    """Read a file in pieces.
+
+    Raises:
+        InputFileError: it cannot be read.
+    """
+    try:
+        with await asyncio.to_thread(path.open, "rb") as file:
+            while chunk := await asyncio.to_thread(file.read, _CHUNK_BYTES):
+                yield chunk
+    except OSError as error:
+        raise InputFileError(operator_words.unreadable(path)) from error
 
 
 def _bytes_of_stdin() -> bytes:

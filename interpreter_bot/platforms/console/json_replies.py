@@ -11,6 +11,7 @@ from collections.abc import Callable
 from typing import Final, TextIO
 
 from interpreter_bot import events, values
+from interpreter_bot.platforms import program_turns
 from interpreter_bot.platforms.console import question_tasks, saved_files, terminal_input
 from interpreter_bot.platforms.rendering import event_json
 from interpreter_bot.sessions import ports
@@ -144,11 +145,7 @@ class JsonLines(ports.Reply):
             if question.is_of_model:
                 return events.Unanswered(question_words.NOBODY_ANSWERS)
             return events.TextAnswer(values.END_OF_INPUT)
-        if isinstance(question, events.ApprovalQuestion):
-            return terminal_input.approval_of(answer or "", question.choices)
-        if answer is None:
-            return events.Unanswered(terminal_words.INPUT_DECLINED)
-        return events.TextAnswer(answer)
+        return program_turns.answer_of(question, answer)
 
     @property
     def spool(self) -> pathlib.Path | None:

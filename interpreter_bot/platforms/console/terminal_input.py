@@ -69,9 +69,9 @@ class StdinAnswers:
         return line.decode("utf-8", "replace").removesuffix("\r")
 
     async def approval(self, choices: Sequence[str]) -> events.Approved | events.Declined:
-        """Wait for an approval; see `approval_of`. The end of standard input is a no."""
+        """Wait for an approval; see `events.approval_of`. The end of standard input is a no."""
         try:
-            return approval_of(await self.next(), choices)
+            return events.approval_of(await self.next(), choices)
         except NoAnswerError:
             return events.Declined()
 
@@ -158,15 +158,6 @@ def without_echo() -> Iterator[None]:
         yield
     finally:
         termios.tcsetattr(descriptor, termios.TCSADRAIN, before)
-
-
-def approval_of(line: str, choices: Sequence[str]) -> events.Approved | events.Declined:
-    """Parse an answer: a yes, a choice or its first letter; anything else is a no."""
-    word = line.strip().lower()
-    if word in ("y", "yes"):
-        return events.Approved()
-    scope = next((choice for choice in choices if word in (choice, choice[0])), None)
-    return events.Declined() if scope is None else events.Approved(scope=scope)
 
 
 def is_interactive() -> bool:

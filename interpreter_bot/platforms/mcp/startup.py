@@ -25,8 +25,8 @@ from mcp.shared import exceptions
 from uvicorn.protocols.http import h11_impl
 
 from interpreter_bot import errors, settings, values
+from interpreter_bot.platforms import client_tokens
 from interpreter_bot.platforms.mcp import (
-    client_tokens,
     first_answers,
     per_client_servers,
     tool_calls,
@@ -76,7 +76,7 @@ async def serve(
     Raises:
         SettingsError: the address cannot be used.
     """
-    file = data / client_tokens.FILE
+    file = data / client_tokens.MCP_FILE
     notice = "" if client_tokens.names(file) else _NO_CLIENTS
 
     async def notify(key: values.SessionKey, text: str) -> None:

@@ -7,6 +7,7 @@ from typing import Annotated, Final, TypeAlias
 import pydantic
 
 from interpreter_bot import code_activity, errors, settings
+from interpreter_bot.platforms import program_input
 from interpreter_bot.text import quantities
 from interpreter_bot.wording import mcp_words
 
@@ -117,10 +118,6 @@ def parsed(name: str, arguments: dict[str, object] | None) -> ToolRequest:
     try:
         return kind.model_validate(arguments or {})
     except pydantic.ValidationError as error:
-        # The input is not repeated in the sentence: it may be of any length.
-        faults = error.errors(include_url=False, include_input=False, include_context=False)
-        lines = (
-            f"{quantities.one_line('.'.join(map(str, fault['loc'])), 60)}: {fault['msg']}"
-            for fault in faults[:5]
-        )
-        raise errors.BotError(mcp_words.wrong_arguments(name, lines)) from error
+        raise errors.BotError(
+            mcp_words.wrong_arguments(name, program_input.faults(error))
+        ) from error

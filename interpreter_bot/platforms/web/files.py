@@ -2,26 +2,21 @@
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
-import urllib.parse
 from collections.abc import AsyncIterator
 from typing import Final
 
 from aiohttp import web
 
 from interpreter_bot import errors, values
+from interpreter_bot.platforms import http_files
 from interpreter_bot.platforms.web import access, session_slots, tab_contents, validation
 from interpreter_bot.sessions import live_data_views, requests, session_service
 from interpreter_bot.wording import page_words
 
-_PIECE_BYTES: Final = 1024 * 1024
 # Browsers open six connections at a time.
 _MAX_OF_SESSION: Final = 8
 _MAX_CHECKPOINT_CHARACTERS: Final = 64
-_WRITE_BYTES: Final = 64 * 1024
-STALL_SECONDS: Final = 60.0
-"""How long a client may stop reading."""
 _MEDIA: Final = {
     "pdf": "application/pdf",
     "mp3": "audio/mpeg",
@@ -52,7 +47,7 @@ class Files:
         if size is not None and size > limit:
             raise errors.FileTooLargeError(page_words.too_large(limit))
         attachment = requests.Attachment(
-            name or "file", lambda: _pieces(request, limit), size_bytes=size
+            name or "file", lambda: http_files.pieces(request, limit), size_bytes=size
         )
         return web.json_response({"name": await self._service.put(key, attachment)})
 
@@ -65,9 +60,9 @@ class Files:
         async with open_file(self._service, request) as (info, pieces):
             headers = {
                 "Content-Type": "application/octet-stream",
-                "Content-Disposition": disposition(info.name),
+                "Content-Disposition": http_files.disposition(info.name),
             }
-            return await stream(request, info, pieces, headers=headers)
+            return await http_files.stream(request, info, pieces, headers=headers)
 
     async def media(self, request: web.Request) -> web.StreamResponse:
         """Serve a document, sound or film, or a range of it, for display by the browser."""
@@ -95,12 +90,12 @@ class Files:
         async with open_file(self._service, request, start=start) as (info, pieces):
             stop = min(part.stop or info.size_bytes, info.size_bytes)
             if part.start is None or part.start < 0:
-                return await stream(request, info, pieces, headers=headers)
+                return await http_files.stream(request, info, pieces, headers=headers)
             if start >= stop:
                 raise web.HTTPRequestRangeNotSatisfiable
             headers["Content-Range"] = f"bytes {start}-{stop - 1}/{info.size_bytes}"
             part_info = values.FileInfo(info.name, stop - start, info.modified_ns)
-            return await stream(request, part_info, pieces, headers=headers, status=206)
+            return await http_files.stream(request, part_info, pieces, headers=headers, status=206)
 
     async def rename(self, request: web.Request) -> web.Response:
         """Rename a file; the response is its new name."""
@@ -161,7 +156,7 @@ class Files:
         try:
             async with self._service.queries.reading(key, name) as (info, pieces):
                 headers = {"Content-Type": "application/octet-stream"}
-                return await stream(request, info, pieces, headers=headers)
+                return await http_files.stream(request, info, pieces, headers=headers)
         finally:
             with contextlib.suppress(errors.FileMissingError):
                 await self._service.files.delete(key, name)
@@ -181,51 +176,9 @@ class Files:
                 raise validation.MalformedError
         headers = {
             "Content-Type": "application/octet-stream",
-            "Content-Disposition": disposition(export_name(title, suffix)),
+            "Content-Disposition": http_files.disposition(export_name(title, suffix)),
         }
         return web.Response(body=data, headers=headers)
-
-
-async def stream(
-    request: web.Request,
-    info: values.FileInfo,
-    pieces: AsyncIterator[bytes],
-    *,
-    headers: dict[str, str],
-    status: int = 200,
-) -> web.StreamResponse:
-    """Stream a file as fast as the client reads."""
-    response = web.StreamResponse(status=status, headers=headers)
-    response.content_length = bytes_left = info.size_bytes
-    await response.prepare(request)
-    async for piece in pieces:
-        # The file may have grown: only the announced length is sent.
-        await write(request, response, piece[:bytes_left])
-        bytes_left -= len(piece)
-        if bytes_left <= 0:
-            break
-    if bytes_left > 0:
-        # The file shrank. Only a broken connection shows the browser that something is missing.
-        response.force_close()
-    return response
-
-
-async def write(request: web.Request, response: web.StreamResponse, data: bytes) -> None:
-    """Write a part of an answer as fast as the client reads.
-
-    Raises:
-        ConnectionError: the client is gone, or has read nothing for `STALL_SECONDS`.
-    """
-    # In small parts, each with its own time limit, so that slow clients do not count as stalled.
-    for start in range(0, len(data), _WRITE_BYTES):
-        try:
-            async with asyncio.timeout(STALL_SECONDS):
-                await response.write(data[start : start + _WRITE_BYTES])
-        except TimeoutError as error:
-            if request.transport is not None:
-                # Closing would wait until the client has read what is buffered.
-                request.transport.abort()
-            raise ConnectionResetError("the client stopped reading") from error
 
 
 def visit_id(request: web.Request) -> str:
@@ -269,31 +222,6 @@ def _checkpoint(request: web.Request) -> str:
     )
 
 
-def disposition(name: str) -> str:
-    """Return a Content-Disposition for the last part of a name (RFC 6266)."""
-    last = name.replace("\\", "/").rstrip("/").rpartition("/")[2].strip() or "file"
-    plain = "".join(c if c.isascii() and (c.isalnum() or c in " ._-") else "_" for c in last)
-    quoted = urllib.parse.quote(last.encode("utf-8", "replace"), safe="")
-    return f"attachment; filename=\"{plain}\"; filename*=UTF-8''{quoted}"
-
-
 def export_name(title: str, suffix: str) -> str:
     """Return the file name of an exported conversation."""
     return f"{title.replace('/', ' ') or 'conversation'}.{suffix}"
-
-
-async def _pieces(request: web.Request, limit_bytes: int) -> AsyncIterator[bytes]:
-    """Read a request's body.
-
-    Raises:
-        WorkspaceError: it is longer than allowed, or broke off.
-    """
-    size = 0
-    try:
-        async for piece in request.content.iter_chunked(_PIECE_BYTES):
-            size += len(piece)
-            if size > limit_bytes:
-                raise errors.FileTooLargeError(page_words.too_large(limit_bytes))
-            yield piece
-    except (ConnectionError, web.RequestPayloadError) as error:
-        raise errors.WorkspaceError(page_words.UPLOAD_BROKE_OFF) from error

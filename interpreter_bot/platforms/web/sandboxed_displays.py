@@ -21,6 +21,7 @@ from typing import Final
 from aiohttp import web
 
 from interpreter_bot import errors, values
+from interpreter_bot.platforms import http_files
 from interpreter_bot.platforms.web import access, files, tab_hub, validation
 from interpreter_bot.sessions import session_service
 from interpreter_bot.wording import page_words
@@ -110,7 +111,7 @@ class Displays:
             raise errors.FileNameError(page_words.NOT_A_PICTURE)
         headers = {"Content-Type": mime, "Content-Security-Policy": _PICTURE_POLICY}
         async with self._open(request) as (info, pieces):
-            return await files.stream(request, info, pieces, headers=headers)
+            return await http_files.stream(request, info, pieces, headers=headers)
 
     async def frame(self, request: web.Request) -> web.StreamResponse:
         """Serve a page, for a frame of ours."""
@@ -135,10 +136,10 @@ class Displays:
         name = f"{title}.{suffix if suffix in _MIMES else 'html'}"
         headers = {
             "Content-Type": "application/octet-stream",
-            "Content-Disposition": files.disposition(name),
+            "Content-Disposition": http_files.disposition(name),
         }
         async with self._open(request) as (info, pieces):
-            return await files.stream(request, info, pieces, headers=headers)
+            return await http_files.stream(request, info, pieces, headers=headers)
 
     @contextlib.asynccontextmanager
     async def _open(

@@ -14,6 +14,7 @@ from typing import Any, Final
 from aiohttp import web
 
 from interpreter_bot import cancellation, errors, values
+from interpreter_bot.platforms import http_files
 from interpreter_bot.platforms.web import files, session_slots
 from interpreter_bot.sessions import session_service
 from interpreter_bot.text import file_names
@@ -51,12 +52,12 @@ class ZipArchives:
             raise errors.FileMissingError(page_words.NO_FILES_YET)
         headers = {
             "Content-Type": "application/zip",
-            "Content-Disposition": files.disposition(files.export_name(title, "zip")),
+            "Content-Disposition": http_files.disposition(files.export_name(title, "zip")),
         }
         response = web.StreamResponse(headers=headers)
         await response.prepare(request)
         packed = _Packed()
-        write = functools.partial(files.write, request, response)
+        write = functools.partial(http_files.write, request, response)
         with zipfile.ZipFile(packed, "w", zipfile.ZIP_DEFLATED, compresslevel=1) as archive:
             refused = []
             paths = file_names.PortablePaths()

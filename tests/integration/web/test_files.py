@@ -13,7 +13,7 @@ import aiohttp
 import pytest
 
 from interpreter_bot import settings, values
-from interpreter_bot.platforms.web import files
+from interpreter_bot.platforms import http_files
 from tests.fakes import conversations
 
 THREAD = "0123456789abcdef"
@@ -324,7 +324,7 @@ async def test_few_downloads_of_a_session_are_made_at_a_time(serving_fake):
 @pytest.mark.first_case
 @pytest.mark.parametrize(("path", "limit"), [("/archive", 2), ("/media", 8)])
 async def test_who_reads_nothing_for_long_is_cut_off(serving_fake, monkeypatch, path, limit):
-    monkeypatch.setattr(files, "STALL_SECONDS", 0.3)
+    monkeypatch.setattr(http_files, "STALL_SECONDS", 0.3)
     where = _where(path, name="a.mp4")
     async with serving_fake() as (bot, client), contextlib.AsyncExitStack() as stack:
         (bot.directory(KEY) / "a.mp4").write_bytes(os.urandom(40_000_000))

@@ -47,6 +47,7 @@ def test_packages_open_with_their_charter_and_hold_no_code():
         _, tree = modules[f"{folder}/__init__.py".removeprefix("/")]
         charter = ast.get_docstring(tree)
         assert charter, folder
-        assert len(tree.body) == 1, folder
+        # The package itself has the public interface, imported once somebody uses it.
+        assert len(tree.body) == 1 or not folder, folder
         unknown = set(re.findall(r"`([a-z][a-z_]+)`", charter)) - MODULES - FOLDERS
         assert unknown - {"interpreter_bot", "openai", "anthropic"} == set(), folder

@@ -2,7 +2,8 @@ import pytest
 from aiohttp import multipart
 
 from interpreter_bot import errors, values
-from interpreter_bot.platforms.web import files, tab_messages, validation
+from interpreter_bot.platforms import http_files
+from interpreter_bot.platforms.web import tab_messages, validation
 
 
 def _saved_as(header):
@@ -34,7 +35,7 @@ def _saved_as(header):
     ],
 )
 def test_any_name_makes_a_whole_header(name):
-    header = files.disposition(name)
+    header = http_files.disposition(name)
     assert header.isascii()
     assert header.isprintable()
     assert header.startswith('attachment; filename="')

@@ -1,4 +1,4 @@
-"""Clients that may use the sandbox over HTTP, and their tokens, of which only digests are stored.
+"""Programs that may use the bot over HTTP, and their tokens, of which only digests are stored.
 
 The file has a line for each client: its name and the digest. It is read again when it has changed,
 so that a client that was removed is refused at once.
@@ -15,8 +15,11 @@ from interpreter_bot import errors, private_files
 from interpreter_bot.encryption import secret_digest
 from interpreter_bot.wording import tool_words
 
-FILE: Final = "mcp-clients"
-"""The file of clients in the data directory."""
+MCP_FILE: Final = "mcp-clients"
+"""The file of MCP clients in the data directory."""
+
+API_FILE: Final = "api-clients"
+"""That of the programs that use the HTTP interface."""
 
 _NAME: Final = re.compile(r"[a-z0-9][a-z0-9-]{0,31}")
 

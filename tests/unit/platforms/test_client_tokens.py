@@ -1,12 +1,12 @@
 import pytest
 
 from interpreter_bot import errors
-from interpreter_bot.platforms.mcp import client_tokens
+from interpreter_bot.platforms import client_tokens
 
 
 @pytest.fixture
 def file(tmp_path):
-    return tmp_path / "data" / client_tokens.FILE
+    return tmp_path / "data" / client_tokens.MCP_FILE
 
 
 def test_a_token_names_its_client_until_that_is_removed(file):

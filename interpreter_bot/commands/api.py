@@ -1,0 +1,39 @@
+"""`interpreter-bot api`: say which programs may use the bot over HTTP."""
+
+from __future__ import annotations
+
+import argparse
+import pathlib
+import sys
+
+from interpreter_bot import errors, settings
+from interpreter_bot.platforms import client_tokens
+from interpreter_bot.wording import operator_words
+
+
+def run(config: settings.Settings, options: argparse.Namespace) -> int:
+    """List or change the clients of the HTTP interface.
+
+    Raises:
+        BotError: it could not be done.
+    """
+    return change_clients(config.paths.data / client_tokens.API_FILE, "api", options)
+
+
+def change_clients(file: pathlib.Path, command: str, options: argparse.Namespace) -> int:
+    """List or change the clients in a file, for a command.
+
+    Raises:
+        BotError: it could not be done.
+    """
+    if options.verb == "clients":
+        sys.stdout.write("".join(f"{name}\n" for name in client_tokens.names(file)))
+        return 0
+    if not options.name:
+        raise errors.SettingsError(operator_words.name_client(command, options.verb))
+    if options.verb == "add":
+        token = client_tokens.add(file, options.name)
+        sys.stdout.write(operator_words.client_token(options.name, token))
+    else:
+        client_tokens.remove(file, options.name)
+    return 0
