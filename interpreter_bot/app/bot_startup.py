@@ -69,7 +69,8 @@ async def open_service(
     """
     secrets = environment if secrets is None else secrets
     async with contextlib.AsyncExitStack() as stack:
-        with garbage_collection.paused():
+        # What is ephemeral may be part of a program of others, whose garbage stays garbage.
+        with garbage_collection.paused(freezes=not is_ephemeral):
             if broker is None:
                 opening_broker = execution_startup.open_broker(
                     config, secrets, kernels_outlive=kernels_outlive

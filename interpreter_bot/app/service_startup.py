@@ -46,9 +46,10 @@ _CATCHING_UP_SECONDS: Final = 2.0
 
 
 @contextlib.contextmanager
-def spool_directory(data: pathlib.Path) -> Iterator[None]:
-    """Put this process's temporary files below `data`; removes those of a killed bot.
+def spool_directory(data: pathlib.Path, *, is_default: bool = True) -> Iterator[pathlib.Path]:
+    """Give a directory below `data` for temporary files; removes those of a killed bot.
 
+    With `is_default`, all temporary files of this process lie there: a process that is ours.
     Artifacts are copied before they are sent, up to gigabytes. The system's own directory may be in
     memory, as under systemd and on new distributions, or on a disk whose free space is not watched.
 
@@ -63,9 +64,12 @@ def spool_directory(data: pathlib.Path) -> Iterator[None]:
             # Python 3.11 recurses; what is too deep for it was made to be, and stays.
             with contextlib.suppress(RecursionError):
                 shutil.rmtree(path, ignore_errors=True)
+    if not is_default:
+        yield directory
+        return
     former_directory, tempfile.tempdir = tempfile.tempdir, str(directory)
     try:
-        yield
+        yield directory
     finally:
         tempfile.tempdir = former_directory
 
@@ -96,9 +100,13 @@ async def open_conversations(
         BotError: it cannot be opened; the sentence says why.
     """
     async with contextlib.AsyncExitStack() as stack:
-        stack.enter_context(spool_directory(config.paths.data))
+        # What is ephemeral may be part of a program of others.
+        spooling = spool_directory(config.paths.data, is_default=not is_ephemeral)
+        spool = stack.enter_context(spooling)
         opening = (
-            _temporary(stack) if is_ephemeral else execution_startup.open_database(config, bot=bot)
+            _temporary(stack, spool)
+            if is_ephemeral
+            else execution_startup.open_database(config, bot=bot)
         )
         database = await stack.enter_async_context(opening)
         credentials = stored_credentials.StoredCredentials(config)
@@ -144,7 +152,9 @@ async def open_conversations(
             jobs += tools.jobs()
         await upkeep.take_over(database.orphans)
         await stack.enter_async_context(schedules.run_periodically(*jobs))
-        opening_models = asyncio.create_task(_open_models(catalogue), name="open models")
+        opening_models = asyncio.create_task(
+            _open_models(catalogue, freezes=not is_ephemeral), name="open models"
+        )
         stack.callback(opening_models.cancel)
         yield service
 
@@ -205,13 +215,13 @@ async def _models(
     return catalogue, notice
 
 
-async def _open_models(catalogue: catalogues.Catalogue) -> None:
+async def _open_models(catalogue: catalogues.Catalogue, *, freezes: bool) -> None:
     """Open models before anybody asks one, but after people see what they missed.
 
     The event loop gets little done meanwhile, for as long as half of a start takes.
     """
     await asyncio.sleep(_CATCHING_UP_SECONDS)
-    with garbage_collection.paused():
+    with garbage_collection.paused(freezes=freezes):
         for title in catalogue.first_titles:
             try:
                 await catalogue.llm(title)
@@ -221,8 +231,8 @@ async def _open_models(catalogue: catalogues.Catalogue) -> None:
 
 
 def _temporary(
-    stack: contextlib.AsyncExitStack,
+    stack: contextlib.AsyncExitStack, spool: pathlib.Path
 ) -> AbstractAsyncContextManager[databases.Database]:
-    """Return a database that is gone with the stack, not yet opened."""
-    directory = pathlib.Path(stack.enter_context(tempfile.TemporaryDirectory()))
+    """Return a database in a directory that is gone with the stack, not yet opened."""
+    directory = pathlib.Path(stack.enter_context(tempfile.TemporaryDirectory(dir=spool)))
     return databases.Database.open(engines.default_url(directory), files=directory / "kept")

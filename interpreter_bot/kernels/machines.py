@@ -10,9 +10,11 @@ import asyncio
 import contextlib
 import dataclasses
 import functools
+import itertools
 import logging
 import os
 import pathlib
+import re
 import resource
 import stat
 import sys
@@ -38,6 +40,8 @@ _PATH_BYTES = 107 - len("/01234567/k-0")
 # A thread that reads a large message may hold the interpreter for so long while the event loop
 # waits. Python's default of five milliseconds would be due after each system call of the loop.
 _SWITCH_SECONDS = 0.0005
+_PROCESS_DIRECTORY: Final = re.compile(r"([0-9]+)-([0-9]+)(?:\.[0-9]+)?")
+_numbers: Final = itertools.count()
 # Directories of a session without mounts; `guest/container_walls` opens these descriptors.
 _LINKS: Final = {"/mnt/data": "/proc/self/fd/900", "/skills": "/proc/self/fd/902"}
 
@@ -244,7 +248,10 @@ def make_process_directory(directory: pathlib.Path, *, mode: int = 0o700) -> pat
         for name in os.listdir(directory):
             if not _is_alive(name):
                 safe_open.remove(directory / name)
-        own = directory / f"{pid}-{session_metering.start_ticks(pid)}"
+        # A program may open several.
+        number = next(_numbers)
+        suffix = f".{number}" if number else ""
+        own = directory / f"{pid}-{session_metering.start_ticks(pid)}{suffix}"
         own.mkdir(mode=0o700)
         own.chmod(mode)
     except OSError as error:
@@ -253,8 +260,8 @@ def make_process_directory(directory: pathlib.Path, *, mode: int = 0o700) -> pat
 
 
 def _is_alive(name: str) -> bool:
-    pid, _, ticks = name.partition("-")
-    if not (pid.isdigit() and ticks.isdigit()):
+    match = _PROCESS_DIRECTORY.fullmatch(name)
+    if match is None:
         # Not made by a bot: it may belong to another program.
         return True
-    return session_metering.start_ticks(int(pid)) == int(ticks)
+    return session_metering.start_ticks(int(match[1])) == int(match[2])

@@ -1,5 +1,6 @@
 """A wheel in a virtual environment of its own, apart from any checkout."""
 
+import asyncio
 import contextlib
 import importlib.util
 import json
@@ -16,8 +17,22 @@ import pytest
 
 from interpreter_bot.kernels.libraries import kernel_environment
 from tests import terminals
+from tests.fakes import openai_server
 
 ROOT = pathlib.Path(__file__).parents[2]
+PROGRAM = """
+import asyncio, sys
+from interpreter_bot import Interpreter, InterpreterError
+
+async def main():
+    async with Interpreter(model="gpt-5", api_key=sys.argv[1], base_url=sys.argv[2]) as session:
+        print((await session.ask("x?")).text, (await session.run("import pandas; 6 * 7")).text)
+
+try:
+    asyncio.run(main())
+except InterpreterError as error:
+    print(error)
+"""
 CELL = "import sys, pandas; print(sys.prefix)"
 # Prints each file that a sentence of the wheel names, and whether it is there.
 NAMED_FILES = r"""
@@ -101,6 +116,24 @@ def test_a_wheel_makes_the_kernels_environment_at_its_first_start(prefix, offlin
     assert json.loads(state.read_text())["groups"] == ["core", "media"]
     assert not made.exists()
     assert "Installing" not in offline(*command).stderr
+
+
+async def test_a_program_uses_a_wheel_in_ten_lines(prefix, offline, tmp_path):
+    async with openai_server.Server([openai_server.text("Yes.")], models=("gpt-5",)) as server:
+        command = (prefix / "bin/python", "-P", "-c", PROGRAM, server.api_key, server.base_url)
+        kernels = tmp_path / "kernels"
+        here = prefix / "kernels"
+        moved = here.exists() or here.is_symlink()
+        if moved:
+            here.rename(kernels)
+        missing = await asyncio.to_thread(offline, *command)
+        assert "The Python for code is not installed yet" in missing.stdout, missing.stderr
+        assert "Run `interpreter-bot libraries`" in missing.stdout
+        if moved:
+            kernels.rename(here)
+        await asyncio.to_thread(offline, prefix / "bin/interpreter-bot", "libraries")
+        done = await asyncio.to_thread(offline, *command)
+        assert done.stdout == "Yes. 42\n", done.stderr
 
 
 def test_what_a_wheel_runs_in_kernels_is_compiled_and_again_once_it_changed(prefix, offline):

@@ -1,0 +1,425 @@
+"""The bot as a library: one conversation, with a Python of its own, for programs and notebooks.
+
+    from interpreter_bot import Interpreter
+
+    async with Interpreter(model="gpt-5", files=["sales.csv"]) as session:
+        answer = await session.ask("Plot units by region")
+
+It opens what the command `ask` opens, and nothing of it outlives the context. `SyncInterpreter` is
+the same without `await`. Whoever imports this pays nothing: all else is imported on opening.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import dataclasses
+import functools
+import logging
+import os
+import pathlib
+import threading
+import uuid
+from collections.abc import (
+    AsyncGenerator,
+    AsyncIterator,
+    Awaitable,
+    Callable,
+    Coroutine,
+    Iterator,
+    Mapping,
+    Sequence,
+)
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Final, Literal, Self, TypeAlias, TypeVar
+
+from interpreter_bot import errors, events, values
+from interpreter_bot.wording import library_words
+
+if TYPE_CHECKING:
+    from interpreter_bot import settings
+    from interpreter_bot.platforms.program_turns import Answer
+    from interpreter_bot.sessions import session_service
+
+_log = logging.getLogger(__name__)
+
+_T = TypeVar("_T")
+Path: TypeAlias = str | os.PathLike[str]
+
+AskPerson: TypeAlias = Callable[[events.Question], str | Awaitable[str | None] | None]
+"""Answers what a turn asks, such as `input()` in code; None declines it."""
+
+_PLATFORM: Final = "library"
+_PERSON_ID: Final = "you"
+_SERVER: Final = ("API_KEY", "BASE_URL")
+
+
+class AnswerError(errors.BotError):
+    """The question was not answered.
+
+    Attributes:
+        answer: what there is of it.
+    """
+
+    def __init__(self, answer: Answer) -> None:
+        super().__init__(answer.sentence)
+        self.answer = answer
+
+
+@dataclasses.dataclass(kw_only=True)
+class _Options:
+    """Options of a session.
+
+    Attributes:
+        model: name of the model; empty for the first one of the settings or the environment.
+        api_key: of the model's server; empty takes it from the environment, as
+            `OPENAI_API_KEY`, or `ANTHROPIC_API_KEY` for models called `claude-…`.
+        base_url: address of the model's server; empty takes it from the environment, as
+            `OPENAI_BASE_URL` or `ANTHROPIC_BASE_URL`, or is the provider's own.
+        files: to be put into /mnt/data at the beginning.
+        settings_file: the file of settings; by default `interpreter-bot.toml` in the working
+            directory, if there is one. Environment variables count as for the bot.
+        approval: whether a person is asked before the model's code runs: "never", once per
+            answer ("plan") or "every" time.
+        ask_person: answers what a turn asks. Without it, every question is declined.
+        unsafe_no_sandbox: run the code with your own rights.
+    """
+
+    model: str = ""
+    api_key: str = dataclasses.field(default="", repr=False)
+    base_url: str = ""
+    files: Sequence[Path] = ()
+    settings_file: Path | None = None
+    approval: Literal["never", "plan", "every"] = "never"
+    ask_person: AskPerson | None = None
+    unsafe_no_sandbox: bool = False
+
+
+class Interpreter(_Options):
+    """One conversation. What goes wrong is an `InterpreterError` with a sentence."""
+
+    _opened_service: session_service.SessionService | None = None
+    _stack: contextlib.AsyncExitStack
+
+    @property
+    def _service(self) -> session_service.SessionService:
+        if self._opened_service is None:
+            raise errors.BotError(library_words.NOT_OPEN)
+        return self._opened_service
+
+    async def __aenter__(self) -> Self:
+        """Open it.
+
+        Raises:
+            InterpreterError: it cannot be opened; the sentence says why.
+        """
+        self._key = values.SessionKey(_PLATFORM, thread=uuid.uuid4().hex)
+        async with contextlib.AsyncExitStack() as stack:
+            self._opened_service = await stack.enter_async_context(self._open_service())
+            if self.model:
+                self._service.queries.check_model(self.model)
+            for path in self.files:
+                await self.put(path)
+            self._stack = stack.pop_all()
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        """Stop what runs. Python, variables and files are gone."""
+        self._opened_service = None
+        await self._stack.aclose()
+
+    async def ask(self, text: str, *, files: Sequence[Path] = ()) -> Answer:
+        """Ask the model, which runs code; `files` come along.
+
+        Raises:
+            AnswerError: it could not answer; the sentence says why.
+        """
+        if not self._service.queries.models:
+            raise errors.SettingsError(library_words.NO_MODEL)
+        return await self._answer(self.stream(text, files=files))
+
+    async def run(self, code: str) -> Answer:
+        """Run code, without a model. What it raises is `error` of the answer.
+
+        Raises:
+            AnswerError: it could not be run; the sentence says why.
+        """
+        return await self._answer(self.stream(code=code))
+
+    async def stream(
+        self, text: str = "", *, code: str = "", files: Sequence[Path] = ()
+    ) -> AsyncGenerator[events.TurnEvent, None]:
+        """Ask the model, or run code, and give what happens, as `interpreter_bot.events`.
+
+        Whoever stops reading stops the turn. The last event is a `TurnEnded`.
+        """
+        from interpreter_bot.platforms import program_turns
+        from interpreter_bot.platforms.console import code_sources, question_tasks
+        from interpreter_bot.sessions import requests
+
+        service = self._service
+        request = requests.Request(
+            key=self._key,
+            person=requests.Person(_PERSON_ID),
+            text=code or text,
+            is_code=bool(code),
+            attachments=tuple(code_sources.attachment(pathlib.Path(path)) for path in files),
+            id=uuid.uuid4().hex,
+            model=self.model,
+            approval=self.approval,
+            is_attended=self.ask_person is not None,
+        )
+        asking = question_tasks.QuestionTasks(service.answer)
+        turn = program_turns.stream(service, request)
+        async with contextlib.aclosing(turn):
+            async for event in turn:
+                if isinstance(event, events.QuestionAsked):
+                    asking.begin(event.question, functools.partial(self._decide, event.question))
+                elif isinstance(event, events.QuestionClosed):
+                    asking.end()
+                if event is not None:
+                    yield event
+
+    async def put(self, path: Path, data: bytes | None = None) -> str:
+        """Put a file into /mnt/data, or `data` under the name `path`; return its name there.
+
+        Raises:
+            InterpreterError: it cannot be read, or is refused.
+        """
+        from interpreter_bot.platforms.console import code_sources
+        from interpreter_bot.sessions import requests
+
+        async def pieces() -> AsyncIterator[bytes]:
+            yield data or b""
+
+        attachment = code_sources.attachment(pathlib.Path(path))
+        if data is not None:
+            attachment = requests.Attachment(os.fspath(path), pieces, size_bytes=len(data))
+        return await self._service.put(self._key, attachment)
+
+    async def list_files(self) -> tuple[values.FileInfo, ...]:
+        """Return the files in /mnt/data."""
+        return await self._service.queries.files(self._key)
+
+    async def read(self, name: str) -> bytes:
+        """Return the content of a file in /mnt/data.
+
+        Raises:
+            InterpreterError: there is no such file.
+        """
+        async with self._service.queries.reading(self._key, name) as (_, pieces):
+            return b"".join([piece async for piece in pieces])
+
+    async def save(self, name: str, directory: Path = ".") -> pathlib.Path:
+        """Copy a file of /mnt/data into a directory of yours, under the last part of its name.
+
+        Raises:
+            InterpreterError: there is no such file.
+            OSError: it cannot be written.
+        """
+        path = pathlib.Path(directory, pathlib.PurePosixPath(name).name)
+        async with self._service.queries.reading(self._key, name) as (_, pieces):
+            with await asyncio.to_thread(path.open, "wb") as file:
+                async for piece in pieces:
+                    await asyncio.to_thread(file.write, piece)
+        return path
+
+    async def stop(self) -> bool:
+        """Stop what runs; variables are kept. Return whether something ran."""
+        return await self._service.stop(self._key)
+
+    async def reset(self, *, files: bool = False) -> None:
+        """Begin anew: no variables, nothing remembered, and with `files`, no files."""
+        await self._service.reset(self._key, files=files)
+
+    async def _answer(self, turn: AsyncGenerator[events.TurnEvent, None]) -> Answer:
+        from interpreter_bot.platforms import program_turns
+        from interpreter_bot.sessions import turn_log
+
+        log = turn_log.TurnLog()
+        async with contextlib.aclosing(turn):
+            async for event in turn:
+                log.apply(event)
+        answer = program_turns.Answer.of(log)
+        if answer.status in (values.TurnStatus.FAILED, values.TurnStatus.INTERRUPTED):
+            raise AnswerError(answer)
+        return answer
+
+    async def _decide(self, question: events.Question) -> events.Answer:
+        from interpreter_bot.platforms import program_turns
+
+        text = self.ask_person(question) if self.ask_person is not None else None
+        if isinstance(text, Awaitable):
+            text = await text
+        return program_turns.answer_of(question, text)
+
+    @contextlib.asynccontextmanager
+    async def _open_service(self) -> AsyncIterator[session_service.SessionService]:
+        # In a thread, as it imports much.
+        config, environment = await asyncio.to_thread(self._prepare)
+        from interpreter_bot.app import bot_startup
+
+        opening = bot_startup.open_service(config, environment, is_ephemeral=True)
+        async with opening as service:
+            yield service
+
+    def _prepare(self) -> tuple[settings.Settings, Mapping[str, str]]:
+        """Return the settings, and the variables that name the model.
+
+        Raises:
+            InterpreterError: they cannot be used, or what runs code is not installed.
+        """
+        from interpreter_bot import stored_credentials
+        from interpreter_bot.app import process_startup
+        from interpreter_bot.kernels.libraries import kernel_environment
+        from interpreter_bot.sessions import model_setup
+
+        file = None if self.settings_file is None else pathlib.Path(self.settings_file)
+        config = process_startup.load_settings(file, is_sandboxed=not self.unsafe_no_sandbox)
+        config = config.for_one_session()
+        kernel_environment.python(config)
+        if problem := kernel_environment.problem(config):
+            _log.warning(problem)
+        process_startup.forbid_inspection()
+        stored = stored_credentials.StoredCredentials(config).load()
+        environment: Mapping[str, str] = model_setup.add_stored_models(os.environ, stored)
+        provider = "ANTHROPIC" if self.model.startswith("claude") else "OPENAI"
+        own = {"API_KEY": self.api_key, "BASE_URL": self.base_url}
+        if any(own.values()):
+            config = config.model_copy(update={"models": ()})
+        if not config.models:
+            own["MODEL"] = self.model
+            named = {f"{provider}_{name}": value for name, value in own.items() if value}
+            environment = {**environment, **named}
+            if self.model and not any(environment.get(f"{provider}_{name}") for name in _SERVER):
+                raise errors.SettingsError(library_words.no_key(self.model, provider))
+        return config, environment
+
+
+class SyncInterpreter(_Options):
+    """`Interpreter` without `await`, on an event loop in a thread: also where a loop runs already.
+
+    Ctrl-C stops what runs, and keeps variables. Without `with`: `open` and `close`.
+    """
+
+    _opened_session: Interpreter | None = None
+    _thread: threading.Thread
+    _loop: asyncio.AbstractEventLoop
+    _end: asyncio.Event
+
+    def open(self) -> Self:
+        """Open it; see `Interpreter`."""
+        names = [field.name for field in dataclasses.fields(self)]
+        session = Interpreter(**{name: getattr(self, name) for name in names})
+        has_begun = threading.Event()
+        serving = functools.partial(asyncio.run, self._serve(has_begun))
+        self._thread = threading.Thread(target=serving, name="interpreter-bot", daemon=True)
+        self._thread.start()
+        has_begun.wait()
+        try:
+            self._wait(session.__aenter__())
+        except BaseException:
+            self._end_loop()
+            raise
+        self._opened_session = session
+        return self
+
+    def close(self) -> None:
+        """Stop what runs. Python, variables and files are gone."""
+        session, self._opened_session = self._session, None
+        try:
+            self._wait(session.__aexit__(None, None, None))
+        finally:
+            self._end_loop()
+
+    @property
+    def _session(self) -> Interpreter:
+        if self._opened_session is None:
+            raise errors.BotError(library_words.NOT_OPEN)
+        return self._opened_session
+
+    def __enter__(self) -> Self:
+        return self.open()
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def ask(self, text: str, *, files: Sequence[Path] = ()) -> Answer:
+        """See `Interpreter.ask`."""
+        return self._wait(self._session.ask(text, files=files))
+
+    def run(self, code: str) -> Answer:
+        """See `Interpreter.run`."""
+        return self._wait(self._session.run(code))
+
+    def stream(
+        self, text: str = "", *, code: str = "", files: Sequence[Path] = ()
+    ) -> Iterator[events.TurnEvent]:
+        """See `Interpreter.stream`."""
+        turn = self._session.stream(text, code=code, files=files)
+
+        async def receive() -> events.TurnEvent | None:
+            return await anext(turn, None)
+
+        try:
+            while (event := self._wait(receive())) is not None:
+                yield event
+        finally:
+            self._wait(_closed(turn))
+
+    def put(self, path: Path, data: bytes | None = None) -> str:
+        """See `Interpreter.put`."""
+        return self._wait(self._session.put(path, data))
+
+    def list_files(self) -> tuple[values.FileInfo, ...]:
+        """See `Interpreter.list_files`."""
+        return self._wait(self._session.list_files())
+
+    def read(self, name: str) -> bytes:
+        """See `Interpreter.read`."""
+        return self._wait(self._session.read(name))
+
+    def save(self, name: str, directory: Path = ".") -> pathlib.Path:
+        """See `Interpreter.save`."""
+        return self._wait(self._session.save(name, directory))
+
+    def stop(self) -> bool:
+        """See `Interpreter.stop`; for another thread than the one that waits."""
+        return self._wait(self._session.stop())
+
+    def reset(self, *, files: bool = False) -> None:
+        """See `Interpreter.reset`."""
+        self._wait(self._session.reset(files=files))
+
+    async def _serve(self, has_begun: threading.Event) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._end = asyncio.Event()
+        has_begun.set()
+        await self._end.wait()
+
+    def _end_loop(self) -> None:
+        self._loop.call_soon_threadsafe(self._end.set)
+        self._thread.join()
+
+    def _wait(self, work: Coroutine[Any, Any, _T]) -> _T:
+        """Do something on the loop; what interrupts the wait cancels it."""
+        doing = asyncio.run_coroutine_threadsafe(work, self._loop)
+        try:
+            return doing.result()
+        except BaseException:
+            doing.cancel()
+            raise
+
+
+async def _closed(turn: AsyncGenerator[Any, None]) -> None:
+    await turn.aclose()
