@@ -88,6 +88,12 @@ over HTTP; each needs a token.
   interpreter-bot mcp add NAME       let a client in, and print its token
   interpreter-bot mcp remove NAME    refuse its token from now on
   interpreter-bot mcp clients        list the clients that have a token"""
+_API: Final = """\
+`interpreter-bot run` answers programs over HTTP, on the page's port. Each needs a token.
+
+  interpreter-bot api add NAME       let a program in, and print its token
+  interpreter-bot api remove NAME    refuse its token from now on
+  interpreter-bot api                list the programs that have a token"""
 _SKILLS: Final = """\
 Without a verb: list the skills of skills.directories, whether each is used, and what has changed.
 Models use a skill only after you have accepted it, and only while it stays unchanged.
@@ -160,6 +166,7 @@ def read(arguments: Sequence[str]) -> argparse.Namespace:
         ("host", _add_host, "keep Python kernels for bots, or query such a host", _HOST),
         ("fleet", _add_fleet, "keep a host on each node of a Ray cluster", _FLEET),
         ("mcp", _add_mcp, "give other agents this sandbox as tools", _MCP),
+        ("api", _add_api, "let programs use the bot over HTTP", _API),
         ("skills", _add_skills, "list and accept skills that models can use", _SKILLS),
         ("tools", _add_tools, "list and accept tools that code can call", _TOOLS),
         ("doctor", _add_json, "check the sandbox, the models, Slack and Discord", _DOCTOR),
@@ -256,6 +263,12 @@ def _add_mcp(command: argparse.ArgumentParser) -> None:
     command.add_argument(
         "--unsafe-no-sandbox", action="store_true", help="run the code with your own rights"
     )
+
+
+def _add_api(command: argparse.ArgumentParser) -> None:
+    verbs = ("clients", "add", "remove")
+    command.add_argument("verb", nargs="?", choices=verbs, default="clients")
+    command.add_argument("name", nargs="?", default="", metavar="NAME", help="a name for it")
 
 
 def _add_skills(command: argparse.ArgumentParser) -> None:

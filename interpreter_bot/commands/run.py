@@ -8,6 +8,7 @@ import contextlib
 import functools
 import logging
 import os
+import pathlib
 import signal
 import sys
 import time
@@ -20,6 +21,7 @@ from interpreter_bot.app import bot_startup, execution_startup, garbage_collecti
 from interpreter_bot.wording import operator_words, terminal_words
 
 if TYPE_CHECKING:
+    from interpreter_bot.platforms.web import access
     from interpreter_bot.sessions import session_service
     from interpreter_bot.store import active_bot
 
@@ -131,7 +133,9 @@ async def _run_platforms(
         if config.web.enabled:
             from interpreter_bot.platforms.web import server
 
-            page = functools.partial(server.serve, ready, config.web, config.paths.data)
+            data = config.paths.data
+            open_api = functools.partial(_open_api, data)
+            page = functools.partial(server.serve, ready, config.web, data, open_api=open_api)
             await platforms.open_first(operator_words.PAGE, page)
             if end.is_set():
                 # Nothing else is to be served, so no database is made.
@@ -147,6 +151,13 @@ async def _run_platforms(
     finally:
         await platforms.abort()
     return platforms.status
+
+
+def _open_api(data: pathlib.Path, service: session_service.SessionService) -> access.Handler:
+    # Imported here: the page's address does not wait for it.
+    from interpreter_bot.platforms.api import routes
+
+    return routes.Api(service, data).answer
 
 
 def _names(config: settings.Settings) -> set[str]:

@@ -87,6 +87,21 @@ class SessionReads:
             return ()
         return await past_turns.load(self._services.database, session.id, limit=limit)
 
+    async def request_ids(self, key: values.SessionKey, *, limit: int = 2) -> tuple[str, ...]:
+        """Return the ids of the latest requests of a session, in the order in which they began."""
+        session = await self._services.database.sessions.find(key)
+        if session is None:
+            return ()
+        turns = await self._services.database.turns.of_session(session.id, limit=limit)
+        return tuple(turn.request_id for turn in turns)
+
+    async def answered(
+        self, platform: str, channel: str, request_id: str
+    ) -> tuple[tuple[values.SessionKey, str], ...]:
+        """Return in which sessions of a channel a request was answered, and the answers."""
+        rows = await self._services.database.turns.of_request(platform, channel, request_id)
+        return tuple((session.key, turn.answer) for session, turn in rows)
+
     async def events_of(self, turn_id: int) -> tuple[events.RecordedEvent, ...]:
         """Return what is recorded of a turn, as events; nothing if there is no such turn."""
         return await past_turns.events_of(self._services.database, turn_id)

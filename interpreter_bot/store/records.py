@@ -155,7 +155,7 @@ class Turn(Record):
 
     id: orm.Mapped[_Id]
     session_id: orm.Mapped[_OfSession]
-    request_id: orm.Mapped[str]
+    request_id: orm.Mapped[str] = orm.mapped_column(index=True)
     person: orm.Mapped[str]
     request: orm.Mapped[_Prose]
     attachments: orm.Mapped[tuple[str, ...]]

@@ -220,6 +220,19 @@ class Turns(transactions.Aggregate):
         )
         return frozenset(await self._transactions.all(query))
 
+    async def of_request(
+        self, platform: str, channel: str, request_id: str
+    ) -> tuple[tuple[records.Session, records.Turn], ...]:
+        """Return the turns of a request that are done, with their sessions, of a channel."""
+        sessions = records.Session
+        query = (
+            sa.select(sessions, _T)
+            .join(sessions, sessions.id == _T.session_id)
+            .where(_T.request_id == request_id, _T.status == _Status.DONE)
+            .where(sessions.platform == platform, sessions.channel == channel)
+        )
+        return tuple((row[0], row[1]) for row in await self._transactions.rows(query))
+
     async def people(self, session_id: int) -> frozenset[str]:
         """Return the people who had turns in a session."""
         query = sa.select(_T.person).where(_T.session_id == session_id).distinct()

@@ -68,6 +68,6 @@ async def test_a_command_does_what_it_says(line, tmp_path, short_path):
         )
         output, _ = await process.communicate()
     is_nothing_asked = line.endswith(" ask")
-    is_unknown_client = "mcp remove" in line
+    is_unknown_client = re.search("(?:mcp|api) remove", line)
     expected = 2 if is_nothing_asked or is_unknown_client else 0
     assert process.returncode == expected, output.decode()

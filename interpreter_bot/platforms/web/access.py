@@ -24,6 +24,9 @@ from interpreter_bot.wording import page_words
 
 _SHAPE: Final = re.compile(r"[A-Za-z0-9_-]{32,200}")
 
+API: Final = "/v1/"
+"""Where the paths of programs begin, which have tokens of their own."""
+
 Handler: TypeAlias = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 _HOST: Final = re.compile(r"(\[[0-9a-fA-F:.]+\]|[A-Za-z0-9.-]+)(?::(\d{1,5}))?")
@@ -119,8 +122,7 @@ class Access:
 
     async def authorize(self, request: web.Request, handler: Handler) -> web.StreamResponse:
         """Pass a request to its handler, or refuse it."""
-        if not self._is_allowed_host(request):
-            raise web.HTTPMisdirectedRequest(text=page_words.OTHER_ADDRESS)
+        self._check_host(request)
         if not self._is_from_own_page(request):
             raise web.HTTPForbidden(text=page_words.OTHER_ORIGIN)
         if request.path == "/" and request.method == "GET" and "token" in request.query:
@@ -133,6 +135,11 @@ class Access:
             return _refuse(request)
         if not _is_read_only(request) and not _are_equal(_key(request), self._page_key(request)):
             raise web.HTTPForbidden(text=page_words.NO_TOKEN)
+        return await handler(request)
+
+    async def pass_program(self, request: web.Request, handler: Handler) -> web.StreamResponse:
+        """Pass a request of a program to its handler, which asks for the program's token."""
+        self._check_host(request)
         return await handler(request)
 
     async def _is_visit(self, request: web.Request) -> bool:
@@ -184,6 +191,10 @@ class Access:
     def has_token(self, request: web.Request) -> bool:
         """Return whether a request has the cookie for the token."""
         return _are_equal(request.cookies.get(_cookie(request), ""), self._pass(request))
+
+    def _check_host(self, request: web.Request) -> None:
+        if not self._is_allowed_host(request):
+            raise web.HTTPMisdirectedRequest(text=page_words.OTHER_ADDRESS)
 
     def _is_allowed_host(self, request: web.Request) -> bool:
         host = request.headers.get("Host", "").lower()

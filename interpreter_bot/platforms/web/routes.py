@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from typing import Final
+from collections.abc import Callable
+from typing import Final, TypeAlias
 
 from aiohttp import web
 
@@ -32,6 +33,9 @@ _STATUSES: Final[dict[type[Exception], int]] = {
     errors.BotError: 400,
 }
 
+OpenApi: TypeAlias = Callable[[session_service.SessionService], access.Handler]
+"""Opens what answers the requests of programs."""
+
 
 class Routes:
     """All tabs, and the handlers of requests.
@@ -41,6 +45,7 @@ class Routes:
         config: of the page.
         gate: has let in whoever asks.
         tasks: end with the page.
+        open_api: opens what answers programs; None if nothing does.
     """
 
     def __init__(
@@ -49,7 +54,9 @@ class Routes:
         config: settings.Web,
         gate: access.Access,
         tasks: asyncio.TaskGroup,
+        open_api: OpenApi | None = None,
     ) -> None:
+        self._answer_program = open_api(service) if open_api is not None else None
         hub = tab_hub.Hub()
 
         async def notify(key: values.SessionKey, text: str) -> None:
@@ -96,6 +103,8 @@ class Routes:
 
     async def answer(self, request: web.Request) -> web.StreamResponse:
         """Answer a request, or respond with the sentence of an error; its last net."""
+        if request.path.startswith(access.API) and self._answer_program is not None:
+            return await self._answer_program(request)
         handler = self._handlers.get((request.method, request.path))
         if handler is None:
             methods = [method for method, path in self._handlers if path == request.path]

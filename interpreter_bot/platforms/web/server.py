@@ -41,6 +41,8 @@ async def serve(
     service: asyncio.Future[session_service.SessionService],
     config: settings.Web,
     data: pathlib.Path,
+    *,
+    open_api: routes.OpenApi | None = None,
 ) -> AsyncIterator[str]:
     """Serve the page; give its address, with the token in it.
 
@@ -51,6 +53,7 @@ async def serve(
         service: the conversations. Until they are there, requests wait, and tabs say so.
         config: where to listen, and for whom.
         data: the directory that the token is kept in.
+        open_api: opens what answers programs, once the conversations are there.
 
     Raises:
         SettingsError: it cannot be served there.
@@ -66,7 +69,9 @@ async def serve(
     with await _bound(config) as door:
         port = door.getsockname()[1]
         async with asyncio.TaskGroup() as tasks:
-            opening = tasks.create_task(_open_routes(service, config, gate, tasks), name="web")
+            opening = tasks.create_task(
+                _open_routes(service, config, gate, tasks, open_api), name="web"
+            )
             front = _Front(opening, gate, has_visits=bool(config.public_url))
             runner = http_runners.runner(front.application(pages), closing_seconds=_CLOSING_SECONDS)
             await runner.setup()
@@ -85,6 +90,7 @@ async def _open_routes(
     config: settings.Web,
     gate: access.Access,
     tasks: asyncio.TaskGroup,
+    open_api: routes.OpenApi | None,
 ) -> routes.Routes:
     conversations = await asyncio.shield(service)
     # Imported here: it takes most of a second, and the conversations have imported nearly all.
@@ -92,7 +98,7 @@ async def _open_routes(
 
     if config.public_url:
         gate.visits = conversations.visits
-    return routes.Routes(conversations, config, gate, tasks)
+    return routes.Routes(conversations, config, gate, tasks, open_api)
 
 
 class _Front:
@@ -110,6 +116,8 @@ class _Front:
 
         @web.middleware
         async def gated(request: web.Request, handler: access.Handler) -> web.StreamResponse:
+            if request.path.startswith(access.API):
+                return await self._gate.pass_program(request, handler)
             if self._has_visits and not self._gate.has_token(request):
                 await asyncio.shield(self._opening)
             return await self._gate.authorize(request, handler)
@@ -121,6 +129,7 @@ class _Front:
             app.router.add_get(path, handler, allow_head=False)
         app.router.add_get("/live", self._live, allow_head=False)
         app.router.add_route("*", "/{path}", self._pass_on)
+        app.router.add_route("*", f"{access.API}{{path:.*}}", self._pass_on)
         return app
 
     async def _live(self, request: web.Request) -> web.WebSocketResponse:

@@ -9,7 +9,7 @@ import datetime
 import sqlalchemy as sa
 from alembic import op
 
-revision = "0024"
+revision = "0025"
 down_revision = None
 branch_labels = None
 depends_on = None
@@ -51,7 +51,8 @@ def upgrade() -> None:
     table(
         "turns",
         reference("session"),
-        *names("request_id", "person"),
+        sa.Column("request_id", sa.String(128), nullable=False, index=True),
+        *names("person"),
         sa.Column("request", sa.Text(), nullable=False),
         sa.Column("attachments", sa.Text(), nullable=False),
         sa.Column("status", sa.String(16), nullable=False),

@@ -1,0 +1,162 @@
+"""Calls on sessions: begin, list, ask, run, answer, stop, delete, and their files."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+from collections.abc import AsyncGenerator
+
+from aiohttp import web
+
+from interpreter_bot import errors, events
+from interpreter_bot.platforms import http_files, program_turns
+from interpreter_bot.platforms.api import calls, documents
+from interpreter_bot.sessions import requests, turn_log
+from interpreter_bot.wording import api_words
+
+_MAX_LISTED = 200
+
+
+async def begin(call: calls.Call) -> web.Response:
+    """Begin a session."""
+    body: documents.NewSession = call.body
+    if body.model:
+        call.service.queries.check_model(body.model)
+    key = call.key()
+    await call.service.begin(key)
+    if body.title:
+        await call.service.rename(key, body.title)
+    if body.model:
+        await call.service.choose_model(key, body.model)
+    return calls.answer(documents.Begun(id=key.thread), status=201)
+
+
+async def list_sessions(call: calls.Call) -> web.Response:
+    """List the client's sessions."""
+    recent = await call.service.recent(calls.PLATFORM, channel=call.client, limit=_MAX_LISTED)
+    sessions = [
+        documents.Session(
+            id=session.key.thread,
+            title=session.title,
+            model=session.model,
+            used=session.used,
+            is_busy=session.is_busy,
+        )
+        for session in recent
+    ]
+    return calls.answer(documents.Sessions(sessions=sessions))
+
+
+async def delete(call: calls.Call) -> web.Response:
+    """Delete a session."""
+    await call.service.delete(await call.session())
+    return calls.answer(documents.Done(done=True))
+
+
+async def stop(call: calls.Call) -> web.Response:
+    """Stop the turn that runs."""
+    return calls.answer(documents.Done(done=await call.service.stop(await call.session())))
+
+
+async def send(call: calls.Call) -> web.StreamResponse:
+    """Ask or run something, and answer with what came of it."""
+    body: documents.Message = call.body
+    key = await call.session()
+    if bool(body.code) and bool(body.text):
+        raise errors.BotError(api_words.TEXT_OR_CODE)
+    request = call.request(
+        key,
+        body.code or body.text,
+        is_code=bool(body.code),
+        files=body.files,
+        is_attended=body.attended and body.stream,
+    )
+    if body.stream:
+        return await call.stream(_frames(call, request), {})
+    return calls.answer(_document(await call.log(request)))
+
+
+async def _frames(
+    call: calls.Call, request: requests.Request
+) -> AsyncGenerator[bytes | None, None]:
+    async with contextlib.aclosing(call.events(request)) as turn:
+        async for event in turn:
+            if event is None:
+                yield None
+            else:
+                fields = calls.document(event)
+                yield f"event: {fields['type']}\ndata: {json.dumps(fields)}\n\n".encode()
+
+
+def _document(log: turn_log.TurnLog) -> documents.Answer:
+    answer = program_turns.Answer.of(log)
+    shown = [
+        events.OutputShown(cell.number, output)
+        for cell in log.cells
+        for output in cell.screen.outputs
+    ]
+    return documents.Answer(
+        status=answer.status.value,
+        text=answer.text,
+        reason=answer.sentence,
+        code=list(answer.code),
+        outputs=[calls.document(event) for event in shown],
+        files=[documents.File(name=file.name, size_bytes=file.size_bytes) for file in answer.files],
+        notices=list(answer.notices),
+        usage=documents.Usage(
+            input_tokens=answer.usage.input_tokens,
+            output_tokens=answer.usage.output_tokens,
+            steps=answer.usage.steps,
+            money=format(answer.usage.money.normalize(), "f"),
+        ),
+        seconds=answer.seconds,
+    )
+
+
+async def answer_question(call: calls.Call) -> web.Response:
+    """Answer what a turn asks."""
+    body: documents.QuestionAnswer = call.body
+    key = await call.session()
+    question = call.service.questions.require(body.id, call.client)
+    if question.session != key:
+        raise errors.AnswerRefusedError
+    answer = program_turns.answer_of(question, body.answer)
+    await call.service.answer(body.id, answer, person=call.client)
+    return calls.answer(documents.Done(done=True))
+
+
+async def list_files(call: calls.Call) -> web.Response:
+    """List the files of a session."""
+    infos = await call.service.queries.files(await call.session())
+    files = [documents.File(name=info.name, size_bytes=info.size_bytes) for info in infos]
+    return calls.answer(documents.Files(files=files))
+
+
+async def upload(call: calls.Call) -> web.Response:
+    """Put the request's body into /mnt/data."""
+    key = await call.session()
+    limit = call.service.queries.limits.upload_bytes
+    attachment = requests.Attachment(
+        call.path["name"],
+        lambda: http_files.pieces(call.http, limit),
+        size_bytes=call.http.content_length,
+    )
+    name = await call.service.put(key, attachment)
+    return calls.answer(documents.Stored(name=name), status=201)
+
+
+async def download(call: calls.Call) -> web.StreamResponse:
+    """Send a file of a session, as a download."""
+    reading = call.service.queries.reading(await call.session(), call.path["name"])
+    async with reading as (info, pieces):
+        headers = {
+            "Content-Type": "application/octet-stream",
+            "Content-Disposition": http_files.disposition(info.name),
+        }
+        return await http_files.stream(call.http, info, pieces, headers=headers)
+
+
+async def delete_file(call: calls.Call) -> web.Response:
+    """Delete a file of a session."""
+    await call.service.files.delete(await call.session(), call.path["name"])
+    return calls.answer(documents.Done(done=True))
