@@ -87,13 +87,13 @@ class SessionReads:
             return ()
         return await past_turns.load(self._services.database, session.id, limit=limit)
 
-    async def request_ids(self, key: values.SessionKey, *, limit: int = 2) -> tuple[str, ...]:
-        """Return the ids of the latest requests of a session, in the order in which they began."""
+    async def latest_requests(self, key: values.SessionKey) -> tuple[tuple[int, str], ...]:
+        """Return the ids of a session's last two turns, and of their requests, the latest last."""
         session = await self._services.database.sessions.find(key)
         if session is None:
             return ()
-        turns = await self._services.database.turns.of_session(session.id, limit=limit)
-        return tuple(turn.request_id for turn in turns)
+        turns = await self._services.database.turns.of_session(session.id, limit=2)
+        return tuple((turn.id, turn.request_id) for turn in turns)
 
     async def answered(
         self, platform: str, channel: str, request_id: str

@@ -14,6 +14,7 @@ import contextlib
 import dataclasses
 import hashlib
 import json
+import logging
 import mimetypes
 import re
 import secrets
@@ -28,6 +29,8 @@ from interpreter_bot.platforms.api import calls, documents
 from interpreter_bot.sessions import requests
 from interpreter_bot.text import quantities
 from interpreter_bot.wording import api_words
+
+_log = logging.getLogger(__name__)
 
 _MODEL: Final = "interpreter-bot"
 _SESSION_HEADER: Final = "X-Session-Id"
@@ -61,16 +64,15 @@ async def complete(call: calls.Call) -> web.StreamResponse:
     if title:
         call.service.queries.check_model(title)
     conversation = await asyncio.to_thread(_Conversation.of, body)
-    place = await _find_place(call, conversation, body.user)
-    unseen = conversation.question if place.is_known else conversation.messages
+    key, is_known = await _find_session(call, conversation, body.user)
+    unseen = conversation.question if is_known else conversation.messages
     request = call.request(
-        place.key,
+        key,
         "\n\n".join(filter(None, map(_text, conversation.question))),
         id=conversation.id,
-        edits=place.edits,
         model=title,
-        recent=() if place.is_known else tuple(map(_recent, conversation.earlier)),
-        context="" if place.is_known else conversation.system,
+        recent=() if is_known else tuple(map(_recent, conversation.earlier)),
+        context="" if is_known else conversation.system,
         attachments=await asyncio.to_thread(lambda: tuple(_attachments(unseen))),
         is_attended=False,
     )
@@ -79,7 +81,7 @@ async def complete(call: calls.Call) -> web.StreamResponse:
         "created": int(time.time()),
         "model": body.model or _MODEL,
     }
-    headers = {_SESSION_HEADER: place.key.thread}
+    headers = {_SESSION_HEADER: key.thread}
     if body.stream:
         has_usage = body.stream_options is not None and body.stream_options.include_usage
         return await call.stream(_frames(call, request, answer, has_usage=has_usage), headers)
@@ -309,21 +311,10 @@ def _attachment(name: str, data: bytes) -> requests.Attachment:
     return requests.Attachment(name, pieces, size_bytes=len(data))
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class _Place:
-    """Where a conversation goes on.
-
-    Attributes:
-        edits: id of the request that it replaces, asked again or in other words; empty if none.
-        is_known: the session knows what was said.
-    """
-
-    key: values.SessionKey
-    edits: str = ""
-    is_known: bool = True
-
-
-async def _find_place(call: calls.Call, conversation: _Conversation, user: str) -> _Place:
+async def _find_session(
+    call: calls.Call, conversation: _Conversation, user: str
+) -> tuple[values.SessionKey, bool]:
+    """Return the session in which a conversation goes on, and whether it knows what was said."""
     queries = call.service.queries
     headers = filter(None, map(call.http.headers.get, _SESSION_HEADERS))
     if name := next(headers, ""):
@@ -332,26 +323,35 @@ async def _find_place(call: calls.Call, conversation: _Conversation, user: str) 
             # A name of the client's own, for one of its people.
             digest = hashlib.sha256(json.dumps([user, name]).encode()).hexdigest()
             key = call.key(f"c-{digest[:32]}")
-        ids = await queries.request_ids(key)
-        return _Place(key, _replaced(ids, conversation), is_known=bool(ids))
+        await _is_next(call, key, conversation)
+        return key, bool(await queries.latest_requests(key))
     if conversation.former_id:
         candidates = await queries.answered(calls.PLATFORM, call.client, conversation.former_id)
         answer = _compared(conversation.last_answer)
         keys = {key for key, text in candidates if _compared(text)[:_COMPARED_CHARACTERS] in answer}
-        if len(keys) == 1:
-            key = keys.pop()
-            ids = await queries.request_ids(key)
-            replaced = _replaced(ids, conversation)
-            if replaced or ids[-1:] == (conversation.former_id,):
-                return _Place(key, replaced)
-    return _Place(call.key(), is_known=False)
+        if len(keys) == 1 and await _is_next(call, key := keys.pop(), conversation):
+            return key, True
+    return call.key(), False
 
 
-def _replaced(ids: Sequence[str], conversation: _Conversation) -> str:
-    """Return the id of the last request of a session, if this one is asked in its place."""
-    former, last = ("", "", *ids)[-2:]
-    is_next = conversation.former_id and former == conversation.former_id
-    return last if is_next and last != conversation.former_id else ""
+async def _is_next(call: calls.Call, key: values.SessionKey, conversation: _Conversation) -> bool:
+    """Return whether the question follows the last answer of a session.
+
+    An answer that came after that one is undone: the question is asked again, or edited.
+    """
+    former, last = (None, None, *await call.service.queries.latest_requests(key))[-2:]
+    if last is None or not conversation.former_id:
+        return False
+    if last[1] == conversation.former_id:
+        return True
+    if former is None or former[1] != conversation.former_id:
+        return False
+    try:
+        await call.service.branches.undo(key, turn_id=last[0])
+    except errors.BotError as error:
+        _log.info("an answer that is replaced was not undone", exc_info=error)
+        return False
+    return True
 
 
 def _compared(text: str) -> str:
