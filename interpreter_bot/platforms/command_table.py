@@ -720,4 +720,4 @@ async def pinned(invocation: Invocation, place: Place) -> Invocation:
     if invocation.command.name != "undo":
         return invocation
     past = await place.service.queries.history(place.key, limit=1)
-    return dataclasses.replace(invocation, argument=str(past[-1].id if past else NO_TURN))
+    return dataclasses.replace(invocation, argument=str(past[-1].record.id if past else NO_TURN))

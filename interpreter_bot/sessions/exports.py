@@ -94,17 +94,22 @@ def final_events(turn: past_turns.PastTurn) -> Iterable[events.RecordedEvent]:
     """
     texts = [event for event in turn.events if isinstance(event, events.TextAdded)]
     for event in turn.events:
-        is_last = bool(texts) and event is texts[-1] and turn.answer and turn.status != "failed"
+        is_last = (
+            bool(texts)
+            and event is texts[-1]
+            and turn.record.answer
+            and turn.record.status != "failed"
+        )
         if is_last:
-            yield events.TextAdded(turn.answer)
+            yield events.TextAdded(turn.record.answer)
         elif isinstance(event, events.QuestionClosed):
             yield _of_question(event)
         else:
             yield event
-    if turn.answer and (not texts or turn.status == "failed"):
-        yield events.TextAdded(turn.answer)
-    if turn.status in _CUT_OFF:
-        yield events.TextAdded(_CUT_OFF[turn.status])
+    if turn.record.answer and (not texts or turn.record.status == "failed"):
+        yield events.TextAdded(turn.record.answer)
+    if turn.record.status in _CUT_OFF:
+        yield events.TextAdded(_CUT_OFF[turn.record.status])
 
 
 def _of_question(closed: events.QuestionClosed) -> events.RecordedEvent:
@@ -119,9 +124,9 @@ def _cells(turn: past_turns.PastTurn, contents: Mapping[str, bytes]) -> list[dic
     from nbformat import v4
 
     cells: list[dict[str, Any]] = []
-    if turn.request and not turn.is_code:
-        files = "".join(f"\n\n*File: {_plain(name)}*" for name in turn.attachments)
-        cells.append(v4.new_markdown_cell(f"**Request:** {turn.request}{files}"))
+    if turn.record.request and not turn.is_code:
+        files = "".join(f"\n\n*File: {_plain(name)}*" for name in turn.record.attachments)
+        cells.append(v4.new_markdown_cell(f"**Request:** {turn.record.request}{files}"))
     for event in final_events(turn):
         match event:
             case events.TextAdded(text=text):

@@ -82,11 +82,15 @@ def write(
 def _section(
     turn: past_turns.PastTurn, contents: Mapping[str, bytes], pages: Mapping[str, str]
 ) -> str:
-    lines = [f'<p class="note">{turn.started:%Y-%m-%d %H:%M} UTC</p>']
-    if turn.request and not turn.is_code:
-        lines.append(f'<h2 class="note">Asked</h2><p class="asked">{html.escape(turn.request)}</p>')
-    if turn.attachments:
-        lines.append(f'<p class="note">Files: {html.escape(", ".join(turn.attachments))}</p>')
+    lines = [f'<p class="note">{turn.record.started:%Y-%m-%d %H:%M} UTC</p>']
+    if turn.record.request and not turn.is_code:
+        lines.append(
+            f'<h2 class="note">Asked</h2><p class="asked">{html.escape(turn.record.request)}</p>'
+        )
+    if turn.record.attachments:
+        lines.append(
+            f'<p class="note">Files: {html.escape(", ".join(turn.record.attachments))}</p>'
+        )
     for event in exports.final_events(turn):
         match event:
             case events.TextAdded(text=text):

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import collections
 import dataclasses
-import datetime
 import decimal
 import logging
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -27,23 +26,14 @@ class SessionOverview:
     """One session, for a list.
 
     Attributes:
-        title: empty until a person sets it.
-        model: title of the chosen model; empty for the default.
-        used: when it was last used.
-        mark: "pinned" or "archived" in lists; empty for most.
-        root_id: id of the session with which its tree of branches began.
+        record: as it is stored.
         is_busy: a turn runs or waits in it.
         has_kernel: a live kernel holds its variables.
         memory_bytes: of that kernel, if known.
         idle_seconds: since that kernel last did something.
     """
 
-    key: values.SessionKey
-    title: str
-    model: str
-    used: datetime.datetime
-    mark: str
-    root_id: int
+    record: records.Session
     is_busy: bool
     has_kernel: bool
     memory_bytes: int | None = None
@@ -56,12 +46,7 @@ class SessionOverview:
         """Return the overview of a session with the status of its kernel."""
         live = status if status is not None and not status.loss_reason else None
         return cls(
-            key=session.key,
-            title=session.title,
-            model=session.model or "",
-            used=session.used,
-            mark=session.mark,
-            root_id=session.root_id,
+            record=session,
             is_busy=is_busy,
             has_kernel=live is not None,
             memory_bytes=live.memory_bytes if live else None,
@@ -91,33 +76,19 @@ class PastTurn:
     """One request and its result.
 
     Attributes:
-        person: id of who asked.
-        request: their words, or their code.
-        attachments: names of the files that came along, as they were sent.
-        answer: the final words, if there are any; of a turn that failed, the sentence that says
-            why.
-        ended: None while it runs.
+        record: as it is stored.
         events: what happened, in order, each step's words as one; the last is its end, unless it
             runs.
-        request_id: the platform's id of the message; empty if it has none.
     """
 
-    id: int
-    person: str
-    request: str
-    attachments: tuple[str, ...]
-    status: values.TurnStatus
-    answer: str
-    started: datetime.datetime
-    ended: datetime.datetime | None
+    record: records.Turn
     events: tuple[events.RecordedEvent, ...]
-    request_id: str = ""
 
     @property
     def is_code(self) -> bool:
         """Whether the request was itself the code that ran."""
         codes = (event.code for event in self.events if isinstance(event, events.CodeStarted))
-        return next(codes, None) == self.request
+        return next(codes, None) == self.record.request
 
     @property
     def queries(self) -> tuple[code_activity.AskedQuery, ...]:
@@ -159,14 +130,7 @@ async def _load_batch(
         spent = await database.usage.of_turns(ids)
     return [
         PastTurn(
-            id=turn.id,
-            person=turn.person,
-            request=turn.request,
-            attachments=turn.attachments,
-            status=turn.status,
-            answer=turn.answer,
-            started=turn.started,
-            ended=turn.ended,
+            record=turn,
             events=(
                 events.Started(),
                 *_of_parts(parts[turn.id], executions[turn.id]),
@@ -174,7 +138,6 @@ async def _load_batch(
                 *_of_usage(spent.get(turn.id), parts[turn.id]),
                 *_of_end(turn, parts[turn.id]),
             ),
-            request_id=turn.request_id,
         )
         for turn in turns
     ]

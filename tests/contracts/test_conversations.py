@@ -134,7 +134,8 @@ async def test_what_happens_is_told_and_remembered_in_its_order(conversation):
         *("CodeFinished", "StepStarted", "TextAdded"),
         *("UsageChanged", "TurnEnded"),
     ]
-    assert (past.answer, past.status, past.events[1].code) == ("Hello", "done", QUESTION)
+    assert (past.record.answer, past.record.status) == ("Hello", "done")
+    assert past.events[1].code == QUESTION
     last, spent = reply.of("usage")[-1], past.events[-2].usage
     assert (spent.input_tokens, spent.output_tokens) == (last.input_tokens, last.output_tokens)
     used = await conversation.service.queries.usage(conversation.key, ANNA)
@@ -151,7 +152,8 @@ async def test_a_person_who_stops_a_turn_keeps_its_words(conversation):
     end = task.result()
     assert (end.status, end.text, end.sentence) == (values.TurnStatus.STOPPED, "Here", "Stopped.")
     (past,) = await conversation.service.queries.history(conversation.key)
-    assert (past.status, past.answer, past.id) == ("stopped", "Here", end.turn_id)
+    assert (past.record.status, past.record.answer) == ("stopped", "Here")
+    assert past.record.id == end.turn_id
 
 
 async def test_what_goes_away_ends_as_interrupted_and_nothing_new_is_taken(conversation):
@@ -217,14 +219,14 @@ async def test_where_nothing_runs_nothing_is_stopped(conversation):
 async def test_past_turns_are_those_that_were_taken(conversation):
     ends = [await conversation.ask(text, replies.Reply()) for text in (HELLO, f"{HELLO} again")]
     past = await conversation.service.queries.history(conversation.key)
-    assert [one.request for one in past] == [HELLO, f"{HELLO} again"]
-    assert [one.id for one in past] == [end.turn_id for end in ends]
-    assert {one.person for one in past} == {ANNA.id}
+    assert [one.record.request for one in past] == [HELLO, f"{HELLO} again"]
+    assert [one.record.id for one in past] == [end.turn_id for end in ends]
+    assert {one.record.person for one in past} == {ANNA.id}
     assert await conversation.service.queries.history(conversation.key, limit=1) == past[1:]
     (listed,) = await conversation.service.recent(
         conversation.key.platform, conversation.key.workspace
     )
-    assert (listed.key, listed.is_busy) == (conversation.key, False)
+    assert (listed.record.key, listed.is_busy) == (conversation.key, False)
 
 
 async def test_an_event_is_claimed_once(conversation):

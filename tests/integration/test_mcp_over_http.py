@@ -100,9 +100,9 @@ async def test_code_runs_with_pictures_progress_and_a_record(served, mode):
     assert base64.b64decode(ran.content[0].data) == PNG
     assert "working\ndone" in _said(ran)
     begun, turn = await served.past("anna", session)
-    assert begun.person == "anna", "a file belongs to somebody from the beginning"
-    assert turn.status is values.TurnStatus.DONE
-    assert turn.person == "anna"
+    assert begun.record.person == "anna", "a file belongs to somebody from the beginning"
+    assert turn.record.status is values.TurnStatus.DONE
+    assert turn.record.person == "anna"
 
 
 @pytest.mark.first_case
@@ -130,7 +130,7 @@ async def test_a_call_that_is_cancelled_stops_its_code(served, mode):
         after = await client.call_tool("run_code", {"code": "n", "session": session})
         assert _said(after).startswith("2\n")
     stopped = (await served.past("anna", session))[1]
-    assert stopped.status is values.TurnStatus.STOPPED
+    assert stopped.record.status is values.TurnStatus.STOPPED
 
 
 @MODES

@@ -36,10 +36,10 @@ async def list_sessions(call: calls.Call) -> web.Response:
     recent = await call.service.recent(calls.PLATFORM, channel=call.client, limit=_MAX_LISTED)
     sessions = [
         documents.Session(
-            id=session.key.thread,
-            title=session.title,
-            model=session.model,
-            used=session.used,
+            id=session.record.key.thread,
+            title=session.record.title,
+            model=session.record.model or "",
+            used=session.record.used,
             is_busy=session.is_busy,
         )
         for session in recent

@@ -246,7 +246,8 @@ class RequestsInFlight:
             return old.text == request.text
         past_turns = await self._service.queries.history(request.key, limit=_MAX_PAST)
         return any(
-            (turn.request_id, turn.request) == (request.id, request.text) for turn in past_turns
+            (turn.record.request_id, turn.record.request) == (request.id, request.text)
+            for turn in past_turns
         )
 
     async def _carry_out(

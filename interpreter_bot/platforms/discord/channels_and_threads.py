@@ -188,7 +188,7 @@ class Threads:
         if thread.id not in self._first_requests:
             place = of_channel(thread, thread.guild)
             turns = await self._service.queries.history(place.key, limit=_MAX_TURNS)
-            ids = [turn.request_id.partition("-")[0] for turn in turns]
+            ids = [turn.record.request_id.partition("-")[0] for turn in turns]
             numbers = [int(number) for number in ids if number.isdecimal()]
             self._first_requests[thread.id] = min(numbers, default=0 if turns else None)
         return self._first_requests[thread.id]

@@ -241,11 +241,14 @@ class InteractionHandler:
         async def prepare() -> claims.StartRequest:
             key = channels_and_threads.of_interaction(interaction).key
             past_turns = await self.service.queries.history(key)
-            past = next((turn for turn in past_turns if turn.id == turn_id), None)
+            past = next((turn for turn in past_turns if turn.record.id == turn_id), None)
             if past is None:
                 raise errors.BotError(command_words.ANSWER_TOO_OLD)
             return await self.open(
-                interaction, past.request, is_code=past.is_code, files=past.attachments
+                interaction,
+                past.record.request,
+                is_code=past.is_code,
+                files=past.record.attachments,
             )
 
         await self.start(interaction, prepare)

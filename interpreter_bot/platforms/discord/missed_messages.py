@@ -86,7 +86,7 @@ class MissedMessages:
         for overview in reversed(
             await self._service.recent(channels_and_threads.PLATFORM, limit=_MAX_RECENT)
         ):
-            number = channels_and_threads.channel_of(overview.key)
+            number = channels_and_threads.channel_of(overview.record.key)
             if number is not None:
                 self._direct.setdefault(number)
         before = datetime.timedelta(seconds=self._config.look_back_seconds)

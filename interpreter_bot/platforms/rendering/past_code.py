@@ -56,7 +56,7 @@ def turn_of(turns: Iterable[past_turns.PastTurn], turn_id: str) -> past_turns.Pa
         BotError: it is not among the latest.
     """
     for turn in turns:
-        if str(turn.id) == turn_id:
+        if str(turn.record.id) == turn_id:
             return turn
     raise errors.BotError(command_words.ANSWER_TOO_OLD)
 

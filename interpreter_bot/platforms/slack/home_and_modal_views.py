@@ -143,20 +143,23 @@ def heading(text: str) -> blocks.Block:
 
 def session_value(overview: past_turns.SessionOverview) -> str:
     """Encode a session as the value of a button."""
-    return blocks.button_value(overview.key, "")
+    return blocks.button_value(overview.record.key, "")
 
 
 def session_text(overview: past_turns.SessionOverview) -> str:
     """Describe a session as mrkdwn."""
-    title = markdown.escaped(quantities.one_line(overview.title, 100)) or "Untitled"
-    where = overview.key.channel
+    title = markdown.escaped(quantities.one_line(overview.record.title, 100)) or "Untitled"
+    where = overview.record.key.channel
     place = slack_words.DIRECT_MESSAGE if where.startswith("D") else f"<#{where}>"
     state = "running" if overview.is_busy else "idle" if overview.has_kernel else "stopped"
     memory = ""
     if overview.memory_bytes is not None:
         memory = f", {quantities.size(overview.memory_bytes)} of memory"
     # Slack shows this in the reader's time zone.
-    seconds, plain = int(overview.used.timestamp()), f"{overview.used:%Y-%m-%d %H:%M} UTC"
+    seconds, plain = (
+        int(overview.record.used.timestamp()),
+        f"{overview.record.used:%Y-%m-%d %H:%M} UTC",
+    )
     used = f"<!date^{seconds}^{{date_short_pretty}} at {{time}}|{plain}>"
     return f"*{title}*\n{place}, {state}{memory}, last used {used}"
 
@@ -181,7 +184,7 @@ def _model_menu(
         basic_components.Option(text=blocks.plain(title), value=f"{number} {button_value}"[:150])
         for number, title in enumerate(titles)
     ]
-    current = titles.index(overview.model) if overview.model in titles else 0
+    current = titles.index(overview.record.model) if overview.record.model in titles else 0
     return block_elements.StaticSelectElement(
         action_id=HOME_MODEL, options=options, initial_option=options[current]
     ).to_dict()

@@ -236,7 +236,7 @@ class HomeTab:
         own_sessions = await self._service.recent(
             "slack", workspace.team, person=profile.user, limit=_MAX_SESSIONS
         )
-        if key not in {overview.key for overview in own_sessions}:
+        if key not in {overview.record.key for overview in own_sessions}:
             raise policies.NotAllowedError(session_words.NOT_YOUR_SESSION)
         return key
 

@@ -111,9 +111,9 @@ class InteractionRequests:
             "channel": place.channel,
             "root": place.thread,
             "session": key.thread,
-            "again": turn.request,
+            "again": turn.record.request,
             "is_code": turn.is_code,
-            "files": [*turn.attachments],
+            "files": [*turn.record.attachments],
         }
         await self._claim_and_run(place.workspace, content)
 

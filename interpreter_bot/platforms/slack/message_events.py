@@ -189,7 +189,7 @@ class MessageEvents:
             past_turns = await self._service.queries.history(
                 message.at.session, limit=_MAX_PAST_TURNS
             )
-            people |= {turn.person for turn in past_turns}
+            people |= {turn.record.person for turn in past_turns}
         return "" if people == {slack_message.user} else access_words.MENTION_ME_IN_CROWD
 
     def _answers_former_bot(

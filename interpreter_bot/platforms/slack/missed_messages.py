@@ -81,8 +81,8 @@ class MissedMessages:
         recent = await self._service.recent("slack", None, limit=_RECENT_SESSIONS)
         places: dict[values.SessionKey, None] = {}
         for overview in recent:
-            key = overview.key
-            if time.time() - overview.used.timestamp() < _DAY_SECONDS:
+            key = overview.record.key
+            if time.time() - overview.record.used.timestamp() < _DAY_SECONDS:
                 places.setdefault(values.SessionKey(key.platform, key.workspace, key.channel))
                 places.setdefault(key)
         return list(places)[:_MAX_PLACES]

@@ -139,7 +139,7 @@ class NotebookRuns:
                 if turn is None:
                     await self._offer_rest(key, dataclasses.replace(current, begun=number - 1))
                     return
-                if turn.status in (values.TurnStatus.INTERRUPTED, values.TurnStatus.RUNNING):
+                if turn.record.status in (values.TurnStatus.INTERRUPTED, values.TurnStatus.RUNNING):
                     # The next bot goes on with it, or says that it was cut short.
                     return
                 if not _is_well(turn):
@@ -170,11 +170,11 @@ class NotebookRuns:
         """Return the turn of a cell; None if its session is gone."""
         # The next turn may have begun: of what somebody asked meanwhile.
         past = await self._service.queries.history(key, limit=_RECENT_TURNS)
-        return next((turn for turn in past if turn.request_id == request_id), None)
+        return next((turn for turn in past if turn.record.request_id == request_id), None)
 
 
 def _is_well(turn: past_turns.PastTurn) -> bool:
     """Whether a cell ran to its end without an error."""
     ends = [event.finished for event in turn.events if isinstance(event, events.CodeFinished)]
-    is_done = turn.status is values.TurnStatus.DONE
+    is_done = turn.record.status is values.TurnStatus.DONE
     return is_done and all(finished.ending is values.Ending.OK for finished in ends)

@@ -80,7 +80,10 @@ class SharedSessions:
 
 
 def _title(past: tuple[past_turns.PastTurn, ...]) -> str:
-    return next((tab_contents.title(turn.request) for turn in past if turn.request), "Conversation")
+    return next(
+        (tab_contents.title(turn.record.request) for turn in past if turn.record.request),
+        "Conversation",
+    )
 
 
 def _without_handles(turn: dict[str, Any]) -> dict[str, Any]:

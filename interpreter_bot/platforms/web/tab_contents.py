@@ -23,13 +23,16 @@ _BURST_SECONDS: Final = 0.1
 def events_of(turn: past_turns.PastTurn) -> dict[str, Any]:
     """Convert a past turn to what `live_turns.LiveTurn.with_events` returns."""
     head = heading(
-        turn.request, turn.attachments, is_code=turn.is_code, started=turn.started.timestamp()
+        turn.record.request,
+        turn.record.attachments,
+        is_code=turn.is_code,
+        started=turn.record.started.timestamp(),
     )
     return head | {
-        "id": f"past-{turn.id}",
-        "number": turn.id,
-        "request_id": turn.request_id,
-        "is_running": turn.status == "running",
+        "id": f"past-{turn.record.id}",
+        "number": turn.record.id,
+        "request_id": turn.record.request_id,
+        "is_running": turn.record.status == "running",
         "events": [event_json.to_json(event) for event in turn.events],
     }
 
@@ -81,15 +84,18 @@ async def listing(service: session_service.SessionService) -> dict[str, Any]:
     recent = await service.recent("web", limit=_MAX_LISTED)
     listed = [
         {
-            "thread": session.key.thread,
-            "title": session.title,
-            "used": session.used.timestamp(),
-            "mark": session.mark,
-            "tree": session.root_id,
+            "thread": session.record.key.thread,
+            "title": session.record.title,
+            "used": session.record.used.timestamp(),
+            "mark": session.record.mark,
+            "tree": session.record.root_id,
             "is_busy": session.is_busy,
             "has_python": session.has_kernel,
         }
-        for session in (*pinned, *(session for session in recent if session.mark != "pinned"))
+        for session in (
+            *pinned,
+            *(session for session in recent if session.record.mark != "pinned"),
+        )
     ]
     return {"conversations": listed}
 
@@ -156,10 +162,11 @@ async def show(
     recorded = [
         turn
         for turn in past[-limit:]
-        if turn.request_id not in live_ids and not service.is_expected(key, turn.request_id)
+        if turn.record.request_id not in live_ids
+        and not service.is_expected(key, turn.record.request_id)
     ]
     # The record of an interrupted turn already has the notice on its interruption.
-    is_already_shown = bool(past) and past[-1].status == "interrupted"
+    is_already_shown = bool(past) and past[-1].record.status == "interrupted"
     notices = [
         notice
         for notice in hub.notices(key.thread)

@@ -228,7 +228,7 @@ class TabConnection:
         except BaseException:
             self._seen_ids.remove(turn_id)
             raise
-        return all(turn.request_id != turn_id for turn in past)
+        return all(turn.record.request_id != turn_id for turn in past)
 
     async def _settled(self, turn_id: str, work: Awaitable[None]) -> None:
         """Carry out a claimed request, and settle it."""

@@ -388,7 +388,8 @@ async def test_a_thread_is_copied_into_another_and_its_last_answer_taken_back(
             for one in (thread, copy)
         )
         assert await service.queries.history(source) == ()
-        assert [turn.request for turn in await service.queries.history(target)] == ["", "hello"]
+        past = await service.queries.history(target)
+        assert [turn.record.request for turn in past] == ["", "hello"]
 
 
 async def test_commands_in_words_are_carried_out(discord_server, lab, connect, until):

@@ -71,10 +71,10 @@ async def test_lists_show_titles_models_and_kernels(opened):
         await house.service.choose_model(other, "scripted")
         first, second = await house.service.recent("web")
         mine = await house.service.recent("web", person="u1")
-    assert (first.key, first.model, first.has_kernel) == (other, "scripted", False)
-    assert (second.title, second.has_kernel, second.is_busy) == ("My data", True, False)
+    assert (first.record.key, first.record.model, first.has_kernel) == (other, "scripted", False)
+    assert (second.record.title, second.has_kernel, second.is_busy) == ("My data", True, False)
     assert second.idle_seconds < 10
-    assert [one.title for one in mine] == ["My data"]
+    assert [one.record.title for one in mine] == ["My data"]
 
 
 async def test_files_are_read_in_pieces(opened):
@@ -134,7 +134,7 @@ async def test_closing_stops_a_turn_that_does_not_end_and_refuses_new_ones(opene
         assert "shut down" in refused.end.sentence
     async with opened() as house:
         (turn,) = await house.service.queries.history(KEY)
-        assert turn.status == "interrupted"
+        assert turn.record.status == "interrupted"
     assert "restarted in the middle" in turn.events[-1].sentence
 
 
@@ -148,7 +148,7 @@ async def test_a_cancelled_request_is_recorded_as_stopped_and_its_code_ends(open
             await running
         assert reply.end.status is values.TurnStatus.STOPPED
         (turn,) = await house.service.queries.history(KEY)
-        assert turn.status == "stopped"
+        assert turn.record.status == "stopped"
         after = await house.run("a")
     assert after.of("output")[0].plain == "1"
 
@@ -239,7 +239,7 @@ async def test_a_message_with_which_a_killed_bot_had_not_begun_is_taken_once_mor
         assert told == [(KEY, session_words.ANSWER_INTERRUPTED), (KEY, session_words.MESSAGE_LOST)]
         assert taken == [event_claims.LostEvent(KEY, "m4", {"token": "tok-4"})]
         (left,) = await house.service.queries.history(KEY)
-        assert (left.request_id, left.status) == ("r5", "interrupted")
+        assert (left.record.request_id, left.record.status) == ("r5", "interrupted")
     # That one died as well, before it had begun.
     del told[:]
     async with opened() as house:
@@ -337,7 +337,7 @@ async def test_after_a_kill_in_the_middle_of_a_turn_it_shows_what_was_and_goes_o
         (turn,) = await house.service.queries.history(KEY)
         reply = await house.ask("go on")
         messages = [one["content"] for one in house.server.requests[0].messages[1:]]
-    assert turn.status == "interrupted"
+    assert turn.record.status == "interrupted"
     assert "restarted in the middle" in turn.events[-1].sentence
     shown = [event.output.plain for event in turn.events if hasattr(event, "output")]
     assert shown == ["before\n"]
@@ -373,7 +373,7 @@ async def test_a_model_names_a_conversation_once_unless_a_person_did_or_it_costs
         before = (await service.queries.usage(KEY, ANNA)).session.tokens
         assert await improved(question, answered)
         (one,) = await service.recent("web")
-        assert one.title == r"Sum of two\u202e numbers"
+        assert one.record.title == r"Sum of two\u202e numbers"
         told = house.server.requests[-1].messages
         assert "What is 2 + 2?" in told[-1]["content"]
         assert "It is 4." in told[-1]["content"]
@@ -381,12 +381,12 @@ async def test_a_model_names_a_conversation_once_unless_a_person_did_or_it_costs
         # A person's stays; code is not read; of what is long, a line's worth is left.
         assert not await improved(question, answered)
         assert not await improved(code("1"), answered)
-        assert await service.improve_title(question, answered, title=one.title)
+        assert await service.improve_title(question, answered, title=one.record.title)
         (one,) = await service.recent("web")
-        assert one.title == "x" * 59 + "…"
+        assert one.record.title == "x" * 59 + "…"
         # Nothing more is asked once the day's allowance is used up.
         assert len(house.server.requests) == 3
         turn = values.Usage(input_tokens=20_000)
         await service.services.database.usage.add(answered.turn_id, turn)
-        assert not await service.improve_title(question, answered, title=one.title)
+        assert not await service.improve_title(question, answered, title=one.record.title)
         assert len(house.server.requests) == 3

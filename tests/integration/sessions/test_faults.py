@@ -39,7 +39,7 @@ async def test_a_turn_that_is_cancelled_anywhere_is_whole(opened):
             assert not house.service.is_busy(key), ticks
             assert reply.end.status in (Status.STOPPED, Status.DONE), ticks
             assert len(reply.of("code")) == len(reply.of("finished")), ticks
-            assert [turn.status for turn in past] in ([], [reply.end.status.value]), ticks
+            assert [turn.record.status for turn in past] in ([], [reply.end.status.value]), ticks
 
 
 @pytest.mark.slow
@@ -81,7 +81,7 @@ async def test_one_cancelled_while_it_is_begun_is_not_left_running(opened, monke
         await asyncio.wait({running})
         (turn,) = await house.service.queries.history(KEY)
     assert running.cancelled()
-    assert turn.status == "stopped"
+    assert turn.record.status == "stopped"
 
 
 async def test_stopping_while_a_file_arrives(opened):
@@ -190,7 +190,7 @@ async def test_file_that_cannot_be_copied_costs_neither_the_answer_nor_the_other
     assert (reply.end.status, reply.end.text) == (Status.DONE, "Written.")
     assert reply.of("announcement") == ["a was left out: it cannot be saved (File too large)."]
     assert reply.files == {"b": b"\0"}
-    assert turn.answer == "Written."
+    assert turn.record.answer == "Written."
 
 
 class Defective(replies.Reply):
@@ -230,11 +230,11 @@ async def test_a_database_that_is_locked_ends_no_answer_and_loses_nothing(opened
         await house.ask("go", reply)
         (turn,) = await house.service.queries.history(KEY)
         assert (reply.end.status, reply.end.text) == (Status.DONE, "One answer.")
-        assert (turn.status, turn.answer) == ("running", "")
+        assert (turn.record.status, turn.record.answer) == ("running", "")
         locked.unlock()
         await house.service.services.write_retries.write()
         (turn,) = await house.service.queries.history(KEY)
-    assert (turn.status, turn.answer) == ("done", "One answer.")
+    assert (turn.record.status, turn.record.answer) == ("done", "One answer.")
     assert turn.events[2] == events.TextAdded("One answer.")
     (spent,) = [event.usage for event in turn.events if isinstance(event, events.UsageChanged)]
     assert (spent.input_tokens, spent.output_tokens) == (100, 10)
@@ -266,7 +266,7 @@ async def test_what_could_not_be_recorded_is_recorded_when_the_next_turn_begins(
         told = [one["content"] for one in house.server.requests[1].messages[1:]]
         past = await house.service.queries.history(KEY)
     assert told == ["first", "One.", "second"]
-    assert [turn.status for turn in past] == ["done", "done"]
+    assert [turn.record.status for turn in past] == ["done", "done"]
 
 
 async def test_a_turn_that_failed_is_remembered_with_its_reason(opened):
@@ -276,7 +276,7 @@ async def test_a_turn_that_failed_is_remembered_with_its_reason(opened):
         (turn,) = await house.service.queries.history(KEY)
         book = await house.service.queries.notebook(KEY)
     assert (reply.end.status, reply.end.text) == (Status.FAILED, "Once upon")
-    assert (turn.status, turn.answer) == ("failed", model_words.out_of_time(4))
+    assert (turn.record.status, turn.record.answer) == ("failed", model_words.out_of_time(4))
     assert turn.events[2] == events.TextAdded("Once upon")
     assert turn.events[-1].sentence == model_words.out_of_time(4)
     assert b"Once upon" in book
@@ -301,7 +301,7 @@ async def test_what_a_turn_costs_is_counted_while_it_runs(opened):
         await running
         after = await house.service.queries.usage(KEY, ANNA)
     assert (usage.today.input_tokens, usage.today.output_tokens) == (700, 30)
-    assert (turn.request_id, spent[0].input_tokens, spent[0].steps) == ("m1", 700, 1)
+    assert (turn.record.request_id, spent[0].input_tokens, spent[0].steps) == ("m1", 700, 1)
     assert after.today.input_tokens == 700
 
 

@@ -45,7 +45,8 @@ def _printed(reply):
 
 
 async def _asked(house, key=KEY):
-    return [turn.request for turn in await house.service.queries.history(key) if turn.request]
+    past = await house.service.queries.history(key)
+    return [turn.record.request for turn in past if turn.record.request]
 
 
 async def test_a_copy_has_variables_files_and_history_and_shares_nothing(opened):
@@ -68,26 +69,26 @@ async def test_a_copy_has_variables_files_and_history_and_shares_nothing(opened)
             *(await _asked(house, COPY))[2:],
         ]
         first = (await house.service.queries.history(COPY))[0]
-        assert first.person == "u2"
+        assert first.record.person == "u2"
         assert "copy of another" in first.events[1].text
         await house.ask("And now?", key=COPY)
         told = [one.get("content") for one in house.server.requests[-1].messages]
         assert "What is x?" in told
         (one,) = await house.service.recent("web", limit=1)
-        assert one.title == "Numbers (copy)"
+        assert one.record.title == "Numbers (copy)"
         with pytest.raises(errors.BotError, match="already"):
             await house.service.branches.fork(KEY, COPY, "u2")
         assert _printed(await house.run(show, key=COPY)) == "[1, 2] new 1000000000\n"
 
 
 def _notice(turns):
-    (last,) = [turn for turn in turns if not turn.request][-1:]
+    (last,) = [turn for turn in turns if not turn.record.request][-1:]
     return last.events[1].text
 
 
 async def _branch(house, key, request, new):
     turns = await house.service.queries.history(key)
-    (turn,) = [one.id for one in turns if one.request == request]
+    (turn,) = [one.record.id for one in turns if one.record.request == request]
     cells = await house.service.branches.branch(key, turn, new_key=new, person="u2")
     return cells, _notice(await house.service.queries.history(new))
 

@@ -107,10 +107,10 @@ async def test_code_goes_on_and_each_line_is_recorded_once_and_told(opened, outl
     assert reply.of("finished") == []
     async with opened() as house:
         (turn,) = await house.service.queries.history(KEY)
-        assert turn.status == "running"
+        assert turn.record.status == "running"
         sentence = await Heard(house).first()
         turn = await last_turn(house)
-        assert (turn.status, printed(turn.events)) == ("done", ALL)
+        assert (turn.record.status, printed(turn.events)) == ("done", ALL)
         after = await house.run("print(kept, count)")
     assert sentence.startswith(session_words.KEPT_RUNNING)
     assert sentence.splitlines()[-len(ALL) - 1 : -1] == ALL
@@ -166,7 +166,8 @@ async def test_a_model_goes_on_with_what_its_code_showed_and_runs_nothing_twice(
     assert asked.messages[-1]["content"].splitlines()[: len(ALL)] == ALL
     assert reply.of("announcement") == [session_words.KEPT_RUNNING]
     assert (reply.end.status, reply.end.text) == (values.TurnStatus.DONE, "Six ticks.")
-    assert (turn.status, turn.answer, printed(turn.events)) == ("done", "Six ticks.", ALL)
+    assert (turn.record.status, turn.record.answer) == ("done", "Six ticks.")
+    assert printed(turn.events) == ALL
     assert after.of("output") == [values.Text("stdout", "1\n")]
     assert again == ()
 
@@ -191,7 +192,7 @@ async def test_what_was_asked_of_the_model_is_asked_again_and_code_stays_done(op
     assert [one["role"] for one in asked.messages[-3:]] == ["user", "assistant", "tool"]
     assert asked.messages[-1]["content"].splitlines()[0] == "1"
     assert reply.of("code") == ["count = 1\nprint(count)"], "as it is recorded, not run again"
-    assert (reply.end.text, turn.answer) == ("One.", "One.")
+    assert (reply.end.text, turn.record.answer) == ("One.", "One.")
     assert [one.text for one in turn.events if isinstance(one, events.TextAdded)] == ["One."]
     assert follow_up.of("output") == [values.Text("stdout", "1\n")]
 
@@ -222,7 +223,8 @@ async def test_a_killed_bot_leaves_as_much_to_the_next_one(opened, outliving, tm
             turn = await last_turn(after)
         running.cancel()
         await asyncio.wait({running})
-    assert (turn.status, turn.answer, printed(turn.events)) == ("done", "Six ticks.", ALL)
+    assert (turn.record.status, turn.record.answer) == ("done", "Six ticks.")
+    assert printed(turn.events) == ALL
 
 
 async def test_code_of_a_host_that_is_gone_is_not_run_again_and_the_model_is_told(
@@ -267,7 +269,7 @@ async def test_progress_of_another_release_is_told_as_an_interruption(opened, ou
         heard = Heard(house)
         await house.service.send_unsent()
         assert await heard.first() == session_words.ANSWER_INTERRUPTED
-        assert (await last_turn(house)).status == "interrupted"
+        assert (await last_turn(house)).record.status == "interrupted"
 
 
 def test_progress_is_stored_as_it_is_read():

@@ -45,7 +45,7 @@ async def test_a_turn_is_remembered_as_it_was(opened):
     async with opened(*script) as house:
         await house.ask("go", attachments=(attachment("a.txt", b"x"),))
         (turn,) = await house.service.queries.history(KEY)
-        events_of = await house.service.queries.events_of(turn.id)
+        events_of = await house.service.queries.events_of(turn.record.id)
     finished, used = turn.events[5], turn.events[8]
     assert turn.events == (
         *(events.Started(), events.StepStarted(1), events.TextAdded("First.")),
@@ -54,12 +54,13 @@ async def test_a_turn_is_remembered_as_it_was(opened):
         *(finished, events.StepStarted(2), events.TextAdded("One."), used, turn.events[-1]),
     )
     assert events_of == turn.events
-    assert (turn.events[-1].text, turn.events[-1].turn_id) == ("One.", turn.id)
+    assert (turn.events[-1].text, turn.events[-1].turn_id) == ("One.", turn.record.id)
     assert used.usage.steps == 2
     assert finished.finished.ending is values.Ending.OK
-    assert (turn.request, turn.attachments, turn.answer) == ("go", ("a.txt",), "One.")
-    assert (turn.status, turn.person, turn.is_code) == ("done", "u1", False)
-    assert turn.ended is not None
+    assert (turn.record.request, turn.record.attachments) == ("go", ("a.txt",))
+    assert turn.record.answer == "One."
+    assert (turn.record.status, turn.record.person, turn.is_code) == ("done", "u1", False)
+    assert turn.record.ended is not None
 
 
 async def test_the_model_remembers_earlier_turns_even_after_a_restart(opened):
@@ -115,7 +116,7 @@ async def test_stopping_while_the_model_writes_keeps_what_it_said(opened):
         (turn,) = await house.service.queries.history(KEY)
         assert not await house.service.stop(KEY)
     assert (reply.end.status, reply.end.text) == (Status.STOPPED, "Once upon a time")
-    assert (turn.status, turn.answer) == ("stopped", "Once upon a time")
+    assert (turn.record.status, turn.record.answer) == ("stopped", "Once upon a time")
 
 
 async def test_a_request_whose_turn_has_just_come_can_be_cancelled(opened):

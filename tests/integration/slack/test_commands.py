@@ -239,12 +239,14 @@ async def test_a_thread_is_copied_into_another_and_its_last_answer_taken_back(sl
     await slack.until(lambda: "Undone" in str(question["blocks"]))
     source, target = (values.SessionKey("slack", "T1", "C1", ts) for ts in (root, copy["ts"]))
     assert await service.queries.history(source) == ()
-    assert [turn.request for turn in await service.queries.history(target)] == ["", "hello"]
+    past = await service.queries.history(target)
+    assert [turn.record.request for turn in past] == ["", "hello"]
     # No variable is missing: then the word is meant for the model.
     ended = len(service.ends)
     slack.say("U1", "C1", "<@UBOT> again", thread=root)
     await slack.until(lambda: len(service.ends) > ended)
-    assert [turn.request for turn in await service.queries.history(source)] == ["again"]
+    past = await service.queries.history(source)
+    assert [turn.record.request for turn in past] == ["again"]
 
 
 async def test_button_undoes_one_answer_and_only_the_one_it_asked_about(slack, service, app):
@@ -272,4 +274,5 @@ async def test_button_undoes_one_answer_and_only_the_one_it_asked_about(slack, s
     await slack.until(lambda: "Undone" in str(question["blocks"]))
     await slack.until(lambda: slack.world.responses)
     key = values.SessionKey("slack", "T1", "C1", root)
-    assert [turn.request for turn in await service.queries.history(key)] == ["one", "two"]
+    past = await service.queries.history(key)
+    assert [turn.record.request for turn in past] == ["one", "two"]

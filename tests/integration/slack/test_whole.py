@@ -117,7 +117,7 @@ async def test_leave_that_is_refused_runs_nothing(slack, tmp_path, short_path):
         slack.click("U1", "C1", question["ts"], "refuse")
         await slack.until(lambda: slack.status("C1", ts) == "active", seconds=30)
         [overview] = await service.recent("slack", "T1")
-        assert await service.queries.files(overview.key) == ()
+        assert await service.queries.files(overview.record.key) == ()
 
 
 async def test_people_hear_where_there_is_no_model_and_of_sessions_in_their_home(

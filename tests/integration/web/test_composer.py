@@ -477,7 +477,7 @@ async def test_a_burst_is_answered_in_its_order_and_called_by_its_first_words(
         assert [one.text for one in bot.requests] == list("ABCDE")
         assert (await page.text(".words")).split() == list("ABCDE")
         past = await bot.queries.history(bot.requests[0].key)
-        assert [turn.request for turn in past] == list("ABCDE")
+        assert [turn.record.request for turn in past] == list("ABCDE")
         await page.until("document.getElementById('conversations').innerText.includes('A')")
         assert list(bot.titles.values()) == ["A"]
 

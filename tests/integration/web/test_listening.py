@@ -125,7 +125,7 @@ async def test_a_turn_outlives_its_tab(serving_fake):
         async with client.tab() as tab:
             while (await tab.next("conversations"))["conversations"][0]["is_busy"]:
                 pass
-        assert [turn.status for turn in await bot.queries.history(KEY)] == ["done"]
+        assert [turn.record.status for turn in await bot.queries.history(KEY)] == ["done"]
 
 
 async def test_requests_wait_in_order_and_can_be_withdrawn(serving_fake):
@@ -139,7 +139,8 @@ async def test_requests_wait_in_order_and_can_be_withdrawn(serving_fake):
         assert "withdrawn" in (await tab.event("over", TWO))["reason"]
         gate.set()
         await tab.event("over", THREE)
-        assert [turn.request for turn in await bot.queries.history(KEY)] == ["wait", "hello three"]
+        past = await bot.queries.history(KEY)
+        assert [turn.record.request for turn in past] == ["wait", "hello three"]
 
 
 async def test_a_notebook_goes_on_behind_what_somebody_asks_meanwhile(serving_fake):
@@ -163,7 +164,7 @@ async def test_a_notebook_goes_on_behind_what_somebody_asks_meanwhile(serving_fa
         async with asyncio.timeout(30):
             while len(past := await bot.queries.history(KEY)) < 3:  # noqa: ASYNC110
                 await asyncio.sleep(0.01)
-        assert [turn.request for turn in past] == ["wait", "hello one", "hello two"]
+        assert [turn.record.request for turn in past] == ["wait", "hello one", "hello two"]
 
 
 async def test_what_a_restart_leaves_of_a_notebook_is_run_when_it_is_wanted(serving_fake, browsing):
@@ -200,7 +201,7 @@ async def test_what_a_restart_leaves_of_a_notebook_is_run_when_it_is_wanted(serv
         assert len(await bot.queries.history(KEY)) == 2
         await page.click(".between button")
         await page.until("document.querySelectorAll('.turn:not([aria-busy])').length === 4")
-        assert [turn.request for turn in await bot.queries.history(KEY)] == list(sources)
+        assert [turn.record.request for turn in await bot.queries.history(KEY)] == list(sources)
         async with asyncio.timeout(30):
             while "No notebook cells are left" not in await _text(client.post(rest)):  # noqa: ASYNC110
                 await asyncio.sleep(0.01)
@@ -251,7 +252,7 @@ async def test_a_notebook_whose_cell_is_withdrawn_offers_it_and_the_rest(serving
             while len(past := await bot.queries.history(KEY)) < 4:  # noqa: ASYNC110
                 await asyncio.sleep(0.01)
         asked = ["wait", "hello 0", "hello 1", "hello 2"]
-        assert [turn.request for turn in past] == asked
+        assert [turn.record.request for turn in past] == asked
 
 
 async def test_the_rest_of_a_notebook_that_is_another_now_is_offered_once(serving_fake):

@@ -122,7 +122,7 @@ async def test_who_has_the_token_goes_on_in_a_copy_with_its_variables(serving_ke
         shown = (await service.queries.history(copy))[-1].events
         plain = [one.output.plain for one in shown if isinstance(one, events.OutputShown)]
         assert plain == ["42"]
-        assert [one.request for one in await service.queries.history(OURS)] == ["x = 41"]
+        assert [one.record.request for one in await service.queries.history(OURS)] == ["x = 41"]
 
 
 async def test_a_link_works_once(serving_fake):

@@ -1,28 +1,16 @@
 """Notebooks of turns that did not end well."""
 
-import datetime
 import json
 
 import pytest
 
 from interpreter_bot import events, values
-from interpreter_bot.sessions import exports, html_exports, past_turns
-
-START = datetime.datetime(2026, 1, 1, tzinfo=datetime.UTC)
+from interpreter_bot.sessions import exports, html_exports
+from tests.fakes import past_turns
 
 
 def sources(status, answer="", happened=()):
-    turn = past_turns.PastTurn(
-        id=1,
-        person="p",
-        request="go",
-        attachments=(),
-        status=status,
-        answer=answer,
-        started=START,
-        ended=None,
-        events=happened,
-    )
+    turn = past_turns.past_turn(*happened, status=status, answer=answer)
     written = json.loads(exports.write([turn], {}))
     return [cell["source"] for cell in written["cells"]][1:]
 
@@ -68,17 +56,7 @@ def test_questions_stand_where_they_were_asked():
         "1",
         "*Your code asked: Key: This question has expired.*",
     ]
-    turn = past_turns.PastTurn(
-        id=1,
-        person="p",
-        request="go",
-        attachments=(),
-        status="done",
-        answer="",
-        started=START,
-        ended=None,
-        events=happened,
-    )
+    turn = past_turns.past_turn(*happened)
     page = html_exports.write("T", [turn], {}, {}).decode()
     assert "<pre>Key: •••\n</pre>" in page
     assert "Run this code? Approved." in page

@@ -1,6 +1,5 @@
 """A conversation as a page: nothing that was said or shown becomes a part of it that acts."""
 
-import datetime
 import hashlib
 import html.parser
 import time
@@ -8,7 +7,8 @@ import time
 import pytest
 
 from interpreter_bot import events, values
-from interpreter_bot.sessions import exports, html_exports, markdown_rendering, past_turns
+from interpreter_bot.sessions import exports, html_exports, markdown_rendering
+from tests.fakes import past_turns
 
 ATTACK = "<script>alert(1)</script><img src=x onerror=alert(2)>"
 SVG = b"<svg xmlns='http://www.w3.org/2000/svg'><script>alert(3)</script></svg>"
@@ -37,17 +37,7 @@ def display(mime, data):
 
 
 def turn(*happened, answer="", request=ATTACK):
-    return past_turns.PastTurn(
-        id=1,
-        person="p",
-        request=request,
-        attachments=(ATTACK,),
-        status=values.TurnStatus.DONE,
-        answer=answer,
-        started=datetime.datetime(2026, 1, 1, tzinfo=datetime.UTC),
-        ended=None,
-        events=happened,
-    )
+    return past_turns.past_turn(*happened, request=request, attachments=(ATTACK,), answer=answer)
 
 
 TABLE = values.Table(
