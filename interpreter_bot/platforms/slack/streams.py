@@ -24,8 +24,6 @@ from interpreter_bot.text import fences, quantities
 MAX_CHARACTERS: Final = 9_000
 """Of one message; a longer answer continues in another. Slack refuses more than 12,000."""
 
-# If a stream cannot begin within this time, the answer is posted instead.
-_START_SECONDS: Final = 3.0
 _MAX_WORD: Final = 60
 _MAX_STATUS: Final = 250
 _BROKEN_SCHEME: Final = ":\u200b//"
@@ -61,7 +59,7 @@ class Stream:
         answer = await self._api.call(
             self._workspace,
             "chat.startStream",
-            max_seconds=_START_SECONDS,
+            max_seconds=self._api.timing.starting_seconds,
             channel=self._channel,
             thread_ts=thread,
             task_display_mode="timeline",

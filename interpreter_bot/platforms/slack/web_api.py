@@ -55,7 +55,6 @@ _LANE_CHECK_SHARE: Final = 0.02
 # Slack has had longer outages; a call without a limit of its own waits this long.
 MAX_OUTAGE_SECONDS: Final = 120.0
 _FIRST_PAUSE_SECONDS: Final = 0.1
-_MAX_PAUSE_SECONDS: Final = 5.0
 # How often a call that can wait is repeated because of Slack's rate limits.
 _MAX_RATE_LIMIT_RETRIES: Final = 20
 # How long it waits for them in all, while other calls wait behind it.
@@ -113,6 +112,8 @@ class Timing:
         posting_seconds: average time between two messages in a channel; Slack allows one a second.
         streaming_seconds: between two pieces of a streamed answer.
         editing_seconds: between two edits of an answer that cannot be streamed.
+        starting_seconds: for a stream to begin; after that, the answer is posted instead.
+        max_pause_seconds: between two tries of a call.
         sharing_seconds: until an uploaded file that Slack does not show is sent again.
         ping_seconds: longest silence of the connection before it is replaced.
         drain_seconds: for running answers to finish when the bot stops.
@@ -121,6 +122,8 @@ class Timing:
     posting_seconds: float = 1.0
     streaming_seconds: float = 1.0
     editing_seconds: float = 3.0
+    starting_seconds: float = 3.0
+    max_pause_seconds: float = 5.0
     sharing_seconds: float = 12.0
     ping_seconds: float = 5.0
     drain_seconds: float = 10.0
@@ -249,7 +252,8 @@ class WebApi:
         find: Find | None,
         max_seconds: float,
     ) -> Answer:
-        pauses = (min(_FIRST_PAUSE_SECONDS * 2**n, _MAX_PAUSE_SECONDS) for n in range(1000))
+        longest = self.timing.max_pause_seconds
+        pauses = (min(_FIRST_PAUSE_SECONDS * 2**n, longest) for n in range(1000))
         token_pauses = iter(_TOKEN_PAUSES)
         broken_since: float | None = None
         while True:

@@ -15,8 +15,6 @@ from interpreter_bot.platforms.slack import (
     api_errors,
     markdown,
     permissions,
-    streams,
-    web_api,
 )
 from interpreter_bot.store import records, third_party_tables
 from interpreter_bot.wording import session_words
@@ -142,9 +140,7 @@ async def test_many_answers_at_once_share_the_rate_of_streams(slack, service):
     assert [name for name, *_ in slack.errors if name == "chat.appendStream"] == []
 
 
-async def test_answer_survives_a_long_outage(slack, service, app, monkeypatch):
-    monkeypatch.setattr(web_api, "_LONGEST_PAUSE_SECONDS", 0.05)
-
+async def test_answer_survives_a_long_outage(slack, service):
     async def script(turn):
         turn.reply.step(1)
         turn.reply.text("the answer")
@@ -153,19 +149,18 @@ async def test_answer_survives_a_long_outage(slack, service, app, monkeypatch):
         return
 
     service.script = script
-    ts = slack.say("U1", "C1", "<@UBOT> go")
-    await slack.until(lambda: slack.status("C1", ts) == "active")
+    async with connected(slack, service, max_pause_seconds=0.05):
+        ts = slack.say("U1", "C1", "<@UBOT> go")
+        await slack.until(lambda: slack.status("C1", ts) == "active")
     assert [m["text"] for m in slack.answers("C1", ts)] == ["the answer"]
 
 
-async def test_stream_that_began_unheard_is_not_left_behind_when_time_is_up(
-    slack, service, app, monkeypatch
-):
-    monkeypatch.setattr(streams, "_START_SECONDS", 0.2)
+async def test_stream_that_began_unheard_is_not_left_behind_when_time_is_up(slack, service):
     slack.fail("chat.startStream", Fault("drop"), Fault("drop after"))
     slack.fail("conversations.replies", Fault("slow", seconds=0.3))
-    ts = slack.say("U1", "DU1", "<@UBOT> go")
-    await slack.until(lambda: slack.status("DU1", ts) == "active")
+    async with connected(slack, service, starting_seconds=0.2):
+        ts = slack.say("U1", "DU1", "<@UBOT> go")
+        await slack.until(lambda: slack.status("DU1", ts) == "active")
     [answer] = slack.replies("DU1", ts)
     assert answer.get("stream") != "open"
 
@@ -300,7 +295,7 @@ async def test_installation_that_is_impossible_is_refused_in_words(
             async with session.get(url, headers=cookie) as response:
                 assert response.status == status
                 assert words in await response.text()
-        assert is_organisation or "T2 could not be kept: " in caplog.text
+        assert is_organisation or "T2 could not be stored: " in caplog.text
         assert is_organisation or "holds no key" in caplog.text
     finally:
         await engine.dispose()

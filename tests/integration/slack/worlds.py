@@ -1,6 +1,7 @@
 """The real bolt app, connected to a loopback Slack."""
 
 import contextlib
+import dataclasses
 
 from interpreter_bot import settings
 from interpreter_bot.platforms.slack import startup, web_api
@@ -40,7 +41,8 @@ def _timing_for(server, arguments):
         "sharing_seconds": 0.3,
         "drain_seconds": 2.0,
     }
-    return web_api.Timing(**{name: arguments.pop(name, value) for name, value in short.items()})
+    names = arguments.keys() & {field.name for field in dataclasses.fields(web_api.Timing)}
+    return web_api.Timing(**short | {name: arguments.pop(name) for name in names})
 
 
 @contextlib.asynccontextmanager
