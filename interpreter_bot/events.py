@@ -196,9 +196,11 @@ class InputQuestion:
         return next(iter(named + numbered), text)
 
 
-Subject: TypeAlias = Literal["code", "plan", "tool", "statement", "packages", "import", "request"]
-"""What is to be approved; a plan is what the model said, which begins with the code. For the last
-three see `values.InputRequested`."""
+Subject: TypeAlias = Literal[
+    "code", "plan", "note", "tool", "statement", "packages", "import", "request"
+]
+"""What is to be approved; a plan is what the model said, which begins with the code, a note what
+is remembered. For the last three see `values.InputRequested`."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)

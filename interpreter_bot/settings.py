@@ -37,6 +37,7 @@ from interpreter_bot.setting_groups.package_indexes import (
     ChannelPackages,
     PackageIndex,
 )
+from interpreter_bot.setting_groups.places import MAX_INSTRUCTION_CHARACTERS, Memory, Place
 from interpreter_bot.setting_groups.platforms import Discord, Mcp, Slack, Web
 from interpreter_bot.setting_groups.sessions_and_storage import (
     WARNING_DAYS,
@@ -54,6 +55,7 @@ __all__ = [
     "CERTIFICATE_VARIABLES",
     "GIB",
     "KIB",
+    "MAX_INSTRUCTION_CHARACTERS",
     "MIB",
     "PROXY_VARIABLES",
     "WARNING_DAYS",
@@ -72,11 +74,13 @@ __all__ = [
     "Limits",
     "Mcp",
     "McpServer",
+    "Memory",
     "Model",
     "OAuthLogin",
     "PackageIndex",
     "Paths",
     "Patience",
+    "Place",
     "Retention",
     "Sandbox",
     "Sessions",
@@ -170,6 +174,10 @@ class Settings(pydantic_settings.BaseSettings):
     """How long a model's server is waited for."""
     agent: Instructions = Instructions()
     """What models are told."""
+    place: tuple[Place, ...] = ()
+    """What holds in some places."""
+    memory: Memory = Memory()
+    """What is remembered in a place."""
     local: EmbeddedModel = EmbeddedModel()
     """The embedded model."""
     sessions: Sessions = Sessions()

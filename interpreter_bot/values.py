@@ -39,6 +39,20 @@ class Scope:
     channel: str = ""
     person: str = ""
 
+    @property
+    def place(self) -> Scope:
+        """The scope of a channel; where there is none, such as on the page, the person's own."""
+        return dataclasses.replace(self, person="") if self.channel else self
+
+    def includes(self, other: Scope) -> bool:
+        """Return whether another scope is this one or within it."""
+        parts = zip(dataclasses.astuple(self), dataclasses.astuple(other), strict=True)
+        return all(mine in ("", theirs) for mine, theirs in parts)
+
+
+MAX_NOTE_CHARACTERS: Final = 500
+"""Of a note that is remembered in a place."""
+
 
 class Ending(enum.StrEnum):
     """How an execution ended. Exactly one of these, always."""

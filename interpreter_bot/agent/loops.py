@@ -113,6 +113,7 @@ class TurnSpec:
         tool_index: has the functions that the prompt does not list; None if it lists all.
         be_steered: adds to the transcript what the person wrote since the turn began; None if
             nothing can come.
+        propose_note: lets a person say what is remembered; None if nothing is.
     """
 
     llm: ports.Llm
@@ -128,6 +129,7 @@ class TurnSpec:
     can_install: bool = False
     tool_index: ports.ToolIndex | None = None
     be_steered: Callable[[], Awaitable[None]] | None = None
+    propose_note: ports.ProposeNote | None = None
 
 
 async def run(spec: TurnSpec, *, stop: asyncio.Event | None = None) -> Outcome:
@@ -168,6 +170,7 @@ class _Turn:
             can_install=spec.can_install,
             can_find_tools=spec.tool_index is not None,
             can_ask=not spec.model.is_small,
+            can_propose_notes=spec.propose_note is not None,
         )
         self._tool_runner = tool_execution.ToolRunner(
             spec.environment,
@@ -178,6 +181,7 @@ class _Turn:
             approve=spec.approve,
             tool_index=spec.tool_index,
             answers=tool_execution.answers_of_person(spec.transcript.entries),
+            propose_note=spec.propose_note,
         )
         self._model_call = model_calls.ModelCall(
             spec.llm,

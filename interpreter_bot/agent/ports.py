@@ -28,6 +28,10 @@ A `NotApprovedError` says that none may run.
 """
 
 
+ProposeNote: TypeAlias = Callable[[str], Awaitable[str]]
+"""Asks a person whether a text is to be remembered; returns what came of it, for the model."""
+
+
 class Environment(Protocol):
     """The place in which code runs and files are: one session's kernel and workspace.
 

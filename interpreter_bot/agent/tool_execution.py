@@ -155,6 +155,7 @@ class ToolRunner:
         approve: see `loops.TurnSpec`.
         tool_index: see there.
         answers: of the person, by question; a question is asked once.
+        propose_note: see there.
     """
 
     def __init__(
@@ -168,6 +169,7 @@ class ToolRunner:
         approve: ports.Approve | None = None,
         tool_index: ports.ToolIndex | None = None,
         answers: dict[str, str] | None = None,
+        propose_note: ports.ProposeNote | None = None,
     ) -> None:
         self._environment = environment
         self._emit = emit
@@ -177,6 +179,7 @@ class ToolRunner:
         self._approve = approve
         self._index = tool_index
         self._answers = answers or {}
+        self._propose_note = propose_note
         self._screen: output_screens.Screen | None = None
 
     async def answer(self, call: chat_messages.Call) -> tuple[str, _Pictures]:
@@ -198,6 +201,8 @@ class ToolRunner:
                     return self._index.describe(name), ()
                 case tools.AskPerson():
                     return await self._ask(request), ()
+                case tools.ProposeNote(text) if self._propose_note is not None:
+                    return await self._propose_note(text), ()
                 case tools.Misread(sentence):
                     self._guard.note_misread()
                     return sentence, ()

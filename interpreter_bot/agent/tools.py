@@ -20,6 +20,7 @@ INSTALL_PACKAGES: Final = "install_packages"
 FIND_TOOLS: Final = "find_tools"
 DESCRIBE_TOOL: Final = "describe_tool"
 ASK_PERSON: Final = "ask_person"
+PROPOSE_NOTE: Final = "propose_note"
 
 _CODE_NAMES: Final = ("code", "python_code", "python", "source", "script", "input")
 # Arguments that models add to the code, none of which can be the code itself.
@@ -38,6 +39,7 @@ _MAX_QUESTION_CHARACTERS: Final = 600
 _MAX_CHOICES: Final = 6
 # As much as a button of each network shows.
 _MAX_CHOICE_CHARACTERS: Final = 70
+_NOTE_NAMES: Final = ("text", "note", "content", *_WORDS_NAMES)
 _MAX_ENCODINGS: Final = 3
 _FOLDER: Final = "/mnt/data/"
 
@@ -104,6 +106,11 @@ TOOLS: Final = (
                 "can also write another.",
             },
         ),
+    ),
+    chat_messages.Tool(
+        PROPOSE_NOTE,
+        "Ask the person whether to remember something for all later conversations in this place.",
+        _schema(text={"type": "string", "description": "One sentence, at most 500 characters."}),
     ),
 )
 
@@ -186,6 +193,13 @@ class AskPerson:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
+class ProposeNote:
+    """Ask a person whether to remember `text`."""
+
+    text: str
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
 class Misread:
     """A call that cannot be understood, and is not run; `sentence` is its result for the model."""
 
@@ -193,13 +207,26 @@ class Misread:
 
 
 ToolRequest: TypeAlias = (
-    RunCode | ListFiles | ReadFile | ViewImage | FindTools | DescribeTool | AskPerson | Misread
+    RunCode
+    | ListFiles
+    | ReadFile
+    | ViewImage
+    | FindTools
+    | DescribeTool
+    | AskPerson
+    | ProposeNote
+    | Misread
 )
 """A parsed call."""
 
 
 def offered(
-    *, can_see_images: bool, can_install: bool, can_find_tools: bool, can_ask: bool
+    *,
+    can_see_images: bool,
+    can_install: bool,
+    can_find_tools: bool,
+    can_ask: bool,
+    can_propose_notes: bool = False,
 ) -> tuple[chat_messages.Tool, ...]:
     """Return the tools there are.
 
@@ -208,9 +235,10 @@ def offered(
         can_install: packages can be installed.
         can_find_tools: there are more functions of other systems than the prompt lists.
         can_ask: for a model that can judge when to ask a person.
+        can_propose_notes: a person says whether they are remembered.
     """
     has = {VIEW_IMAGE: can_see_images, INSTALL_PACKAGES: can_install, FIND_TOOLS: can_find_tools}
-    has |= {DESCRIBE_TOOL: can_find_tools, ASK_PERSON: can_ask}
+    has |= {DESCRIBE_TOOL: can_find_tools, ASK_PERSON: can_ask, PROPOSE_NOTE: can_propose_notes}
     return tuple(tool for tool in TOOLS if has.get(tool.name, True))
 
 
@@ -236,6 +264,8 @@ def read(call: chat_messages.Call, offered: Sequence[chat_messages.Tool] = TOOLS
             return DescribeTool(_read_words(call.arguments))
         case "ask_person":
             return _read_question(call.arguments)
+        case "propose_note":
+            return ProposeNote(_read_words(call.arguments, _NOTE_NAMES))
     return Misread(f"There is no tool named {call.name[:80]!r}. There are: {', '.join(names)}.")
 
 
@@ -324,14 +354,14 @@ def _read_file(arguments: str) -> ReadFile | Misread:
     return ReadFile(value.strip().removeprefix(_FOLDER), int(start))
 
 
-def _read_words(arguments: str) -> str:
+def _read_words(arguments: str, names: tuple[str, ...] = _WORDS_NAMES) -> str:
     """Read words; those that cannot be read as JSON are taken as they are."""
     try:
         value = lenient_json.parse(arguments)
     except ValueError:
         return arguments
     if isinstance(value, dict):
-        value = _first(value, _WORDS_NAMES)
+        value = _first(value, names)
     return value if isinstance(value, str) else ""
 
 

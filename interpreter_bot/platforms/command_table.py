@@ -15,16 +15,17 @@ import re
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Final, Literal, TypeAlias
 
-from interpreter_bot import errors, values
+from interpreter_bot import errors, settings, values
 from interpreter_bot.platforms import preferences
 from interpreter_bot.platforms.rendering import session_facts, stop_words
-from interpreter_bot.sessions import approval_policy, requests, session_service
+from interpreter_bot.sessions import approval_policy, places, requests, session_service
 from interpreter_bot.text import quantities
 from interpreter_bot.wording import (
     access_words,
     command_words,
     file_words,
     model_words,
+    place_words,
     run_words,
     session_words,
 )
@@ -36,6 +37,9 @@ _MIN_LIKENESS: Final = 0.6
 # With a capital it may as well be the name of a folder.
 _MIN_LIKENESS_OF_NAMES: Final = 0.75
 _MAX_FILES: Final = 100
+_MAX_SHOWN_CHARACTERS: Final = 500
+# Discord's forms have no more.
+_MAX_FIELDS: Final = 5
 NO_TURN: Final = 0
 """The id of no turn: there is nothing to undo."""
 
@@ -56,6 +60,7 @@ class Place:
         settings: those that can be chosen here, and what the operator chose for each.
         refusals: why the person may choose for no channel or server, by `channel` and `server`;
             empty if they may.
+        is_own: nobody else uses the place, so the person may choose for it.
         when: writes a moment, in seconds since the epoch, as the person reads it.
         file_bytes: the largest file that can be sent here; None if there is no limit.
         open_copy: opens a thread for a copy; None if the platform copies in its own way.
@@ -69,6 +74,7 @@ class Place:
     scope: values.Scope
     settings: Mapping[str, object] = dataclasses.field(default_factory=dict)
     refusals: Mapping[str, str] = dataclasses.field(default_factory=_only_for_yourself)
+    is_own: bool = False
     when: Callable[[float], str] = session_facts.in_utc
     file_bytes: int | None = None
     open_copy: OpenCopy | None = None
@@ -83,6 +89,12 @@ class Place:
         if self.stop_running is not None:
             return await self.stop_running()
         return await self.service.stop(self.key)
+
+    def refusal(self, scope: values.Scope) -> str:
+        """Return why the person may not administer a scope around here; empty if they may."""
+        if self.is_own and scope == self.scope.place:
+            return ""
+        return self.refusals.get("channel" if scope.channel or scope.person else "server", "")
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -134,13 +146,35 @@ class Help:
     commands: Sequence[Command]
 
 
-Result: TypeAlias = Said | Listed | FileSent | Private | Run | Help
+@dataclasses.dataclass(frozen=True, slots=True)
+class Field:
+    """Field of a form: a selection if it has choices, else a text."""
+
+    name: str
+    label: str
+    value: str = ""
+    choices: Sequence[str] = ()
+    max_characters: int = 0
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Form:
+    """A form that the person may fill in; the command's `submit` takes what they entered."""
+
+    title: str
+    fields: Sequence[Field]
+
+
+Result: TypeAlias = Said | Listed | FileSent | Private | Run | Help | Form
 
 Effect: TypeAlias = Callable[[Place, str], Awaitable[Result]]
+Submit: TypeAlias = Callable[[Place, str, Mapping[str, str]], Awaitable[Result]]
 
 _CHATS: Final = frozenset({"slack", "discord"})
 _SCOPES: Final = {"me": "me", "channel": "channel", "server": "server", "workspace": "server"}
 _ALL: Final = _CHATS | {"web", "console"}
+_FORMS: Final = frozenset({"add", "edit"})
+"""Words with which arguments begin that open a form."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -179,6 +213,7 @@ class Command:
     Attributes:
         help: what the command does, in a sentence.
         effect: what it does; None if each platform does it in its own way.
+        submit: what it does with what was entered into its form; None if it has no form.
         platforms: on which it is offered.
         needs: what has to be on for it to do anything.
         is_public: everybody in a channel sees its result.
@@ -193,11 +228,16 @@ class Command:
     effect: Effect | None = None
     arguments: tuple[Argument, ...] = ()
     platforms: frozenset[str] = _ALL
-    needs: Literal["", "models", "network", "tools", "logins", "page"] = ""
+    needs: Literal["", "models", "network", "tools", "logins", "page", "memory"] = ""
     is_public: bool = False
     is_request: bool = False
     aliases: Mapping[str, str] = dataclasses.field(default_factory=dict)
     questions: Mapping[str, tuple[str, str]] = dataclasses.field(default_factory=dict)
+    submit: Submit | None = None
+
+    def opens_form(self, argument: str) -> bool:
+        """Return whether the command answers with a form."""
+        return self.submit is not None and not _FORMS.isdisjoint(argument.split()[:1])
 
     def usage(self, platform: str) -> str:
         """Return the command as people write it, without a slash."""
@@ -357,6 +397,174 @@ async def _settings(place: Place, text: str) -> Result:
     return Said(" ".join(sentences))
 
 
+async def _place(place: Place, action: str) -> Result:
+    """Show what holds in a place; with an action, open the form in which it is chosen."""
+    if action:
+        fields = [
+            Field(name, place_words.LABELS[name], value, *_possible(place, name))
+            for name, value in (await _own_choices(place, action)).items()
+        ]
+        return Form(place_words.FORM_TITLES[len(action.split()) > 1], fields)
+    queries, service = place.service.queries, place.service
+    choices = await service.places.choices(place.scope)
+    facts = [
+        session_facts.chosen(choice.name, str(choice.value), choice)
+        for choice in choices.of(preferences.INSTRUCTIONS)
+    ] or [session_facts.Fact(preferences.INSTRUCTIONS, place_words.NONE)]
+    for name in place.settings:
+        value = await _holds(place, name)
+        origins = [one for one in choices.of(name) if preferences.written(one.value) == value]
+        facts.append(session_facts.chosen(name, value, origins[-1] if origins else None))
+    if service.places.max_notes:
+        count = len(await service.places.notes(place.scope))
+        facts.append(session_facts.Fact(place_words.NOTES, f"{count:,}"))
+    facts += session_facts.offers(
+        queries.reach(place.key),
+        await queries.tools(place.key, place.person),
+        packages=queries.packages(place.key),
+        summary=await queries.usage(place.key, place.person),
+    )
+    return Listed(place_words.TITLE, facts, has_names=True)
+
+
+async def _submit_place(place: Place, action: str, entered: Mapping[str, str]) -> Result:
+    """Store what was entered, as far as it was changed."""
+    changed: dict[str, object | None] = {}
+    for name, value in (await _own_choices(place, action)).items():
+        text = entered.get(name, value).strip()
+        if text == value:
+            continue
+        if name == preferences.INSTRUCTIONS:
+            changed[name] = text or None
+        else:
+            changed[name] = preferences.parse(name, text, place.service.queries.models)
+    scope, author = _scope_of_form(place, action), place.person.name or place.person.id
+    for name, chosen in changed.items():
+        await place.service.choose(scope, name, chosen, author=author)
+    return Said(place_words.saved(", ".join(changed)) if changed else place_words.UNCHANGED)
+
+
+def _scope_of_form(place: Place, action: str) -> values.Scope:
+    """Return the scope that a form is about, if the person administers it.
+
+    Raises:
+        BotError: they do not.
+    """
+    here = place.scope.place
+    is_wider = len(action.split()) > 1
+    scope = dataclasses.replace(here, channel="", person="") if is_wider else here
+    if refusal := place.refusal(scope):
+        raise errors.BotError(refusal)
+    return scope
+
+
+async def _own_choices(place: Place, action: str) -> Mapping[str, str]:
+    """Return what was chosen for the scope of a form, by what can be chosen in it.
+
+    Raises:
+        BotError: nothing can be chosen there, or not by this person.
+    """
+    scope = _scope_of_form(place, action)
+    choices = (await place.service.places.choices(scope)).entries
+    own = {choice.name: choice for choice in choices if choice.scope == scope}
+    names = [
+        name
+        for name in (preferences.INSTRUCTIONS, *place.settings)
+        if not (name in own and own[name].is_fixed)
+    ]
+    if not names:
+        raise errors.BotError(place_words.FIXED)
+    return {
+        name: ("" if name == preferences.INSTRUCTIONS else command_words.DEFAULT)
+        if name not in own
+        else preferences.written(own[name].value)
+        for name in names[:_MAX_FIELDS]
+    }
+
+
+def _possible(place: Place, name: str) -> tuple[Sequence[str], int]:
+    """Return the choices of a field, and how many characters it takes."""
+    if name == preferences.INSTRUCTIONS:
+        return (), settings.MAX_INSTRUCTION_CHARACTERS
+    models = place.service.queries.models
+    return (command_words.DEFAULT, *preferences.possible_values(name, models)), 0
+
+
+async def _memory(place: Place, text: str) -> Result:
+    """List the notes of a place, open a form for one, or forget some."""
+    service = place.service
+    if not service.places.max_notes:
+        raise errors.BotError(place_words.MEMORY_OFF)
+    action, _, about = text.partition(" ")
+    match action, about:
+        case "", "":
+            return await _list_notes(place)
+        case "add", "" | "server" | "workspace":
+            _scope_of_note(place, about)
+            return _note_form(place_words.NEW_NOTE, "")
+        case "edit", _:
+            return _note_form(place_words.CHANGE_NOTE, (await _note(place, about)).text)
+        case "forget", "all":
+            await service.places.forget_all(_scope_of_form(place, ""))
+            return Said(place_words.ALL_FORGOTTEN)
+        case "forget", _:
+            await service.places.forget(await _note(place, about))
+            return Said(place_words.FORGOTTEN)
+    raise errors.BotError(place_words.MEMORY_USAGE)
+
+
+async def _submit_note(place: Place, text: str, entered: Mapping[str, str]) -> Result:
+    """Keep a note that a person wrote or changed."""
+    memory, note = place.service.places, entered.get(place_words.NOTE, "")
+    action, _, about = text.partition(" ")
+    if not memory.max_notes:
+        raise errors.BotError(place_words.MEMORY_OFF)
+    if action == "add":
+        await memory.remember(_scope_of_note(place, about), note, place.person)
+        return Said(place_words.REMEMBERED)
+    await memory.change_note(await _note(place, about), note)
+    return Said(place_words.NOTE_CHANGED)
+
+
+def _note_form(title: str, text: str) -> Form:
+    field = Field(
+        place_words.NOTE, place_words.NOTE_LABEL, text, max_characters=values.MAX_NOTE_CHARACTERS
+    )
+    return Form(title, [field])
+
+
+def _scope_of_note(place: Place, about: str) -> values.Scope:
+    """Return the scope of a new note: everybody adds to a channel, administrators to a server.
+
+    Raises:
+        BotError: the person may not.
+    """
+    return _scope_of_form(place, f"add {about}") if about else place.scope.place
+
+
+async def _note(place: Place, number: str) -> places.Note:
+    """Return a note if the person may change it: who confirmed it, or an administrator.
+
+    Raises:
+        BotError: they may not, or there is none here.
+    """
+    note = await place.service.places.find_note(place.scope, number)
+    if note.confirmed_by != place.person.id and place.refusal(note.scope):
+        raise errors.BotError(place_words.NOT_YOUR_NOTE)
+    return note
+
+
+async def _list_notes(place: Place) -> Result:
+    memory = place.service.places
+    notes = await memory.notes(place.scope)
+    if not notes:
+        return Said(place_words.NOTHING_REMEMBERED)
+    facts = [session_facts.note(note, when=place.when) for note in notes]
+    if untold_count := len(notes) - len(memory.told(notes)):
+        facts.insert(0, session_facts.Fact("…", place_words.not_told(untold_count)))
+    return Listed(place_words.MEMORY, facts, has_names=True)
+
+
 def _words_of_setting(text: str) -> tuple[str, str, str]:
     """Split an argument into the name of a setting, a value and for whom it is."""
     name, *words = text.split() or [""]
@@ -393,6 +601,7 @@ async def _help(place: Place, _: str) -> Result:
         "tools": bool(servers),
         "logins": any(server.is_logged_in is not None for server in servers),
         "page": place.service.visits.is_on,
+        "memory": bool(place.service.places.max_notes),
     }
     commands = offered(place.key.platform).values()
     return Help([command for command in commands if is_on[command.needs]])
@@ -409,6 +618,13 @@ async def _model_names(place: Place, _: Sequence[str]) -> Sequence[str]:
 async def _server_names(place: Place, _: Sequence[str]) -> Sequence[str]:
     servers = await place.service.queries.tools(place.key, place.person)
     return [server.server for server in servers if server.is_logged_in is not None]
+
+
+async def _note_actions(place: Place, _: Sequence[str]) -> Sequence[str]:
+    notes = await place.service.places.notes(place.scope)
+    wider = [word for word, scope in _SCOPES.items() if scope == "server"]
+    numbered = [f"{action} {note.id}" for note in notes for action in ("edit", "forget")]
+    return ["add", *(f"add {word}" for word in wider), "forget all", *numbered]
 
 
 async def _setting_names(place: Place, _: Sequence[str]) -> Sequence[str]:
@@ -513,6 +729,36 @@ COMMANDS: Final = (
             ),
         ),
         aliases={"approval": preferences.APPROVAL, "follow": preferences.FOLLOW_THREADS},
+    ),
+    Command(
+        "place",
+        "Show what holds here, such as instructions; administrators edit it.",
+        _place,
+        (
+            Argument(
+                "action",
+                "Edit it, for this channel or the whole workspace",
+                choices=("edit", "edit workspace"),
+                platforms=frozenset({"slack"}),
+            ),
+            Argument(
+                "action",
+                "Edit it, for this channel or the whole server",
+                choices=("edit", "edit server"),
+                platforms=frozenset({"discord"}),
+            ),
+            Argument("action", "Edit it", choices=("edit",), platforms=frozenset({"web"})),
+        ),
+        submit=_submit_place,
+    ),
+    Command(
+        "memory",
+        "List what I remember here; add, edit or forget a note.",
+        _memory,
+        (Argument("action", "add, edit 3, forget 3 or forget all", names=_note_actions),),
+        platforms=_ALL - {"console"},
+        needs="memory",
+        submit=_submit_note,
     ),
     Command("usage", "Show tokens and cost.", _usage),
     Command("limits", "List the limits of a conversation.", _limits),
@@ -651,14 +897,23 @@ async def names_something(invocation: Invocation, place: Place) -> bool:
     )
 
 
-async def run(invocation: Invocation, place: Place) -> Result:
+async def run(
+    invocation: Invocation, place: Place, entered: Mapping[str, str] | None = None
+) -> Result:
     """Do what a command of the table does by itself.
+
+    Args:
+        invocation: the command.
+        place: where it is given.
+        entered: what was entered into the form that it opened, by the names of its fields.
 
     Raises:
         BotError: it cannot be done; the sentence says why.
     """
     command = invocation.command
-    if command.effect is None:
+    if entered is not None and command.submit is not None:
+        return await command.submit(place, invocation.argument, entered)
+    if command.effect is None or entered is not None:
         raise errors.BotError(command_words.not_offered(command.name))
     return await command.effect(place, invocation.argument)
 

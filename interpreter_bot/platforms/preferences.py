@@ -7,10 +7,11 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final, get_args
 
 from interpreter_bot import errors
-from interpreter_bot.sessions import approval_policy, requests
+from interpreter_bot.sessions import approval_policy, places, requests
 from interpreter_bot.wording import access_words, command_words, model_words
 
 APPROVAL: Final = approval_policy.NAME
+INSTRUCTIONS: Final = places.INSTRUCTIONS
 MODEL: Final = "model"
 THREADS: Final = "threads"
 FOLLOW_THREADS: Final = "follow_threads"

@@ -34,7 +34,7 @@ def strictest(*choices: object) -> requests.Approval:
 
 def effective(choices: preferences.Choices, *at_least: object) -> requests.Approval:
     """Return the strictest approval of the settings (`at_least`) and of all scopes."""
-    return strictest(*at_least, *choices.all_of(NAME))
+    return strictest(*at_least, *(choice.value for choice in choices.of(NAME)))
 
 
 def of_request(

@@ -142,8 +142,13 @@ class Questions:
             StoreError: the answer does not count, and can be tried again. `Unanswered` counts
                 anyway, or else the turn would wait for ever while the database is down.
         """
-        edits = isinstance(answer, events.Approved) and answer.edited is not None
-        self.require(question_id, person, is_admin=is_admin, edits=edits)
+        edited = answer.edited if isinstance(answer, events.Approved) else None
+        question = self.require(question_id, person, is_admin=is_admin, edits=edited is not None)
+        is_note = isinstance(question, events.ApprovalQuestion) and question.subject == "note"
+        if is_note and len(edited or "") > values.MAX_NOTE_CHARACTERS:
+            raise errors.AnswerRefusedError(
+                question_words.note_too_long(len(edited or ""), values.MAX_NOTE_CHARACTERS)
+            )
         entry = self._by_id[question_id]
         if entry.is_secret and (entry.waiter is None or entry.waiter.done()):
             # It would have to wait in the database. The next bot asks again.

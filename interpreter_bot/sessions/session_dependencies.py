@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from interpreter_bot import code_activity, settings
 from interpreter_bot.agent.llms import catalogues
 from interpreter_bot.hosts import ports as host_ports
-from interpreter_bot.sessions import model_setup, questions, quotas
+from interpreter_bot.sessions import model_setup, places, questions, quotas
 from interpreter_bot.sessions import write_retries as retries
 from interpreter_bot.skills import accepted_skills
 from interpreter_bot.store import databases
@@ -49,3 +49,8 @@ class SessionDependencies:
     id: str = dataclasses.field(default_factory=lambda: uuid.uuid4().hex)
     daily_usage: quotas.DailyUsage = dataclasses.field(default_factory=quotas.DailyUsage)
     write_retries: retries.WriteRetries = dataclasses.field(default_factory=retries.WriteRetries)
+
+    @property
+    def places(self) -> places.Places:
+        """What holds where."""
+        return places.Places(self.config, self.database)

@@ -259,6 +259,10 @@ class SessionReads:
         """Return the hosts and data connections that a session's code may use."""
         return self._services.hosts.reach(values.text(key))
 
+    def packages(self, key: values.SessionKey) -> tuple[str, ...]:
+        """Return the packages that the operator gives a session besides those of all."""
+        return turn_inputs.place_packages(self._services.config, key)
+
     async def tools(
         self, key: values.SessionKey, person: requests.Person
     ) -> tuple[tool_listings.ServerTools, ...]:
@@ -303,7 +307,9 @@ class SessionReads:
         database = self._services.database
         session = await database.sessions.find(key)
         scope = values.Scope(key.platform, key.workspace, key.channel, person)
-        return turn_inputs.session_model(session, await database.choices.around(scope), self.models)
+        return turn_inputs.session_model(
+            session, await self._services.places.choices(scope), self.models
+        )
 
     def check_model(self, title: str) -> None:
         """Check that there is such a model.
@@ -324,7 +330,7 @@ class SessionReads:
         scope = values.Scope(key.platform, key.workspace, person=person.id)
         allowance = quotas.limits_of(
             self._services.config.allowance_on(key.platform),
-            await self._services.database.choices.around(scope),
+            await self._services.places.choices(scope),
         )
         return past_turns.UsageSummary(
             session=total,
@@ -335,7 +341,7 @@ class SessionReads:
 
     async def choices(self, scope: values.Scope) -> dict[str, Any]:
         """Return the choices in effect in a scope, by name; the narrowest one counts."""
-        return (await self._services.database.choices.around(scope)).effective
+        return (await self._services.places.choices(scope)).effective
 
     async def approval(
         self, scope: values.Scope, at_least: requests.Approval = "never"
@@ -347,5 +353,5 @@ class SessionReads:
             at_least: what the platform's own settings demand.
         """
         demanded = self._services.config.sessions.approval
-        choices = await self._services.database.choices.around(scope)
+        choices = await self._services.places.choices(scope)
         return approval_policy.effective(choices, demanded, at_least)

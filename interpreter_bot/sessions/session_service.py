@@ -60,6 +60,7 @@ class SessionService:
         files: those of sessions, outside of turns.
         branches: copies, and ways back.
         visits: how people of other platforms read one on the page.
+        places: what holds where, and what is remembered there.
         logins: of people with whose accounts code calls tools.
         events: claims of events that networks send.
         deliveries: messages that show answers.
@@ -85,6 +86,7 @@ class SessionService:
         self.files = session_files.SessionFiles(services)
         self.improve_title = functools.partial(session_titles.set_model_title, services)
         self.branches = forks_and_undo.SessionBranches(services, self._lanes)
+        self.places = services.places
         self.logins = tool_logins.ToolLogins(services)
         self._stops = turn_stops.TurnStops(self._lanes)
         self._tasks: set[asyncio.Task[Any]] = set()
@@ -323,12 +325,11 @@ class SessionService:
         session = await self.services.database.sessions.open(key)
         await self.services.database.sessions.choose_model(session.id, title)
 
-    async def choose(self, scope: values.Scope, name: str, value: object | None) -> None:
-        """Store a choice for a scope; None deletes it, so that a wider one is in effect again."""
-        if value is None:
-            await self.services.database.choices.remove(scope, name)
-        else:
-            await self.services.database.choices.put(scope, name, value)
+    async def choose(
+        self, scope: values.Scope, name: str, value: object | None, *, author: str = ""
+    ) -> None:
+        """Store a choice for a scope; see `places.Places.choose`."""
+        await self.places.choose(scope, name, value, author=author)
 
     def notify_through(
         self, platform: str, notify: Notify, *, go_on: suspended_turns.GoOn | None = None

@@ -47,7 +47,7 @@ async def set_model_title(
             session = await services.database.sessions.find(request.key)
             if session is None or session.title != title:
                 return False
-            preferences = await services.database.choices.around(request.scope)
+            preferences = await services.places.choices(request.scope)
             titles = services.catalogue.titles
             model = request.model or turn_inputs.session_model(session, preferences, titles)
             if services.catalogue.starts_itself(model):

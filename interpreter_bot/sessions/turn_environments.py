@@ -11,7 +11,7 @@ import base64
 import contextlib
 import dataclasses
 import logging
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
 from typing import Any, Final
 
 from interpreter_bot import code_activity, errors, events, kernel_calls, settings, values
@@ -74,7 +74,7 @@ class SessionEnvironment:
         kernel_id: of the kernel that ran code last; empty if none did.
         mark: of the files before the first code ran; None if none did.
         resumed: an execution of another bot, which the next code continues.
-        is_asking: the next code waits for approval, or the model for an answer.
+        is_asking: what the model wants next waits for a person.
     """
 
     def __init__(
@@ -138,17 +138,12 @@ class SessionEnvironment:
             return self.resumed.code
         if self.approval == "never" or (self.approval == "plan" and self._stream.cell >= 0):
             return code
-        is_again, self.is_asking = self.is_asking, True
-        is_plan = self.approval == "plan" and (self._stream.has_words or is_again)
+        is_plan = self.approval == "plan" and (self._stream.has_words or self.is_asking)
         if self.approval == "plan" and not (is_plan or self._was_asked_for_plan):
             # Asked for once: a model that writes no plan has its code approved instead.
-            self._was_asked_for_plan, self.is_asking = True, False
+            self._was_asked_for_plan = True
             raise agent_ports.NotApprovedError(session_words.PLAN_FIRST, remark=_PLAN_FIRST)
-        try:
-            await self._stream.keep_progress()
-            answer = await self._approvals.require("plan" if is_plan else "code", code)
-        finally:
-            self.is_asking = False
+        answer = await self.ask_approval("plan" if is_plan else "code", code)
         if answer is None:
             raise agent_ports.NotApprovedError(session_words.DECLINED, remark=_CODE_DECLINED)
         return code if answer.edited is None else answer.edited
@@ -159,13 +154,24 @@ class SessionEnvironment:
         Raises:
             BotError: there is no answer.
         """
-        self.is_asking = True
         try:
-            await self._stream.keep_progress()
-            async with asyncio.timeout(self._input_seconds):
+            async with self._waiting_for_person(), asyncio.timeout(self._input_seconds):
                 return await self._stream.ask_for_model(question, choices)
         except TimeoutError as error:
             raise errors.UnansweredError from error
+
+    async def ask_approval(self, subject: events.Subject, text: str) -> events.Approved | None:
+        """Ask a person about what the model wants to do next; None if they declined."""
+        async with self._waiting_for_person():
+            return await self._approvals.require(subject, text)
+
+    @contextlib.asynccontextmanager
+    async def _waiting_for_person(self) -> AsyncIterator[None]:
+        """Let the next bot ask again if this one ends meanwhile."""
+        self.is_asking = True
+        try:
+            await self._stream.keep_progress()
+            yield
         finally:
             self.is_asking = False
 

@@ -75,30 +75,38 @@ async def system_prompt(
     reach: code_activity.Reach,
     sandbox_level: values.SandboxLevel,
     environment: turn_environments.SessionEnvironment,
+    place: str,
 ) -> str:
     """Return the system prompt of a turn.
 
     Args:
         packages: versions of the packages in all kernels, by name.
         reach: the hosts and data connections that code may use.
+        place: what holds where it was asked.
     """
-    key = request.key
-    can_install = bool(config.package_index.url)
-    added = [package for package in config.packages if can_install and key.is_in(package.places)]
     return prompt_texts.system(
         config.limits,
         today=datetime.datetime.now(datetime.UTC).date(),
         packages=packages,
         reach=reach,
         sandbox_level=sandbox_level,
-        can_install=can_install,
-        added=[name for package in added for name in package.names],
+        can_install=bool(config.package_index.url),
+        added=place_packages(config, request.key),
         skills=await asyncio.to_thread(environment.skills.catalogue, _MAX_SKILL_CHARACTERS),
         tools="" if environment.tools is None else environment.tools.prompt(),
         note=config.agent.note,
+        place=place,
         is_planned=environment.approval == "plan",
         is_small=model.is_small,
     )
+
+
+def place_packages(config: settings.Settings, key: values.SessionKey) -> tuple[str, ...]:
+    """Return what is installed where a session is, besides what all have, as requirements."""
+    if not config.package_index.url:
+        return ()
+    added = [packages.names for packages in config.packages if key.is_in(packages.places)]
+    return tuple(name for names in added for name in names)
 
 
 async def store_attachments(

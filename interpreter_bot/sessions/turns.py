@@ -28,6 +28,7 @@ from interpreter_bot.sessions import (
     approval_policy,
     approvals,
     code_tool_calls,
+    note_proposals,
     ports,
     quotas,
     requests,
@@ -199,7 +200,7 @@ class _Work:
             services.connections.note_person(key, person, beside=variables.people)
         async with services.hosts.lease(key, person=self._person) as lease:
             if not self._request.is_code:
-                self._choices = await services.database.choices.around(self._request.scope)
+                self._choices = await services.places.choices(self._request.scope)
             approver = approvals.Approvals(self.stream, services.database.grants, session.id)
             environment = turn_environments.SessionEnvironment(
                 services.hosts,
@@ -414,6 +415,11 @@ class _Work:
         )
         allowance = reservation.allowance(services.database)
         reservation.budget = budgets.Budget(services.config.turn, model, allowance=allowance)
+        can_propose = self._request.is_attended and not model.is_small
+        can_propose = can_propose and bool(services.places.max_notes)
+        proposals = note_proposals.NoteProposals(
+            services.places, self._request, environment, self.stream
+        )
         spec = loops.TurnSpec(
             llm=await services.catalogue.llm(model.title),
             model=model,
@@ -426,6 +432,9 @@ class _Work:
                 reach=services.hosts.reach(values.text(self._request.key)),
                 sandbox_level=services.hosts.sandbox_level,
                 environment=environment,
+                place=await services.places.prompt(
+                    self._request.scope, self._choices, can_propose=can_propose
+                ),
             ),
             transcript=memory.transcript,
             environment=environment,
@@ -436,6 +445,7 @@ class _Work:
             can_install=bool(services.config.package_index.url),
             tool_index=environment.tools.index() if environment.tools is not None else None,
             be_steered=functools.partial(self._be_steered, environment, model, memory.transcript),
+            propose_note=proposals.propose if can_propose else None,
         )
         try:
             outcome = await loops.run(spec, stop=stop)

@@ -27,6 +27,7 @@ from interpreter_bot.store import (
     engines,
     executions,
     fleet_hosts,
+    notes,
     placements,
     preferences,
     records,
@@ -189,6 +190,7 @@ class Database:
         self.placements = placements.Placements(runner)
         self.fleet_hosts = fleet_hosts.FleetHosts(runner)
         self.choices = preferences.Preferences(runner)
+        self.notes = notes.Notes(runner)
         self.events = turns.ClaimedEvents(runner, owner)
         self.deliveries = deliveries.Deliveries(runner)
         self.activities = activities.Activities(runner)

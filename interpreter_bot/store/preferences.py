@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import Any
+from collections.abc import Iterable
+from typing import Any, Final
 
 import sqlalchemy as sa
 
@@ -11,45 +12,71 @@ from interpreter_bot import values
 from interpreter_bot.store import columns, records, transactions
 
 _T = records.Choice
-_SCOPE = ("platform", "workspace", "channel", "person")
+_SCOPE: Final = ("platform", "workspace", "channel", "person")
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Choice:
+    """A choice that was made for a scope.
+
+    Attributes:
+        author: name of who made it; chosen by them, never trusted. Empty if it is unknown.
+        is_fixed: the operator's settings made it, so that nobody else can.
+    """
+
+    name: str
+    value: Any
+    scope: values.Scope
+    author: str = ""
+    is_fixed: bool = False
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Choices:
-    """Choices in a scope and in all around it: name, value and channel, in this order of scopes.
+    """Choices in a scope and in all around it, in this order of scopes.
 
     Everywhere, platform, workspace, channel, person, person in the channel.
     """
 
-    _entries: tuple[tuple[str, Any, str], ...] = ()
+    entries: tuple[Choice, ...] = ()
+
+    @classmethod
+    def ordered(cls, entries: Iterable[Choice]) -> Choices:
+        """Put choices in the order of their scopes."""
+        return cls(tuple(sorted(entries, key=lambda entry: _width(entry.scope))))
 
     @property
     def effective(self) -> dict[str, Any]:
         """The effective choices, by name: the narrowest of the scopes wins."""
-        return {name: value for name, value, _ in self._entries}
+        return {entry.name: entry.value for entry in self.entries}
 
     @property
     def outside_channels(self) -> Choices:
         """The choices that are not of a channel."""
-        return Choices(tuple(entry for entry in self._entries if not entry[2]))
+        return Choices(tuple(entry for entry in self.entries if not entry.scope.channel))
 
-    def all_of(self, name: str) -> list[Any]:
-        """Return all values of a name, the widest scope's first."""
-        return [value for entry_name, value, _ in self._entries if entry_name == name]
+    def of(self, name: str) -> tuple[Choice, ...]:
+        """Return all choices of a name, the widest scope's first."""
+        return tuple(entry for entry in self.entries if entry.name == name)
+
+
+def _width(scope: values.Scope) -> tuple[bool, ...]:
+    return tuple(map(bool, (scope.person, scope.channel, scope.workspace, scope.platform)))
 
 
 class Preferences(transactions.Aggregate):
     """Table of choices: per scope, a JSON value by name."""
 
-    async def put(self, scope: values.Scope, name: str, value: object) -> None:
+    async def put(self, scope: values.Scope, name: str, value: object, author: str = "") -> None:
         """Set a choice, replacing an earlier one of that scope.
 
         Args:
             value: any JSON value except None.
+            author: name of who chooses.
         """
         if value is None:
             raise ValueError("None is no choice: remove it instead")
-        fields = {"value": value, "changed": columns.now()}
+        fields = {"value": value, "author": author, "changed": columns.now()}
         insert = self._transactions.insert(_T).values(
             name=name, **dataclasses.asdict(scope), **fields
         )
@@ -58,12 +85,32 @@ class Preferences(transactions.Aggregate):
 
     async def remove(self, scope: values.Scope, name: str) -> None:
         """Delete the choice of that scope, so that the one of a wider scope applies again."""
-        condition = (getattr(_T, part) == getattr(scope, part) for part in _SCOPE)
-        await self._transactions.change(sa.delete(_T).where(_T.name == name, *condition))
+        await self._transactions.change(sa.delete(_T).where(_T.name == name, *is_of(_T, scope)))
 
     async def around(self, scope: values.Scope) -> Choices:
         """Return the choices in a scope and in all around it."""
-        is_around = (getattr(_T, part).in_({getattr(scope, part), ""}) for part in _SCOPE)
-        narrower = (_T.person != "", _T.channel != "", _T.workspace != "", _T.platform != "")
-        query = sa.select(_T.name, _T.value, _T.channel).where(*is_around).order_by(*narrower)
-        return Choices(tuple(map(tuple, await self._transactions.rows(query))))
+        rows = await self._transactions.all(sa.select(_T).where(*is_around(_T, scope)))
+        return Choices.ordered(Choice(row.name, row.value, row.scope, row.author) for row in rows)
+
+    async def erase(self, scope: values.Scope, name: str) -> None:
+        """Delete a choice of a scope and of all within it."""
+        where = (_T.name == name, *is_within(_T, scope))
+        await self._transactions.change(sa.delete(_T).where(*where))
+
+
+def is_of(table: type[records.Scoped], scope: values.Scope) -> list[sa.ColumnElement[bool]]:
+    """Return the conditions that rows are of that very scope."""
+    return [getattr(table, part) == getattr(scope, part) for part in _SCOPE]
+
+
+def is_around(table: type[records.Scoped], scope: values.Scope) -> list[sa.ColumnElement[bool]]:
+    """Return the conditions that rows are of a scope or of one around it."""
+    return [getattr(table, part).in_({getattr(scope, part), ""}) for part in _SCOPE]
+
+
+def is_within(table: type[records.Scoped], scope: values.Scope) -> list[sa.ColumnElement[bool]]:
+    """Return the conditions that rows are of a scope or of one within it."""
+    if not (scope.workspace or scope.channel or scope.person):
+        raise ValueError("a whole platform is never erased")
+    named = [part for part in _SCOPE if getattr(scope, part)]
+    return [getattr(table, part) == getattr(scope, part) for part in named]

@@ -74,6 +74,20 @@ class Record(orm.MappedAsDataclass, orm.DeclarativeBase, kw_only=True, unsafe_ha
         super().__setattr__(name, value)
 
 
+class Scoped(orm.MappedAsDataclass, kw_only=True, unsafe_hash=True):
+    """Columns of a record that belongs to a scope."""
+
+    platform: orm.Mapped[str]
+    workspace: orm.Mapped[str]
+    channel: orm.Mapped[str]
+    person: orm.Mapped[str]
+
+    @property
+    def scope(self) -> values.Scope:
+        """Its scope."""
+        return values.Scope(self.platform, self.workspace, self.channel, self.person)
+
+
 class Session(Record):
     """One conversation.
 
@@ -390,8 +404,12 @@ class FleetHost(Record):
     seen: orm.Mapped[datetime.datetime]
 
 
-class Choice(Record):
-    """A value that somebody chose for a scope."""
+class Choice(Scoped, Record):
+    """A value that somebody chose for a scope.
+
+    Attributes:
+        author: name of who chose it; empty if it is unknown.
+    """
 
     __tablename__ = "choices"
     __table_args__ = (
@@ -400,13 +418,28 @@ class Choice(Record):
     )
 
     id: orm.Mapped[_Id]
-    platform: orm.Mapped[str]
-    workspace: orm.Mapped[str]
-    channel: orm.Mapped[str]
-    person: orm.Mapped[str]
     name: orm.Mapped[str]
     value: orm.Mapped[Any] = orm.mapped_column(columns.Document, nullable=False)
+    author: orm.Mapped[str]
     changed: orm.Mapped[datetime.datetime]
+
+
+class Note(Scoped, Record):
+    """What people let the bot remember in a scope.
+
+    Attributes:
+        confirmed_by: id of the person without whom it would not be remembered.
+        author: their name.
+    """
+
+    __tablename__ = "notes"
+    __table_args__ = (sa.Index(None, "platform", "workspace", "channel", "person"), _OPTIONS)
+
+    id: orm.Mapped[_Id]
+    text: orm.Mapped[_Prose]
+    confirmed_by: orm.Mapped[str]
+    author: orm.Mapped[str]
+    created: orm.Mapped[datetime.datetime]
 
 
 class ClaimedEvent(Record):

@@ -7,11 +7,17 @@ from typing import Final
 RUN_THIS: Final = "Run this code?"
 _TITLES: Final = {
     "plan": "Carry out this plan?",
+    "note": "Remember this here?",
     "packages": "Install these packages?",
     "import": "Install this package and run the code again?",
     "request": "Send this request?",
 }
-_APPROVE: Final = {"packages": "Install", "import": "Install and run again", "request": "Send"}
+_APPROVE: Final = {
+    "note": "Remember",
+    "packages": "Install",
+    "import": "Install and run again",
+    "request": "Send",
+}
 NOT_EDITABLE: Final = "This cannot be edited. Approve or decline it."
 NOBODY: Final = "It needs a person's approval, and nobody is there to be asked."
 NOT_YOURS: Final = "Only the person who asked can do that."
@@ -24,8 +30,6 @@ DECLINED: Final = "Declined."
 ANSWERED: Final = "Answered."
 UNCHANGED: Final = "Cancelled. Nothing was changed."
 FOR_SESSION: Final = "For this session"
-EDIT_TITLE: Final = "Edit before running"
-CODE: Final = "The code"
 INPUT_TITLE: Final = "Your code asks"
 ANSWER: Final = "Your answer"
 REPLY_OR_BUTTON: Final = "Reply to this message, or press Answer."
@@ -53,6 +57,17 @@ def title(subject: str) -> str:
 def approve(subject: str) -> str:
     """Return the label of the button that approves something of this kind."""
     return _APPROVE.get(subject, "Run")
+
+
+def edit_form(subject: str) -> tuple[str, str, str]:
+    """Return title, label and button of the form in which something of this kind is edited."""
+    if subject == "note":
+        return "Edit the note", "The note", approve(subject)
+    return "Edit before running", "The code", "Run"
+
+
+def note_too_long(characters: int, limit: int) -> str:
+    return f"A note may have {limit:,} characters, and that has {characters:,}."
 
 
 def asks(prompt: str) -> str:

@@ -147,8 +147,17 @@ def upgrade() -> None:
         "choices",
         *names("platform", "workspace", "channel", "person", "name"),
         sa.Column("value", sa.Text(), nullable=False),
+        *names("author"),
         *moments("changed"),
         sa.UniqueConstraint("name", "platform", "workspace", "channel", "person"),
+    )
+    table(
+        "notes",
+        *names("platform", "workspace", "channel", "person"),
+        sa.Column("text", sa.Text(), nullable=False),
+        *names("confirmed_by", "author"),
+        *moments("created"),
+        sa.Index(None, "platform", "workspace", "channel", "person"),
     )
     op.create_table(
         "events",

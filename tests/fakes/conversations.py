@@ -336,8 +336,8 @@ class Conversations(session_service.SessionService):
         await super().choose_model(key, title)
         self.models[key] = title
 
-    async def choose(self, scope, name, value):
-        await super().choose(scope, name, value)
+    async def choose(self, scope, name, value, **by):
+        await super().choose(scope, name, value, **by)
         self.chosen[scope].pop(name, None)
         if value is not None:
             self.chosen[scope][name] = value

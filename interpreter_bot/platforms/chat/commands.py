@@ -6,7 +6,7 @@ import functools
 import logging
 import pathlib
 import tempfile
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Final, Protocol, TypeAlias
 
 from interpreter_bot import errors
@@ -59,6 +59,15 @@ class View(Protocol):
 
     async def ask(self, question: str, label: str, invocation: command_table.Invocation) -> None:
         """Show a question with a button that carries a command out, and one that does not."""
+
+    async def open_form(
+        self, form: command_table.Form, invocation: command_table.Invocation
+    ) -> None:
+        """Open the form of a command.
+
+        Raises:
+            BotError: the network opens none there.
+        """
 
 
 def named(platform: str, name: str, argument: str = "") -> command_table.Invocation:
@@ -124,25 +133,36 @@ async def decide(
 
 
 async def carry_out(
-    invocation: command_table.Invocation, place: command_table.Place, view: View
+    invocation: command_table.Invocation,
+    place: command_table.Place,
+    view: View,
+    entered: Mapping[str, str] | None = None,
 ) -> None:
-    """Carry out a command, and show its result or why there is none."""
+    """Carry out a command, or what was entered into its form; show the result or why there is
+    none.
+    """
     try:
-        await give(invocation, place, view)
+        await give(invocation, place, view, entered)
     except errors.BotError as error:
         _log.info("a command was refused: %s", error)
         await view.say(view.escape(run_words.error_sentence(error)))
 
 
 async def give(
-    invocation: command_table.Invocation, place: command_table.Place, view: View
+    invocation: command_table.Invocation,
+    place: command_table.Place,
+    view: View,
+    entered: Mapping[str, str] | None = None,
 ) -> None:
-    """Carry out a command, and show its result.
+    """Carry out a command, or what was entered into its form, and show the result.
 
     Raises:
         BotError: it cannot be done, or shown.
     """
-    result = await command_table.run(invocation, place)
+    result = await command_table.run(invocation, place, entered)
+    if isinstance(result, command_table.Form):
+        await view.open_form(result, invocation)
+        return
     await show(result, place, view, is_public=invocation.command.is_public)
 
 
@@ -159,7 +179,7 @@ async def show(
     is_open = is_public or view.is_private
     say = view.say if is_open else functools.partial(view.whisper, url="", label="")
     match result:
-        case command_table.Run():
+        case command_table.Run() | command_table.Form():
             raise errors.BotError(command_words.not_offered("py"))
         case command_table.FileSent():
             await _send_file(result, place, view)

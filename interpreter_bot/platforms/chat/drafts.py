@@ -395,7 +395,7 @@ class TurnDrawing:
             return
         owner = marks.mention(self._style.owner)
         if isinstance(question, events.ApprovalQuestion):
-            code = [*self._code_to_approve(question.code)]
+            code = [*self._code_to_approve(question)]
             if not self._takes.uploads_by_edit:
                 # All of the code is there before it can be approved.
                 yield from (part for part in code if isinstance(part, transport.Upload))
@@ -421,13 +421,13 @@ class TurnDrawing:
             yield question_words.REPLY_OR_BUTTON
         yield marks.code(_tail(question.prompt, 10, _MAX_PROMPT))
 
-    def _code_to_approve(self, code: str) -> Iterator[layout.Part]:
+    def _code_to_approve(self, question: events.ApprovalQuestion) -> Iterator[layout.Part]:
         """Draw all of the code, as it would run: people approve only what they can see."""
-        revealed = safe_text.revealed(code)
+        revealed = safe_text.revealed(question.code)
         if revealed.warning:
             yield f"⚠️ {revealed.warning}"
         head = _head(revealed.text, 60, self._takes.max_characters * 4 // 5)
-        block = self._marks.code(head, "py")
+        block = self._marks.code(head, "" if question.subject == "note" else "py")
         yield block
         if head != revealed.text.strip("\n") or head.strip() not in block:
             # Three backticks cannot be written within a block.

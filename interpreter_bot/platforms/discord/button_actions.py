@@ -189,10 +189,11 @@ class ButtonActions:
         if len(code) > modals.MAX_CHARACTERS:
             await self._send_for_approval(interaction, question, question_words.TOO_LONG_TO_EDIT)
             return
+        title, label, _ = question_words.edit_form(question.subject)
         await interaction.response.send_modal(
             modals.CodeModal(
-                "Edit",
-                "Code",
+                title,
+                label,
                 self._submission_handler(question),
                 self._handler.report_error,
                 kind=modals.CHANGE,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 import discord
@@ -18,6 +18,7 @@ from interpreter_bot.platforms.discord import (
     channels_and_threads,
     interactions,
     markdown,
+    modals,
     persistent_buttons,
 )
 from interpreter_bot.platforms.discord import transport as discord_transport
@@ -26,6 +27,7 @@ from interpreter_bot.wording import (
     access_words,
     command_words,
     discord_words,
+    place_words,
     session_words,
 )
 
@@ -67,6 +69,7 @@ def place_of(
         place.scope(person.id),
         requests_in_flight.settings,
         _refusals(place, permissions),
+        is_own=place.guild_id is None,
         when=_timestamp,
         file_bytes=place.file_bytes,
         open_copy=functools.partial(
@@ -151,6 +154,25 @@ async def run_command(
     await commands.give(invocation, place, InteractionView(handler, interaction))
 
 
+async def submit_form(
+    handler: interactions.InteractionHandler,
+    interaction: _Interaction,
+    invocation: command_table.Invocation,
+    entered: Mapping[str, str],
+) -> None:
+    """Carry out what was entered into the form of a command."""
+    try:
+        if await handler.acknowledge_and_claim(interaction):
+            place, view = (
+                place_of_interaction(handler, interaction),
+                InteractionView(handler, interaction),
+            )
+            await commands.carry_out(invocation, place, view, entered)
+    except Exception as error:
+        # The library would only log it, and leave the person without an answer.
+        await handler.report_error(interaction, error)
+
+
 async def open_code(
     handler: interactions.InteractionHandler,
     interaction: _Interaction,
@@ -211,6 +233,11 @@ class InteractionView(_View):
     async def ask(self, question: str, label: str, invocation: command_table.Invocation) -> None:
         raise errors.BotError(command_words.not_offered(invocation.command.name))
 
+    async def open_form(
+        self, form: command_table.Form, invocation: command_table.Invocation
+    ) -> None:
+        await self._interaction.response.send_modal(modals.command_form(form, invocation))
+
 
 class QuestionView(InteractionView):
     """Shows results in place of the question whose button was pressed."""
@@ -258,6 +285,11 @@ class ChannelView(_View):
         yes = buttons.make(action, number, str(self._person), label)
         no = buttons.make("dismiss", "0", str(self._person))
         await self._send(question, view=persistent_buttons.view((yes, no)))
+
+    async def open_form(
+        self, form: command_table.Form, invocation: command_table.Invocation
+    ) -> None:
+        raise errors.BotError(place_words.FORM_BY_COMMAND)
 
     async def _send(self, text: str, **fields: Any) -> None:
         nobody = discord.AllowedMentions.none()

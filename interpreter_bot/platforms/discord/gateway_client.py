@@ -12,11 +12,13 @@ from typing import Any, Final, TypeAlias
 import discord
 from discord import app_commands
 
-from interpreter_bot import errors, settings
+from interpreter_bot import errors, settings, values
 from interpreter_bot.platforms.chat import in_flight
 from interpreter_bot.platforms.discord import (
     api_errors,
     button_actions,
+    channels_and_threads,
+    command_views,
     interactions,
     message_events,
     missed_messages,
@@ -98,7 +100,10 @@ class _Client(discord.Client):
         data: Mapping[str, Any] = dict(interaction.data or {})
         custom_id = str(data.get("custom_id", ""))
         if interaction.type is discord.InteractionType.modal_submit:
-            await modals.handle_submission(self.handler, interaction)
+            if (submitted := modals.parse_form(interaction)) is not None:
+                await command_views.submit_form(self.handler, interaction, *submitted)
+            else:
+                await modals.handle_submission(self.handler, interaction)
         elif interaction.type is discord.InteractionType.component and not (
             persistent_buttons.is_known(custom_id)
         ):
@@ -149,6 +154,18 @@ class _Client(discord.Client):
         """Handle that the state of the servers is complete again."""
         await self.missed.include_downtime()
         await self._run_catching_up(self.missed.catch_up())
+
+    async def on_guild_remove(self, guild: discord.Guild) -> None:
+        """Erase what was remembered on a server that is gone, or that the bot was removed from."""
+        await self._erase(guild, "")
+
+    async def on_guild_channel_delete(self, channel: discord.abc.GuildChannel) -> None:
+        """Erase what was remembered in a channel that is gone."""
+        await self._erase(channel.guild, str(channel.id))
+
+    async def _erase(self, guild: discord.Guild, channel: str) -> None:
+        scope = values.Scope(channels_and_threads.PLATFORM, str(guild.id), channel)
+        await self.handler.service.places.erase(scope)
 
     async def on_guild_available(self, guild: discord.Guild) -> None:
         """Handle a server that becomes available, perhaps long after the others."""

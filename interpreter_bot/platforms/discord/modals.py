@@ -16,6 +16,7 @@ from typing import Any, Final, TypeAlias, cast
 import discord
 
 from interpreter_bot import errors
+from interpreter_bot.platforms import command_table
 from interpreter_bot.platforms.discord import (
     api_errors,
     channels_and_threads,
@@ -40,6 +41,9 @@ CODE, QUESTION, ANSWER, CHANGE = "code", "question", "answer", "change"
 """Kinds of modals, which are part of their ids."""
 _KINDS: Final = frozenset({CODE, QUESTION, ANSWER, CHANGE})
 _ID: Final = re.compile(r"ibw:(?P<kind>[a-z]+):(?P<number>[0-9]{1,20}):[0-9a-f]+")
+_FORM_ID: Final = re.compile(r"ibf:(?P<name>[a-z]+):(?P<argument>[a-z0-9 ]{1,40}):[0-9a-f]+")
+_MAX_OPTIONS: Final = 25
+_MAX_OPTION_CHARACTERS: Final = 100
 _HANDLED: Final = "taken"
 
 _log = logging.getLogger(__name__)
@@ -115,6 +119,56 @@ class CodeModal(discord.ui.Modal):
     ) -> None:
         """Report an error to the person."""
         await self._on_failure(interaction, error)
+
+
+def command_form(
+    form: command_table.Form, invocation: command_table.Invocation
+) -> discord.ui.Modal:
+    """Return the form of a command; its id says all that `parse_form` needs of it."""
+    name, argument = invocation.command.name, invocation.argument
+    custom_id = f"ibf:{name}:{argument}:{secrets.token_hex(8)}"
+    modal = discord.ui.Modal(title=form.title[:45], timeout=_OPEN_SECONDS, custom_id=custom_id)
+    for field in form.fields:
+        component: discord.ui.Item[Any]
+        if field.choices:
+            options = [
+                discord.SelectOption(
+                    label=choice[:_MAX_OPTION_CHARACTERS],
+                    value=choice[:_MAX_OPTION_CHARACTERS],
+                    default=choice == field.value,
+                )
+                for choice in field.choices[:_MAX_OPTIONS]
+            ]
+            component = discord.ui.Select(
+                custom_id=field.name, options=options, required=False, min_values=0
+            )
+        else:
+            component = discord.ui.TextInput(
+                custom_id=field.name,
+                style=discord.TextStyle.paragraph,
+                default=field.value or None,
+                required=False,
+                max_length=field.max_characters,
+            )
+        modal.add_item(discord.ui.Label(text=field.label[:45], component=component))
+    return modal
+
+
+def parse_form(
+    interaction: discord.Interaction[Any],
+) -> tuple[command_table.Invocation, dict[str, str]] | None:
+    """Return the command of a submitted form, and what was entered by field; None if it is none."""
+    data = cast("Mapping[str, Any]", interaction.data or {})
+    match = _FORM_ID.fullmatch(str(data.get("custom_id", "")))
+    command = match and command_table.offered(channels_and_threads.PLATFORM).get(match["name"])
+    if not match or not command:
+        return None
+    entered: dict[str, str] = {}
+    for field in _fields(data):
+        # A selection in which nothing is chosen changes nothing.
+        for text in [field["value"]] if "value" in field else field.get("values", ()):
+            entered[str(field.get("custom_id"))] = str(text)
+    return command_table.Invocation(command, match["argument"]), entered
 
 
 def parse_submission(interaction: discord.Interaction[Any]) -> SubmittedModal | None:

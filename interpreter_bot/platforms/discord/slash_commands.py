@@ -103,6 +103,10 @@ def _subcommand(
         if command.is_request:
             prepare = functools.partial(command_views.open_code, handler, interaction, invocation)
             await handler.start(interaction, prepare)
+        elif command.opens_form(invocation.argument):
+            # A form has to be the first answer; what is entered there is claimed.
+            if await handler.check_permissions(interaction):
+                await command_views.run_command(handler, interaction, invocation)
         elif await handler.acknowledge_and_claim(interaction, is_public=command.is_public):
             await command_views.run_command(handler, interaction, invocation)
 

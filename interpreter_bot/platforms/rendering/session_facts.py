@@ -8,16 +8,17 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from interpreter_bot import code_activity, session_variables, settings, values
 from interpreter_bot.text import quantities
-from interpreter_bot.wording import fact_words
+from interpreter_bot.wording import fact_words, place_words
 
 if TYPE_CHECKING:
     # These import the database, which a command that shows limits does not need.
     import decimal
 
-    from interpreter_bot.sessions import past_turns, tool_listings
+    from interpreter_bot.sessions import past_turns, places, tool_listings
 
 _MAX_VARIABLES: Final = 20
 _MAX_TOOLS: Final = 30
+_MAX_CHARACTERS: Final = 600
 
 
 class Fact(NamedTuple):
@@ -126,6 +127,53 @@ def variables(
     if saved.lost:
         facts.append(Fact(*fact_words.IF_LOST))
     return facts
+
+
+def chosen(name: str, value: str, choice: places.Choice | None) -> Fact:
+    """Describe what holds of something that can be chosen, and who chose it; None if nobody did."""
+    shown = quantities.one_line(value, _MAX_CHARACTERS)
+    if choice is None:
+        return Fact(name, f"{shown} ({place_words.BY_DEFAULT})")
+    author = quantities.one_line(choice.author, _MAX_CHARACTERS)
+    origin = place_words.origin(_kind(choice.scope), author, is_fixed=choice.is_fixed)
+    return Fact(name, f"{shown} ({origin})")
+
+
+def note(note: places.Note, *, when: Callable[[float], str]) -> Fact:
+    """Describe a note: its number, its text, who confirmed it."""
+    wider = "" if note.channel or note.person else place_words.FOR_ALL
+    about = ", ".join(filter(None, (note.author, when(note.created.timestamp()), wider)))
+    return Fact(f"{note.id}", f"{note.text} ({about})")
+
+
+def _kind(scope: values.Scope) -> str:
+    """Return for what a scope is: a person, a channel, a server, or all of a platform."""
+    kinds = {"person": scope.person, "channel": scope.channel, "server": scope.workspace}
+    return next((kind for kind, part in kinds.items() if part), "platform")
+
+
+def offers(
+    reach: code_activity.Reach,
+    servers: Sequence[tool_listings.ServerTools],
+    *,
+    packages: Sequence[str],
+    summary: past_turns.UsageSummary,
+) -> list[Fact]:
+    """Name what a place has by the operator's settings, and how much of it."""
+    limits = [f"{summary.allowed_tokens:,} tokens"] if summary.allowed_tokens is not None else []
+    limits += [f"cost {summary.allowed_money}"] if summary.allowed_money is not None else []
+    named = (
+        (place_words.DAILY_ALLOWANCE, limits),
+        (place_words.PACKAGES, packages),
+        (place_words.NETWORK, [host.host for host in reach.hosts]),
+        (place_words.DATA, [f"connections.{offer.name}" for offer in reach.offers]),
+        (place_words.TOOLS, [f"tools.{server.server}" for server in servers]),
+    )
+    return [
+        Fact(label, quantities.one_line(", ".join(names), _MAX_CHARACTERS))
+        for label, names in named
+        if names
+    ]
 
 
 def network(reach: code_activity.Reach) -> list[Fact]:

@@ -6,6 +6,7 @@ Each is acknowledged at once, and handled in a task of its own.
 from __future__ import annotations
 
 import dataclasses
+import functools
 import json
 import logging
 import re
@@ -115,6 +116,7 @@ class Listeners:
         app.view(home_and_modal_views.ASK_FORM)(self._on_submit(self.ask_about_message))
         for name in (home_and_modal_views.EDIT_FORM, home_and_modal_views.ANSWER_FORM):
             app.view(name)(self._on_submit(self.resolve_question))
+        app.view(home_and_modal_views.COMMAND_FORM)(self._on_submit(self.submit_command_form))
         app.view(admin_views.ACCESS_FORM)(self._on_submit(self.store_access))
         app.error(_acknowledge_failed)
 
@@ -206,6 +208,9 @@ class Listeners:
         await self._workspaces.uninstall(team, enterprise)
         work = self._in_flight.stop(lambda entry: entry.at.session.workspace == team)
         self._in_flight.spawn(work, "removal")
+        if event.get("type") == "app_uninstalled" and team:
+            erasing = self._service.places.erase(values.Scope("slack", team))
+            self._in_flight.spawn(erasing, "erasure")
 
     # Commands and shortcuts ---------------------------------------------------------------
 
@@ -227,11 +232,12 @@ class Listeners:
         await args.ack()
         command, reply = args.payload, button_actions.text_sender(args.respond)
         place = await self._place(args, str(command["channel_id"]))
-        work = self._run_command(place, str(command.get("text") or ""), reply)
+        trigger = str(command.get("trigger_id") or "")
+        work = self._run_command(place, str(command.get("text") or ""), reply, trigger)
         self._in_flight.spawn(work, "/interpreter", refuse=reply)
 
     async def _run_command(
-        self, place: message_posting.Place, text: str, reply: command_views.SendText
+        self, place: message_posting.Place, text: str, reply: command_views.SendText, trigger: str
     ) -> None:
         """Run `/interpreter …` for the channel's own session.
 
@@ -253,7 +259,7 @@ class Listeners:
         else:
             async with self._interactions.claimed_command(workspace, channel):
                 command_place = self._commands.place_of(key, place, profile)
-                view = self._commands.view(key, place, reply)
+                view = self._commands.view(key, place, reply, trigger)
                 await commands.carry_out(command, command_place, view)
 
     async def on_run_shortcut(self, args: AsyncArgs) -> None:
@@ -340,6 +346,20 @@ class Listeners:
         """Answer a question of running code, or approve edited code."""
         question_id = str(form.metadata["question"])
         await self._buttons.respond(form.place, question_id, "answer", form.text)
+
+    async def submit_command_form(self, form: Submission) -> None:
+        """Carry out what was entered into the form of a command."""
+        place = form.place
+        profile = await self._permissions.require(place.workspace, place.user, place.channel)
+        key = values.SessionKey("slack", place.workspace.team, place.channel)
+        name, argument = form.metadata["command"]
+        send_text = functools.partial(message_posting.whisper, self._api, place)
+        await commands.carry_out(
+            commands.named("slack", name, argument),
+            self._commands.place_of(key, place, profile),
+            self._commands.view(key, place, send_text),
+            home_and_modal_views.entered(form.view),
+        )
 
     async def store_access(self, form: Submission) -> None:
         """Store what an admin chose."""

@@ -280,7 +280,7 @@ class ButtonActions:
         if isinstance(question, events.ApprovalQuestion):
             if len(question.code) > _EDITED_CHARACTERS:
                 raise errors.BotError(question_words.TOO_LONG_TO_EDIT)
-            view = home_and_modal_views.edit_form(facts, question.code)
+            view = home_and_modal_views.edit_form(facts, question)
         else:
             label = quantities.one_line(question.prompt, _LABEL_CHARACTERS)
             is_of_model = question.is_of_model
@@ -307,6 +307,8 @@ class ButtonActions:
         Raises:
             BotError: it is not theirs to answer, or too late.
         """
+        # Who asked may have lost the right to use the bot meanwhile.
+        await self._permissions.require(place.workspace, place.user, place.channel)
         is_admin = await self._is_admin(place, question_id)
         await self._service.questions.respond(
             question_id, action, text, person=place.user, is_admin=is_admin

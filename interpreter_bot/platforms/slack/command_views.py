@@ -16,12 +16,19 @@ from interpreter_bot.platforms.slack import (
     blocks,
     file_uploads,
     handler_dependencies,
+    home_and_modal_views,
     markdown,
     message_posting,
     permissions,
 )
 from interpreter_bot.sessions import requests
-from interpreter_bot.wording import access_words, command_words, question_words, session_words
+from interpreter_bot.wording import (
+    access_words,
+    command_words,
+    place_words,
+    question_words,
+    session_words,
+)
 
 if TYPE_CHECKING:
     from interpreter_bot.sessions import session_service
@@ -62,12 +69,23 @@ class SlackView:
         key: values.SessionKey,
         place: message_posting.Place,
         send_text: SendText | None = None,
+        trigger: str = "",
     ) -> None:
+        """Show at a place.
+
+        Args:
+            dependencies: of the platform.
+            key: of the session.
+            place: where the command was given.
+            send_text: shows words to the person; None posts them.
+            trigger: opens a form, for three seconds; empty if none can be opened.
+        """
         self.is_private = send_text is not None or place.is_direct
         self._dependencies = dependencies
         self._key = key
         self._place = place
         self._send_text = send_text
+        self._trigger = trigger
 
     escape = staticmethod(markdown.defused)
     help = staticmethod(_help)
@@ -112,6 +130,20 @@ class SlackView:
         content = message_posting.make_content(question, [row])
         await message_posting.post(self._dependencies.api, self._place, content, self._place.thread)
 
+    async def open_form(
+        self, form: command_table.Form, invocation: command_table.Invocation
+    ) -> None:
+        if not self._trigger:
+            raise errors.BotError(place_words.FORM_BY_COMMAND)
+        command = [invocation.command.name, invocation.argument]
+        metadata = {"channel": self._place.channel, "command": command}
+        await self._dependencies.api.call(
+            self._place.workspace,
+            "views.open",
+            trigger_id=self._trigger,
+            view=home_and_modal_views.command_form(metadata, form),
+        )
+
 
 class SlackCommands:
     """Makes places and views of commands."""
@@ -143,6 +175,7 @@ class SlackCommands:
             values.Scope("slack", key.workspace, key.channel, profile.user),
             self._dependencies.permissions.settings,
             refusals,
+            is_own=place.is_direct,
             open_copy=functools.partial(self._thread_for_copy, place),
             stop_running=functools.partial(
                 self._stop, key, "" if profile.is_admin else profile.user
@@ -165,9 +198,10 @@ class SlackCommands:
         key: values.SessionKey,
         place: message_posting.Place,
         send_text: SendText | None = None,
+        trigger: str = "",
     ) -> SlackView:
         """Return a view that shows results at a place."""
-        return SlackView(self._dependencies, key, place, send_text)
+        return SlackView(self._dependencies, key, place, send_text, trigger)
 
     async def decide(
         self, place: message_posting.Place, ts: str, value: str, *, is_confirmed: bool

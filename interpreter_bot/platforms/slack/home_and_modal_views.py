@@ -11,6 +11,8 @@ from slack_sdk.models import blocks as slack_blocks
 from slack_sdk.models import views
 from slack_sdk.models.blocks import basic_components, block_elements
 
+from interpreter_bot import events
+from interpreter_bot.platforms import command_table
 from interpreter_bot.platforms.rendering import session_facts
 from interpreter_bot.platforms.slack import blocks, markdown
 from interpreter_bot.sessions import past_turns
@@ -21,6 +23,7 @@ RUN_FORM: Final = "run_form"
 ASK_FORM: Final = "ask_form"
 EDIT_FORM: Final = "edit_form"
 ANSWER_FORM: Final = "answer_form"
+COMMAND_FORM: Final = "command_form"
 _FIELD: Final = "field"
 
 HOME_RESET: Final = "home_reset"
@@ -31,6 +34,7 @@ HOME_REFRESH: Final = "home_refresh"
 _MAX_CHARACTERS: Final = 3_000
 _MAX_SESSIONS: Final = 12
 _MAX_MODELS: Final = 100
+_MAX_OPTIONS: Final = 100
 _DEFAULT_MODEL: Final = "(default)"
 
 View = dict[str, Any]
@@ -46,10 +50,11 @@ def ask_form(metadata: Mapping[str, str]) -> View:
     return _form(ASK_FORM, command_words.ASK_TITLE, command_words.YOUR_QUESTION, "Ask", metadata)
 
 
-def edit_form(metadata: Mapping[str, str], code: str) -> View:
-    """Make the editor of code that waits for approval."""
-    title, label = question_words.EDIT_TITLE, question_words.CODE
-    return _form(EDIT_FORM, title, label, "Run", metadata, initial=code[:_MAX_CHARACTERS])
+def edit_form(metadata: Mapping[str, str], question: events.ApprovalQuestion) -> View:
+    """Make the editor of what waits for approval."""
+    title, label, button = question_words.edit_form(question.subject)
+    initial = question.code[:_MAX_CHARACTERS]
+    return _form(EDIT_FORM, title, label, button, metadata, initial=initial)
 
 
 def answer_form(metadata: Mapping[str, str], prompt: str, *, is_of_model: bool = False) -> View:
@@ -57,6 +62,43 @@ def answer_form(metadata: Mapping[str, str], prompt: str, *, is_of_model: bool =
     title = question_words.ANSWER if is_of_model else question_words.INPUT_TITLE
     label = prompt or question_words.ANSWER
     return _form(ANSWER_FORM, title, label, "Answer", metadata, is_optional=True)
+
+
+def command_form(metadata: Mapping[str, Any], form: command_table.Form) -> View:
+    """Make the form of a command."""
+    return _view(COMMAND_FORM, form.title, "Save", metadata, *map(_input, form.fields))
+
+
+def _input(field: command_table.Field) -> slack_blocks.InputBlock:
+    element: block_elements.InputInteractiveElement
+    if field.choices:
+        options = [
+            basic_components.Option(text=blocks.plain(choice), value=choice)
+            for choice in field.choices[:_MAX_OPTIONS]
+        ]
+        initial = next((option for option in options if option.value == field.value), None)
+        element = block_elements.StaticSelectElement(
+            action_id=field.name, options=options, initial_option=initial
+        )
+    else:
+        element = block_elements.PlainTextInputElement(
+            action_id=field.name,
+            multiline=True,
+            max_length=field.max_characters,
+            initial_value=field.value or None,
+        )
+    label = blocks.plain(field.label)
+    return slack_blocks.InputBlock(block_id=field.name, label=label, element=element, optional=True)
+
+
+def entered(view: View) -> dict[str, str]:
+    """Return what was entered into the form of a command, by field."""
+    state = view.get("state", {}).get("values", {})
+    elements = {name: element for field in state.values() for name, element in field.items()}
+    return {
+        name: str(element.get("value") or (element.get("selected_option") or {}).get("value") or "")
+        for name, element in elements.items()
+    }
 
 
 def _form(
@@ -77,6 +119,19 @@ def _form(
         focus_on_load=True,
         initial_value=initial,
     )
+    block = slack_blocks.InputBlock(
+        block_id=_FIELD, label=blocks.plain(label, 200), element=field, optional=is_optional
+    )
+    return _view(callback, title, submit, metadata, block)
+
+
+def _view(
+    callback: str,
+    title: str,
+    submit: str,
+    metadata: Mapping[str, Any],
+    *inputs: slack_blocks.InputBlock,
+) -> View:
     view = views.View(
         type="modal",
         callback_id=callback,
@@ -84,11 +139,7 @@ def _form(
         title=title,
         submit=submit,
         close="Cancel",
-        blocks=[
-            slack_blocks.InputBlock(
-                block_id=_FIELD, label=blocks.plain(label, 200), element=field, optional=is_optional
-            )
-        ],
+        blocks=inputs,
     )
     return view.to_dict()
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import datetime
 import logging
+from collections.abc import Mapping
 from typing import Any
 
 from interpreter_bot import errors, values
@@ -21,8 +22,19 @@ def moment(seconds: float) -> str:
     return f"{datetime.datetime.fromtimestamp(seconds, datetime.UTC):%Y-%m-%dT%H:%M:%SZ}"
 
 
-async def panel(place: command_table.Place, name: str, argument: str = "") -> dict[str, Any]:
+async def panel(
+    place: command_table.Place,
+    name: str,
+    argument: str = "",
+    entered: Mapping[str, str] | None = None,
+) -> dict[str, Any]:
     """Return the content of a panel, named as the command that shows it.
+
+    Args:
+        place: of the session.
+        name: of the panel.
+        argument: of the command.
+        entered: into the form that the panel was.
 
     Raises:
         BotError: it cannot be had, or there is no such panel.
@@ -45,13 +57,15 @@ async def panel(place: command_table.Place, name: str, argument: str = "") -> di
     command = command_table.offered("web").get(name)
     if command is None:
         raise errors.BotError(page_words.NO_PANEL)
-    result = await command_table.run(command_table.Invocation(command, argument), place)
+    result = await command_table.run(command_table.Invocation(command, argument), place, entered)
     content: dict[str, Any]
     match result:
         case command_table.Said(text) | command_table.Private(text):
             content = {"text": text}
         case command_table.Listed() | command_table.Help():
             content = {"rows": command_table.rows(result, "web")}
+        case command_table.Form():
+            content = {"form": dataclasses.asdict(result)}
         case _:
             raise errors.BotError(page_words.NO_PANEL)
     if name == "limits":

@@ -116,6 +116,15 @@ class Show(Message):
     is_renewal: bool = False
 
 
+class Submit(Message):
+    """Carry out what was entered into the form of a panel; see `Show`."""
+
+    do: Literal["submit"] = "submit"
+    panel: _Title
+    rest: _Title = ""
+    entered: Annotated[dict[_Title, _Text], pydantic.Field(max_length=20)]
+
+
 class Look(Message):
     """Ask a live kernel for a part of a table, or for completions of code."""
 
@@ -190,6 +199,7 @@ TabMessage: TypeAlias = (
     | Answer
     | SetApprovalPolicy
     | Show
+    | Submit
     | Look
     | Reset
     | Fork

@@ -119,6 +119,8 @@ class TabConnection:
                 await self._choose_setting(tab, message.key, argument)
             case tab_messages.Show() as message:
                 await self._show(tab, message)
+            case tab_messages.Submit() as message:
+                await self._submit(tab, message)
             case tab_messages.Look() as message:
                 # Beside what else the tab says, as it may take seconds.
                 look = session_actions.read_live_data(self._service, tab, message)
@@ -327,7 +329,18 @@ class TabConnection:
         if message.panel in _MESSAGES:
             raise errors.BotError(page_words.NO_PANEL)
         content = await command_panels.panel(self._place(message.key), message.panel, message.rest)
-        content |= {"panel": message.panel, "is_renewal": message.is_renewal}
+        content |= {"panel": message.panel, "rest": message.rest, "is_renewal": message.is_renewal}
+        tab.send(tab_hub.encoded_message("panel", content, thread=message.thread))
+
+    async def _submit(self, tab: tab_hub.Tab, message: tab_messages.Submit) -> None:
+        """Carry out what was entered; the form stays open if that is refused."""
+        content: dict[str, object] = {"panel": message.panel, "rest": message.rest}
+        try:
+            content |= await command_panels.panel(
+                self._place(message.key), message.panel, message.rest, message.entered
+            )
+        except errors.BotError as error:
+            content["problem"] = str(error)
         tab.send(tab_hub.encoded_message("panel", content, thread=message.thread))
 
     def _place(self, key: values.SessionKey) -> command_table.Place:
@@ -337,6 +350,7 @@ class TabConnection:
             validation.PERSON,
             validation.HERE,
             {preferences.APPROVAL: self._approval},
+            is_own=True,
             when=command_panels.moment,
         )
 

@@ -344,7 +344,8 @@ class Server:
     async def submit(
         self, opened: interactions.Interaction, filled: dict[str, Any]
     ) -> interactions.Interaction:
-        """Send a modal off. Values are texts, or lists of attachments, by custom id."""
+        """Send a modal off. Values are texts, or lists of attachments or of choices, by custom id;
+        what is left out stays as the modal came."""
         assert opened.modal
         components = []
         files = {}
@@ -353,8 +354,11 @@ class Server:
                 continue
             inner = item["component"]
             told = {"type": inner["type"], "custom_id": inner["custom_id"], "id": 1}
-            value = filled.get(inner["custom_id"], "")
-            if inner["type"] == 19:
+            value = filled.get(inner["custom_id"], inner.get("value") or "")
+            if inner["type"] == 3:
+                chosen = [one["value"] for one in inner["options"] if one.get("default")]
+                told["values"] = filled.get(inner["custom_id"], chosen)
+            elif inner["type"] == 19:
                 files |= {str(file.id): file.payload for file in value or ()}
                 told["values"] = [str(file.id) for file in value or ()]
             else:

@@ -9,7 +9,7 @@ from interpreter_bot import errors, values
 from interpreter_bot.platforms import command_table
 from interpreter_bot.platforms.chat import in_flight, inbox, policies, sync
 from interpreter_bot.sessions import requests
-from interpreter_bot.wording import access_words, command_words
+from interpreter_bot.wording import access_words, command_words, place_words
 from tests.fakes.socket_chat import transports
 
 PLATFORM = "socket"
@@ -187,6 +187,9 @@ class _View:
 
     async def ask(self, question, label, invocation):
         await self.say(question)
+
+    async def open_form(self, form, invocation):
+        raise errors.BotError(place_words.FORM_BY_COMMAND)
 
 
 @contextlib.asynccontextmanager

@@ -24,12 +24,13 @@ print('total', total)
 
 
 @contextlib.asynccontextmanager
-async def opened(slack, tmp_path, short_path, *script, **more):
+async def opened(slack, tmp_path, short_path, *script, groups=None, **more):
     async with openai_server.Server(script) as server:
         bot = settings.Settings(
             kernels=settings.Kernels(preload=(), spares=0),
             paths=settings.Paths(data=tmp_path / "data", runtime=short_path),
             models=(settings.Model(name="scripted", base_url=server.base_url),),
+            **(groups or {}),
         )
         keys = {"OPENAI_API_KEY": server.api_key}
         async with (

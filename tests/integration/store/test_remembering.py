@@ -259,8 +259,10 @@ async def test_all_that_was_chosen_around_a_scope_is_known(database):
         await database.choices.put(scope, "n", number)
     await database.choices.put(Scope("slack", "T1", "C2"), "n", "elsewhere")
     await database.choices.put(Scope("slack", "T1"), "m", "other")
-    assert sorted((await database.choices.around(scopes[-1])).all_of("n")) == [0, 1, 2, 3]
-    assert (await database.choices.around(scopes[1])).all_of("m") == []
+    assert sorted(
+        choice.value for choice in (await database.choices.around(scopes[-1])).of("n")
+    ) == [0, 1, 2, 3]
+    assert (await database.choices.around(scopes[1])).of("m") == ()
 
 
 @pytest.mark.first_case

@@ -22,6 +22,7 @@ OF_MODELS = {
     "mcp_servers.call_results",
     "mcp_servers.model_tool_listings",
     "platforms.mcp.tool_definitions",
+    "sessions.note_proposals",
     "sessions.stored_transcripts",
     "sessions.turn_inputs",
 }

@@ -34,6 +34,8 @@ export const menuWords = {
   settings: "Settings",
   model: "Model",
   approval: "Approval",
+  place: "What holds here",
+  memory: "Memory",
   showCode: "Show code",
   colours: "Colours",
   systemColours: "As the system",
@@ -89,6 +91,15 @@ export const panelWords = {
     ["Esc, twice", "Stop the code; variables are kept"],
     ["Tab, Shift + Tab", "In Python mode: indent and dedent; after Esc: leave the editor"],
   ],
+};
+
+export const placeWords = {
+  addNote: "Add a note",
+  allNotes: "All notes",
+  forget: "Forget",
+  memory: "What I remember here",
+  place: "What holds here",
+  save: "Save",
 };
 
 export const modelWords = {

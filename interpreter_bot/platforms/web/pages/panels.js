@@ -1,12 +1,14 @@
 // What is shown over a conversation: limits, network, tools, models, usage, help.
 
-import { el, linked, plain } from "./dom.js";
+import { $, el, linked, plain } from "./dom.js";
 import { openPanel } from "./dialogs.js";
-import { modelWords, panelWords } from "./later_words.js";
-import { pythonWords } from "./words.js";
+import { modelWords, panelWords, placeWords } from "./later_words.js";
+import { buttonWords, pythonWords } from "./words.js";
 
 export function showPanel(shown, actions) {
-  (FORMS[shown.panel] ?? drawResult)(shown, actions);
+  if (shown.problem) return complain(shown.problem);
+  const draw = shown.form ? drawForm : FORMS[shown.panel];
+  (draw ?? drawResult)(shown, actions);
 }
 
 export function rows(pairs) {
@@ -31,7 +33,40 @@ function drawResult({ panel, rows: all, text, sandbox_level: level }) {
   openPanel(title, ...(about ? [el("p", { class: "muted" }, about(python))] : []), body);
 }
 
+/** Say why a form was refused, above what was entered. */
+function complain(problem) {
+  $("panel-body").querySelector(".notice")?.remove();
+  $("panel-body").prepend(el("p", { class: "notice bad", role: "alert" }, problem));
+}
+
+/** The form of a command: a field with choices is a selection, all others are texts. */
+function drawForm({ panel, rest, form }, { thread, say }) {
+  const fields = form.fields.map(({ name, label, value, choices, max_characters: most }) => el("label", {}, el("span", {}, label), choices.length
+    ? el("select", { name }, choices.map((one) => el("option", { value: one, selected: one === value }, plain(one))))
+    : el("textarea", { name, rows: 5, maxlength: most, dir: "auto" }, value)));
+  const node = el("form", { class: "command-form", onsubmit: send }, fields, el("div", { class: "row end" }, el("button", { type: "submit", class: "strong" }, placeWords.save)));
+  function send(event) {
+    event.preventDefault();
+    say({ do: "submit", thread, panel, rest, entered: Object.fromEntries(new FormData(node)) });
+  }
+  openPanel(form.title, node);
+}
+
 const FORMS = {
+  place({ rows: all, text }, { thread, say }) {
+    const show = (words, rest) => el("button", { class: "small", onclick: () => say({ do: "show", thread, panel: "place", rest }) }, words);
+    openPanel(placeWords.place, all ? rows(all) : el("p", {}, text), el("div", { class: "row end" }, all ? show(buttonWords.edit, "edit") : show(placeWords.place, "")));
+  },
+
+  memory({ rows: all, rest, text }, { thread, say }) {
+    const show = (rest) => say({ do: "show", thread, panel: "memory", rest });
+    const act = (words, rest) => el("button", { class: "small", onclick: () => show(rest) }, words);
+    const drawn = (all ?? []).map(([number, words]) => el("tr", {}, el("td", { dir: "auto" }, words),
+      el("td", { class: "row end" }, /^\d+$/.test(number) ? [act(buttonWords.edit, `edit ${number}`), act(placeWords.forget, `forget ${number}`)] : [])));
+    const body = all ? el("table", { class: "rows" }, el("tbody", {}, drawn)) : el("p", {}, text);
+    openPanel(placeWords.memory, body, el("div", { class: "row end" }, ...(rest ? [act(placeWords.allNotes, "")] : []), act(placeWords.addNote, "add")));
+  },
+
   async model({ models, model }, { thread, say, canChooseModel }) {
     const form = canChooseModel ? [(await import("./model_form.js")).modelForm()] : [];
     if (!models.length) return openPanel(panelWords.models, el("p", {}, modelWords.none), ...form);

@@ -45,9 +45,9 @@ export function modelQuestionForm({ text: question, choices }, answer) {
 /** Ask whether something may be done; of code that belongs to a plan which was said, the plan is asked about. */
 export function approvalForm({ text: code, revealed, warning, subject, title, approve, choices, can_edit: canEdit }, answer) {
   const isPlanned = subject === "plan";
-  const read = scrollable(el("pre", {}, el("code", { dir: "ltr" }, highlighted(revealed))));
+  const read = scrollable(el("pre", {}, subject === "note" ? revealed : el("code", { dir: "ltr" }, highlighted(revealed))));
   const folded = isPlanned && !warning ? el("details", {}, el("summary", {}, questionWords.firstCode), read) : read;
-  const field = el("textarea", { "aria-label": questionWords.codeToRun, rows: Math.min(code.split("\n").length + 1, 24), spellcheck: "false", hidden: true });
+  const field = el("textarea", { "aria-label": subject === "note" ? title : questionWords.codeToRun, rows: Math.min(code.split("\n").length + 1, 24), spellcheck: "false", hidden: true });
   const edit = el("button", { type: "button", class: "small", onclick: change }, buttonWords.edit);
   const chosen = (choices ?? []).map((choice) => el("button", { type: "button", class: "small", onclick: () => answer(choice) }, CHOICES[choice] ?? choice));
   const form = el("form", { class: "approval", onsubmit: run, "aria-label": title },

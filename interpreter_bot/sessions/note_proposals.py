@@ -1,0 +1,73 @@
+"""Notes that a model proposes in a turn: a person decides on each, and nothing else keeps one.
+
+The model gives only a text; where it belongs is the place of the request.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Final
+
+from interpreter_bot import errors, events
+from interpreter_bot.sessions import places, requests, turn_environments, turn_streams
+from interpreter_bot.wording import place_words
+
+_MAX_PROPOSALS: Final = 3
+_ENOUGH: Final = "[Not proposed: that were enough notes for one answer.]"
+_KNOWN: Final = "[Not proposed: this is remembered already.]"
+_REFUSED: Final = "[Not proposed: {reason}]"
+_DECLINED: Final = "[The person declined this note. Do not propose it again.]"
+_KEPT: Final = "[The person confirmed it. It is remembered here as {note}.]"
+_NOT_KEPT: Final = "[The person confirmed it, but it could not be kept: {reason}]"
+
+
+class NoteProposals:
+    """Proposes the notes of one turn.
+
+    Args:
+        places: keeps them.
+        request: of the turn.
+        environment: asks its people.
+        stream: tells them what is not kept.
+    """
+
+    def __init__(
+        self,
+        places: places.Places,
+        request: requests.Request,
+        environment: turn_environments.SessionEnvironment,
+        stream: turn_streams.TurnStream,
+    ) -> None:
+        self._places = places
+        self._request = request
+        self._environment = environment
+        self._stream = stream
+        self._count = 0
+
+    async def propose(self, text: str) -> str:
+        """Ask a person whether to remember a text; return the result for the model."""
+        scope = self._request.scope.place
+        try:
+            note = places.checked_note(text)
+        except errors.BotError as error:
+            return _REFUSED.format(reason=error)
+        notes = await self._places.notes(scope)
+        if any(known.text == note for known in notes):
+            return _KNOWN
+        if len([known for known in notes if known.scope == scope]) >= self._places.max_notes:
+            return _REFUSED.format(reason=place_words.full(self._places.max_notes))
+        self._count += 1
+        if self._count > _MAX_PROPOSALS:
+            return _ENOUGH
+        answer = await self._environment.ask_approval("note", note)
+        if answer is None:
+            return _DECLINED
+        note = note if answer.edited is None else answer.edited
+        try:
+            await self._places.remember(scope, note, self._request.person)
+        except errors.StoreError:
+            raise
+        except errors.BotError as error:
+            self._stream.emit(events.NoticeShown(str(error)))
+            return _NOT_KEPT.format(reason=error)
+        return _KEPT.format(note=json.dumps(note, ensure_ascii=False))

@@ -1,0 +1,58 @@
+"""Settings of places, and of what is remembered there."""
+
+from __future__ import annotations
+
+import re
+from typing import Annotated, Any, Final, Literal
+
+import pydantic
+
+from interpreter_bot.setting_groups import fields
+
+MAX_INSTRUCTION_CHARACTERS: Final = 3_000
+"""Of the instructions of one place; Slack's forms take no more."""
+
+_ADDRESS: Final = re.compile(r"[a-z]+(/[^/\s]+){0,2}")
+
+
+def _addresses(places: tuple[str, ...]) -> tuple[str, ...]:
+    for place in places:
+        if not _ADDRESS.fullmatch(place):
+            raise ValueError(f"{place!r} is no place, such as slack/T024BE7LD/C0123456789")
+    return places
+
+
+class Place(fields.Group):
+    """What holds in some places. Nobody can change it there; what is left out here can be chosen
+    there."""
+
+    places: Annotated[tuple[str, ...], pydantic.AfterValidator(_addresses)] = ()
+    """Where: `slack`, `slack/T024BE7LD`, `slack/T024BE7LD/C0123456789`, `discord/GUILD/CHANNEL`,
+    `web`, `console`. Empty means everywhere."""
+    instructions: Annotated[str, pydantic.Field(max_length=MAX_INSTRUCTION_CHARACTERS)] = ""
+    """Text that models are told there, besides the instructions of wider places."""
+    model: str = ""
+    """The model that is used there if a conversation or a person has not chosen another."""
+    approval: Literal["", "never", "plan", "every"] = ""
+    """Whether a person approves the model's code there. It can only make other settings
+    stricter."""
+    threads: bool | None = None
+    """Answer a mention in a new thread. Only for Discord."""
+    follow_threads: bool | None = None
+    """Answer in the bot's threads without a mention while only one person writes there."""
+    show_code: bool | None = None
+    """Keep code visible after it has run."""
+
+    @property
+    def choices(self) -> dict[str, Any]:
+        """What is chosen, by the names of choices."""
+        return self.model_dump(exclude={"places"}, exclude_defaults=True)
+
+
+class Memory(fields.Group):
+    """Notes that people confirm, and that models are told in the place they belong to."""
+
+    notes: Annotated[int, pydantic.Field(ge=0, le=1000)] = 50
+    """Most notes of one place. 0 switches the memory off."""
+    prompt_characters: fields.Positive = 4_000
+    """Of all notes, as many characters are told to the model. The newest are kept."""
