@@ -1,4 +1,4 @@
-"""Approval of code's requests to the outside by its person: once, or for the session."""
+"""Approvals of outside requests of code by its person: for one request, or for the session."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ _log = logging.getLogger(__name__)
 Ask: TypeAlias = Callable[[values.InputRequested], Awaitable[str]]
 
 FindGrants: TypeAlias = Callable[[str, str], Awaitable[Collection[str]]]
-"""Finds what people approved for a session while it has this kernel, by its key and the id."""
+"""Finds approvals that outlive a process, by session key and kernel id."""
 
 _REFUSAL_SECONDS: Final = 60.0
-_MAX_KEPT: Final = 1000
+_MAX_ENTRIES: Final = 1000
 _MAX_SHOWN_BYTES: Final = 200
 _MAX_TARGET_CHARACTERS: Final = 1000
 
@@ -30,20 +30,21 @@ class Approvals:
     """The approvals and refusals of people for one kernel's requests.
 
     Attributes:
-        ask: asks the person who runs the code, whose clock is paused; None if nobody can be asked.
+        ask: asks the person who runs the code, whose time limit pauses; None if nobody can be
+            asked.
     """
 
     def __init__(self, ask: Ask | None = None, *, find_grants: FindGrants | None = None) -> None:
-        """Begin with none; `find_grants` knows those that another process was given."""
+        """Begin without approvals; `find_grants` finds those that another process got."""
         self.ask = ask
         self._find_grants = find_grants
         self._allowed: set[str] = set()
         self._refused: dict[str, tuple[float, str]] = {}
-        # A client that opens ten connections is asked about once.
+        # Ten connections of a client cause one question.
         self._lock = asyncio.Lock()
 
     def list_grants(self) -> tuple[str, ...]:
-        """Return the approvals that last as long as the kernel, for display."""
+        """Return the approvals that are valid while the kernel lives, for display."""
         return tuple(sorted(self._allowed))
 
     async def require(self, contact: code_activity.Contact, *, target: str, first: bytes) -> None:
@@ -64,8 +65,8 @@ class Approvals:
             if grant in await self._earlier_grants(contact):
                 answer = values.FOR_SESSION
             else:
-                answer = await self._answer(contact, target, first)
-            if answer == values.FOR_SESSION and len(self._allowed) < _MAX_KEPT:
+                answer = await self._ask_person(contact, target, first)
+            if answer == values.FOR_SESSION and len(self._allowed) < _MAX_ENTRIES:
                 self._allowed.add(grant)
             elif answer not in (values.YES, values.FOR_SESSION):
                 raise self._refusal(contact, network_words.declined(contact.method, contact.host))
@@ -79,16 +80,16 @@ class Approvals:
         return ()
 
     def _refusal(self, contact: code_activity.Contact, sentence: str) -> policies.Refusal:
-        """Refuse now and for a minute, because clients try again at once."""
-        if len(self._refused) >= _MAX_KEPT:
+        """Return a refusal, and repeat it for a minute, as clients try again at once."""
+        if len(self._refused) >= _MAX_ENTRIES:
             self._refused.clear()
         self._refused[_grant(contact)] = time.monotonic(), sentence
         return policies.Refusal(sentence)
 
-    async def _answer(self, contact: code_activity.Contact, target: str, first: bytes) -> str:
-        nobody = network_words.nobody_to_ask(contact.method, contact.host)
+    async def _ask_person(self, contact: code_activity.Contact, target: str, first: bytes) -> str:
+        nobody_to_ask = network_words.nobody_to_ask(contact.method, contact.host)
         if self.ask is None:
-            raise policies.Refusal(nobody)
+            raise policies.Refusal(nobody_to_ask)
         if (cut_count := len(target) - _MAX_TARGET_CHARACTERS) > 0:
             target = target[:_MAX_TARGET_CHARACTERS] + network_words.cut(cut_count)
         question = network_words.question(
@@ -102,7 +103,7 @@ class Approvals:
         try:
             return await self.ask(request)
         except errors.KernelError as error:
-            raise policies.Refusal(nobody) from error
+            raise policies.Refusal(nobody_to_ask) from error
         except errors.BotError as error:
             raise self._refusal(
                 contact, network_words.unanswered(contact.method, contact.host)

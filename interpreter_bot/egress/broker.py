@@ -31,7 +31,7 @@ from interpreter_bot.hosts import kernel_doors
 
 _log = logging.getLogger(__name__)
 
-_MAX_KEPT: Final = 10_000
+_MAX_ENTRIES: Final = 10_000
 _SEED_BYTES: Final = 32
 
 
@@ -70,14 +70,14 @@ class Broker:
         self.on_contact: Callable[[code_activity.Contact], None] | None = None
         """Called with each finished attempt of code to reach a host."""
         self.find_grants: approvals.FindGrants | None = None
-        """Finds what people approved before this process began."""
+        """Finds approvals from before this process."""
         self._lookups = outbound_connections.NameLookups()
         self._resolve = resolve
         self._upstream = ssl.create_default_context()
         self._upstream.set_alpn_protocols(["http/1.1"])
         self._refusal = ""
-        self._refused = cachetools.LRUCache[str, bool](_MAX_KEPT)
-        """Kernels whose code was told the refusal."""
+        self._refused = cachetools.LRUCache[str, bool](_MAX_ENTRIES)
+        """Kernels whose code knows of the refusal."""
         self._opening: set[str] = set()
         self.kernels: dict[str, asyncio.Task[None]] = {}
         """Tasks that serve the open doors, by kernel."""
@@ -85,9 +85,9 @@ class Broker:
         self._pending_setups: dict[str, kernel_doors.DoorSetup] = {}
         self._approvals: dict[str, tuple[str, approvals.Approvals]] = {}
         self._approvals_by_kernel = cachetools.LRUCache[tuple[str, str], approvals.Approvals](
-            _MAX_KEPT
+            _MAX_ENTRIES
         )
-        self._traffic = cachetools.LRUCache[str, traffic_limits.Traffic](_MAX_KEPT)
+        self._traffic = cachetools.LRUCache[str, traffic_limits.Traffic](_MAX_ENTRIES)
 
     def refuse(self, reason: str) -> None:
         """Refuse all connections; see `kernel_doors.Doorkeeper.refuse`."""
@@ -243,7 +243,7 @@ class Broker:
         if self._refusal:
             self._refused[kernel_id] = True
         if not task.cancelled() and (error := task.exception()) is not None:
-            _log.error("the doors of %s are served no more", kernel_id, exc_info=error)
+            _log.error("serving the doors of %s failed", kernel_id, exc_info=error)
 
     def _record(self, contact: code_activity.Contact) -> None:
         """Log and report an attempt of code to reach a host."""

@@ -11,8 +11,8 @@ from interpreter_bot.egress import policies
 from interpreter_bot.wording import network_words
 
 _MIN_SECRET_CHARACTERS: Final = 6
-# Partial content, and what has changed since (RFC 3229).
-_PIECES: Final = (206, 226)
+# Of partial content, and of changes since another version (RFC 3229).
+_PARTIAL_STATUSES: Final = (206, 226)
 
 
 def secrets_of(headers: Mapping[str, str]) -> list[str]:
@@ -22,7 +22,7 @@ def secrets_of(headers: Mapping[str, str]) -> list[str]:
 
 
 class SecretsSieve:
-    """Finds secrets in a stream, also across its pieces."""
+    """Finds secrets in a stream, even if they are split over several pieces."""
 
     def __init__(self, secrets: Sequence[str], host: str) -> None:
         self._secrets = [secret.encode("ascii") for secret in secrets]
@@ -42,17 +42,17 @@ class SecretsSieve:
         """Search the head of a response, and check that its body can be searched.
 
         Raises:
-            Refusal: it holds a secret, or the body is packed or a piece.
+            Refusal: it holds a secret, or the body is compressed or partial.
         """
         self.check(bytes(response.reason), *(value for _, value in response.headers))
         codings = {value.lower() for name, value in response.headers if name == b"content-encoding"}
         if self._secrets and codings - {b"identity"}:
             raise policies.Refusal(network_words.compressed(self._host), status=502)
-        if self._secrets and response.status_code in _PIECES:
+        if self._secrets and response.status_code in _PARTIAL_STATUSES:
             raise policies.Refusal(network_words.partial(self._host), status=502)
 
     def filter(self, data: bytes) -> bytes:
-        """Return the part that may be passed on; the end is held back if a secret may begin there.
+        """Return the part to pass on; the end is held back if a secret may begin there.
 
         Raises:
             Refusal: there is a secret.
@@ -61,9 +61,9 @@ class SecretsSieve:
             return data
         data = self._held_back + data
         self.check(data)
-        keep = max(_overlap(data, secret) for secret in self._secrets)
-        self._held_back = data[len(data) - keep :]
-        return data[: len(data) - keep]
+        held_back_bytes = max(_overlap(data, secret) for secret in self._secrets)
+        self._held_back = data[len(data) - held_back_bytes :]
+        return data[: len(data) - held_back_bytes]
 
     def flush(self) -> bytes:
         """Return what was held back, at the end of the stream."""

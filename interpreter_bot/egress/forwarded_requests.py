@@ -23,14 +23,13 @@ from interpreter_bot.egress import (
 )
 from interpreter_bot.wording import network_words
 
-# Of a path, as much is recorded.
-_MAX_RECORDED_CHARACTERS: Final = 1000
+_MAX_RECORDED_PATH_CHARACTERS: Final = 1000
 _TARGET: Final = re.compile(rb"/[\x21-\x7e]*")
-# Servers resolve these in different ways, so an allowed path could be another one to them.
+# Servers resolve these differently, so an allowed path could be another path to them.
 _AMBIGUOUS_PATH: Final = re.compile(r"//|\\|%2e|%2f|%5c|%00|;|(?:^|/)\.{1,2}(?:/|$)", re.IGNORECASE)
-_SPELLINGS: Final = {80: ("",), 443: ("",)}
+_OMITTED_PORTS: Final = {80: ("",), 443: ("",)}
 # If a secret is added, answers are searched, so they must be neither compressed nor partial.
-_HIDING: Final = frozenset((b"accept-encoding", b"range", b"if-range", b"a-im", b"te"))
+_HIDING_HEADERS: Final = frozenset((b"accept-encoding", b"range", b"if-range", b"a-im", b"te"))
 
 
 def check(request: h11.Request, host: str, port: int, rule: policies.Rule) -> str:
@@ -48,7 +47,7 @@ def check(request: h11.Request, host: str, port: int, rule: policies.Rule) -> st
     headers = dict(request.headers)
     if b"upgrade" in headers or b"http2-settings" in headers:
         raise policies.Refusal(network_words.NO_UPGRADE, status=501)
-    if not _is_named(headers.get(b"host", b""), host, port):
+    if not _names_host(headers.get(b"host", b""), host, port):
         raise policies.Refusal(network_words.OTHER_TARGET, status=421)
     if not _TARGET.fullmatch(request.target):
         raise policies.Refusal(network_words.NOT_A_PATH, status=400)
@@ -57,11 +56,11 @@ def check(request: h11.Request, host: str, port: int, rule: policies.Rule) -> st
         is_below = any(f"{path}/".startswith(f"{prefix.rstrip('/')}/") for prefix in rule.paths)
         if not is_below or _AMBIGUOUS_PATH.search(path):
             raise policies.Refusal(network_words.wrong_path(host, rule.paths))
-    return path[:_MAX_RECORDED_CHARACTERS]
+    return path[:_MAX_RECORDED_PATH_CHARACTERS]
 
 
-def _is_named(value: bytes, host: str, port: int) -> bool:
-    """Whether the header Host names a host and port."""
+def _names_host(value: bytes, host: str, port: int) -> bool:
+    """Return whether the header Host names a host and port."""
     text = value.decode("latin-1")
     name, colon, number = text.rpartition(":")
     if not colon or text.endswith("]"):
@@ -70,13 +69,13 @@ def _is_named(value: bytes, host: str, port: int) -> bool:
         is_host = host_names.normalized(name) == host
     except host_names.NameRefusedError:
         return False
-    return is_host and number in (str(port), *_SPELLINGS.get(port, ()))
+    return is_host and number in (str(port), *_OMITTED_PORTS.get(port, ()))
 
 
 def authority(host: str, port: int) -> bytes:
     """Return the value of the header Host."""
     name = f"[{host}]" if ":" in host else host
-    return (name if port in _SPELLINGS else f"{name}:{port}").encode("ascii")
+    return (name if port in _OMITTED_PORTS else f"{name}:{port}").encode("ascii")
 
 
 async def exchange(
@@ -119,7 +118,7 @@ async def exchange(
         (name.encode("ascii"), value.encode("ascii")) for name, value in secret_headers.items()
     ]
     if secret_headers:
-        headers = [entry for entry in headers if entry[0].lower() not in _HIDING]
+        headers = [entry for entry in headers if entry[0].lower() not in _HIDING_HEADERS]
         headers.append((b"Accept-Encoding", b"identity"))
     headers.append((b"Connection", b"close"))
     transfer = _Transfer(
@@ -137,7 +136,7 @@ async def exchange(
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class _Transfer:
-    """One exchange: passes it on, counts it, and ends it without traffic."""
+    """One exchange: passes on both bodies, counts bytes, and ends it if there is no traffic."""
 
     client: http_streams.HttpStream
     server: http_streams.HttpStream
@@ -235,7 +234,7 @@ async def _next_event(server: http_streams.HttpStream) -> Any:  # noqa: ANN401 -
     """Return the next event of a response.
 
     Raises:
-        Refusal: it is no HTTP.
+        Refusal: it is not valid HTTP.
     """
     try:
         return await server.receive()
@@ -247,7 +246,7 @@ async def _next_chunk(body: AsyncIterator[bytes]) -> bytes | None:
     """Return the next piece of a response's body; None at its end.
 
     Raises:
-        Refusal: it is no HTTP.
+        Refusal: it is not valid HTTP.
     """
     try:
         return await anext(body, None)

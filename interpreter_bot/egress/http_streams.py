@@ -1,4 +1,4 @@
-"""HTTP/1.1 on streams by h11, with checks of what h11 lets pass.
+"""HTTP/1.1 on streams by h11, with checks that h11 lacks.
 
 A connection carries one request, so that nothing sent after it can be a second request to one side
 only (request smuggling).
@@ -18,16 +18,16 @@ from interpreter_bot.wording import network_words
 
 Headers: TypeAlias = list[tuple[bytes, bytes]]
 
-HEAD_BYTES: Final = 64 * 1024
+MAX_HEAD_BYTES: Final = 64 * 1024
 _BAD_REQUEST: Final = 400
 # Lines without a carriage return, or that continue on the next line.
 _AMBIGUOUS: Final = re.compile(rb"(?<!\r)\n|\n[ \t]")
-# Headers of one connection, which are not passed on.
-_OF_CONNECTION: Final = frozenset(
+# Headers about one connection, which are not passed on.
+_HOP_BY_HOP: Final = frozenset(
     b"""connection keep-alive proxy-connection proxy-authenticate proxy-authorization te trailer
     transfer-encoding upgrade expect http2-settings""".split()
 )
-# Headers that could change what was checked, or forge the caller.
+# Headers that could override the checked request, or forge its sender.
 _OVERRIDING: Final = frozenset(
     b"""x-http-method-override x-http-method x-method-override x-original-url x-rewrite-url
     forwarded x-forwarded-for x-forwarded-host x-forwarded-proto x-real-ip""".split()
@@ -35,9 +35,9 @@ _OVERRIDING: Final = frozenset(
 _REASON: Final = re.compile(r"[^\x20-\x7e]")
 _MAX_REASON_CHARACTERS: Final = 300
 _MAX_FIRST_BYTES: Final = 200
-# Buffered of each client whose end is awaited.
+# Of data that a client sends while its end is awaited.
 _MAX_BUFFERED_BYTES: Final = 1024 * 1024
-# Then other tasks have their turn: in a body of tiny chunks, each byte is an event.
+# Then other tasks run: in a body of tiny chunks, each byte may be an event.
 _MAX_EVENTS_IN_A_ROW: Final = 32
 
 
@@ -52,18 +52,18 @@ class HttpStream:
     """One side of HTTP/1.1 for one request and its response.
 
     Attributes:
-        ends: of the connection.
-        has_body: the request that was read has one.
+        ends: reader and writer of the connection.
+        has_body: the request that was read has a body.
     """
 
     def __init__(
         self, ends: opaque_tunnels.Ends, role: type[h11.CLIENT] | type[h11.SERVER]
     ) -> None:
         self.ends = ends
-        self._protocol = h11.Connection(role, max_incomplete_event_size=HEAD_BYTES)
+        self._protocol = h11.Connection(role, max_incomplete_event_size=MAX_HEAD_BYTES)
         self._events = 0
         self._uncounted_bytes = 0
-        self._first = b""
+        self._first_data = b""
         self.has_body = False
 
     @property
@@ -75,15 +75,15 @@ class HttpStream:
         """Read the head of a request.
 
         Raises:
-            MalformedError: it is none, or none that both sides read alike.
-            EOFError: the client went.
+            MalformedError: it is not valid, or the two sides could read it differently.
+            EOFError: the client has disconnected.
         """
         try:
             head = await self.ends.reader.readuntil(b"\r\n\r\n")
         except asyncio.LimitOverrunError as error:
             raise MalformedError(network_words.HEAD_TOO_LONG) from error
         self._uncounted_bytes += len(head)
-        if len(head) > HEAD_BYTES:
+        if len(head) > MAX_HEAD_BYTES:
             raise MalformedError(network_words.HEAD_TOO_LONG)
         if _AMBIGUOUS.search(head):
             raise MalformedError
@@ -109,7 +109,7 @@ class HttpStream:
         """Return h11's next event.
 
         Raises:
-            MalformedError: what came is no HTTP.
+            MalformedError: it is not valid HTTP.
         """
         while (event := await self._next()) is h11.NEED_DATA:
             await self._receive_bytes()
@@ -117,14 +117,14 @@ class HttpStream:
 
     async def first_bytes(self) -> bytes:
         """Return the beginning of a request's body, with its framing; empty if there is none."""
-        if self.has_body and not self._first:
+        if self.has_body and not self._first_data:
             await self._receive_bytes()
-        return self._first
+        return self._first_data
 
     async def wait_closed(self) -> None:
-        """Return once the client has closed the connection; what it sends meanwhile is kept.
+        """Wait until the client closes the connection; data that it sends meanwhile is buffered.
 
-        If it sends more, its end cannot be seen any more, and this waits until it is cancelled.
+        If it sends too much, the end cannot be noticed, and this waits until it is cancelled.
         """
         buffered = 0
         while buffered < _MAX_BUFFERED_BYTES:
@@ -139,25 +139,25 @@ class HttpStream:
         `count` receives the number of bytes read since its last call, heads and framing included.
 
         Raises:
-            MalformedError: it is no HTTP.
+            MalformedError: it is not valid HTTP.
         """
-        joined = bytearray()
+        pending = bytearray()
         while not isinstance(event := await self._next(), h11.EndOfMessage):
             if isinstance(event, h11.Data):
-                joined += event.data
+                pending += event.data
                 continue
             if event is not h11.NEED_DATA:
                 raise MalformedError
-            self._tell(count)
-            if joined:
-                yield bytes(joined)
-                joined.clear()
+            self._report_bytes(count)
+            if pending:
+                yield bytes(pending)
+                pending.clear()
             await self._receive_bytes()
-        self._tell(count)
-        if joined:
-            yield bytes(joined)
+        self._report_bytes(count)
+        if pending:
+            yield bytes(pending)
 
-    def _tell(self, count: Callable[[int], None]) -> None:
+    def _report_bytes(self, count: Callable[[int], None]) -> None:
         number, self._uncounted_bytes = self._uncounted_bytes, 0
         count(number)
 
@@ -172,7 +172,7 @@ class HttpStream:
             await self.send(h11.InformationalResponse(status_code=100, headers=[]))
         data = await self.ends.reader.read(opaque_tunnels.CHUNK_BYTES)
         self._uncounted_bytes += len(data)
-        self._first = self._first or data[:_MAX_FIRST_BYTES]
+        self._first_data = self._first_data or data[:_MAX_FIRST_BYTES]
         self._protocol.receive_data(data)
         return len(data)
 
@@ -180,7 +180,7 @@ class HttpStream:
         """Send h11's events.
 
         Raises:
-            MalformedError: they do not follow each other, as where a body is not of its length.
+            MalformedError: they are not a valid sequence, as when a body has another length.
         """
         for event in events:
             try:
@@ -197,7 +197,7 @@ class HttpStream:
         return self._protocol.our_state in (h11.IDLE, h11.SEND_RESPONSE)
 
     async def refuse(self, refusal: policies.Refusal) -> None:
-        """Answer a request with the reason of its refusal, where every client shows some of it."""
+        """Answer a request with the reason of its refusal, in places that clients show."""
         sentence = str(refusal)
         reason = _REASON.sub("?", sentence)[:_MAX_REASON_CHARACTERS].encode("ascii")
         body = f"{sentence}\n".encode()
@@ -208,7 +208,7 @@ class HttpStream:
             (b"Connection", b"close"),
         ]
         if self._protocol.our_state is h11.IDLE:
-            # h11 refuses to answer what it could not read.
+            # h11 cannot answer a request that it could not parse.
             lines = [b"HTTP/1.1 %d %s" % (refusal.status, reason)]
             lines += [b"%s: %s" % header for header in headers]
             self.ends.writer.write(b"\r\n".join([*lines, b"", body]))
@@ -221,7 +221,7 @@ class HttpStream:
 def forwardable_headers(
     headers: Iterable[tuple[bytes, bytes]], *, without: Collection[str] = ()
 ) -> Headers:
-    """Return the headers that belong to the request, not to one connection, but for `without`.
+    """Return the headers that are not about one connection, except those of `without`.
 
     Names in `headers` are in lower case.
     """
@@ -237,17 +237,17 @@ def forwardable_headers(
     return [
         (name, value)
         for name, value in entries
-        if name not in _OF_CONNECTION | dropped and fold(name) not in folded
+        if name not in _HOP_BY_HOP | dropped and fold(name) not in folded
     ]
 
 
 def fold(name: bytes) -> bytes:
-    """Normalize a header's name: names that some server treats as equal become equal."""
+    """Normalize the name of a header, so that names that some server treats as equal are equal."""
     return re.sub(rb"[-_.]", b"", name.lower())
 
 
 def framing(headers: Sequence[tuple[bytes, bytes]]) -> Headers:
-    """Return the one header that frames a message's body."""
+    """Return the header that gives the length of a body, if there is one."""
     for name, value in headers:
         if name == b"content-length":
             return [(b"Content-Length", value)]

@@ -36,23 +36,23 @@ _HANDSHAKE_SECONDS: Final = 10.0
 # A refusal is delayed, because clients would ask again at once.
 _REFUSAL_SECONDS: Final = 0.1
 _LINGER_SECONDS: Final = 1.0
-_PAUSE_SECONDS: Final = 1.0
+_ACCEPT_PAUSE_SECONDS: Final = 1.0
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class ProxyContext:
-    """What all connections of one kernel share.
+    """The objects that all connections of a kernel share.
 
     Attributes:
         key: of its session.
-        kernel_id: of it.
-        policy: returns what the session may reach now.
+        kernel_id: of the kernel.
+        policy: returns the rules of the session.
         traffic: of the session.
         dialler: opens connections.
         authority: makes certificates that the kernel trusts.
-        approvals: by people.
+        approvals: of people for this kernel.
         upstream: for TLS to the outside.
-        record: takes what is known of a connection that is over.
+        record: is called with the contact of each ended connection.
         max_connections: at a time.
         idle_seconds: a connection without traffic for this long is closed.
     """
@@ -75,23 +75,25 @@ class Proxy:
 
     def __init__(self, context: ProxyContext) -> None:
         self._context = context
-        self._free = asyncio.Semaphore(context.max_connections)
+        self._slots = asyncio.Semaphore(context.max_connections)
         self._tasks: set[asyncio.Task[None]] = set()
 
     async def serve(self, accept: Callable[[], Awaitable[socket.socket]]) -> None:
         """Accept connections up to the limit; others wait in the kernel's own network."""
         try:
             while True:
-                await self._free.acquire()
+                await self._slots.acquire()
                 try:
                     endpoint = await accept()
                 except OSError:
-                    # Probably out of descriptors, which is no reason to end this kernel.
+                    # Probably the process has no descriptors left, which need not end this kernel.
                     _log.exception("no connection of a kernel can be accepted")
-                    self._free.release()
-                    await asyncio.sleep(_PAUSE_SECONDS)
+                    self._slots.release()
+                    await asyncio.sleep(_ACCEPT_PAUSE_SECONDS)
                     continue
-                task = asyncio.create_task(self._answer(endpoint), name="egress connection")
+                task = asyncio.create_task(
+                    self._serve_connection(endpoint), name="egress connection"
+                )
                 self._tasks.add(task)
                 task.add_done_callback(self._release)
         finally:
@@ -102,28 +104,28 @@ class Proxy:
 
     def _release(self, task: asyncio.Task[None]) -> None:
         self._tasks.discard(task)
-        self._free.release()
+        self._slots.release()
         if not task.cancelled() and (error := task.exception()) is not None:
-            _log.error("a connection of a kernel fell", exc_info=error)
+            _log.error("a connection of a kernel failed", exc_info=error)
 
-    async def _answer(self, endpoint: socket.socket) -> None:
+    async def _serve_connection(self, endpoint: socket.socket) -> None:
         """Serve one connection, and record its outcome."""
         contact = code_activity.Contact(self._context.key, self._context.kernel_id)
         began = time.monotonic()
         try:
             ends = await opaque_tunnels.Ends.accepted(endpoint)
         except OSError:
-            return  # It came and went.
+            return  # The client has disconnected.
         client = http_streams.HttpStream(ends, h11.SERVER)
         try:
-            await self._serve_one(client, contact)
+            await self._serve_request(client, contact)
         except policies.Refusal as refusal:
             contact.status, contact.reason = refusal.status, str(refusal)
             await asyncio.sleep(_REFUSAL_SECONDS)
             await _refuse(client, refusal)
         except TimeoutError:
             contact.reason = network_words.TOO_SLOW
-        except (OSError, EOFError) as error:  # Those of TLS are among them.
+        except (OSError, EOFError) as error:  # This includes errors of TLS.
             contact.reason = network_words.BROKE_OFF
             _log.debug("a connection broke off", exc_info=error)
         finally:
@@ -132,7 +134,7 @@ class Proxy:
                 self._context.record(contact)
             await client.ends.close()
 
-    async def _serve_one(
+    async def _serve_request(
         self, client: http_streams.HttpStream, contact: code_activity.Contact
     ) -> None:
         """Read one request, and carry it out if that is allowed."""
@@ -162,7 +164,7 @@ class Proxy:
     def _find(
         self, host_and_port: bytes, port: int, contact: code_activity.Contact
     ) -> tuple[str, policies.Rule]:
-        """Find the rule for a host and port as code writes them."""
+        """Find the rule for a host and port, as written in a request."""
         text = host_and_port.decode("latin-1")
         name, colon, number = text.rpartition(":")
         if not colon or text.endswith("]"):
@@ -178,8 +180,8 @@ class Proxy:
         """Open a tunnel: opaque, or read by the bot."""
         host, rule = self._find(request.target, 443, contact)
         host_header = dict(request.headers).get(b"host", b"")
-        is_named = host_header.lower() in (b"", request.target.lower(), host.encode("ascii"))
-        if client.has_body or not is_named:
+        is_same_host = host_header.lower() in (b"", request.target.lower(), host.encode("ascii"))
+        if client.has_body or not is_same_host:
             raise http_streams.MalformedError
         response = h11.Response(status_code=200, reason=b"Connection established", headers=[])
         await client.receive()  # The end of the request.
@@ -241,8 +243,8 @@ class Proxy:
         """Ask a person if the rule demands it, before the name is looked up.
 
         Raises:
-            Refusal: they do not let it.
-            EOFError: the client went, which may ask for the same again.
+            Refusal: the person did not allow it.
+            EOFError: the client has disconnected; it may ask for the same again.
         """
         if not rule.needs_approval:
             return
@@ -298,11 +300,11 @@ class Proxy:
 
 
 async def _refuse(client: http_streams.HttpStream, refusal: policies.Refusal) -> None:
-    """Answer with the reason of a refusal; if an answer has begun, break it off."""
+    """Answer with the reason of a refusal; abort an answer that has begun."""
     if not client.can_refuse:
         client.ends.writer.transport.abort()
         return
-    with contextlib.suppress(OSError):  # TimeoutError is one.
+    with contextlib.suppress(OSError):  # TimeoutError is a subclass.
         async with asyncio.timeout(_LINGER_SECONDS):
             await client.refuse(refusal)
             # Closing a connection with unread data would discard the answer.

@@ -110,7 +110,7 @@ class ServicesDoor(proxies.Proxy):
         super().__init__(context)
         self._services = {service.name: service for service in services}
 
-    async def _serve_one(
+    async def _serve_request(
         self, client: http_streams.HttpStream, contact: code_activity.Contact
     ) -> None:
         """Answer one request, or forward it to the host in its path if that is allowed.
