@@ -60,7 +60,7 @@ async def _list(config: settings.Settings, broker: ToolBroker) -> int:
             listings[server.name] = broker.definitions.seen(server.name)
             continue
         try:
-            listings[server.name] = await broker.look(server.name)
+            listings[server.name] = await broker.fetch_listing(server.name)
         except errors.BotError as error:
             listings[server.name] = broker.definitions.seen(server.name)
             unreachable[server.name] = str(error)
@@ -107,4 +107,4 @@ def _lines(
         if standing != "on":
             change = definitions.difference(accepted.tools.get(tool), listing.tools[tool])
             yield from (f"      {line}" for line in change)
-    yield from map(operator_words.left_out, listing.left_out)
+    yield from map(operator_words.left_out, listing.omissions)

@@ -1,4 +1,4 @@
-"""Definitions of a server's tools: bounded, made readable, identified by digests. Pure.
+"""Definitions of the tools of a server, bounded, readable and with digests. Pure.
 
 The digest covers the definition as the server sent it. People, models and kernels see it without
 hidden characters.
@@ -26,7 +26,7 @@ _MAX_DEFINITION_CHARACTERS: Final = 64 * 1024
 _MAX_PARAMETERS: Final = 64
 _MAX_TOOLS: Final = 500
 _RESERVED: Final = frozenset({"find_tools", "describe_tool"})
-_HIDING: Final = re.compile(r"[\u200b-\u200f\u2028-\u202e\u2066-\u2069\U000e0000-\U000e007f]")
+_HIDDEN: Final = re.compile(r"[\u200b-\u200f\u2028-\u202e\u2066-\u2069\U000e0000-\U000e007f]")
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -34,9 +34,9 @@ class Parameter:
     """A parameter of a tool.
 
     Attributes:
-        parameter: what it is called in Python.
-        name: what the server calls it.
-        kind: of JSON's types; several if it may be any of them.
+        parameter: its name in Python.
+        name: its name at the server.
+        kind: its JSON type, or several.
         description: harmless.
         is_required: the tool cannot be called without it.
     """
@@ -53,12 +53,12 @@ class Definition:
     """A tool of a server.
 
     Attributes:
-        name: what the server calls it.
-        function: what it is called in Python.
+        name: its name at the server.
+        function: its name in Python.
         description: harmless.
-        parameters: those that must be given come first.
-        is_read_only: the server says so.
-        digest: of all that the server says of it.
+        parameters: required ones come first.
+        is_read_only: according to the server.
+        digest: of the whole definition.
     """
 
     name: str
@@ -76,53 +76,53 @@ class Listing:
     Attributes:
         instructions: for models.
         tools: definitions, by the tools' names.
-        left_out: sentences about tools that cannot be used.
+        omissions: sentences about tools that cannot be used.
     """
 
     instructions: str = ""
     tools: Mapping[str, Mapping[str, Any]] = dataclasses.field(default_factory=dict)
-    left_out: tuple[str, ...] = ()
+    omissions: tuple[str, ...] = ()
 
     @property
     def digest(self) -> str:
-        """The digest of all of it."""
+        """The digest of the whole description."""
         parts = [digest(self.instructions), *(digest(self.tools[name]) for name in self.tools)]
         return digest(sorted(parts))
 
 
 def digest(value: object) -> str:
-    """Return the SHA-256 of a JSON value, by which a version is recognized."""
+    """Return the SHA-256 of a JSON value, which identifies a version."""
     return hashlib.sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()
 
 
 def read_listing(instructions: str, tools: Iterable[Mapping[str, Any]]) -> Listing:
-    """Read what a server sent; what cannot be used is left out, with a sentence."""
+    """Read what a server sent; unusable tools are left out, each with a sentence."""
     by_name: dict[str, Mapping[str, Any]] = {}
-    left_out: list[str] = []
+    omissions: list[str] = []
     functions: dict[str, str] = {}
     for number, tool in enumerate(tools):
         name = str(tool.get("name", ""))
         if number >= _MAX_TOOLS:
-            left_out.append(tool_words.only_first(_MAX_TOOLS))
+            omissions.append(tool_words.only_first(_MAX_TOOLS))
             break
         if not _NAME.fullmatch(name):
-            left_out.append(tool_words.bad_tool_name(number + 1))
+            omissions.append(tool_words.bad_tool_name(number + 1))
         elif len(json.dumps(tool)) > _MAX_DEFINITION_CHARACTERS:
-            left_out.append(tool_words.definition_too_long(name))
+            omissions.append(tool_words.definition_too_long(name))
         elif len(_properties(tool)) > _MAX_PARAMETERS:
-            left_out.append(tool_words.too_many_parameters(name, _MAX_PARAMETERS))
+            omissions.append(tool_words.too_many_parameters(name, _MAX_PARAMETERS))
         elif (function := python_name(name)) in functions:
-            # Neither is used: the server decides which one comes first.
-            left_out.append(tool_words.same_name(name, functions[function]))
+            # Neither is used, as the order of the server would decide which one.
+            omissions.append(tool_words.same_name(name, functions[function]))
             by_name.pop(functions[function], None)
         else:
             functions[function] = name
             by_name[name] = tool
-    return Listing(instructions[:_MAX_DEFINITION_CHARACTERS], by_name, tuple(left_out))
+    return Listing(instructions[:_MAX_DEFINITION_CHARACTERS], by_name, tuple(omissions))
 
 
 def read_tool(tool: Mapping[str, Any]) -> Definition:
-    """Read the definition of a tool, as it stands in a listing."""
+    """Read the definition of a tool from a listing."""
     annotations = tool.get("annotations")
     required = _schema(tool).get("required")
     needed = {str(name) for name in required} if isinstance(required, list) else set()
@@ -136,7 +136,7 @@ def read_tool(tool: Mapping[str, Any]) -> Definition:
         name=str(tool["name"]),
         function=python_name(str(tool["name"])),
         description=readable(tool.get("description"), _MAX_DESCRIPTION_CHARACTERS),
-        parameters=tuple(sorted(names.values(), key=lambda one: not one.is_required)),
+        parameters=tuple(sorted(names.values(), key=lambda parameter: not parameter.is_required)),
         is_read_only=isinstance(annotations, dict) and annotations.get("readOnlyHint") is True,
         digest=digest(tool),
     )
@@ -154,18 +154,18 @@ def readable(text: object, max_characters: int) -> str:
     """Return a server's text without hidden characters, at a bounded length."""
     if not isinstance(text, str):
         return ""
-    # Bounded before it is cleaned, so that cleaning takes a bounded time.
-    clean = safe_text.harmless(_HIDING.sub("", text[: 4 * max_characters])).strip()
+    # Cut before it is cleaned, so that cleaning takes a bounded time.
+    clean = safe_text.harmless(_HIDDEN.sub("", text[: 4 * max_characters])).strip()
     return clean if len(clean) <= max_characters else f"{clean[:max_characters]} …"
 
 
 def warnings(
     server: str, tool: Mapping[str, Any], tools_by_server: Mapping[str, Iterable[str]]
 ) -> list[str]:
-    """Return what is suspicious about a definition; `tools_by_server` has all tools' names."""
+    """Return suspicions about a definition; `tools_by_server` has the names of all tools."""
     text = json.dumps(tool, ensure_ascii=False)
     sentences = []
-    if _HIDING.search(text) or safe_text.harmless(text) != text:
+    if _HIDDEN.search(text) or safe_text.harmless(text) != text:
         sentences.append(tool_words.HIDDEN_CHARACTERS)
     words = set(re.findall(r"[\w.-]+", text))
     for other_server, names in tools_by_server.items():
@@ -191,7 +191,7 @@ def difference(before: Mapping[str, Any] | None, after: Mapping[str, Any]) -> li
 
 
 def _lines(tool: Mapping[str, Any]) -> list[str]:
-    """Write a definition for people: hidden characters spelled out, blank lines counted."""
+    """Return a definition as lines for people, with hidden characters and blank lines shown."""
     return [
         safe_text.revealed(f"{path}: {line}").text
         for path, value in _leaves(tool, "")
@@ -201,8 +201,12 @@ def _lines(tool: Mapping[str, Any]) -> list[str]:
 
 def _folded(lines: list[str]) -> Iterator[str]:
     for is_blank, group in itertools.groupby(lines, lambda line: not line.strip(" \t")):
-        alike = [*group]
-        yield from [f"({len(alike)} blank lines)"] if is_blank and len(alike) > 1 else alike
+        equal_lines = [*group]
+        yield from (
+            [f"({len(equal_lines)} blank lines)"]
+            if is_blank and len(equal_lines) > 1
+            else equal_lines
+        )
 
 
 def _leaves(value: object, path: str) -> Iterator[tuple[str, object]]:

@@ -1,8 +1,8 @@
-"""HTTP transports: to one MCP server, and to authorization servers that strangers name.
+"""HTTP transports: to one MCP server, and to authorization servers that servers name.
 
-The SDK bounds events of a stream, but reads a JSON answer to its end, so answers are bounded here.
-An authorization server must be at a public address and speak TLS, unless the operator named it. The
-checked address is the one that is dialled, no redirect is followed, and little is read.
+The SDK limits the events of a stream, but reads a JSON answer to its end, so answers are limited
+here. An authorization server must be at a public address and use TLS, unless the operator named it.
+The connection is made to the checked address, no redirect is followed, and answers are short.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ MAX_ANSWER_BYTES: Final = 2 * settings.MIB
 
 _MAX_ANSWERS_IN_STREAM: Final = 16
 _IDENTITY: Final = frozenset({"", "identity"})
-_PACKED: Final = "the answer is compressed, though that was not asked for"
-_MAX_BYTES: Final = 256 * 1024
+_COMPRESSED: Final = "the answer is compressed, though that was not asked for"
+_MAX_ISSUER_ANSWER_BYTES: Final = 256 * 1024
 _TIMEOUT_SECONDS: Final = 20.0
 _PORTS: Final = {"https": 443, "http": 80}
 
@@ -42,14 +42,14 @@ class BoundedTransport(httpx2.AsyncBaseTransport):
     def __init__(self, urls: Iterable[str]) -> None:
         """Send requests only to the origins of `urls`: the server, and its authorization server."""
         self._origins = {origin(httpx2.URL(url)) for url in urls}
-        # Requests have secrets, so no proxy of the environment is used.
+        # Requests contain secrets, so no proxy of the environment is used.
         self._inner = httpx2.AsyncHTTPTransport(trust_env=False)
 
     async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
         """Send a request.
 
         Raises:
-            TransportError: it goes elsewhere, or what comes is too much.
+            TransportError: it is for another origin, or the answer is too large.
         """
         if origin(request.url) not in self._origins:
             raise httpx2.UnsupportedProtocol("the server redirects", request=request)
@@ -61,7 +61,7 @@ class BoundedTransport(httpx2.AsyncBaseTransport):
             raise OversizedError("the answer is not a stream", request=request)
         if response.headers.get("content-encoding", "").lower() not in _IDENTITY:
             await stream.aclose()
-            raise OversizedError(_PACKED)
+            raise OversizedError(_COMPRESSED)
         is_stream = response.headers.get("content-type", "").startswith("text/event-stream")
         limit = MAX_ANSWER_BYTES * (_MAX_ANSWERS_IN_STREAM if is_stream else 1)
         return httpx2.Response(
@@ -81,28 +81,28 @@ class PublicAddressTransport(httpx2.AsyncBaseTransport):
 
     def __init__(self, urls: Iterable[str]) -> None:
         """Allow private addresses for the origins of `urls`, which the operator named."""
-        self._named_origins = {origin(httpx2.URL(url)) for url in urls}
+        self._trusted_origins = {origin(httpx2.URL(url)) for url in urls}
         # Connections are not reused: the same address may serve other hosts.
         limits = httpx2.Limits(max_keepalive_connections=0)
         self._inner = httpx2.AsyncHTTPTransport(trust_env=False, limits=limits)
 
     def is_safe(self, url: str) -> bool:
-        """Whether secrets or a person may be sent to a URL: over TLS, or named by the operator."""
+        """Return whether secrets or a person may be sent to a URL."""
         parsed = httpx2.URL(url)
         if parsed.userinfo or parsed.fragment:
             return False
-        return parsed.scheme == "https" or origin(parsed) in self._named_origins
+        return parsed.scheme == "https" or origin(parsed) in self._trusted_origins
 
     async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
         """Send a request.
 
         Raises:
-            TransportError: it must not go there, does not arrive, or what comes is too much.
+            TransportError: the address is not allowed or not reached, or the answer is too large.
         """
         url = request.url
         if not self.is_safe(str(url)):
             raise httpx2.UnsupportedProtocol("the address is not safe", request=request)
-        if origin(url) not in self._named_origins:
+        if origin(url) not in self._trusted_origins:
             address = await _public_address(request)
             request.extensions = request.extensions | {"sni_hostname": url.raw_host.decode("ascii")}
             # The header `Host` is set already, and keeps the name.
@@ -126,7 +126,7 @@ def origin(url: httpx2.URL) -> tuple[str, str, int | None]:
 
 
 class _BoundedStream(httpx2.AsyncByteStream):
-    """The bytes of an answer, up to a number."""
+    """The bytes of an answer, up to a limit."""
 
     def __init__(self, stream: httpx2.AsyncByteStream, max_bytes: int) -> None:
         self._stream = stream
@@ -162,17 +162,17 @@ async def _public_address(request: httpx2.Request) -> str:
         address = str(entry[4][0])
         if address_rules.is_allowed(address):
             return str(ipaddress.ip_address(address))
-    _log.warning("%s, which gives tokens, is at no public address: %s", host, entries)
+    _log.warning("the authorization server %s has no public address: %s", host, entries)
     raise httpx2.ConnectError("the host has no public address", request=request)
 
 
 async def _read(response: httpx2.Response, request: httpx2.Request) -> httpx2.Response:
     """Read a bounded answer."""
     if response.headers.get("content-encoding", "").lower() not in _IDENTITY:
-        raise OversizedError(_PACKED)
+        raise OversizedError(_COMPRESSED)
     stream = response.stream
     assert isinstance(stream, httpx2.AsyncByteStream)  # noqa: S101
-    bounded = _BoundedStream(stream, _MAX_BYTES)
+    bounded = _BoundedStream(stream, _MAX_ISSUER_ANSWER_BYTES)
     content = b"".join([chunk async for chunk in bounded])
     return httpx2.Response(
         response.status_code, headers=response.headers, content=content, request=request

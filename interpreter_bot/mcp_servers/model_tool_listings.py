@@ -12,7 +12,7 @@ from typing import Final
 
 from interpreter_bot.mcp_servers import definitions, tool_broker
 
-_MAX_TOLD: Final = 10
+_MAX_DESCRIBED: Final = 10
 _MAX_DESCRIPTION_CHARACTERS: Final = 300
 _INTRODUCTION: Final = (
     "Code in the kernel can call tools of other systems as functions: from tools.{server} import "
@@ -43,7 +43,7 @@ def describe_servers(entries: Sequence[tool_broker.OfferedServer]) -> str:
     tools = [(entry.server.name, tool) for entry in entries for tool in entry.tools]
     if not tools:
         return ""
-    described, remaining = tools[:_MAX_TOLD], tools[_MAX_TOLD:]
+    described, remaining = tools[:_MAX_DESCRIBED], tools[_MAX_DESCRIBED:]
     server, first = tools[0]
     lines = [_INTRODUCTION.format(server=server, function=first.function), "<available_tools>"]
     lines += [_line(name, tool) for name, tool in described]
@@ -63,7 +63,7 @@ class ToolIndex:
     @property
     def has_more(self) -> bool:
         """Whether there are more tools than the prompt describes."""
-        return len(self._tools) > _MAX_TOLD
+        return len(self._tools) > _MAX_DESCRIBED
 
     def find(self, words: str) -> str:
         """List the tools that match some words best; names count more than descriptions."""

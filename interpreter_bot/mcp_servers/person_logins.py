@@ -1,8 +1,8 @@
-"""Logins of people at MCP servers: the link that begins one, its end, and the resulting tokens.
+"""Logins of people at MCP servers, from the link to the tokens.
 
 A login has three secrets, stored only as digests or encrypted: the link that the person gets, the
 mark of the browser that opened it, and the state with which that browser comes back. Each is used
-once, within ten minutes. A person's tokens are used for that person's calls alone.
+once, within ten minutes. The tokens of a person are only used for calls of that person.
 """
 
 from __future__ import annotations
@@ -59,9 +59,9 @@ class Login:
     """A login, for display.
 
     Attributes:
-        account: that it gives.
-        name: of the person, as they call themselves.
-        issuer: the host where they log in; empty before they went on.
+        account: the account that it leads to.
+        name: the display name of the person.
+        issuer: the host where they log in; empty before they opened its page.
     """
 
     account: records.Account
@@ -73,7 +73,7 @@ class PersonLogins:
     """The logins at all servers where people log in.
 
     Attributes:
-        address: where browsers reach the page of logins; empty while none is served.
+        address: of the page for logins; empty while it is not served.
     """
 
     def __init__(
@@ -106,11 +106,11 @@ class PersonLogins:
         """Return a link for one person to log in; an earlier link ends.
 
         Raises:
-            BotError: nobody can log in.
+            BotError: logins are not possible.
         """
         if not self.address:
             raise errors.BotError(tool_words.no_login_page(account.server))
-        self._of(account)
+        self._requests_for(account)
         # Hexadecimal, because chats leave a trailing `_` or `-` out of links.
         ticket = secrets.token_hex(32)
         sealed = await self._encrypt(account, _StartedLogin(name=name))
@@ -121,33 +121,33 @@ class PersonLogins:
         """Return the login of a link, which stays usable.
 
         Raises:
-            BotError: there is none.
+            BotError: there is no such login.
         """
         account, login = await self._find_started(ticket)
         return Login(account, login.name)
 
     async def continue_login(self, ticket: str) -> tuple[str, str]:
-        """Use a link up; return the page where the person logs in, and the secret of their browser.
+        """Consume a link; return the page where the person logs in, and a secret for the browser.
 
         Raises:
             BotError: the link cannot be used.
         """
-        account, login = await self._find_started(ticket, takes=True)
+        account, login = await self._find_started(ticket, consumes=True)
         redirect = f"{self.address}{PATH}/back/{account.server}"
-        issuer = await self._of(account).find(redirect)
+        issuer = await self._requests_for(account).find(redirect)
         proof = client_auth.PKCEParameters.generate()
         state, mark = secrets.token_urlsafe(32), secrets.token_urlsafe(32)
         login.issuer, login.verifier, login.mark = issuer, proof.code_verifier, secret_digest(mark)
         sealed = await self._encrypt(account, login)
         await self._store.begin_login(account, secret_digest(state), sealed)
-        return issuer.address(challenge=proof.code_challenge, state=state), mark
+        return issuer.login_url(challenge=proof.code_challenge, state=state), mark
 
     async def check_return(self, server: str, query: Mapping[str, str], mark: str) -> Login:
         """Return the login that a browser came back to finish; nothing is stored yet.
 
         Args:
-            server: whose login page sent the browser back.
-            query: what the browser brought: `state`, `code`, `iss`, `error`.
+            server: the server whose login page sent the browser back.
+            query: the parameters `state`, `code`, `iss` and `error` of the browser's request.
             mark: the secret of the browser in which the login began.
 
         Raises:
@@ -163,17 +163,17 @@ class PersonLogins:
         The arguments are those of `check_return`.
 
         Raises:
-            BotError: there are none.
+            BotError: there are no tokens.
         """
         await self._check_return(server, query, mark)
-        account, login, issuer = await self._check_return(server, query, mark, takes=True)
-        requests = self._of(account)
+        account, login, issuer = await self._check_return(server, query, mark, consumes=True)
+        requests = self._requests_for(account)
         token = await requests.exchange(issuer, query.get("code", ""), login.verifier)
         await self._store.put(account, await self._encrypt(account, _stored_tokens(issuer, token)))
         return Login(account, login.name)
 
     async def has(self, account: records.Account) -> bool:
-        """Whether a person has logged in, as far as the last call showed."""
+        """Return whether a person has logged in, as far as known from the last call."""
         sealed = await self._store.find(account)
         return sealed is not None and self._refused_digests.get(account) != secret_digest(sealed)
 
@@ -188,7 +188,7 @@ class PersonLogins:
         if sealed is None:
             return False
         tokens = _StoredTokens.model_validate(await self._decrypt(account, sealed))
-        await self._of(account).revoke(tokens.issuer, tokens.token)
+        await self._requests_for(account).revoke(tokens.issuer, tokens.token)
         return True
 
     def bearer(
@@ -205,7 +205,7 @@ class PersonLogins:
 
         Args:
             account: of the person.
-            refused_token: the server refused it, so another one is needed.
+            refused_token: a token that the server refused; another one is needed.
 
         Raises:
             BotError: the authorization server cannot be asked now.
@@ -222,14 +222,14 @@ class PersonLogins:
             if not tokens.token.refresh_token:
                 self._refused_digests[account] = secret_digest(sealed)
                 return None
-            # A refresh uses the old token up, so it is finished even if the caller is cancelled.
+            # A refresh consumes the old token, so it is finished even if the caller is cancelled.
             return await cancellation.shielded(self._refresh(account, tokens, sealed))
 
     async def _refresh(
         self, account: records.Account, tokens: _StoredTokens, sealed: str
     ) -> str | None:
         try:
-            token = await self._of(account).refresh(tokens.issuer, tokens.token)
+            token = await self._requests_for(account).refresh(tokens.issuer, tokens.token)
         except token_issuers.TokenRefusedError as error:
             # Another process of the bot may have refreshed first.
             latest = await self._store.find(account)
@@ -245,29 +245,29 @@ class PersonLogins:
             return token.access_token
         return None
 
-    def _of(self, account: records.Account) -> token_issuers.TokenRequests:
+    def _requests_for(self, account: records.Account) -> token_issuers.TokenRequests:
         requests = self._requests.get(account.server)
         if requests is None:
             raise errors.BotError(tool_words.no_longer_set_up(account.server))
         return requests
 
     async def _find_started(
-        self, secret: str, *, takes: bool = False
+        self, secret: str, *, consumes: bool = False
     ) -> tuple[records.Account, _StartedLogin]:
-        """Return a login that has begun."""
-        find = self._store.take_login if takes else self._store.find_login
+        """Return a login that has begun, by a secret; `consumes` deletes it."""
+        find = self._store.take_login if consumes else self._store.find_login
         entry = await find(secret_digest(secret), _MAX_LOGIN_AGE)
         if entry is None:
             raise errors.BotError(tool_words.LINK_EXPIRED)
         account, sealed = entry
         login = _StartedLogin.model_validate(await self._decrypt(account, sealed))
-        self._of(account)
+        self._requests_for(account)
         return account, login
 
     async def _check_return(
-        self, server: str, query: Mapping[str, str], mark: str, *, takes: bool = False
+        self, server: str, query: Mapping[str, str], mark: str, *, consumes: bool = False
     ) -> tuple[records.Account, _StartedLogin, token_issuers.Issuer]:
-        account, login = await self._find_started(query.get("state", ""), takes=takes)
+        account, login = await self._find_started(query.get("state", ""), consumes=consumes)
         # A link's login has no issuer yet, so a link cannot be used as a state.
         if login.issuer is None or not hmac.compare_digest(login.mark, secret_digest(mark)):
             raise errors.BotError(tool_words.LINK_EXPIRED)
@@ -297,7 +297,7 @@ class PersonBearer(httpx2.Auth):
     """Adds a person's token to requests.
 
     Attributes:
-        is_refused: whether the server took none in the last request.
+        is_refused: the server accepted no token in the last request.
     """
 
     requires_request_body = True
@@ -352,6 +352,6 @@ def _stored_tokens(issuer: token_issuers.Issuer, token: auth.OAuthToken) -> _Sto
     ends_at = None
     if token.expires_in is not None:
         seconds = min(token.expires_in, _MAX_TOKEN_SECONDS)
-        # Refreshed early, so that it does not expire on the way.
+        # Refreshed early, so that it does not expire during a request.
         ends_at = time.time() + seconds - min(_REFRESH_EARLY_SECONDS, seconds / 4)
     return _StoredTokens(issuer=issuer, token=token, ends_at=ends_at)

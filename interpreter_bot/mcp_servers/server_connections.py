@@ -1,4 +1,4 @@
-"""A connection to one MCP server: opened when it is needed, and again after it broke."""
+"""A connection to one MCP server, which is opened when needed, and again after it broke."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ _FIRST_PAUSE_SECONDS: Final = 1.0
 _MAX_PAUSE_SECONDS: Final = 60.0
 _MAX_PAGES: Final = 20
 _TERMINATED: Final = "Session terminated"
-_BREAKS: Final = (
+_CONNECTION_ERRORS: Final = (
     *(httpx2.HTTPError, pydantic.ValidationError, RuntimeError, OSError),
     *(anyio.ClosedResourceError, anyio.BrokenResourceError),
 )
@@ -54,14 +54,15 @@ class McpServerError(errors.BotError):
 
 
 class _SlowError(McpServerError):
-    """A call took longer than it may."""
+    """A call exceeded its time limit."""
 
 
 class ServerConnection:
     """A connection to a server. As the SDK demands, one task owns it; others call through it.
 
     Attributes:
-        secrets: that the server, or who gives tokens for it, is sent. Replaced when there are more.
+        secrets: that are sent to the server or to its authorization server; replaced when there
+            are more.
     """
 
     def __init__(
@@ -79,10 +80,10 @@ class ServerConnection:
         Args:
             server: its settings.
             environment: holds the secrets that they name.
-            groups: bound it, if it is a program.
-            account: whose connection it is, if each person has their own.
-            logins: have that person's tokens.
-            clock: of pauses, and of how long it was idle.
+            groups: limit it, if it is a program.
+            account: of the person, if each person has a connection.
+            logins: have the tokens of that person.
+            clock: for pauses and idle time.
 
         Raises:
             SettingsError: a secret is missing.
@@ -100,10 +101,10 @@ class ServerConnection:
             for name, text in server.environment.items()
         }
         self._note_secrets(self._headers.values())
-        # A program's variable whose value names no variable of ours is no secret.
+        # A variable of a program is no secret if its value refers to no variable of ours.
         secret_names = (name for name, text in server.environment.items() if "$" in text)
         self._note_secrets(self._environment[name] for name in secret_names)
-        # A server may send a secret back without the words around it.
+        # A server may send back a secret without the text around it.
         texts = (*server.headers.values(), *server.environment.values())
         templates = map(string.Template, texts)
         self._note_secrets(
@@ -117,7 +118,7 @@ class ServerConnection:
             self._login = bot_logins.provider(
                 server, server.oauth, environment, note=self._note_secrets
             )
-        self._order = asyncio.Lock()
+        self._lock = asyncio.Lock()
         self._serve_task: asyncio.Task[None] | None = None
         self._closing = asyncio.Event()
         self._client: mcp.Client | None = None
@@ -129,12 +130,12 @@ class ServerConnection:
         self._used_at = 0.0
 
     async def listing(self) -> definitions.Listing:
-        """Return what the server offers, at most some minutes old.
+        """Return the listing of the server, at most some minutes old.
 
         Raises:
-            McpServerError: it cannot be reached.
+            McpServerError: the server cannot be reached.
         """
-        async with self._order:
+        async with self._lock:
             age = self._clock() - self._listed_at
             if self._listing is None or age > _MAX_LISTING_AGE_SECONDS or not self._is_open:
                 client = await self._connected()
@@ -150,7 +151,7 @@ class ServerConnection:
         """Call a tool. Cancelling also cancels it at the server.
 
         Raises:
-            McpServerError: it could not be done, or nobody knows whether it was.
+            McpServerError: it failed, or its outcome is unknown.
         """
         self._calls += 1
         try:
@@ -163,8 +164,8 @@ class ServerConnection:
         self, tool: str, arguments: dict[str, Any], progress: dispatcher.ProgressFnT
     ) -> mcp_types.CallToolResult:
         seconds = self._server.call_seconds
-        for is_again in (False, True):
-            async with self._order:
+        for is_retry in (False, True):
+            async with self._lock:
                 client = await self._connected()
             try:
                 with self._translated(seconds):
@@ -182,22 +183,22 @@ class ServerConnection:
                     await self._drop_hung(client)
                 # The server forgot the session, so the call has not begun.
                 is_lost = _TERMINATED in str(error.__cause__)
-                if is_again or not is_lost:
+                if is_retry or not is_lost:
                     raise
-                async with self._order:
+                async with self._lock:
                     # Another call may have connected again already.
                     if self._client is client:
                         await self._disconnect()
         raise AssertionError("unreachable")
 
     async def _drop_hung(self, client: mcp.Client) -> None:
-        """End a program that no longer answers at all, so that the next call starts it again."""
+        """End a program that no longer answers, so that the next call starts it again."""
         try:
             async with asyncio.timeout(min(_MAX_ALIVE_SECONDS, self._server.call_seconds)):
                 await client.list_tools()
-        except (TimeoutError, exceptions.MCPError, *_BREAKS):
+        except (TimeoutError, exceptions.MCPError, *_CONNECTION_ERRORS):
             _log.warning("the MCP server %s hangs, and is ended", self._server.name)
-            async with self._order:
+            async with self._lock:
                 # Another call may have ended it already.
                 if self._client is client:
                     self._note_failure()
@@ -210,13 +211,13 @@ class ServerConnection:
 
     async def end_if_idle(self) -> None:
         """End a program that nobody has used for a while; the next call starts it again."""
-        async with self._order:
+        async with self._lock:
             if self._server.command and self.is_idle:
                 await self._disconnect()
 
     async def close(self) -> None:
         """Close the connection; the next call opens another."""
-        async with self._order:
+        async with self._lock:
             await self._disconnect()
 
     async def _disconnect(self) -> None:
@@ -274,19 +275,19 @@ class ServerConnection:
         raise McpServerError(tool_words.unreachable(name))
 
     def _note_failure(self) -> None:
-        """Pause before the next try, longer each time until a call succeeds."""
+        """Set a pause before the next attempt, which doubles until a call succeeds."""
         self._failed_at = self._clock()
         longer = max(_FIRST_PAUSE_SECONDS, 2 * self._pause_seconds)
         self._pause_seconds = min(longer, _MAX_PAUSE_SECONDS)
 
     async def _serve(self, ready: asyncio.Future[mcp.Client]) -> None:
-        """Hold the connection until it is to be closed, or breaks."""
+        """Keep the connection open until it should be closed, or breaks."""
         server, closing = self._server, self._closing
 
-        def lose() -> None:
-            # The program ended by itself: the next call starts another.
+        def on_program_end() -> None:
+            # If the program ended by itself, the next call starts another one.
             if not closing.is_set():
-                # If it never began, the waiting caller records the failure.
+                # Before it is ready, the waiting caller records the failure.
                 if ready.done():
                     self._note_failure()
                 closing.set()
@@ -296,7 +297,7 @@ class ServerConnection:
                 streams: Any
                 if server.url is None:
                     streams = program_transport.start_program(
-                        server, self._environment, groups=self._groups, on_end=lose
+                        server, self._environment, groups=self._groups, on_end=on_program_end
                     )
                 else:
                     http = await stack.enter_async_context(await self._http_client(server.url))
@@ -310,7 +311,7 @@ class ServerConnection:
                 await closing.wait()
         # A defect of a server or of the SDK must not end the bot; the next call connects again.
         except Exception as error:
-            # Its text may quote what the server sent.
+            # Only the type, as the message may quote the server.
             _log.warning("the MCP server %s is lost: %s", server.name, type(error).__name__)
             _log.debug("how it was lost", exc_info=error)
 
@@ -334,7 +335,7 @@ class ServerConnection:
         )
 
     def _check_login(self) -> None:
-        """Raise LoginNeededError if a missing login is why something failed."""
+        """Raise LoginNeededError if a failure is due to a missing login."""
         if self._bearer is not None:
             self._bearer.check()
 
@@ -356,14 +357,14 @@ class ServerConnection:
             message = definitions.readable(error.message, _MAX_REFUSAL_CHARACTERS)
             message = redaction.redact(message, self.secrets)
             raise McpServerError(tool_words.refused(name, message)) from error
-        except _BREAKS as error:
+        except _CONNECTION_ERRORS as error:
             self._check_login()
             _log.info("a call of the MCP server %s failed", name, exc_info=error)
             raise McpServerError(tool_words.broke_off(name)) from error
 
 
 async def _list_tools(client: mcp.Client) -> definitions.Listing:
-    """Read what a server offers."""
+    """Read the tools of a server."""
     tools: list[dict[str, Any]] = []
     cursor: str | None = None
     for _ in range(_MAX_PAGES):

@@ -1,8 +1,8 @@
-"""OAuth authorization servers of MCP servers: found, registered at, asked for people's tokens.
+"""OAuth authorization servers of MCP servers: discovery, registration and tokens of people.
 
-Their metadata come from strangers; see `http_transports`. The SDK reads and writes the messages.
-Its own `OAuthClientProvider` is not used, because it waits in one process until the person is back,
-and knows no token that it did not get itself.
+Their metadata are not trusted; see `http_transports`. The SDK reads and writes the messages. Its
+`OAuthClientProvider` is not used: it waits in one process until the person is back, and cannot use
+tokens that another process got.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _log = logging.getLogger(__name__)
 _TIMEOUT_SECONDS: Final = 20.0
 _REFUSALS: Final = frozenset({400, 401, 403})
 _UNKNOWN_CLIENT: Final = "invalid_client"
-_FINAL: Final = frozenset({"invalid_grant", _UNKNOWN_CLIENT})
+_FINAL_ERRORS: Final = frozenset({"invalid_grant", _UNKNOWN_CLIENT})
 _TOKEN: Final = re.compile(r"[\x21-\x7e]{1,16384}")
 
 
@@ -54,11 +54,11 @@ class Issuer(pydantic.BaseModel):
     """An authorization server, and the bot's registration there; stored with the tokens.
 
     Attributes:
-        metadata: of them.
-        client: the bot, as they know it.
-        resource: for which the tokens are.
-        scope: that is asked for.
-        redirect: where they send people back.
+        metadata: of the authorization server.
+        client: the registration of the bot.
+        resource: the resource that tokens are for.
+        scope: of tokens.
+        redirect: where people are sent back to.
     """
 
     metadata: auth.OAuthMetadata
@@ -67,8 +67,8 @@ class Issuer(pydantic.BaseModel):
     scope: str | None
     redirect: str
 
-    def address(self, *, challenge: str, state: str) -> str:
-        """Return the address where a person logs in."""
+    def login_url(self, *, challenge: str, state: str) -> str:
+        """Return the URL where a person logs in."""
         query = {
             "response_type": "code",
             "client_id": self.client.client_id,
@@ -83,15 +83,15 @@ class Issuer(pydantic.BaseModel):
             if "offline_access" in self.scope.split():
                 query["prompt"] = "consent"
         endpoint = str(self.metadata.authorization_endpoint)
-        joint = "&" if urllib.parse.urlsplit(endpoint).query else "?"
-        return f"{endpoint}{joint}{urllib.parse.urlencode(query)}"
+        separator = "&" if urllib.parse.urlsplit(endpoint).query else "?"
+        return f"{endpoint}{separator}{urllib.parse.urlencode(query)}"
 
 
 class TokenRequests:
     """Requests to the authorization server of one MCP server."""
 
     def __init__(self, server: settings.McpServer, environment: Mapping[str, str]) -> None:
-        """Ask nothing yet.
+        """Prepare requests.
 
         Raises:
             SettingsError: a secret is missing.
@@ -104,7 +104,7 @@ class TokenRequests:
         except header_values.VariableError as error:
             raise errors.SettingsError(tool_words.bad_setting(server.name, str(error))) from None
         logs.add_secrets([self._secret] if self._secret else [])
-        self._named_urls = [self._url, *([login.issuer] if login else [])]
+        self._trusted_urls = [self._url, *([login.issuer] if login else [])]
         self._registered: dict[tuple[str, str], auth.OAuthClientInformationFull] = {}
 
     async def find(self, redirect: str) -> Issuer:
@@ -113,7 +113,7 @@ class TokenRequests:
         `redirect` is where it sends people back.
 
         Raises:
-            BotError: that cannot be done; the sentence says why.
+            BotError: it cannot be found or used.
         """
         async with self._http_client() as http:
             try:
@@ -144,10 +144,10 @@ class TokenRequests:
         )
 
     async def exchange(self, issuer: Issuer, code: str, verifier: str) -> auth.OAuthToken:
-        """Return the tokens for a code that a person came back with.
+        """Exchange the code of a person who came back for tokens.
 
         Raises:
-            BotError: there are none.
+            BotError: it gives none.
         """
         form = {
             "grant_type": "authorization_code",
@@ -161,11 +161,11 @@ class TokenRequests:
         return token
 
     async def refresh(self, issuer: Issuer, token: auth.OAuthToken) -> auth.OAuthToken:
-        """Return new tokens instead of old ones.
+        """Exchange tokens for new ones.
 
         Raises:
-            TokenRefusedError: there are none for these any more.
-            BotError: there are none now.
+            TokenRefusedError: it refuses these.
+            BotError: it cannot give new ones now.
         """
         form = {"grant_type": "refresh_token", "refresh_token": token.refresh_token or ""}
         new_token = await self._tokens(issuer, form)
@@ -174,7 +174,7 @@ class TokenRequests:
         )
 
     async def revoke(self, issuer: Issuer, token: auth.OAuthToken) -> None:
-        """Let who gave tokens forget them, if they can; nobody depends on it."""
+        """Revoke tokens if the authorization server can; failures are only logged."""
         endpoint = issuer.metadata.revocation_endpoint
         if endpoint is None:
             return
@@ -186,7 +186,7 @@ class TokenRequests:
                 _log.info("a token of %s was not revoked: %r", self._server.name, error)
 
     def _http_client(self) -> httpx2.AsyncClient:
-        transport = http_transports.PublicAddressTransport(self._named_urls)
+        transport = http_transports.PublicAddressTransport(self._trusted_urls)
         return httpx2.AsyncClient(transport=transport, timeout=_TIMEOUT_SECONDS, trust_env=False)
 
     def _unusable(self, why: str) -> errors.BotError:
@@ -195,10 +195,10 @@ class TokenRequests:
     async def _resource(
         self, http: httpx2.AsyncClient, challenge: httpx2.Response
     ) -> auth.ProtectedResourceMetadata | None:
-        """Return what the server says of itself; None if it says nothing, as older ones.
+        """Return the metadata of the MCP server; None if it has none, as older servers.
 
         Raises:
-            BotError: it says that it is another.
+            BotError: they are those of another server.
         """
         metadata_url = utils.extract_resource_metadata_from_www_auth(challenge)
         own_origin = http_transports.origin(httpx2.URL(self._url))
@@ -217,7 +217,7 @@ class TokenRequests:
     async def _metadata(
         self, http: httpx2.AsyncClient, resource: auth.ProtectedResourceMetadata | None
     ) -> auth.OAuthMetadata:
-        """Return what who gives tokens says of themselves.
+        """Return the metadata of the authorization server.
 
         Raises:
             BotError: it cannot be used.
@@ -237,11 +237,11 @@ class TokenRequests:
             answer = await http.send(utils.create_oauth_metadata_request(url))
             _, metadata = await utils.handle_auth_metadata_response(answer)
             if metadata is not None and utils.issuers_match(str(metadata.issuer), issuer):
-                return self._checked(metadata)
+                return self._check_metadata(metadata)
         raise self._unusable(tool_words.MISSING_LOGIN_SERVER)
 
-    def _checked(self, metadata: auth.OAuthMetadata) -> auth.OAuthMetadata:
-        transport = http_transports.PublicAddressTransport(self._named_urls)
+    def _check_metadata(self, metadata: auth.OAuthMetadata) -> auth.OAuthMetadata:
+        transport = http_transports.PublicAddressTransport(self._trusted_urls)
         endpoints = (
             *(metadata.authorization_endpoint, metadata.token_endpoint),
             *(metadata.registration_endpoint, metadata.revocation_endpoint),
@@ -259,7 +259,7 @@ class TokenRequests:
         redirect: str,
         scope: str | None,
     ) -> auth.OAuthClientInformationFull:
-        """Return the bot as who gives tokens knows it: by the settings, or registered.
+        """Return the registration of the bot: from the settings, or a new one.
 
         Raises:
             BotError: it cannot be registered.
@@ -276,7 +276,8 @@ class TokenRequests:
             )
         if metadata.registration_endpoint is None:
             raise self._unusable(tool_words.REGISTER_BY_HAND)
-        # Taken out until a login with it succeeds: who has forgotten it tells the person only.
+        # Removed until a login with it succeeds: if the server has forgotten it, only the person
+        # learns of that.
         registered = self._registered.pop((str(metadata.issuer), redirect), None)
         if (
             registered is not None
@@ -311,10 +312,10 @@ class TokenRequests:
                     refusal = _refusal(answer)
                     _log.info("no token for %s: %d", self._server.name, answer.status_code)
                     if refusal == _UNKNOWN_CLIENT:
-                        place = str(issuer.metadata.issuer), issuer.redirect
-                        self._registered.pop(place, None)
+                        registration_key = str(issuer.metadata.issuer), issuer.redirect
+                        self._registered.pop(registration_key, None)
                     sentence = str(self._unusable(tool_words.BOT_REFUSED))
-                    raise TokenRefusedError(sentence, is_final=refusal in _FINAL)
+                    raise TokenRefusedError(sentence, is_final=refusal in _FINAL_ERRORS)
                 answer.raise_for_status()
                 token = await utils.handle_token_response_scopes(answer)
             except (httpx2.HTTPError, httpx2.InvalidURL, OSError) as error:
@@ -332,11 +333,11 @@ class TokenRequests:
     async def _post(
         self, http: httpx2.AsyncClient, issuer: Issuer, url: str, parameters: dict[str, str]
     ) -> httpx2.Response:
-        """Send a form as the bot that the issuer knows."""
+        """Send a form with the registration of the bot."""
         context = oauth2.OAuthContext(
             server_url=self._url,
             client_metadata=auth.OAuthClientMetadata(redirect_uris=None),
-            # Nothing is stored by what writes a request.
+            # Writing a request stores nothing.
             storage=None,  # type: ignore[arg-type]
             redirect_handler=None,
             callback_handler=None,
@@ -348,7 +349,7 @@ class TokenRequests:
 
 
 def _refusal(answer: httpx2.Response) -> str:
-    """Return by which of the standard's words a request was refused; empty if by none."""
+    """Return the error code of a refused request; empty if there is none."""
     try:
         return _Refusal.model_validate_json(answer.content).error
     except pydantic.ValidationError:

@@ -1,4 +1,4 @@
-"""The tools of all MCP servers: what of them a conversation may use, and their calls."""
+"""The tools of all MCP servers: those that a conversation may use, and their calls."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ from interpreter_bot.wording import tool_words
 
 _log = logging.getLogger(__name__)
 
-_LOOK_SECONDS: Final = 300.0
+_REFRESH_SECONDS: Final = 300.0
 _MAX_INSTRUCTIONS_CHARACTERS: Final = 4_000
-_MAX_PERSONAL: Final = 500
+_MAX_PERSONAL_CONNECTIONS: Final = 500
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -37,10 +37,10 @@ class OfferedServer:
     """A server whose tools a conversation may use.
 
     Attributes:
-        server: as the settings say.
+        server: its settings.
         instructions: of the server, harmless.
-        tools: those that may be called.
-        off_count: how many others there are, new, changed or turned off.
+        tools: the tools that may be called.
+        off_count: the number of other tools, which are new, changed or turned off.
     """
 
     server: settings.McpServer
@@ -53,8 +53,8 @@ class ToolBroker:
     """Knows all servers, and calls their tools. Use `opened`.
 
     Attributes:
-        definitions: that were accepted, and those that servers sent last.
-        logins: of people, where they log in; None if nothing of them can be kept.
+        definitions: accepted ones, and the latest ones of servers.
+        logins: of people; None if they cannot be stored.
     """
 
     def __init__(
@@ -72,7 +72,7 @@ class ToolBroker:
             environment: holds the secrets that they name.
             data: the directory with the accepted definitions.
             logins: of people; None if nobody can log in.
-            groups: bound programs; without them their memory is measured.
+            groups: limit programs; without them, the memory of programs is measured.
 
         Raises:
             SettingsError: a server cannot be used.
@@ -89,7 +89,7 @@ class ToolBroker:
             for server in servers
             if server.authorization == "bot"
         }
-        self._personal: collections.OrderedDict[
+        self._personal_connections: collections.OrderedDict[
             records.Account, server_connections.ServerConnection
         ] = collections.OrderedDict()
         self._environment = environment
@@ -97,7 +97,7 @@ class ToolBroker:
         self.definitions = accepted_definitions.AcceptedDefinitions(data)
 
     def offered(self, key: values.SessionKey) -> tuple[OfferedServer, ...]:
-        """Return what a conversation may use. Nobody is asked for it."""
+        """Return the tools that a conversation may use, without asking servers."""
         return tuple(
             self._offered(server) for server in self._servers.values() if key.is_in(server.places)
         )
@@ -117,7 +117,7 @@ class ToolBroker:
         """Return a server that a conversation may use.
 
         Raises:
-            BotError: there is none.
+            BotError: there is no such server.
         """
         server = self._servers.get(name)
         if server is None or not key.is_in(server.places):
@@ -127,18 +127,18 @@ class ToolBroker:
     async def find(
         self, key: values.SessionKey, account: records.Account, tool: str
     ) -> tuple[settings.McpServer, definitions.Definition]:
-        """Return a tool that a conversation may call, if the server still offers what was accepted.
+        """Return a tool that a conversation may call, if the accepted version is still offered.
 
-        `account` is the person's at that server.
+        `account` is that of the person at the server.
 
         Raises:
             LoginNeededError: the person has to log in there.
-            BotError: the tool cannot be called; the sentence says why.
+            BotError: the tool cannot be called.
         """
         server = account.server
         entry = self.server(key, server)
-        listing = await self.look(server, account)
-        # Compared with what this person is offered: others may be offered less or more.
+        listing = await self.fetch_listing(server, account)
+        # Compared with the tools of this person, as others may have less or more.
         accepted = await asyncio.to_thread(self.definitions.accepted, server)
         usage = await asyncio.to_thread(accepted_definitions.compare, accepted, listing)
         standing = usage.standings.get(tool) if tool else None
@@ -163,7 +163,7 @@ class ToolBroker:
 
         Raises:
             LoginNeededError: the person has to log in there.
-            BotError: it could not be done.
+            BotError: the call failed.
         """
         connection = await self._connection(account.server, account)
         result = await connection.call(tool, arguments, progress=progress)
@@ -172,38 +172,38 @@ class ToolBroker:
     async def _connection(
         self, server: str, account: records.Account | None
     ) -> server_connections.ServerConnection:
-        """Return the connection to a server, of a person where each has their own.
+        """Return the connection to a server, or that of a person if each has one.
 
         Raises:
             LoginNeededError: the person has to log in there.
-            BotError: they cannot.
+            BotError: people cannot log in.
         """
         if server in self._connections:
             return self._connections[server]
         if account is None or self.logins is None:
             raise errors.BotError(tool_words.not_listed(server))
         await self.logins.check(account)
-        if account not in self._personal:
-            if len(self._personal) >= _MAX_PERSONAL:
+        if account not in self._personal_connections:
+            if len(self._personal_connections) >= _MAX_PERSONAL_CONNECTIONS:
                 await self._close_idle_personal()
-            if len(self._personal) >= _MAX_PERSONAL:
+            if len(self._personal_connections) >= _MAX_PERSONAL_CONNECTIONS:
                 raise errors.BotError(tool_words.TOO_MANY_PEOPLE)
-            self._personal[account] = server_connections.ServerConnection(
+            self._personal_connections[account] = server_connections.ServerConnection(
                 *(self._servers[server], self._environment, self._groups),
                 account=account,
                 logins=self.logins,
             )
-        return self._personal[account]
+        return self._personal_connections[account]
 
     async def _close_idle_personal(self) -> None:
         """Close connections of people that nobody has used for a while."""
-        for account, connection in list(self._personal.items()):
+        for account, connection in list(self._personal_connections.items()):
             if connection.is_idle:
-                del self._personal[account]
+                del self._personal_connections[account]
                 await connection.close()
 
     async def forget(self, account: records.Account) -> bool:
-        """Forget that a person has logged in; says whether they had."""
+        """Delete the login of a person; return whether there was one."""
         if self.logins is None:
             return False
         try:
@@ -212,18 +212,18 @@ class ToolBroker:
             await self.disconnect(account)
 
     async def disconnect(self, account: records.Account) -> None:
-        """Close the connection of a person, with all that was learned by it."""
-        if (connection := self._personal.pop(account, None)) is not None:
+        """Close the connection of a person, which drops its listing."""
+        if (connection := self._personal_connections.pop(account, None)) is not None:
             await connection.close()
 
-    async def look(
+    async def fetch_listing(
         self, server: str, account: records.Account | None = None
     ) -> definitions.Listing:
-        """Return what a server offers a person now; an answer of the last minutes is used again.
+        """Return the tools that a server offers to a person, at most some minutes old.
 
         Raises:
             LoginNeededError: the person has to log in there.
-            BotError: it cannot be reached.
+            BotError: the server cannot be reached.
         """
         listing = await (await self._connection(server, account)).listing()
         combined = listing
@@ -234,11 +234,11 @@ class ToolBroker:
         await asyncio.to_thread(self.definitions.note, server, combined)
         return listing
 
-    async def look_at_all(self) -> None:
-        """Look at all servers. A server that cannot be reached is tried again the next time.
+    async def refresh_all(self) -> None:
+        """Fetch the listings of all servers; unreachable ones are tried again next time.
 
-        Programs are not started for that, and are ended if nobody uses them. Servers at which
-        people log in are only looked at when a person asks.
+        Programs are not started for it, but ended if they are idle. Servers at which people log in
+        are only asked when a person uses them.
         """
         await self._close_idle_personal()
         for name, connection in self._connections.items():
@@ -246,17 +246,17 @@ class ToolBroker:
                 if self._servers[name].command:
                     await connection.end_if_idle()
                 else:
-                    await self.look(name)
+                    await self.fetch_listing(name)
             except errors.BotError as error:
                 _log.warning("%s", error)
 
     def jobs(self) -> tuple[schedules.PeriodicJob, ...]:
         """Return its periodic jobs."""
-        return (schedules.PeriodicJob("look at MCP servers", _LOOK_SECONDS, self.look_at_all),)
+        return (schedules.PeriodicJob("refresh MCP servers", _REFRESH_SECONDS, self.refresh_all),)
 
     async def close(self) -> None:
         """Close all connections."""
-        connections = (*self._connections.values(), *self._personal.values())
+        connections = (*self._connections.values(), *self._personal_connections.values())
         await asyncio.gather(*(connection.close() for connection in connections))
         await self._groups.close()
 
@@ -273,8 +273,8 @@ async def opened(
     Args:
         config: the settings in effect.
         environment: holds the secrets that they name.
-        store: has people's accounts; without it nobody can log in.
-        keys: encrypt the tokens in it.
+        store: stores accounts of people; without it nobody can log in.
+        keys: encrypt the stored tokens.
 
     Raises:
         SettingsError: a server cannot be used.

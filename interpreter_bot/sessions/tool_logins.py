@@ -92,7 +92,7 @@ class ToolLogins:
             await self._broker.disconnect(login.account)
             try:
                 # From the first login on, an administrator can see the tools to be accepted.
-                await self._broker.look(server, login.account)
+                await self._broker.fetch_listing(server, login.account)
             except errors.BotError:
                 _log.warning("%s was not looked at after a login", server, exc_info=True)
         return login

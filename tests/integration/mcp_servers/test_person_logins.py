@@ -95,7 +95,7 @@ def opening(tmp_path):
 
 async def accept(world, person=ANNA):
     """Let an administrator accept the tools that a person was offered."""
-    listing = await world.broker.look("jira", tool_logins.account(KEY, person.id, "jira"))
+    listing = await world.broker.fetch_listing("jira", tool_logins.account(KEY, person.id, "jira"))
     world.broker.definitions.accept("jira", listing.digest)
 
 
@@ -193,7 +193,9 @@ async def test_what_was_learned_with_a_former_login_is_learned_anew(opening):
         assert (await world.call()).startswith("anna ")
         world.server.tools = [tool_servers.tool("of_bert")]
         await world.log_in(at_the_giver="bert")
-        listing = await world.broker.look("jira", tool_logins.account(KEY, ANNA.id, "jira"))
+        listing = await world.broker.fetch_listing(
+            "jira", tool_logins.account(KEY, ANNA.id, "jira")
+        )
         assert [*listing.tools] == ["of_bert"]
 
 

@@ -27,7 +27,7 @@ async def accept(data: pathlib.Path, *servers):
     broker = tool_broker.ToolBroker(servers, {}, data)
     try:
         for server in servers:
-            listing = await broker.look(server.name)
+            listing = await broker.fetch_listing(server.name)
             broker.definitions.accept(server.name, listing.digest)
     finally:
         await broker.close()

@@ -33,7 +33,7 @@ def test_a_name_is_one_of_pythons(name, function):
 def test_names_that_become_the_same_are_both_left_out_with_a_sentence():
     listing = definitions.read_listing("", [_tool("a-b"), _tool("a.b"), _tool("c"), _tool("a_b")])
     assert [*listing.tools] == ["c"]
-    assert listing.left_out[0] == "a.b and a-b have the same name in Python."
+    assert listing.omissions[0] == "a.b and a-b have the same name in Python."
 
 
 def test_what_is_too_much_is_left_out():
@@ -42,7 +42,7 @@ def test_what_is_too_much_is_left_out():
     odd = [_tool("no spaces"), _tool("x" * 129), {}]
     listing = definitions.read_listing("y" * 100_000, [long, many, *odd, _tool("fine")])
     assert [*listing.tools] == ["fine"]
-    assert len(listing.left_out) == 5
+    assert len(listing.omissions) == 5
     assert len(listing.instructions) == 64 * 1024
     crowd = definitions.read_listing("", [_tool(f"t{number}") for number in range(600)])
     assert len(crowd.tools) == 500

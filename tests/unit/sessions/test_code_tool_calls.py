@@ -61,7 +61,7 @@ async def test_a_grant_is_for_the_server_whose_call_was_shown(tmp_path):
             stream.cell = 0
             entry = settings.McpServer(name="jira", url=server.url)
             broker = tool_broker.ToolBroker((entry,), {}, tmp_path)
-            listing = await broker.look("jira")
+            listing = await broker.fetch_listing("jira")
             broker.definitions.accept("jira", listing.digest)
             tools = code_tool_calls.ToolRequests(
                 broker,
