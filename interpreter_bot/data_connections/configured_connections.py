@@ -1,4 +1,4 @@
-"""Data connections as the settings list them, with their secrets: for the bot's process only."""
+"""Data connections of the settings, with their secrets, for the process of the bot only."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ class Rule:
     """A connection and who may use it.
 
     Attributes:
-        name: what people and code call it.
-        kind: of the settings.
+        name: for people and code.
+        kind: as in the settings.
         description: for people and models.
-        places: where it may be used; none means everywhere.
-        people: who may; none means everybody.
-        writes: statements that change data run too, once a person has allowed them.
+        places: where it may be used; empty for everywhere.
+        people: who may use it; empty for everybody.
+        writes: statements that change data may run, after a person has allowed them.
         login_only_reads: the operator vouches that the login can do nothing else.
         address: of its server or file.
         options: for its driver.
@@ -54,25 +54,25 @@ class Rule:
 
     @property
     def title(self) -> str:
-        """What it speaks, for people; which database is behind SQLAlchemy its address says."""
+        """The kind of the database, for people; for SQLAlchemy, the address names it."""
         if self.kind == "sqlalchemy":
             return self.address.partition(":")[0].partition("+")[0]
         return _TITLES[self.kind]
 
     @property
     def about(self) -> str:
-        """Return what it is, for people and models."""
+        """Its title and description, for people and models."""
         return f"{self.title}: {self.description}" if self.description else self.title
 
-    def holds_for(self, key: values.SessionKey, people: Set[str]) -> bool:
-        """Whether all of some people may use it in a conversation."""
+    def is_usable_by(self, key: values.SessionKey, people: Set[str]) -> bool:
+        """Return whether all of some people may use it in a conversation."""
         return key.is_in(self.places) and (not self.people or people <= self.people)
 
     @property
     def directory(self) -> str:
-        """Where its file is; empty for what is elsewhere.
+        """The directory of its file; empty if it is no file.
 
-        All of it, as beside the file there may be a log of what is written.
+        The whole directory is needed, as the engine may write a log beside the file.
         """
         scheme, _, location = self.address.rpartition("://")
         if self.kind not in ("sqlite", "duckdb") and not scheme.startswith("sqlite"):
@@ -87,10 +87,10 @@ def compile_rules(
 ) -> tuple[Rule, ...]:
     """Turn the settings into rules.
 
-    `environment` holds the secrets that addresses and options name.
+    `environment` has the secrets that addresses and options name.
 
     Raises:
-        SettingsError: a connection cannot be used; the sentence has no secret in it.
+        SettingsError: a connection cannot be used; the sentence contains no secret.
     """
     names = [connection.name for connection in connections]
     if duplicates := sorted({name for name in names if names.count(name) > 1}):
@@ -139,14 +139,14 @@ def _filled(name: str, text: str, environment: Mapping[str, str]) -> str:
 
 
 def _variable_values(texts: Iterable[str], environment: Mapping[str, str]) -> Iterator[str]:
-    """Yield the variables' values that settings name."""
+    """Yield the values of the variables that settings name."""
     for text in texts:
         for name in string.Template(text).get_identifiers():
             yield environment[name]
 
 
 def _passwords(address: str) -> Iterator[str]:
-    """Yield the password of a URL, as it is written and as it is meant."""
+    """Yield the password of a URL, as written and decoded."""
     try:
         parts = urllib.parse.urlsplit(address)
         password = parts.password

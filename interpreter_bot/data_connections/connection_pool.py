@@ -1,4 +1,4 @@
-"""Connections to databases: their worker processes, their lists of tables, their queries."""
+"""Connections to databases: their worker processes, lists of tables and queries."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ _REAP_SECONDS: Final = 60.0
 
 
 class ConnectionPool:
-    """All data connections of the settings, whoever may use them.
+    """All data connections of the settings, without checks of who may use them.
 
     Attributes:
-        rules: by name.
+        rules: of the connections, by name.
     """
 
     def __init__(self, config: settings.Settings, environment: Mapping[str, str]) -> None:
@@ -54,7 +54,7 @@ class ConnectionPool:
         self,
         rule: configured_connections.Rule,
         request: dict[str, Any],
-        take: worker_processes.Take | None = None,
+        on_data: worker_processes.OnData | None = None,
         *,
         seconds: float = _FETCH_SECONDS,
         is_framed: bool = True,
@@ -64,18 +64,18 @@ class ConnectionPool:
         Args:
             rule: of the connection.
             request: for the worker.
-            take: receives the data that comes before the reply.
-            seconds: time for it.
+            on_data: receives the data that comes before the reply.
+            seconds: time limit.
             is_framed: see `worker_processes.Worker.ask`.
 
         Raises:
-            BotError: the worker or its database refuses; the sentence has no secret in it.
+            BotError: the worker or its database refuses; the sentence contains no secret.
         """
         async with self._workers[rule.name].worker() as worker:
             try:
-                # The process keeps the time itself, as long as all is well with it.
+                # Normally, the process itself keeps this limit.
                 async with asyncio.timeout(seconds + _GRACE_SECONDS):
-                    reply = await worker.ask(request, take, is_framed=is_framed)
+                    reply = await worker.ask(request, on_data, is_framed=is_framed)
             except TimeoutError as error:
                 raise errors.BotError(data_words.too_slow(seconds)) from error
         if detail := reply.get("detail"):
@@ -90,7 +90,7 @@ class ConnectionPool:
         return await self.ask(rule, {"do": "tables"})
 
     def describe_contents(self, rule: configured_connections.Rule) -> str:
-        """Return what a model is told of what is in it."""
+        """Return a description of the tables or files of a connection for a model."""
         listing = self._listings.get(rule.name)
         if listing is None:
             return f"  its files: connections[{rule.name!r}].files()"
@@ -100,17 +100,18 @@ class ConnectionPool:
         """Return the tables of a connection.
 
         Raises:
-            BotError: it has files.
+            BotError: the connection has files instead.
         """
         if rule.name not in self._listings:
             raise errors.BotError(data_words.HAS_FILES)
         return self._listings[rule.name]
 
     async def probe(self, name: str) -> tuple[str, str | None, list[str]]:
-        """Try a connection, for the doctor: what there is, and what its login could change.
+        """Try a connection, for the doctor.
 
-        Of the latter, None stands for what is not known, or is meant to be. The last are functions
-        that it may call and that do more than read.
+        Returns:
+            A summary of its contents, what its login could change (None if that is unknown or
+            intended), and functions with effects that the login may call.
 
         Raises:
             BotError: it cannot be used.
@@ -127,22 +128,22 @@ class ConnectionPool:
         )
 
     def refresh_tables(self) -> list[asyncio.Task[Any]]:
-        """Let databases tell of their tables, if that was long ago; returns who asks."""
-        return [listing.begin() for listing in self._listings.values()]
+        """Begin to fetch the tables that are not known or old; return the tasks."""
+        return [listing.refresh() for listing in self._listings.values()]
 
     async def prepare(self) -> None:
-        """Wait until the tables are known, but for no database that is slow."""
+        """Wait for the tables of databases, but not for slow ones."""
         if tasks := self.refresh_tables():
             await asyncio.wait(tasks, timeout=_PREPARE_SECONDS)
 
     def note_use(self, query: code_activity.Query) -> None:
-        """Remember which tables are used: models are told of those first."""
+        """Count the use of tables: those used most are described first to models."""
         if (listing := self._listings.get(query.connection)) is not None:
             listing.note_use(query.statement)
 
     @contextlib.asynccontextmanager
     async def maintained(self) -> AsyncIterator[None]:
-        """Look at tables now and then, and end processes that nobody uses; in the end, all."""
+        """Refresh tables and end idle processes, until the context ends."""
         self.refresh_tables()
         upkeep = asyncio.create_task(self._maintain(), name="data connections")
         try:

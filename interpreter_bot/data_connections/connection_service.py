@@ -1,4 +1,4 @@
-"""What code asks of data connections, behind its door: checked, asked of a database, recorded."""
+"""Requests of code to data connections: checked, passed to a worker, and recorded."""
 
 from __future__ import annotations
 
@@ -31,19 +31,19 @@ _log = logging.getLogger(__name__)
 _MAX_SESSION_QUERIES: Final = 2
 _MAX_HOURLY_CALLS: Final = 3000
 _HOUR_SECONDS: Final = 3600.0
-_MAX_KNOWN: Final = 10_000
+_MAX_SESSIONS: Final = 10_000
 _MAX_STATEMENT_CHARACTERS: Final = 200_000
 _MAX_RECORDED_CHARACTERS: Final = 10_000
 _MAX_REASON_CHARACTERS: Final = 1000
 _REFUSAL_SECONDS: Final = 0.1
 _TOO_MANY_REQUESTS: Final = 429
 _MAX_WAITING_PIECES: Final = 4
-_MAX_SHOWN: Final = 10
+_MAX_RECENT: Final = 10
 _MAX_SHOWN_CHARACTERS: Final = 300
 
 
 class _Request(pydantic.BaseModel):
-    """What code sends."""
+    """A request of code."""
 
     model_config = pydantic.ConfigDict(extra="forbid", strict=True)
 
@@ -56,10 +56,10 @@ class ConnectionService:
     """All data connections; implements `services_door.DoorService`. Use `opened`.
 
     Attributes:
-        name: of its part of the path.
-        on_query: takes what was asked, once that is over.
+        name: the part of the path for this service.
+        on_query: is called with each finished query.
         workspace: returns the files of a session.
-        turns: what was allowed and asked in those that run.
+        turns: allowed and asked queries of running turns.
     """
 
     name = "connections"
@@ -73,7 +73,7 @@ class ConnectionService:
     ) -> None:
         """Prepare connections, which the first queries open.
 
-        `max_hourly_calls` bounds the queries and schema look-ups of one session in an hour.
+        `max_hourly_calls` limits the requests of one session in an hour.
 
         Raises:
             SettingsError: a connection cannot be used.
@@ -83,27 +83,29 @@ class ConnectionService:
         self.sources = connection_pool.ConnectionPool(config, environment)
         self.on_query: Callable[[code_activity.Query], None] | None = None
         self.workspace: Callable[[str], Awaitable[ports.Workspace]] | None = None
-        self._people = cachetools.LRUCache[str, tuple[str, frozenset[str]]](_MAX_KNOWN)
-        self._recent = cachetools.LRUCache[str, collections.deque[code_activity.Query]](_MAX_KNOWN)
+        self._people = cachetools.LRUCache[str, tuple[str, frozenset[str]]](_MAX_SESSIONS)
+        self._recent = cachetools.LRUCache[str, collections.deque[code_activity.Query]](
+            _MAX_SESSIONS
+        )
         self.turns = turn_queries.TurnQueryLog()
-        self._order: weakref.WeakValueDictionary[str, asyncio.Semaphore] = (
+        self._semaphores: weakref.WeakValueDictionary[str, asyncio.Semaphore] = (
             weakref.WeakValueDictionary()
         )
-        self._times = cachetools.LRUCache[str, collections.deque[float]](_MAX_KNOWN)
+        self._call_times = cachetools.LRUCache[str, collections.deque[float]](_MAX_SESSIONS)
 
     def note_person(self, key: str, person: str, *, beside: Collection[str] = frozenset()) -> None:
-        """Record whose code runs in a session until `turns.end`.
+        """Record the person whose code runs in a session until `turns.end`.
 
-        `beside` are people whose code ran there before and may still run. A connection that one of
-        them may not use is closed to all code of the session.
+        `beside` are people whose earlier code may still run there. A connection that one of them
+        may not use is closed to all code of the session.
         """
         self.turns.begin(key)
         self._people[key] = person, frozenset((person, *beside))
 
     def note_opened(self, key: str) -> None:
-        """Forget whose code runs in a session, unless a turn of this process does.
+        """Forget the people of a session, unless a turn of this process runs there.
 
-        Another bot's turns may have run there since: then nothing is for its people alone.
+        Turns of other bots may have run there since, with code of people who are unknown here.
         """
         if not self.turns.is_running(key):
             self._people.pop(key, None)
@@ -112,7 +114,7 @@ class ConnectionService:
         """Check that a session's code may ask for statements to be allowed on a connection.
 
         Raises:
-            BotError: it may not.
+            BotError: the connection cannot be used, or needs no approval.
         """
         rules = self._rules_for(key)
         if name not in rules:
@@ -133,15 +135,15 @@ class ConnectionService:
         return {
             name: rule
             for name, rule in self.sources.rules.items()
-            if rule.holds_for(session, people)
+            if rule.is_usable_by(session, people)
         }
 
     def _people_of(self, key: str) -> tuple[str, frozenset[str]]:
-        """Return who asks in a session, and all whose code may."""
+        """Return the person of a session's turn, and all people whose code may run."""
         return self._people.get(key, ("", frozenset(("",))))
 
     def is_offered(self, key: str) -> bool:
-        """Return whether there is any; see `DoorService.is_offered`."""
+        """Return whether a session has connections; see `DoorService.is_offered`."""
         return bool(self._rules_for(key))
 
     def offers(self, key: str) -> tuple[code_activity.Offer, ...]:
@@ -177,17 +179,17 @@ class ConnectionService:
             return
         if name not in rules:
             raise policies.Refusal(data_words.no_connection(name[:40], rules), status=404)
-        work = self._work(call, rules[name], verb, request)
-        await cancellation.run_until(work, call.wait_closed(), name=f"{verb} of {name}")
+        handling = self._handle_request(call, rules[name], verb, request)
+        await cancellation.run_until(handling, call.wait_closed(), name=f"{verb} of {name}")
 
-    async def _work(
+    async def _handle_request(
         self,
         call: services_door.ServiceCall,
         rule: configured_connections.Rule,
         verb: str,
         request: _Request,
     ) -> None:
-        """Do what code asks; what it is told in the end stands in the last frame."""
+        """Handle a request of code; the last frame is a note with the outcome."""
         reply: dict[str, Any]
         await call.begin()
         try:
@@ -206,14 +208,16 @@ class ConnectionService:
                 raise errors.BotError(data_words.UNREADABLE)
         except errors.BotError as error:
             reply = {"error": str(error)}
-            # Whoever is refused would otherwise ask again at once.
+            # Otherwise, code that is refused might ask again at once.
             await asyncio.sleep(_REFUSAL_SECONDS)
         await call.send(worker_messages.note(reply))
 
     async def _query(
         self, call: services_door.ServiceCall, rule: configured_connections.Rule, query: _Request
     ) -> dict[str, Any]:
-        if rule.writes and not self.turns.use_up(call.key, rule.name, query.sql, query.parameters):
+        if rule.writes and not self.turns.consume_approval(
+            call.key, rule.name, query.sql, query.parameters
+        ):
             return {"is_approval_wanted": True}
         limits = self._limits
         request = {
@@ -225,11 +229,11 @@ class ConnectionService:
 
         async with self._recorded(call, rule, query.sql) as record:
 
-            async def take(piece: bytes) -> None:
+            async def send_piece(piece: bytes) -> None:
                 record.sent_bytes += len(piece)
                 await call.send(piece)
 
-            reply = await self.sources.ask(rule, request, take, seconds=limits.seconds)
+            reply = await self.sources.ask(rule, request, send_piece, seconds=limits.seconds)
             record.rows, record.reason = reply["rows"], _cut_notice(reply)
             self.sources.note_use(record)
             return reply | {"notice": record.reason}
@@ -245,7 +249,7 @@ class ConnectionService:
     async def _get(
         self, call: services_door.ServiceCall, rule: configured_connections.Rule, name: str
     ) -> dict[str, Any]:
-        """Put a file into the session's workspace, as one that a person sent; returns its name."""
+        """Put a file into the workspace of the session, like an upload; return its name."""
         if self.workspace is None:
             raise errors.BotError(data_words.NO_WORKSPACE)
         pieces: asyncio.Queue[bytes | errors.BotError] = asyncio.Queue(_MAX_WAITING_PIECES)
@@ -261,7 +265,7 @@ class ConnectionService:
             else:
                 await pieces.put(b"")
 
-        async def arriving() -> AsyncIterator[bytes]:
+        async def received_pieces() -> AsyncIterator[bytes]:
             while piece := await pieces.get():
                 if isinstance(piece, errors.BotError):
                     raise piece
@@ -271,7 +275,7 @@ class ConnectionService:
             workspace = await self.workspace(call.key)
             reading = asyncio.create_task(read(), name="file for a session")
             try:
-                info = await workspace.put(name.rpartition("/")[2] or name, arriving())
+                info = await workspace.put(name.rpartition("/")[2] or name, received_pieces())
             finally:
                 reading.cancel()
                 await asyncio.wait({reading})
@@ -282,7 +286,7 @@ class ConnectionService:
     async def _recorded(
         self, call: services_door.ServiceCall, rule: configured_connections.Rule, statement: str
     ) -> AsyncIterator[code_activity.Query]:
-        """Wait until a session may ask, and record what became of it."""
+        """Wait until a session may run a query, and record its outcome."""
         record = code_activity.Query(
             *(call.key, call.kernel_id, self._people_of(call.key)[0], rule.name),
             statement=statement[:_MAX_RECORDED_CHARACTERS],
@@ -304,10 +308,10 @@ class ConnectionService:
         """Count one more request of a session.
 
         Raises:
-            Refusal: there were too many.
+            Refusal: there were too many in the last hour.
         """
         limit = self._max_hourly_calls
-        times = self._times.setdefault(key, collections.deque(maxlen=limit))
+        times = self._call_times.setdefault(key, collections.deque(maxlen=limit))
         now = time.monotonic()
         if len(times) == limit and now - times[0] < _HOUR_SECONDS:
             raise policies.Refusal(data_words.too_many_queries(limit), status=_TOO_MANY_REQUESTS)
@@ -315,13 +319,13 @@ class ConnectionService:
 
     @contextlib.asynccontextmanager
     async def _query_slot(self, key: str) -> AsyncIterator[None]:
-        """Wait until a session may ask, so that one cannot keep a database from all others."""
-        async with self._order.setdefault(key, asyncio.Semaphore(_MAX_SESSION_QUERIES)):
+        """Wait until a session may run a query, so that no session occupies a database."""
+        async with self._semaphores.setdefault(key, asyncio.Semaphore(_MAX_SESSION_QUERIES)):
             yield
 
     def _record(self, record: code_activity.Query) -> None:
-        """Log what was asked, and hand it on."""
-        recent = self._recent.setdefault(record.key, collections.deque(maxlen=_MAX_SHOWN))
+        """Log a query, and pass it on."""
+        recent = self._recent.setdefault(record.key, collections.deque(maxlen=_MAX_RECENT))
         recent.append(record)
         if self.on_query is not None:
             self.on_query(record)
@@ -337,7 +341,7 @@ def _outcome(query: code_activity.Query) -> str:
 
 
 def _cut_notice(reply: Mapping[str, Any]) -> str:
-    """Return what is said of a result that is not whole; mostly nothing."""
+    """Return a notice if a result was cut; mostly empty."""
     return (
         data_words.CUT[reply["cut"]].format(rows=reply["rows"])
         if reply.get("cut") in data_words.CUT
@@ -352,10 +356,10 @@ async def opened(
     *,
     max_hourly_calls: int = _MAX_HOURLY_CALLS,
 ) -> AsyncIterator[ConnectionService]:
-    """Open all data connections; see there. At the end their processes end.
+    """Open all data connections; their processes end with the context.
 
     Raises:
-        SettingsError: one cannot be used.
+        SettingsError: a connection cannot be used.
     """
     service = ConnectionService(config, environment, max_hourly_calls=max_hourly_calls)
     async with service.sources.maintained():

@@ -1,4 +1,4 @@
-"""The tables of one connection as they were last seen, and what models are told of them."""
+"""The tables of one connection as last fetched, and their description for models."""
 
 from __future__ import annotations
 
@@ -19,47 +19,47 @@ _log = logging.getLogger(__name__)
 
 _MAX_AGE_SECONDS: Final = 3600.0
 _RETRY_SECONDS: Final = 60.0
-_MAX_TOLD: Final = 40
+_MAX_DESCRIBED: Final = 40
 _MAX_COMMENT_CHARACTERS: Final = 100
 _MORE: Final = "  and {count} more: connections[{name!r}].tables()"
-_UNSEEN: Final = "  its tables: connections[{name!r}].tables()"
+_UNKNOWN_TABLES: Final = "  its tables: connections[{name!r}].tables()"
 _WORD: Final = re.compile(r"\w+")
 
 
 class TableListing:
-    """The tables of a connection; asked for anew once they are old."""
+    """The tables of a connection, which are fetched again when they are old."""
 
     def __init__(self, name: str, fetch: Callable[[], Awaitable[dict[str, Any]]]) -> None:
         """Start without tables.
 
-        `fetch` asks the database for "tables", as the worker's `Table` has them, and for a
-        "notice" if these are not all.
+        `fetch` returns "tables" with the fields of the worker's `Table`, and a "notice" if these
+        are not all.
         """
         self._name = name
         self._fetch = fetch
         self._request: asyncio.Task[list[dict[str, Any]]] | None = None
-        self._asked_at = 0.0
+        self._refreshed_at = 0.0
         self._tables: list[dict[str, Any]] = []
         self._frame = b""
         self._is_ranked = False
         self._uses: collections.Counter[str] = collections.Counter()
 
     def note_use(self, statement: str) -> None:
-        """Count the words of a statement that was run; the tables among them come first."""
+        """Count the words of a statement, so that tables that are used most come first."""
         self._uses.update({word.lower() for word in _WORD.findall(statement)})
         if len(self._uses) > 10_000:
             self._uses = collections.Counter(dict(self._uses.most_common(2_000)))
 
-    def begin(self) -> asyncio.Task[list[dict[str, Any]]]:
-        """Ask for the tables if that was long ago; returns who asks."""
-        age = time.monotonic() - self._asked_at
+    def refresh(self) -> asyncio.Task[list[dict[str, Any]]]:
+        """Begin to fetch the tables unless they are new; return the latest task."""
+        age = time.monotonic() - self._refreshed_at
         if self._request is not None:
             has_failed = self._request.done() and self._request.exception() is not None
             if not self._request.done() or age < (
                 _RETRY_SECONDS if has_failed else _MAX_AGE_SECONDS
             ):
                 return self._request
-        self._asked_at = time.monotonic()
+        self._refreshed_at = time.monotonic()
         self._request = asyncio.create_task(self._fetch_tables(), name=f"tables of {self._name}")
         self._request.add_done_callback(self._note_failure)
         return self._request
@@ -76,22 +76,22 @@ class TableListing:
             _log.warning("the tables of %s are not known: %s", self._name, error)
 
     def _rank(self, table: dict[str, Any]) -> tuple[int, int, str]:
-        last = table["name"].rpartition(".")[2].strip('"').lower()
-        return -self._uses[last], -table["rows"], table["name"]
+        short_name = table["name"].rpartition(".")[2].strip('"').lower()
+        return -self._uses[short_name], -table["rows"], table["name"]
 
     async def tables(self) -> list[dict[str, Any]]:
         """Return the tables.
 
         Raises:
-            BotError: the database does not tell.
+            BotError: they cannot be fetched.
         """
-        return await asyncio.shield(self.begin())
+        return await asyncio.shield(self.refresh())
 
     async def frame(self) -> bytes:
-        """Return the tables as a frame for code, made once.
+        """Return the tables as a frame for code.
 
         Raises:
-            BotError: the database does not tell.
+            BotError: they cannot be fetched.
         """
         await self.tables()
         return self._frame
@@ -100,32 +100,32 @@ class TableListing:
         """Return one table.
 
         Raises:
-            BotError: there is none.
+            BotError: there is no such table.
         """
         tables = await self.tables()
-        lowered = name.lower()
+        lower_name = name.lower()
         for table in tables:
             full_name = table["name"].replace('"', "").lower()
-            if lowered.replace('"', "") in (full_name, full_name.rpartition(".")[2]):
+            if lower_name.replace('"', "") in (full_name, full_name.rpartition(".")[2]):
                 return table
         names = (table["name"] for table in tables[:20])
         raise errors.BotError(data_words.no_table(name, names))
 
     async def close(self) -> None:
-        """Ask no more."""
+        """Stop fetching."""
         if self._request is not None:
             self._request.cancel()
             await asyncio.wait({self._request})
 
     def describe(self, max_characters: int) -> str:
-        """Return what a model is told of them: columns of the first, names of others."""
+        """Return the tables for a model: the first ones with columns, others by name."""
         if not self._tables:
-            return _UNSEEN.format(name=self._name)
+            return _UNKNOWN_TABLES.format(name=self._name)
         if not self._is_ranked:
-            # Once, so that what a model is told stays the same meanwhile.
+            # Sorted once, so that the description changes only with the tables.
             self._tables, self._is_ranked = sorted(self._tables, key=self._rank), True
         lines, characters_left = [], max_characters
-        for table in self._tables[:_MAX_TOLD]:
+        for table in self._tables[:_MAX_DESCRIBED]:
             line = _line(table)
             if len(line) > characters_left:
                 line = f"  {_words([table['name']])}"
@@ -148,12 +148,12 @@ def _line(table: dict[str, Any]) -> str:
 
 
 def _framed(tables: Iterable[dict[str, Any]], notice: str) -> bytes:
-    """Return tables as a frame; one after the other, so that other threads run meanwhile."""
+    """Return tables as a frame; each is encoded alone, so that other threads can run."""
     pieces = (json.dumps(table).encode() for table in tables)
     content = b'{"notice": %s, "tables": [%s]}' % (json.dumps(notice).encode(), b", ".join(pieces))
     return worker_messages.pack(worker_messages.NOTE, content)
 
 
 def _words(parts: Iterable[str]) -> str:
-    """Join words of a database's owner, on one line whatever they hold."""
+    """Join texts of a database as one line."""
     return " ".join(" ".join(parts).split())

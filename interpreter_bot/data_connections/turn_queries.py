@@ -1,4 +1,4 @@
-"""Queries of one turn in each session: those a person allowed, and those that were asked."""
+"""Queries of the running turn of each session: those that a person allowed, and those that ran."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ _MAX_SHOWN_CHARACTERS: Final = 2000
 
 
 class TurnQueryLog:
-    """The turns that run now, one at most of each session."""
+    """Queries of running turns, at most one turn for each session."""
 
     def __init__(self) -> None:
         self._allowed: collections.OrderedDict[tuple[str, str], None] = collections.OrderedDict()
         self._queries: dict[str, list[code_activity.Query]] = {}
 
     def begin(self, key: str) -> None:
-        """Gather what is asked from now on; `key` is that of a session."""
+        """Begin to collect the queries of a session."""
         self._queries[key] = []
 
     def is_running(self, key: str) -> bool:
@@ -33,7 +33,7 @@ class TurnQueryLog:
         return key in self._queries
 
     def end(self, key: str) -> tuple[code_activity.AskedQuery, ...]:
-        """Return what was asked in a turn; what was allowed there and has not run never does."""
+        """Return the queries of a turn, and drop its unused approvals."""
         for allowed in [entry for entry in self._allowed if entry[0] == key]:
             del self._allowed[allowed]
         queries = self._queries.pop(key, [])
@@ -43,19 +43,21 @@ class TurnQueryLog:
         return shown
 
     def note(self, query: code_activity.Query) -> None:
-        """Note what begins, so that it is shown also if it never ends."""
+        """Add a query when it begins, so that it is shown even if it never ends."""
         queries = self._queries.get(query.key)
         if queries is not None and len(queries) <= _MAX_QUERIES:
             queries.append(query)
 
     def allow(self, key: str, name: str, sql: str, parameters: Mapping[str, Any]) -> None:
-        """Let a statement that a person has seen run once, with these parameters."""
+        """Allow a statement that a person has seen to run once, with these parameters."""
         self._allowed[key, _digest(name, sql, parameters)] = None
         if len(self._allowed) > _MAX_ALLOWED:
             self._allowed.popitem(last=False)
 
-    def use_up(self, key: str, name: str, sql: str, parameters: Mapping[str, Any]) -> bool:
-        """Return whether a statement was allowed; it is not any more."""
+    def consume_approval(
+        self, key: str, name: str, sql: str, parameters: Mapping[str, Any]
+    ) -> bool:
+        """Return whether a statement was allowed, and drop the approval."""
         allowed = key, _digest(name, sql, parameters)
         is_allowed = allowed in self._allowed
         self._allowed.pop(allowed, None)
@@ -63,7 +65,7 @@ class TurnQueryLog:
 
 
 def _summarize(query: code_activity.Query) -> code_activity.AskedQuery:
-    """Return what people see of a query, as it is now."""
+    """Return the present state of a query, for people."""
     return code_activity.AskedQuery(
         query.connection,
         safe_text.revealed(safe_text.clipped(query.statement.strip(), _MAX_SHOWN_CHARACTERS)).text,
@@ -74,5 +76,5 @@ def _summarize(query: code_activity.Query) -> code_activity.AskedQuery:
 
 
 def _digest(*statement: Any) -> str:
-    """Return what one statement is known by."""
+    """Return the digest that identifies a statement."""
     return hashlib.sha256(json.dumps(statement, sort_keys=True).encode()).hexdigest()

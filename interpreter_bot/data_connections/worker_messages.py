@@ -1,6 +1,6 @@
-"""Messages between the bot and the processes that ask databases: a kind, a length, the content.
+"""Messages between the bot and worker processes: frames of a kind, a length and content.
 
-Both directions use the same frames; those of results are passed on to kernels as they are.
+Both directions use the same frames; frames of results are passed on to kernels unchanged.
 """
 
 from __future__ import annotations
@@ -25,17 +25,17 @@ _MAX_NOTE_BYTES: Final = 16 * 1024 * 1024
 
 
 class BrokenFrameError(errors.BotError):
-    """The other side does not speak in frames."""
+    """The other side sent an invalid frame."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
-    """What one query may return.
+    """Limits of one query.
 
     Attributes:
-        rows: of it.
-        bytes: of its rows in Arrow's form.
-        seconds: that it may take.
+        rows: of the result.
+        bytes: of the rows in Arrow's format.
+        seconds: of its duration.
     """
 
     rows: int
@@ -53,35 +53,35 @@ def note(content: dict[str, Any]) -> bytes:
     return pack(NOTE, json.dumps(content).encode())
 
 
-def send(end: socket.socket, kind: bytes, content: bytes | memoryview) -> None:
-    """Send a frame; blocks."""
+def send(endpoint: socket.socket, kind: bytes, content: bytes | memoryview) -> None:
+    """Send a frame; it blocks."""
     head = HEAD.pack(kind, len(content))
     if len(content) < 4096:
-        end.sendall(head + bytes(content))
+        endpoint.sendall(head + bytes(content))
         return
-    end.sendall(head)
-    end.sendall(content)
+    endpoint.sendall(head)
+    endpoint.sendall(content)
 
 
-def receive(end: socket.socket) -> tuple[bytes, bytes] | None:
-    """Return the next frame's kind and content; None at the end; blocks.
+def receive(endpoint: socket.socket) -> tuple[bytes, bytes] | None:
+    """Return kind and content of the next frame; None at the end. It blocks.
 
     Raises:
         BrokenFrameError: it is too long.
     """
-    head = _exactly(end, HEAD.size)
+    head = _receive_exactly(endpoint, HEAD.size)
     if head is None:
         return None
     kind, length = HEAD.unpack(head)
     _check(kind, length)
-    content = _exactly(end, length)
+    content = _receive_exactly(endpoint, length)
     return None if content is None else (kind, content)
 
 
-def _exactly(end: socket.socket, count: int) -> bytes | None:
+def _receive_exactly(endpoint: socket.socket, count: int) -> bytes | None:
     data = bytearray()
     while len(data) < count:
-        piece = end.recv(min(count - len(data), 1 << 20))
+        piece = endpoint.recv(min(count - len(data), 1 << 20))
         if not piece:
             return None
         data += piece
@@ -93,7 +93,7 @@ async def read_head(reader: asyncio.StreamReader) -> tuple[bytes, int]:
 
     Raises:
         BrokenFrameError: it is too long.
-        EOFError: the other side has gone.
+        EOFError: the other side has disconnected.
     """
     kind, length = HEAD.unpack(await reader.readexactly(HEAD.size))
     _check(kind, length)

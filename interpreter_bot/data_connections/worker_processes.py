@@ -1,4 +1,4 @@
-"""The processes that ask databases: one a query, kept for the next one, and killed if need be."""
+"""Worker processes: each runs one query at a time, is reused, and killed if necessary."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ from interpreter_bot.wording import data_words
 _log = logging.getLogger(__name__)
 
 _WORKER: Final = ("-I", "-B", "-m", "interpreter_bot.data_connections.worker")
-# Libraries, how names and certificates are found, and sockets of servers on this machine.
+# Libraries, files to find names and certificates, and sockets of servers on this machine.
 _READABLE: Final = (
     *("/usr", "/bin", "/lib", "/lib64", "/proc", "/etc/ld.so.cache", "/etc/resolv.conf"),
-    # How many processors and how much memory there is.
+    # The numbers of processors and the size of memory.
     *("/sys/fs/cgroup", "/sys/devices/system/cpu"),
     *("/etc/hosts", "/etc/nsswitch.conf", "/etc/host.conf", "/etc/gai.conf", "/etc/services"),
     *("/etc/ssl", "/etc/pki", "/etc/ca-certificates", "/etc/localtime", "/run/systemd/resolve"),
@@ -35,11 +35,11 @@ _CHUNK_BYTES: Final = 512 * 1024
 _MAX_LOGGED_BYTES: Final = 10_000
 _CANCEL_SECONDS: Final = 3.0
 _IDLE_SECONDS: Final = 300.0
-# That all sessions together run on one connection at a time; more wait.
+# Of all sessions on one connection at a time; more wait.
 _MAX_QUERIES: Final = 4
 _MAX_MEMORY_BYTES: Final = 3 * settings.GIB
 
-Take = Callable[[bytes], Awaitable[None]]
+OnData = Callable[[bytes], Awaitable[None]]
 
 
 class Worker:
@@ -54,9 +54,9 @@ class Worker:
         self._process = process
         self._reader = reader
         self._writer = writer
-        self._is_asked = False
+        self._has_open_request = False
         self._frame_bytes_left = 0
-        """Of a frame that is being read, so much is still to come."""
+        """The rest of the frame that is being read."""
         self.used_at = 0.0
         self._logging = asyncio.create_task(self._log_errors(), name="errors of a worker")
 
@@ -97,57 +97,59 @@ class Worker:
 
     @property
     def is_alive(self) -> bool:
-        """Whether it can be asked."""
+        """Whether it accepts requests."""
         return self._process.returncode is None and not self._reader.at_eof()
 
     async def ask(
-        self, request: dict[str, Any], take: Take | None = None, *, is_framed: bool = True
+        self, request: dict[str, Any], on_data: OnData | None = None, *, is_framed: bool = True
     ) -> dict[str, Any]:
         """Send a request; return the reply.
 
         Args:
             request: for the worker.
-            take: receives frames of data in pieces; without it they are dropped.
-            is_framed: `take` also receives the heads of frames.
+            on_data: receives frames of data in pieces; without it they are dropped.
+            is_framed: `on_data` also receives the heads of frames.
 
         Raises:
             BotError: the worker has ended, or its reply is malformed.
         """
-        self._is_asked = True
+        self._has_open_request = True
         try:
             self._writer.write(worker_messages.note(request))
             await self._writer.drain()
-            return await self._read_reply(take, is_framed=is_framed)
+            return await self._read_reply(on_data, is_framed=is_framed)
         except (EOFError, OSError) as error:
             raise errors.BotError(data_words.PROCESS_ENDED) from error
 
-    async def _read_reply(self, take: Take | None, *, is_framed: bool = True) -> dict[str, Any]:
+    async def _read_reply(
+        self, on_data: OnData | None, *, is_framed: bool = True
+    ) -> dict[str, Any]:
         while True:
             while self._frame_bytes_left:
                 piece = await self._reader.read(min(self._frame_bytes_left, _CHUNK_BYTES))
                 if not piece:
                     raise EOFError
                 self._frame_bytes_left -= len(piece)
-                if take is not None:
-                    await take(piece)
+                if on_data is not None:
+                    await on_data(piece)
             kind, length = await worker_messages.read_head(self._reader)
             if kind == worker_messages.NOTE:
                 reply = worker_messages.read_note(await self._reader.readexactly(length))
-                self._is_asked = False
+                self._has_open_request = False
                 return reply
             self._frame_bytes_left = length
-            if take is not None and is_framed:
-                await take(worker_messages.HEAD.pack(kind, length))
+            if on_data is not None and is_framed:
+                await on_data(worker_messages.HEAD.pack(kind, length))
 
     async def settle(self) -> None:
-        """See that nothing runs in it any more: what does is cancelled, or ends with it."""
-        if not self._is_asked:
+        """Cancel an unfinished request; kill the process if that fails."""
+        if not self._has_open_request:
             return
         try:
             async with asyncio.timeout(_CANCEL_SECONDS):
                 self._writer.write(worker_messages.note({"do": "cancel"}))
                 await self._read_reply(None)
-        except (errors.BotError, EOFError, OSError):  # TimeoutError is one.
+        except (errors.BotError, EOFError, OSError):  # TimeoutError is an OSError.
             _log.warning("a database did not stop when it was told to", exc_info=True)
             await self.kill()
 
@@ -161,25 +163,25 @@ class Worker:
         await asyncio.wait({self._logging})
 
     async def _log_errors(self) -> None:
-        """Log what it prints, which is nothing as long as all is well."""
+        """Log its standard error, which is normally empty."""
         if self._process.stderr is not None:
             while printed := await self._process.stderr.read(_MAX_LOGGED_BYTES):
                 _log.warning("a worker said: %s", printed.decode("utf-8", "replace").rstrip())
 
 
 class Workers:
-    """The processes of one connection: as many as are used at once, and for a while after."""
+    """The processes of one connection, which stay for a while after their use."""
 
     def __init__(self, rule: configured_connections.Rule) -> None:
         self._rule = rule
-        self._free = asyncio.Semaphore(_MAX_QUERIES)
+        self._slots = asyncio.Semaphore(_MAX_QUERIES)
         self._idle: list[Worker] = []
         self._settlements: set[asyncio.Task[None]] = set()
 
     @contextlib.asynccontextmanager
     async def worker(self) -> AsyncIterator[Worker]:
-        """Lend a process, as soon as one may run; what was begun in it ends with the context."""
-        await self._free.acquire()
+        """Wait for a process, and lend it; a request that is unfinished at the end is cancelled."""
+        await self._slots.acquire()
         worker = None
         try:
             while worker is None and self._idle:
@@ -203,10 +205,10 @@ class Workers:
                 else:
                     await worker.kill()
         finally:
-            self._free.release()
+            self._slots.release()
 
     async def reap(self, idle_seconds: float = _IDLE_SECONDS) -> None:
-        """End the processes that nobody has used for a while."""
+        """End idle processes."""
         now = time.monotonic()
         expired = [worker for worker in self._idle if now - worker.used_at >= idle_seconds]
         self._idle = [worker for worker in self._idle if worker not in expired]
@@ -214,23 +216,23 @@ class Workers:
             await worker.kill()
 
     async def close(self) -> None:
-        """End all of them; nobody uses one any more."""
+        """End all processes, when none is in use."""
         if self._settlements:
             await asyncio.wait(self._settlements)
         await self.reap(0)
 
 
 def _walls(rule: configured_connections.Rule) -> program_walls.LandlockWalls:
-    """Return what a process may touch of this machine: libraries, and the file that it reads."""
+    """Return the sandbox of a process: it may use libraries, and the directory of its file."""
     package = str(pathlib.Path(__file__).parents[1])
     pythons = {sys.prefix, sys.base_prefix, *map(os.path.realpath, (sys.prefix, sys.base_prefix))}
-    beside = [rule.directory] if rule.directory else []
+    directories = [rule.directory] if rule.directory else []
     rlimits = {"DATA": _MAX_MEMORY_BYTES, "CORE": 0}
     if not rule.writes:
-        # Temporary files of a database's engine are refused too.
+        # This also forbids temporary files of the engine.
         rlimits["FSIZE"] = 0
     return program_walls.LandlockWalls(
-        readable=[*_READABLE, *pythons, package, *beside],
-        writable=beside if rule.writes else [],
+        readable=[*_READABLE, *pythons, package, *directories],
+        writable=directories if rule.writes else [],
         rlimits=rlimits,
     )

@@ -1,5 +1,5 @@
-"""The process that asks one database, or reads one place of files: the only one that parses it.
+"""The process for one database or one place of files, the only one that parses its data.
 
-Here belong drivers, one module each, and Arrow. It knows the address of its one connection and
-nothing else of the bot. Never: who may ask, or storage.
+It has the drivers, one in each module, and Arrow. It knows only the address of its connection. It
+has no permissions and no storage.
 """

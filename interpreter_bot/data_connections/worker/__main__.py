@@ -1,6 +1,7 @@
-"""The worker: it takes requests from the bot, one at a time, and ends with it.
+"""The worker, which handles requests of the bot, one at a time, and ends with the bot.
 
-`python -m interpreter_bot.data_connections.worker`, with a socket of the bot's as standard input.
+It is started by `python -m interpreter_bot.data_connections.worker`, with a socket as standard
+input.
 """
 
 from __future__ import annotations
@@ -23,21 +24,21 @@ _MAX_SENTENCE_CHARACTERS: Final = 4000
 _MAX_TABLES: Final = 2000
 _MAX_COLUMNS: Final = 400
 _MAX_FILES: Final = 10_000
-# A frame of notes holds twice that.
-_MAX_LISTED_BYTES: Final = 8 * 1024 * 1024
+# Half of the largest note.
+_MAX_LISTING_BYTES: Final = 8 * 1024 * 1024
 
 
 class Worker:
     """Answers the requests of the bot."""
 
-    def __init__(self, end: socket.socket, specification: ports.Specification) -> None:
-        self._end = end
+    def __init__(self, endpoint: socket.socket, specification: ports.Specification) -> None:
+        self._endpoint = endpoint
         self._specification = specification
         self._database: ports.Database | None = None
         self._files: ports.Files | None = None
 
     def open(self) -> None:
-        """Import the driver: only that of this connection, and only here."""
+        """Import the driver of this connection, and no other."""
         kind = self._specification.kind
         if kind == "files":
             from interpreter_bot.data_connections.worker import object_stores
@@ -61,12 +62,12 @@ class Worker:
             self._database = adbc_databases.AdbcDatabase(self._specification)
 
     def cancel(self) -> None:
-        """Stop what runs."""
+        """Stop the running query."""
         if self._database is not None:
             self._database.cancel()
 
     def answer(self, request: dict[str, Any]) -> dict[str, Any]:
-        """Do what a request says; returns the end of the result."""
+        """Handle a request; return the note that ends the result."""
         if self._database is None and self._files is None:
             self.open()
         match request["do"]:
@@ -81,12 +82,12 @@ class Worker:
                 files = self._files.list(request["prefix"], _MAX_FILES + 1)
                 sizes = itertools.accumulate(len(json.dumps(file)) for file in files)
                 pairs = zip(files[:_MAX_FILES], sizes, strict=False)
-                shown_files = [file for file, size in pairs if size < _MAX_LISTED_BYTES]
+                shown_files = [file for file, size in pairs if size < _MAX_LISTING_BYTES]
                 is_whole = len(shown_files) == len(files)
                 return {"files": shown_files, "notice": "" if is_whole else data_words.MORE_FILES}
             case "get" if self._files is not None:
                 for piece in self._files.read(request["name"]):
-                    worker_messages.send(self._end, worker_messages.DATA, piece)
+                    worker_messages.send(self._endpoint, worker_messages.DATA, piece)
                 return {}
         raise statements.StatementError(data_words.HAS_TABLES)
 
@@ -94,7 +95,8 @@ class Worker:
         if self._database is None:
             raise statements.StatementError(data_words.HAS_FILES)
         parameters = {
-            name: statements.value(parameter) for name, parameter in request["parameters"].items()
+            name: statements.parse_parameter(parameter)
+            for name, parameter in request["parameters"].items()
         }
         specification = self._specification
         statement = statements.Statement(request["sql"], parameters, dialect=specification.dialect)
@@ -104,14 +106,14 @@ class Worker:
             is_guarded = specification.kind in ("sqlite", "duckdb")
             statement.check_reading(is_guarded=is_guarded)
         limits = worker_messages.Limits(**request["limits"])
-        results = arrow_results.Results(self._end, limits)
+        results = arrow_results.Results(self._endpoint, limits)
         self._database.query(statement, limits, results)
         return {"rows": results.rows, "cut": results.cut}
 
 
 def _bounded(tables: list[ports.Table]) -> dict[str, Any]:
-    """Return tables as one frame holds them: all names, and of the first ones the rest too."""
-    entries, left_bytes, is_whole = [], _MAX_LISTED_BYTES, len(tables) <= _MAX_TABLES
+    """Return tables that fit one frame: all names, and columns of the first ones."""
+    entries, left_bytes, is_whole = [], _MAX_LISTING_BYTES, len(tables) <= _MAX_TABLES
     for table in tables[:_MAX_TABLES]:
         name = table.name[:200]
         columns = [
@@ -126,16 +128,18 @@ def _bounded(tables: list[ports.Table]) -> dict[str, Any]:
     return {"tables": entries, "notice": "" if is_whole else data_words.MORE_TABLES}
 
 
-def _sentence(error: Exception) -> str:
-    """Return what a driver says; without secrets it is for the bot to make it."""
+def _error_text(error: Exception) -> str:
+    """Return the message of a driver; the bot removes secrets from it."""
     if isinstance(error, ModuleNotFoundError):
         return data_words.needs_package(error.name)
     return str(error)[:_MAX_SENTENCE_CHARACTERS] or type(error).__name__
 
 
-def _hear(end: socket.socket, worker: Worker, requests: queue.SimpleQueue[Any]) -> None:
-    """Take what the bot sends; without the bot, nothing is left to do."""
-    while (received := worker_messages.receive(end)) is not None:
+def _receive_requests(
+    endpoint: socket.socket, worker: Worker, requests: queue.SimpleQueue[Any]
+) -> None:
+    """Receive requests until the bot disconnects, then end the process."""
+    while (received := worker_messages.receive(endpoint)) is not None:
         request = worker_messages.read_note(received[1])
         if request["do"] == "cancel":
             worker.cancel()
@@ -145,27 +149,29 @@ def _hear(end: socket.socket, worker: Worker, requests: queue.SimpleQueue[Any]) 
 
 
 def main() -> None:
-    """Answer requests until the bot goes."""
-    end = socket.socket(fileno=0)
-    received = worker_messages.receive(end)
+    """Answer requests until the bot disconnects."""
+    endpoint = socket.socket(fileno=0)
+    received = worker_messages.receive(endpoint)
     if received is None:
         return
-    worker = Worker(end, ports.Specification(**worker_messages.read_note(received[1])))
+    worker = Worker(endpoint, ports.Specification(**worker_messages.read_note(received[1])))
     requests: queue.SimpleQueue[Any] = queue.SimpleQueue()
-    threading.Thread(target=_hear, args=(end, worker, requests), daemon=True).start()
+    threading.Thread(
+        target=_receive_requests, args=(endpoint, worker, requests), daemon=True
+    ).start()
     while True:
         request = requests.get()
         began = time.monotonic()
         try:
             reply = worker.answer(request)
         except ports.ConnectError as error:
-            reply = {"error": "", "detail": _sentence(error)}
+            reply = {"error": "", "detail": _error_text(error)}
         except Exception as error:
-            # The one net: whatever a driver raises is what the person is told.
-            reply = {"error": _sentence(error)}
+            # Drivers raise any exception; people see its message.
+            reply = {"error": _error_text(error)}
         reply["seconds"] = round(time.monotonic() - began, 3)
         worker_messages.send(
-            end, worker_messages.NOTE, worker_messages.note(reply)[worker_messages.HEAD.size :]
+            endpoint, worker_messages.NOTE, worker_messages.note(reply)[worker_messages.HEAD.size :]
         )
 
 

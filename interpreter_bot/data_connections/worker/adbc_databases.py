@@ -1,4 +1,4 @@
-"""Databases that speak Arrow themselves, by ADBC: PostgreSQL, Snowflake, Flight SQL."""
+"""Databases with ADBC drivers, which return Arrow: PostgreSQL, Snowflake, Flight SQL."""
 
 from __future__ import annotations
 
@@ -22,16 +22,18 @@ from interpreter_bot.wording import data_words
 _LOCK_SECONDS: Final = 10
 _CONNECT_SECONDS: Final = 10
 _MAX_TABLES: Final = 2000
-_MAX_ASKED: Final = 200
+_MAX_TYPE_REQUESTS: Final = 200
 _CATALOGUE_SECONDS: Final = 30
-# What this driver runs by COPY, which takes no other kind.
-_COPIED: Final = frozenset(("select", "with", "values", "table"))
-_MESSAGE: Final = re.compile(r"ERROR:\s+(.*?)(?:\n+Query was:.*|\. SQLSTATE: \w+)?$", re.DOTALL)
+# First words of statements that the driver can run by COPY.
+_COPYABLE_WORDS: Final = frozenset(("select", "with", "values", "table"))
+_POSTGRESQL_MESSAGE: Final = re.compile(
+    r"ERROR:\s+(.*?)(?:\n+Query was:.*|\. SQLSTATE: \w+)?$", re.DOTALL
+)
 _FLIGHT_MESSAGE: Final = re.compile(
     r"\w+: \[FlightSQL\] (.*?)(?:\.? Detail: .*)?(?: \(\w+; \w+\))?$", re.DOTALL
 )
 _WORD: Final = re.compile(r"[a-z_][a-z0-9_]*")
-_OF_POSTGRESQL: Final = """
+_TABLES_IN_POSTGRESQL: Final = """
 select n.nspname, c.relname, greatest(c.reltuples, -1)::bigint,
   coalesce(obj_description(c.oid, 'pg_class'), ''),
   array_agg(a.attname::text order by a.attnum),
@@ -58,7 +60,7 @@ select case when (select rolsuper from pg_roles where rolname = current_user)
   select 'create tables in ' || min(quote_ident(nspname)) from pg_namespace
   where nspname !~ '^pg_' and has_schema_privilege(oid, 'create') having count(*) > 0), '') end
 """
-# Functions with effects beyond a transaction that anybody may call unless that was revoked.
+# Functions with effects beyond a transaction, which everybody may call unless that was revoked.
 _EFFECTS_IN_POSTGRESQL: Final = """
 select p.oid::regprocedure::text from pg_proc p
 where has_function_privilege(p.oid, 'execute') and proname ~ ('^(pg_logical_emit_message|'
@@ -84,7 +86,7 @@ class AdbcDatabase(ports.Database):
 
     @contextlib.contextmanager
     def _open(self, seconds: float, *, reads: bool) -> Iterator[Any]:
-        """Yield a cursor in a transaction that only reads, or in one that is kept."""
+        """Yield a cursor in a transaction that only reads, or in one that is committed."""
         address = self._address
         if self._is_postgresql:
             address = _with_settings(address, seconds, reads=reads)
@@ -99,7 +101,7 @@ class AdbcDatabase(ports.Database):
         try:
             with connection.cursor() as cursor:
                 if self._is_postgresql:
-                    # Once there was a query, nothing makes the transaction write any more.
+                    # After its first query, a reading transaction cannot become a writing one.
                     cursor.execute("SELECT 1")
                     cursor.fetchall()
                 self._cursor = cursor
@@ -126,9 +128,9 @@ class AdbcDatabase(ports.Database):
             parameters.append(statement.values[name])
             return "?"
 
-        text = statement.rendered(parameter)
+        text = statement.render(parameter)
         with self._open(limits.seconds, reads=not self._writes) as cursor:
-            if self._is_postgresql and statement.first_word not in _COPIED:
+            if self._is_postgresql and statement.first_word not in _COPYABLE_WORDS:
                 cursor.adbc_statement.set_options(**{"adbc.postgresql.use_copy": "false"})
             cursor.execute(text, parameters or None)
             if cursor.description is not None:
@@ -139,16 +141,16 @@ class AdbcDatabase(ports.Database):
         if not self._is_postgresql:
             return self._tables_by_driver()
         with self._open(_CATALOGUE_SECONDS, reads=True) as cursor:
-            cursor.execute(_OF_POSTGRESQL)
+            cursor.execute(_TABLES_IN_POSTGRESQL)
             rows = cursor.fetchall()
         return [
             ports.Table(
-                _name(space, name, home="public"),
+                _name(schema, name, default_schema="public"),
                 list(zip(columns, kinds, strict=True)),
                 rows=count,
                 comment=comment,
             )
-            for space, name, count, comment, columns, kinds in rows
+            for schema, name, count, comment, columns, kinds in rows
         ]
 
     def _tables_by_driver(self) -> list[ports.Table]:
@@ -156,20 +158,26 @@ class AdbcDatabase(ports.Database):
         with self._open(_CATALOGUE_SECONDS, reads=True) as cursor:
             connection = cursor.connection
             for catalogue in connection.adbc_get_objects(depth="columns").read_all().to_pylist():
-                for space in catalogue["catalog_db_schemas"] or ():
-                    home = space["db_schema_name"] or ""
-                    if home.lower() == "information_schema":
+                for schema in catalogue["catalog_db_schemas"] or ():
+                    schema_name = schema["db_schema_name"] or ""
+                    if schema_name.lower() == "information_schema":
                         continue
-                    for table in (space["db_schema_tables"] or ())[: _MAX_TABLES - len(tables)]:
+                    for table in (schema["db_schema_tables"] or ())[: _MAX_TABLES - len(tables)]:
                         columns = [
                             (column["column_name"], column["xdbc_type_name"] or "")
                             for column in table["table_columns"] or ()
                         ]
-                        # Some say the types with the schema of a table only, which is a request.
-                        if len(tables) < _MAX_ASKED and not any(kind for _, kind in columns):
-                            columns = _columns(connection, home, table["table_name"]) or columns
+                        # Some drivers tell types only by a request for each table.
+                        if len(tables) < _MAX_TYPE_REQUESTS and not any(
+                            kind for _, kind in columns
+                        ):
+                            columns = (
+                                _columns(connection, schema_name, table["table_name"]) or columns
+                            )
                         tables.append(
-                            ports.Table(_name(home, table["table_name"], home=""), columns)
+                            ports.Table(
+                                _name(schema_name, table["table_name"], default_schema=""), columns
+                            )
                         )
         return tables
 
@@ -193,30 +201,30 @@ class AdbcDatabase(ports.Database):
             cursor.adbc_cancel()
 
 
-def _columns(connection: Any, home: str, table: str) -> list[tuple[str, str]]:  # noqa: ANN401 - a driver's.
-    """Return the columns of a table with their types; none where the driver cannot say them."""
+def _columns(connection: Any, schema_name: str, table: str) -> list[tuple[str, str]]:  # noqa: ANN401 - a driver's.
+    """Return the columns of a table with their types; empty if the driver cannot tell."""
     try:
-        schema = connection.adbc_get_table_schema(table, db_schema_filter=home or None)
+        arrow_schema = connection.adbc_get_table_schema(table, db_schema_filter=schema_name or None)
     except dbapi.Error:
         return []
-    return [(field.name, str(field.type)) for field in schema]
+    return [(field.name, str(field.type)) for field in arrow_schema]
 
 
 def _server_message(error: Exception) -> str:
-    """Return what a server says of an error, without what the driver says of itself."""
+    """Return the message of a server, without additions of the driver."""
     text = str(error).strip()
-    match = _FLIGHT_MESSAGE.match(text) or _MESSAGE.search(text)
+    match = _FLIGHT_MESSAGE.match(text) or _POSTGRESQL_MESSAGE.search(text)
     return match[1].strip() if match else str(error)
 
 
 def _with_settings(address: str, seconds: float, *, reads: bool) -> str:
-    """Add settings to PostgreSQL's address that hold for all of a session."""
+    """Add settings of the whole session to an address of PostgreSQL."""
     session_settings = {
         "default_transaction_read_only": "on" if reads else "off",
         "statement_timeout": str(int(seconds * 1000)),
         "lock_timeout": str(_LOCK_SECONDS * 1000),
         "idle_in_transaction_session_timeout": str(int(seconds * 1000) + 10_000),
-        # On which `_literal` relies.
+        # `_literal` relies on it.
         "standard_conforming_strings": "on",
     }
     parts = urllib.parse.urlsplit(address)
@@ -230,9 +238,9 @@ def _with_settings(address: str, seconds: float, *, reads: bool) -> str:
 
 
 def _literal(value: Any) -> str:  # noqa: ANN401 - whatever a parameter is.
-    """Write a value as PostgreSQL does; text has no type, so that it is what is compared with it.
+    """Return a value as a PostgreSQL literal; text has no type, and gets that of its context.
 
-    Sent apart from the statement, values would keep the driver from COPY, which is what streams.
+    With separate parameters the driver could not use COPY, which streams.
     """
     match value:
         case None:
@@ -263,9 +271,9 @@ def _literal(value: Any) -> str:  # noqa: ANN401 - whatever a parameter is.
     return "'" + text.replace("'", "''") + "'"
 
 
-def _name(space: str, name: str, *, home: str) -> str:
-    """Return a table's name as statements write it."""
-    parts = [name] if space == home else [space, name]
+def _name(schema: str, name: str, *, default_schema: str) -> str:
+    """Return the name of a table for statements."""
+    parts = [name] if schema == default_schema else [schema, name]
     quoted = ('"' + part.replace('"', '""') + '"' for part in parts)
     return ".".join(
         part if _WORD.fullmatch(part) else quoted_part

@@ -1,7 +1,7 @@
-"""Results in Arrow's form: sent as a stream of frames, cut where they become too many.
+"""Results as an Arrow stream in frames, cut at the limits.
 
-Rows of databases that know no Arrow are gathered first, as the type of a column may change with
-its last row.
+Rows of databases without Arrow are collected first, as the last row may change the type of a
+column.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class QueryStoppedError(Exception):
     """The query took too long, or was cancelled."""
 
 
-class _Frames(io.RawIOBase):
+class _FrameWriter(io.RawIOBase):
     """Writes frames of data."""
 
     def __init__(self, end: socket.socket) -> None:
@@ -48,31 +48,31 @@ class _Frames(io.RawIOBase):
 
 
 class Results:
-    """Where the result of one query goes.
+    """Sends the result of one query.
 
     Attributes:
-        rows: that were sent.
-        cut: why there are no more; empty if these are all.
+        rows: the number of rows that were sent.
+        cut: the limit that cut the result; empty if it is whole.
     """
 
     def __init__(self, end: socket.socket, limits: worker_messages.Limits) -> None:
         self._limits = limits
-        self._until = time.monotonic() + limits.seconds
-        self._out = io.BufferedWriter(_Frames(end), _FRAME_BYTES)
+        self._deadline = time.monotonic() + limits.seconds
+        self._out = io.BufferedWriter(_FrameWriter(end), _FRAME_BYTES)
         self._bytes = 0
         self.rows = 0
         self.cut = ""
 
     @property
     def seconds_left(self) -> float:
-        """How long the query may take yet."""
-        return self._until - time.monotonic()
+        """The rest of the time limit."""
+        return self._deadline - time.monotonic()
 
     def check(self) -> None:
-        """Check the time.
+        """Check the time limit.
 
         Raises:
-            QueryStoppedError: it is over.
+            QueryStoppedError: it is exceeded.
         """
         if self.seconds_left < 0:
             raise QueryStoppedError(data_words.too_slow(self._limits.seconds))
@@ -84,22 +84,22 @@ class Results:
             QueryStoppedError: the time is over.
         """
         names = _distinct(schema.names)
-        fields = [_plain(field, name) for field, name in zip(schema, names, strict=True)]
-        plain = pa.schema(fields)
-        with pa.ipc.new_stream(self._out, plain) as stream:
+        fields = [_common_field(field, name) for field, name in zip(schema, names, strict=True)]
+        sent_schema = pa.schema(fields)
+        with pa.ipc.new_stream(self._out, sent_schema) as stream:
             for batch in batches:
                 self.check()
                 columns = [
                     _column(batch.column(index), field) for index, field in enumerate(fields)
                 ]
-                part = self._fitting_rows(pa.RecordBatch.from_arrays(columns, schema=plain))
+                part = self._fitting_rows(pa.RecordBatch.from_arrays(columns, schema=sent_schema))
                 stream.write_batch(part)
                 if self.cut:
                     break
         self._out.flush()
 
     def _fitting_rows(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        """Return what of a batch is within the limits."""
+        """Return the part of a batch that is within the limits."""
         rows_left, size = self._limits.rows - self.rows, batch.nbytes
         if self._bytes + size > self._limits.bytes:
             share = (self._limits.bytes - self._bytes) / size
@@ -113,7 +113,7 @@ class Results:
         return batch
 
     def send_rows(self, names: Sequence[str], rows: Iterator[Sequence[Any]]) -> None:
-        """Send rows of Python's objects.
+        """Send rows of Python objects.
 
         Raises:
             QueryStoppedError: the time is over.
@@ -126,8 +126,10 @@ class Results:
             count += len(piece)
             size += sum(array.nbytes for array in gathered[-1])
             if count > self._limits.rows or size > self._limits.bytes:
-                break  # What is too much, `send` cuts off.
-        kinds = [_common([part[index].type for part in gathered]) for index in range(len(names))]
+                break  # `send` cuts what is too much.
+        kinds = [
+            _common_type([part[index].type for part in gathered]) for index in range(len(names))
+        ]
         schema = pa.schema(list(map(pa.field, names, kinds)))
         arrays = (
             [_cast(array, kind) for array, kind in zip(part, kinds, strict=True)]
@@ -136,8 +138,8 @@ class Results:
         self.send(schema, (pa.RecordBatch.from_arrays(part, schema=schema) for part in arrays))
 
 
-def _plain(field: pa.Field, name: str) -> pa.Field:
-    """Return a field with a type that every reader knows; numbers of any length become floats."""
+def _common_field(field: pa.Field, name: str) -> pa.Field:
+    """Return a field with a type that all readers know; numbers of any length become floats."""
     kind = field.type
     if isinstance(kind, pa.OpaqueType) and kind.type_name == "numeric":
         kind = pa.float64()
@@ -161,7 +163,7 @@ def _column(array: pa.Array, field: pa.Field) -> pa.Array:
 
 
 def _array(values: list[Any]) -> pa.Array:
-    """Make an array of what rows hold in one column; what has no common type becomes text."""
+    """Return a column as an array; values without a common type become text."""
     first = next((value for value in values if value is not None), None)
     if isinstance(first, (decimal.Decimal, uuid.UUID)):
         change = float if isinstance(first, decimal.Decimal) else str
@@ -180,7 +182,7 @@ def _text(value: object) -> str:
     return value.decode("utf-8", "replace") if isinstance(value, bytes) else str(value)
 
 
-def _common(kinds: Sequence[pa.DataType]) -> pa.DataType:
+def _common_type(kinds: Sequence[pa.DataType]) -> pa.DataType:
     """Return a type for all parts of a column."""
     distinct = {kind for kind in kinds if not pa.types.is_null(kind)}
     if len(distinct) == 1:
@@ -202,9 +204,9 @@ def _distinct(names: Sequence[str]) -> list[str]:
     """Return names of columns that are all different."""
     names_seen: dict[str, None] = {}
     for name in names:
-        number, tried = 1, name
-        while tried in names_seen:
+        number, candidate = 1, name
+        while candidate in names_seen:
             number += 1
-            tried = f"{name}_{number}"
-        names_seen[tried] = None
+            candidate = f"{name}_{number}"
+        names_seen[candidate] = None
     return list(names_seen)

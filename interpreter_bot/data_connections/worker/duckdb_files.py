@@ -1,4 +1,4 @@
-"""DuckDB files, opened to be read, with everything else of the machine shut."""
+"""DuckDB files, opened for reading, without access to anything else on the machine."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from interpreter_bot.data_connections import worker_messages
 from interpreter_bot.data_connections.worker import arrow_results, ports, statements
 
 _BATCH_ROWS: Final = 50_000
-# Of the settings, the last one makes all of them final.
-_SHUT: Final[dict[str, Any]] = {
+# The last setting makes all of them final.
+_LOCKED_SETTINGS: Final[dict[str, Any]] = {
     "autoinstall_known_extensions": "false",
     "autoload_known_extensions": "false",
     "allow_community_extensions": "false",
@@ -33,7 +33,7 @@ group by all order by all limit 2000
 
 
 class DuckdbFile(ports.Database):
-    """A file that is opened to be read."""
+    """A file that is opened for reading."""
 
     has_reading_transactions = True
 
@@ -47,9 +47,9 @@ class DuckdbFile(ports.Database):
         limits: worker_messages.Limits,
         results: arrow_results.Results,
     ) -> None:
-        text = statement.rendered(lambda name: f"${name}")
-        shut = _SHUT | {"max_execution_time": str(int(limits.seconds * 1000))}
-        with duckdb.connect(self._path, read_only=True, config=shut) as connection:
+        text = statement.render(lambda name: f"${name}")
+        config = _LOCKED_SETTINGS | {"max_execution_time": str(int(limits.seconds * 1000))}
+        with duckdb.connect(self._path, read_only=True, config=config) as connection:
             self._connection = connection
             try:
                 rows = connection.sql(text, params=dict(statement.values) or None)
@@ -62,16 +62,16 @@ class DuckdbFile(ports.Database):
                 self._connection = None
 
     def tables(self) -> list[ports.Table]:
-        with duckdb.connect(self._path, read_only=True, config=_SHUT) as connection:
+        with duckdb.connect(self._path, read_only=True, config=_LOCKED_SETTINGS) as connection:
             rows = connection.execute(_TABLES).fetchall()
         return [
             ports.Table(
-                name if space == "main" else f"{space}.{name}",
+                name if schema == "main" else f"{schema}.{name}",
                 list(zip(columns, kinds, strict=True)),
                 rows=count,
                 comment=comment,
             )
-            for space, name, count, comment, columns, kinds in rows
+            for schema, name, count, comment, columns, kinds in rows
         ]
 
     def cancel(self) -> None:

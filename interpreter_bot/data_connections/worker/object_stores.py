@@ -15,9 +15,9 @@ from interpreter_bot.wording import data_words
 
 _CHUNK_BYTES: Final = 1024 * 1024
 _PAGE_FILES: Final = 1000
-# Many stores of one's own are reached by plain HTTP, within a network.
+# Private stores are often reached by plain HTTP within a network.
 _CLIENT: Final = {"allow_http": True, "connect_timeout": "10s", "timeout": "60s"}
-# By default it tries for three minutes, which nobody waits for.
+# By default it tries for three minutes, which is too long.
 _RETRIES: Any = {"max_retries": 2, "retry_timeout": datetime.timedelta(seconds=20)}
 
 
@@ -39,7 +39,7 @@ class ObjectStore:
             )
 
     def list(self, prefix: str, limit: int) -> list[dict[str, Any]]:
-        """Return the files whose names begin so; see `ports.Files.list`."""
+        """Return the files with a prefix; see `ports.Files.list`."""
         files: list[dict[str, Any]] = []
         with _translated(prefix):
             for piece in obstore.list(self._store, prefix=prefix or None, chunk_size=_PAGE_FILES):
@@ -58,14 +58,14 @@ class ObjectStore:
     def read(self, name: str) -> Iterator[bytes]:
         """Yield a file's bytes."""
         with _translated(name):
-            # It comes in parts, so that memory holds one of them.
+            # In parts, so that memory holds only one of them.
             for piece in obstore.get(self._store, name).stream(min_chunk_size=_CHUNK_BYTES):
                 yield bytes(piece)
 
 
 @contextlib.contextmanager
 def _translated(name: str) -> Iterator[None]:
-    """Say that a file is missing; all else that a store says tells of addresses."""
+    """Translate exceptions: all but a missing file may reveal addresses."""
     try:
         yield
     except FileNotFoundError as error:

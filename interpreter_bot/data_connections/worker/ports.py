@@ -1,4 +1,4 @@
-"""What every driver offers to the worker."""
+"""Interfaces of the drivers."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from interpreter_bot.data_connections.worker import arrow_results, statements
 
 
 class ConnectError(Exception):
-    """There is no connection; why is for the log: it may tell of networks."""
+    """There is no connection; the reason may reveal addresses, so it is only logged."""
 
 
 class QueryFailedError(Exception):
-    """The database says no, in its own words."""
+    """The database refuses, with a message of its own."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -23,7 +23,7 @@ class Specification:
     """The one connection of this process.
 
     Attributes:
-        kind: of the settings.
+        kind: as in the settings.
         address: of its server or file.
         options: for its driver.
         writes: whether statements may change data.
@@ -38,7 +38,7 @@ class Specification:
 
     @property
     def dialect(self) -> str:
-        """The database's SQL dialect, as SQLAlchemy calls it."""
+        """The SQL dialect of the database, by its name in SQLAlchemy."""
         if self.kind == "sqlalchemy":
             return self.address.partition(":")[0].partition("+")[0]
         return self.kind
@@ -49,10 +49,10 @@ class Table:
     """A table that can be queried.
 
     Attributes:
-        name: as statements call it.
+        name: for statements.
         columns: names and types.
-        rows: about; -1 if unknown.
-        comment: what its owner says of it.
+        rows: an estimate; -1 if unknown.
+        comment: of its owner.
     """
 
     name: str
@@ -62,10 +62,10 @@ class Table:
 
 
 class Database(Protocol):
-    """A driver. Its exceptions are told to people in its own words, without secrets.
+    """A driver. People see messages of its exceptions, without secrets.
 
     Attributes:
-        has_reading_transactions: the database itself lets a statement only read.
+        has_reading_transactions: the database itself can restrict a statement to reading.
     """
 
     has_reading_transactions: bool
@@ -79,29 +79,29 @@ class Database(Protocol):
         """Run a statement and send what it returns."""
 
     def tables(self) -> list[Table]:
-        """Return what can be queried, and is not the database's own."""
+        """Return the tables that can be queried, without those of the system."""
 
     def find_writable(self) -> str | None:
-        """Find out what this login may change, of what is allowed to it; None if nobody knows.
+        """Find something that this login may change.
 
         Returns:
-            What it could do. By default nothing: it is opened so that it cannot be written.
+            It in words; None if it is unknown. Empty by default, as files are opened for reading.
         """
         return ""
 
     def find_effects(self) -> list[str]:
-        """Return functions that this login may call and that do more than read, if it is known."""
+        """Return functions with effects that this login may call, as far as known."""
         return []
 
     def cancel(self) -> None:
-        """Stop what runs, on the server too; from another thread."""
+        """Stop the running query, also on the server; it is called in another thread."""
 
 
 class Files(Protocol):
     """A place of files."""
 
     def list(self, prefix: str, limit: int) -> list[dict[str, Any]]:
-        """Return the files whose names begin so."""
+        """Return at most `limit` files whose names begin with a prefix."""
 
     def read(self, name: str) -> Iterator[bytes]:
         """Yield a file's bytes."""

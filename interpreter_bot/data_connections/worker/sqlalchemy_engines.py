@@ -1,4 +1,4 @@
-"""Databases by SQLAlchemy and the driver that their address names, where no module is theirs."""
+"""Databases without a module of their own, by SQLAlchemy and the driver in their address."""
 
 from __future__ import annotations
 
@@ -16,21 +16,21 @@ from interpreter_bot.data_connections.worker import arrow_results, ports, statem
 
 _MAX_TABLES: Final = 500
 _BATCH_ROWS: Final = 10_000
-# So texts and names end in the database where `statements` thinks they do.
-_QUOTES_OF_MYSQL: Final = (
+# With these modes, texts and names end where `statements` expects it.
+_SET_MYSQL_QUOTES: Final = (
     "SET SESSION sql_mode = "
     "REPLACE(REPLACE(@@sql_mode, 'NO_BACKSLASH_ESCAPES', ''), 'ANSI_QUOTES', '')"
 )
-# Statements that begin a read-only transaction and bound its time. For a database that has none,
-# the login is the only wall.
+# Statements that begin a read-only transaction and limit its time. For other databases, the login
+# is the only protection.
 _BEGINNINGS: Final = {
     "mysql": (
-        _QUOTES_OF_MYSQL,
+        _SET_MYSQL_QUOTES,
         "SET SESSION MAX_EXECUTION_TIME = {milliseconds}",
         "START TRANSACTION READ ONLY",
     ),
     "mariadb": (
-        _QUOTES_OF_MYSQL,
+        _SET_MYSQL_QUOTES,
         "SET SESSION max_statement_time = {seconds}",
         "START TRANSACTION READ ONLY",
     ),
@@ -42,7 +42,7 @@ _BEGINNINGS: Final = {
     ),
     "sqlite": ("PRAGMA query_only = ON",),
 }
-_OF_MYSQL: Final = frozenset(("mysql", "mariadb"))
+_MYSQL_DIALECTS: Final = frozenset(("mysql", "mariadb"))
 _TABLES_IN_MYSQL: Final = """
 select database(), table_schema, table_name, table_rows,
   if(table_type = 'VIEW', '', table_comment), column_name, column_type
@@ -54,12 +54,14 @@ order by table_schema, table_name, ordinal_position limit 100000
 """
 _GRANT: Final = re.compile(r"GRANT (.+?) ON (.+?) TO ")
 _COLUMNS: Final = re.compile(r" *\([^)]*\)")
-_HARMLESS: Final = frozenset(("USAGE", "SELECT", "SHOW VIEW", "SHOW DATABASES", "PROCESS"))
+_READING_PRIVILEGES: Final = frozenset(
+    ("USAGE", "SELECT", "SHOW VIEW", "SHOW DATABASES", "PROCESS")
+)
 
-# What keeps drivers from sending more than one statement at a time; others do not by default.
+# Options by which drivers refuse several statements at once; others do so by default.
 _ONE_STATEMENT: Final[dict[str, dict[str, Any]]] = {
     "mysqldb": {"multi_statements": False},
-    # Without this flag of the protocol, MULTI_STATEMENTS.
+    # The negated flag MULTI_STATEMENTS of the protocol.
     "mysqlconnector": {"client_flags": [-(1 << 16)]},
 }
 
@@ -76,8 +78,8 @@ class SqlalchemyEngine(ports.Database):
         )
         self._writes = specification.writes
         self.has_reading_transactions = self._engine.dialect.name in _BEGINNINGS
-        self._raw: Any = None
-        # By which MySQL knows the connection of now.
+        self._driver_connection: Any = None
+        # The id of the present connection in MySQL.
         self._server_id: int | None = None
 
     @contextlib.contextmanager
@@ -87,7 +89,7 @@ class SqlalchemyEngine(ports.Database):
         except sa.exc.DBAPIError as error:
             raise ports.ConnectError(str(error.orig)) from error
         try:
-            self._raw = connection.connection.dbapi_connection
+            self._driver_connection = connection.connection.dbapi_connection
             if self._is_mysql:
                 self._server_id = connection.exec_driver_sql("SELECT CONNECTION_ID()").scalar_one()
                 connection.rollback()
@@ -95,12 +97,12 @@ class SqlalchemyEngine(ports.Database):
         except sa.exc.DBAPIError as error:
             raise ports.QueryFailedError(str(error.orig)) from error
         finally:
-            self._raw = self._server_id = None
+            self._driver_connection = self._server_id = None
             connection.close()
 
     @property
     def _is_mysql(self) -> bool:
-        return self._engine.dialect.name in _OF_MYSQL
+        return self._engine.dialect.name in _MYSQL_DIALECTS
 
     def query(
         self,
@@ -108,15 +110,15 @@ class SqlalchemyEngine(ports.Database):
         limits: worker_messages.Limits,
         results: arrow_results.Results,
     ) -> None:
-        text = sa.text(statement.rendered(lambda name: f":{name}", colon="\\:"))
+        text = sa.text(statement.render(lambda name: f":{name}", colon="\\:"))
         seconds = {"seconds": limits.seconds, "milliseconds": int(limits.seconds * 1000)}
         with self._open() as connection:
             dialect = self._engine.dialect
-            # Known once it was reached: addresses of MySQL may lead to it.
+            # Known only now, as addresses of MySQL may lead to MariaDB.
             name = "mariadb" if getattr(dialect, "is_mariadb", False) else dialect.name
             beginnings = () if self._writes else _BEGINNINGS.get(name, ())
-            for words in beginnings:
-                connection.exec_driver_sql(words.format(**seconds))
+            for template in beginnings:
+                connection.exec_driver_sql(template.format(**seconds))
             streamed = connection.execution_options(stream_results=True, yield_per=_BATCH_ROWS)
             result = streamed.execute(text, dict(statement.values))
             if result.returns_rows:
@@ -144,26 +146,26 @@ class SqlalchemyEngine(ports.Database):
             ]
 
     def _tables_in_mysql(self) -> list[ports.Table]:
-        """Return them by one query; who may only read a view may not ask for its definition."""
+        """Return tables by one query, as reading a view does not include reading its definition."""
         quoted = self._engine.dialect.identifier_preparer.quote
         tables: dict[tuple[str, str], ports.Table] = {}
         with self._open() as connection:
             for row in connection.exec_driver_sql(_TABLES_IN_MYSQL):
-                home, space, name, rows, comment, column, kind = row
-                if (table := tables.get((space, name))) is None:
+                default_schema, schema, name, rows, comment, column, kind = row
+                if (table := tables.get((schema, name))) is None:
                     if len(tables) >= _MAX_TABLES:
                         break
-                    parts = [name] if space == home else [space, name]
+                    parts = [name] if schema == default_schema else [schema, name]
                     full_name = ".".join(map(quoted, parts))
                     table = ports.Table(full_name, [], -1 if rows is None else rows, comment)
-                    tables[space, name] = table
+                    tables[schema, name] = table
                 table.columns.append((column, kind))
         return list(tables.values())
 
     def _abandon(self, result: sa.CursorResult[Any]) -> None:
-        """Let the server send no more: its drivers read all of it before they close."""
+        """Stop the server from sending, as drivers read all of a result before they close."""
         self.cancel()
-        # It says that it was interrupted, behind what was on the way.
+        # The interruption is reported after the rows that were already sent.
         with contextlib.suppress(sa.exc.DBAPIError):
             for _ in result:
                 pass
@@ -175,8 +177,10 @@ class SqlalchemyEngine(ports.Database):
             return _writable(connection.exec_driver_sql("SHOW GRANTS").scalars())
 
     def cancel(self) -> None:
-        """Cancel what runs: by the driver, or by another connection."""
-        stop = getattr(self._raw, "cancel", None) or getattr(self._raw, "interrupt", None)
+        """Cancel the running query: by the driver, or by another connection."""
+        stop = getattr(self._driver_connection, "cancel", None) or getattr(
+            self._driver_connection, "interrupt", None
+        )
         if stop is not None:
             stop()
         elif (server_id := self._server_id) is not None:
@@ -184,19 +188,19 @@ class SqlalchemyEngine(ports.Database):
                 with self._engine.connect() as connection:
                     connection.exec_driver_sql(f"KILL QUERY {server_id}")
             except sa.exc.DBAPIError as error:
-                # It may be over; else this process is ended in a moment.
+                # The query may have ended; otherwise this process is killed soon.
                 sys.stderr.write(f"a query was not killed: {error.orig}\n")
 
 
 def _writable(grants: Iterable[str]) -> str | None:
-    """Return what grants let one do beside reading, None where a role has some of its own."""
+    """Return a privilege beyond reading, empty for none; None if a role may have more."""
     is_known = True
     for grant in grants:
-        # Behind it may stand a digest of the password.
+        # The end of a grant may be a digest of the password.
         if (match := _GRANT.match(grant)) is None:
             is_known = False
             continue
         names = {name.strip() for name in _COLUMNS.sub("", match[1]).split(",")}
-        if privileges := sorted(names - _HARMLESS):
+        if privileges := sorted(names - _READING_PRIVILEGES):
             return f"use {privileges[0]} on {match[2]}"
     return "" if is_known else None

@@ -1,4 +1,4 @@
-"""SQLite by Python's own module, opened to be read, with nothing but reading authorized."""
+"""SQLite files, by the module of Python; only reading is authorized."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _WRITING: Final = _READING | {
     *(sqlite3.SQLITE_INSERT, sqlite3.SQLITE_UPDATE, sqlite3.SQLITE_DELETE),
     sqlite3.SQLITE_TRANSACTION,
 }
-# Of others, one loads code and some read files.
+# Functions that load code or read files.
 _FORBIDDEN: Final = frozenset(("load_extension", "readfile", "writefile", "edit", "fts3_tokenizer"))
 _LIMITS: Final = (
     (sqlite3.SQLITE_LIMIT_LENGTH, 100_000_000),
@@ -48,7 +48,7 @@ class SqliteFile(ports.Database):
     def _open(self, *, mode: str) -> Iterator[sqlite3.Connection]:
         uri = f"file:{urllib.parse.quote(str(self._path))}?mode={mode}"
         connection = sqlite3.connect(uri, uri=True, timeout=_BUSY_SECONDS, isolation_level=None)
-        # There is no place for files.
+        # The sandbox allows no temporary files.
         connection.execute("pragma temp_store = memory")
         connection.text_factory = lambda raw: raw.decode("utf-8", "replace")
         self._connection, self._is_cancelled = connection, False
@@ -79,7 +79,7 @@ class SqliteFile(ports.Database):
                 connection.setlimit(kind, limit)
             connection.set_progress_handler(should_abort, _STEPS_BETWEEN_CHECKS)
             connection.set_authorizer(authorize)
-            text = statement.rendered(lambda name: f":{name}")
+            text = statement.render(lambda name: f":{name}")
             try:
                 cursor = connection.execute(text, dict(statement.values))
                 names = [column[0] for column in cursor.description or ()]
@@ -97,7 +97,7 @@ class SqliteFile(ports.Database):
                 (_MAX_TABLES,),
             ).fetchall()
             for (name,) in names:
-                # Counting would read all of it; where no row was ever deleted, this is right.
+                # Counting would read the whole table; this is right unless rows were deleted.
                 columns = connection.execute(
                     "select name, type from pragma_table_info(?)", (name,)
                 ).fetchall()
@@ -111,7 +111,7 @@ class SqliteFile(ports.Database):
 
 
 def _rows(connection: sqlite3.Connection, name: str) -> int:
-    """Return about how many rows a table has; -1 if it has no numbers of rows."""
+    """Return an estimate of the rows of a table; -1 if it has no row ids."""
     quoted = name.replace('"', '""')
     try:
         last: Any = connection.execute(f'select max(rowid) from "{quoted}"').fetchone()[0]  # noqa: S608

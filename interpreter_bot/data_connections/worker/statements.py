@@ -1,8 +1,8 @@
-"""SQL: whether it is one statement, whether that only reads, and where its parameters are.
+"""SQL: check that it is one statement which only reads, and find its parameters.
 
-`sqlglot` takes it apart as the database's dialect does, but for comments, which never reach the
-database: what one takes for a comment, another may run. A database that has transactions which only
-read is the wall; beside it, functions are refused by name that have effects in such a transaction.
+`sqlglot` parses it in the dialect of the database. Comments never reach the database, because one
+parser may run what another one takes for a comment. The main protection are read-only transactions
+of the database; in addition, functions that have effects in such transactions are refused by name.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ from interpreter_bot.wording import data_words
 # sqlglot logs whole statements that it reads as commands; these are refused.
 logging.getLogger("sqlglot").setLevel(logging.ERROR)
 
-# It takes about a tenth of a millisecond to parse one.
+# Parsing a token takes about a tenth of a millisecond.
 _MAX_TOKENS: Final = 50_000
-# By the names that SQLAlchemy and the settings use.
+# By the names of SQLAlchemy and the settings.
 _DIALECTS: Final = {"postgresql": "postgres", "mariadb": "mysql", "mssql": "tsql"}
 _TITLES: Final = {
     "postgresql": "PostgreSQL",
@@ -35,20 +35,20 @@ _TITLES: Final = {
     "mssql": "T-SQL",
     "snowflake": "Snowflake's SQL",
 }
-_RUN_IN_MYSQL: Final = re.compile(r"/\*M?!", re.IGNORECASE)
+_EXECUTABLE_COMMENT: Final = re.compile(r"/\*M?!", re.IGNORECASE)
 _NAME: Final = re.compile(r"[A-Za-z_]\w*")
-_SHOWING: Final = frozenset(("show", "describe", "desc", "explain"))
-_BEGINNING: Final = frozenset(
+_SHOWING_WORDS: Final = frozenset(("show", "describe", "desc", "explain"))
+_STATEMENT_BEGINNINGS: Final = frozenset(
     (
         *(TokenType.SELECT, TokenType.WITH, TokenType.VALUES),
         *(TokenType.INSERT, TokenType.UPDATE, TokenType.DELETE),
         *(TokenType.MERGE, TokenType.CREATE, TokenType.EXECUTE),
     )
 )
-# Of expressions, those that are or hold more than reading; locks keep others from writing.
+# Expressions that do more than read; locks keep others from writing.
 _EFFECTS: Final = (exp.DML, exp.DDL, exp.Into, exp.Command, exp.Copy, exp.Set, exp.Lock)
-# In this dialect a statement needs no mark before it: as the name of a column or table, such a word
-# is in brackets.
+# In this dialect a statement can follow another without a mark. Such a word is in brackets if it is
+# the name of a column or table.
 _STATEMENTS_OF_TSQL: Final = frozenset(
     (
         *("alter", "backup", "begin", "break", "bulk", "checkpoint", "close", "commit", "continue"),
@@ -59,7 +59,7 @@ _STATEMENTS_OF_TSQL: Final = frozenset(
         *("truncate", "update", "updatetext", "use", "waitfor", "while", "writetext"),
     )
 )
-_FUNCTIONS: Final = {
+_REFUSED_FUNCTIONS: Final = {
     "postgres": re.compile(
         r"pg_(?:(?:try_)?advisory_\w+|terminate_backend|cancel_backend|reload_conf|switch_\w+|"
         r"logical_\w+|replication_\w+|create_\w+|drop_\w+|copy_\w+|promote|notify|rotate_logfile\w*|"
@@ -94,7 +94,7 @@ _FUNCTIONS: Final = {
 
 
 class StatementError(Exception):
-    """The statement is not run; the sentence says why."""
+    """The statement is refused, with a sentence."""
 
 
 class Statement:
@@ -102,7 +102,7 @@ class Statement:
 
     Attributes:
         values: of its parameters, by name.
-        first_word: in small letters.
+        first_word: in lower case.
     """
 
     def __init__(self, text: str, values: Mapping[str, Any], *, dialect: str = "") -> None:
@@ -111,7 +111,7 @@ class Statement:
         Args:
             text: the SQL.
             values: its parameters.
-            dialect: as SQLAlchemy calls it; an unknown one is parsed as standard SQL.
+            dialect: its name in SQLAlchemy; an unknown one is parsed as standard SQL.
 
         Raises:
             StatementError: it is empty, incomplete, or more than one statement.
@@ -126,21 +126,21 @@ class Statement:
         self.first_word = next(
             (token.text.lower() for token in self._tokens if token.text != "("), ""
         )
-        names = {text[place + 1 : end] for place, end in self._places()}
+        names = {text[start + 1 : end] for start, end in self._parameter_spans()}
         if unknown := sorted(self.values.keys() - names):
             raise StatementError(data_words.unknown_parameter(unknown[0]))
 
-    def rendered(self, parameter: Callable[[str], str], *, colon: str = ":") -> str:
-        """Return the statement as a driver takes it, without comments.
+    def render(self, parameter: Callable[[str], str], *, colon: str = ":") -> str:
+        """Return the statement for a driver, without comments.
 
         `parameter` writes a parameter by its name, and `colon` replaces all other colons.
         """
         parts = []
-        end_of = dict(self._places())
+        end_of = dict(self._parameter_spans())
         last_end = self._tokens[0].start
         for token in self._tokens:
             if token.start < last_end:
-                # The name of the parameter before it.
+                # This is the name of the parameter before it.
                 continue
             gap = self._text[last_end : token.start]
             parts.append("\n" if "\n" in gap else " " if gap else "")
@@ -153,8 +153,8 @@ class Statement:
     def check_reading(self, *, is_guarded: bool = False) -> None:
         """Check that the statement only reads.
 
-        `is_guarded` says that the database itself refuses everything else, including statements
-        that nobody knows here.
+        `is_guarded`: the database itself refuses everything else, including statements that are
+        unknown here.
 
         Raises:
             StatementError: it may do more, or calls a function that has effects.
@@ -169,11 +169,11 @@ class Statement:
             raise StatementError(data_words.not_understood(self._title)) from error
         if len(expressions) > 1 or not all(map(_is_reading, expressions)):
             raise StatementError(data_words.NOT_READING)
-        self._check_words()
+        self._check_functions()
 
     def _tokenize(self, text: str) -> list[Token]:
         try:
-            tokens = _words_of_commands(self._dialect).tokenize(text)
+            tokens = _tokenizer(self._dialect).tokenize(text)
         except sqlglot.TokenError as error:
             raise StatementError(data_words.UNCLOSED) from error
         while tokens and tokens[-1].token_type is TokenType.SEMICOLON:
@@ -186,16 +186,17 @@ class Statement:
         if any(token.token_type is TokenType.SEMICOLON for token in tokens):
             raise StatementError(data_words.SEVERAL_STATEMENTS)
         gaps = _gaps(text, tokens)
-        if self._name == "mysql" and any(_RUN_IN_MYSQL.search(gap) for gap in gaps):
+        if self._name == "mysql" and any(_EXECUTABLE_COMMENT.search(gap) for gap in gaps):
             raise StatementError(data_words.RUNNING_COMMENTS)
         return tokens
 
     def _parse(self) -> Sequence[exp.Expr]:
-        """Return the parsed queries; of EXPLAIN and its like, the explained one."""
+        """Return the parsed queries; for EXPLAIN and the like, the explained one."""
         tokens = self._tokens
-        if self.first_word in _SHOWING:
+        if self.first_word in _SHOWING_WORDS:
             begin = next(
-                (n for n, token in enumerate(tokens) if token.token_type in _BEGINNING), None
+                (n for n, token in enumerate(tokens) if token.token_type in _STATEMENT_BEGINNINGS),
+                None,
             )
             if begin is None or self.first_word == "show":
                 if any(token.token_type is TokenType.L_PAREN for token in tokens):
@@ -207,8 +208,8 @@ class Statement:
         parsed = self._dialect.parser().parse(tokens, self._text)
         return [expression for expression in parsed if expression is not None]
 
-    def _check_words(self) -> None:
-        functions = _FUNCTIONS.get(self._name)
+    def _check_functions(self) -> None:
+        functions = _REFUSED_FUNCTIONS.get(self._name)
         for token, following in zip(self._tokens, [*self._tokens[1:], None], strict=True):
             word = token.text.lower()
             text = self._text[token.start : token.end + 1].lower()
@@ -218,7 +219,7 @@ class Statement:
                 continue
             is_call = following.token_type is TokenType.L_PAREN
             if self._name == "oracle":
-                # Functions in packages, and numbers of sequences.
+                # Functions in packages, and values of sequences.
                 is_call |= following.token_type is TokenType.DOT or text == "nextval"
             if is_call and functions is not None and functions.fullmatch(word):
                 raise StatementError(data_words.function_refused(word))
@@ -230,8 +231,8 @@ class Statement:
             ):
                 raise StatementError(data_words.UNICODE_ESCAPES)
 
-    def _places(self) -> Iterator[tuple[int, int]]:
-        """Iterate over the places where parameters are, from their colon to their end."""
+    def _parameter_spans(self) -> Iterator[tuple[int, int]]:
+        """Iterate over the spans of parameters, which begin with a colon."""
         for token, following in zip(self._tokens, self._tokens[1:], strict=False):
             is_colon = token.token_type is TokenType.COLON
             if is_colon and following.start == token.end + 1:
@@ -247,28 +248,28 @@ def _is_reading(expression: exp.Expr) -> bool:
 
 def _gaps(text: str, tokens: Sequence[Token]) -> Iterator[str]:
     """Iterate over the text between tokens: space and comments."""
-    place = 0
+    position = 0
     for token in tokens:
-        yield text[place : token.start]
-        place = token.end + 1
-    yield text[place:]
+        yield text[position : token.start]
+        position = token.end + 1
+    yield text[position:]
 
 
-def _words_of_commands(dialect: Dialect) -> Tokenizer:
+def _tokenizer(dialect: Dialect) -> Tokenizer:
     """Return a tokenizer that also splits commands, each of which would otherwise be one token."""
     kind = type("_Tokenizer", (dialect.tokenizer_class,), {"COMMANDS": frozenset()})
     tokenizer: Tokenizer = kind(dialect=dialect)
     return tokenizer
 
 
-def value(parameter: Any) -> Any:  # noqa: ANN401 - of JSON.
-    """Return a parameter's value, of what a kernel sent: some kinds are not JSON's.
+def parse_parameter(parameter: Any) -> Any:  # noqa: ANN401 - of JSON.
+    """Return the value of a parameter from JSON, in which a kernel encodes some types as objects.
 
     Raises:
-        StatementError: it is none.
+        StatementError: it is no such value.
     """
     if isinstance(parameter, list):
-        return [value(item) for item in parameter]
+        return [parse_parameter(item) for item in parameter]
     if not isinstance(parameter, dict):
         return parameter
     kinds: dict[str, Callable[[str], Any]] = {

@@ -20,7 +20,7 @@ async def listing(*tables):
         return {"tables": list(tables)}
 
     found = table_listings.TableListing("it", fetch)
-    await found.begin()
+    await found.refresh()
     return found
 
 

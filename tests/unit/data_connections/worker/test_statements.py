@@ -27,7 +27,7 @@ def statement(text, values=None, dialect="postgresql"):
     ],
 )
 def test_parameters_are_found_where_they_are(text, rendered):
-    assert statement(text, {"a": 1}).rendered(lambda name: f"<{name}>") == rendered
+    assert statement(text, {"a": 1}).render(lambda name: f"<{name}>") == rendered
 
 
 @pytest.mark.parametrize(
@@ -41,14 +41,14 @@ def test_what_is_not_one_statement_is_refused(text):
 
 def test_what_one_takes_for_a_comment_and_another_runs_reaches_no_database():
     text = "select 5--1, :a # :a; '\n, :a -- :a; '\n, :a /* :a /* */ + :a --\n+ 1"
-    rendered = statement(text, {"a": 1}, "mysql").rendered(lambda _: "?")
+    rendered = statement(text, {"a": 1}, "mysql").render(lambda _: "?")
     assert rendered == "select 5--1, ?\n, ?\n, ? + ?\n+ 1"
     with pytest.raises(statements.StatementError):
         statement("select 1 -- \r; delete from t")
-    rendered = statement(r"select 'it\'s; :a', :a", {"a": 1}, "mysql").rendered(lambda _: "?")
+    rendered = statement(r"select 'it\'s; :a', :a", {"a": 1}, "mysql").render(lambda _: "?")
     assert rendered == r"select 'it\'s; :a', ?"
     hint = statement("select /*+ MAX_EXECUTION_TIME(0) */ 1", dialect="mysql")
-    assert hint.rendered(str) == "select 1"
+    assert hint.render(str) == "select 1"
 
 
 @pytest.mark.parametrize(
@@ -194,7 +194,7 @@ def test_a_value_without_a_parameter_is_refused():
 @pytest.mark.parametrize("told", [{"date": "x"}, {"date": 1}, {"what": "x"}, {}, {"a": 1, "b": 2}])
 def test_a_value_that_is_none_is_refused(told):
     with pytest.raises(statements.StatementError):
-        statements.value(told)
+        statements.parse_parameter(told)
 
 
 def test_pages_of_sql_server_are_read_and_its_words_are_names_in_brackets():
