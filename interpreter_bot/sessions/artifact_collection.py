@@ -7,6 +7,7 @@ import logging
 import pathlib
 import secrets
 import shutil
+from collections.abc import Collection
 from typing import IO, Final
 
 from interpreter_bot import cancellation, errors, events, settings, values
@@ -37,8 +38,15 @@ class ArtifactCollector:
         self._bytes_left = limits.workspace_bytes
         self._reserve_bytes = limits.disk_reserve_bytes
 
-    async def collect(self, cell: int, mark: str) -> list[values.Artifact]:
+    async def collect(
+        self, cell: int, mark: str, received: Collection[values.FileInfo] = ()
+    ) -> list[values.Artifact]:
         """Send what a cell changed since a mark; announce what cannot be sent.
+
+        Args:
+            cell: the cell.
+            mark: see `Workspace.mark_files`.
+            received: files that people sent since, which are left out as long as they are the same.
 
         Returns:
             The artifacts sent.
@@ -51,7 +59,9 @@ class ArtifactCollector:
             return []
         for name, reason in changes.skipped:
             self._emit(events.NoticeShown(file_words.left_out(name, reason), cell))
-        files = [info for info in changes.files if not _is_by_product(info.name)]
+        files = [
+            info for info in changes.files if info not in received and not _is_by_product(info.name)
+        ]
         artifacts = [await self._emit_artifact(cell, info) for info in files[:_MAX_ARTIFACTS]]
         if len(files) > _MAX_ARTIFACTS:
             too_many = file_words.too_many(len(files), _MAX_ARTIFACTS)

@@ -73,6 +73,7 @@ class SessionEnvironment:
         approval: whether a person is asked before the model's code runs.
         kernel_id: of the kernel that ran code last; empty if none did.
         mark: of the files before the first code ran; None if none did.
+        received: files that the person sent after that, which code did not make.
         resumed: an execution of another bot, which the next code continues.
         is_asking: what the model wants next waits for a person.
     """
@@ -121,6 +122,7 @@ class SessionEnvironment:
         self._on_installation = on_installation
         self.kernel_id = ""
         self.mark: str | None = None
+        self.received: set[values.FileInfo] = set()
         self.resumed: records.Execution | None = None
         self._cpu_seconds = 0.0
 
@@ -289,7 +291,7 @@ class SessionEnvironment:
         collector = artifact_collection.ArtifactCollector(
             self.workspace, emit=self._stream.emit, spool=self._stream.reply.spool, limits=limits
         )
-        return await collector.collect(max(self._stream.cell, 0), self.mark)
+        return await collector.collect(max(self._stream.cell, 0), self.mark, self.received)
 
     async def run_hidden_code(
         self, code: str, *, show: Callable[[values.Output], None], seconds: float

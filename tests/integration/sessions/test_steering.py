@@ -38,6 +38,7 @@ async def test_who_asked_steers_the_turn_and_others_wait(opened):
     assert "b.csv" in second
     assert "Hello" not in second
     assert "Hello" in third
+    assert first.files.keys() == {"go"}, "the file of the person is none that code made"
     assert [reply.end.text for reply in (first, steering, other)] == [
         "As in b.",
         session_words.TAKEN_UP,
