@@ -1,15 +1,22 @@
-"""Messages that people send, edit and delete: parsed, and assigned to sessions and threads."""
+"""Messages that people send, edit and delete: their sessions, and the requests they become."""
 
 from __future__ import annotations
 
 import dataclasses
 import functools
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Final, TypeAlias
 
 from interpreter_bot import errors, events, values
 from interpreter_bot.platforms import command_table, preferences
-from interpreter_bot.platforms.chat import claims, commands, in_flight, inbox, transport
+from interpreter_bot.platforms.chat import (
+    claims,
+    commands,
+    in_flight,
+    inbox,
+    policies,
+    transport,
+)
 from interpreter_bot.platforms.slack import (
     blocks,
     command_views,
@@ -17,17 +24,17 @@ from interpreter_bot.platforms.slack import (
     installations,
     message_parsing,
     message_posting,
-    message_requests,
     thread_history,
 )
 from interpreter_bot.platforms.slack import transport as slack_transport
 from interpreter_bot.sessions import event_claims, requests
 from interpreter_bot.text import quantities
-from interpreter_bot.wording import access_words, question_words
+from interpreter_bot.wording import access_words, command_words, question_words
 
 PLATFORM: Final = "slack"
 _MAX_PAST_TURNS: Final = 20
 _TITLE_CHARACTERS: Final = 80
+_MAX_FILES: Final = 20
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -123,7 +130,7 @@ class MessageEvents:
         message = parsed.message
         if not message.edited:
             self._threads.record_message(workspace.team, message)
-        session = message_requests.session_key(workspace, message, uses_channel_kernel=False)
+        session = _session_key(workspace, message, uses_channel_kernel=False)
         return inbox.Message(
             id=message.id,
             name=f"{workspace.team}/{message.channel}/{message.ts}/",
@@ -148,9 +155,7 @@ class MessageEvents:
         uses_channel_kernel = self._threads.uses_channel_kernel(
             workspace.team, message.channel, message.root
         )
-        return message_requests.session_key(
-            workspace, message, uses_channel_kernel=bool(uses_channel_kernel)
-        )
+        return _session_key(workspace, message, uses_channel_kernel=bool(uses_channel_kernel))
 
     async def find_again(self, event: event_claims.LostEvent) -> _Message | None:
         facts, channel = event.content["facts"], event.content["channel"]
@@ -239,7 +244,7 @@ class MessageEvents:
     async def _read_session(self, source: _Source) -> values.SessionKey:
         """Return the session of a message's thread."""
         thread = await self._read_thread(source.workspace, source.message)
-        return message_requests.session_key(
+        return _session_key(
             source.workspace, source.message, uses_channel_kernel=thread.uses_channel_kernel
         )
 
@@ -289,12 +294,79 @@ class MessageEvents:
                 is_code=True,
                 id=message.id,
             )
-        thread = await self._read_thread(source.workspace, source.message)
-        if self._answers_former_bot(thread, source.message) and not source.incoming.is_mention:
+        workspace, sent, incoming = source.workspace, source.message, source.incoming
+        thread = await self._read_thread(workspace, sent)
+        if self._answers_former_bot(thread, sent) and not incoming.is_mention:
             raise errors.BotError(question_words.CODE_GONE)
-        return await message_requests.build(
-            self._dependencies, source.workspace, source.incoming, thread, message.person
+        key = _session_key(workspace, sent, uses_channel_kernel=thread.uses_channel_kernel)
+        request = requests.Request(
+            key=key, person=message.person, text=incoming.text, id=message.id
         )
+        downloads = self._dependencies.downloads
+        if incoming.is_code:
+            code = incoming.code
+            if sent.files:
+                code = await downloads.text(workspace, sent.files[0])
+            return dataclasses.replace(request, text=code, is_code=True)
+        limit = self._dependencies.config.context_messages
+        channel_messages: Sequence[message_parsing.Message] = ()
+        if limit and not sent.thread and not sent.is_direct:
+            channel_messages = await self._threads.read_channel(workspace, sent)
+        messages = (*channel_messages, *thread.before)
+        names = await self._names(workspace, (*messages, *thread.with_files))
+        files = [*sent.files[:_MAX_FILES], *await self._earlier_files(request, thread, names)]
+        if not request.text and not files:
+            help_text = await command_views.help_text(self._service, key, message.person)
+            raise errors.BotError(help_text)
+        return dataclasses.replace(
+            request,
+            text=request.text or command_words.DESCRIBE_UPLOAD,
+            attachments=downloads.attachments(workspace, files),
+            recent=thread_history.recent(
+                [earlier for earlier in messages if earlier.bot or earlier.user in names],
+                names,
+                limit=limit,
+            ),
+            approval=self._dependencies.config.approval,
+            may_steer=True,
+        )
+
+    async def _earlier_files(
+        self, request: requests.Request, thread: thread_history.Thread, names: Mapping[str, str]
+    ) -> Sequence[Mapping[str, Any]]:
+        """Return the files of earlier messages that a request asks for."""
+        files = [
+            file
+            for sent in thread.with_files
+            if sent.bot or sent.user in names
+            for file in sent.files
+        ]
+        if not files:
+            return ()
+        infos = await self._service.queries.files(request.key)
+        present_names = frozenset(info.name for info in infos)
+        return thread_history.requested_files(files, request.text, present_names)[:_MAX_FILES]
+
+    async def _names(
+        self,
+        workspace: installations.InstalledWorkspace,
+        messages: Sequence[message_parsing.Message],
+    ) -> dict[str, str]:
+        """Return the names of the people who wrote earlier messages, by their ids.
+
+        People who may not use the bot there are left out, because their messages and files must
+        not reach a model.
+        """
+        names = {}
+        for earlier in {message.user: message for message in messages if not message.bot}.values():
+            try:
+                profile = await self._dependencies.permissions.require(
+                    workspace, earlier.user, earlier.channel, user_team=earlier.user_team
+                )
+            except policies.NotAllowedError:
+                continue
+            names[earlier.user] = profile.name
+        return names
 
     async def _start(self, start: claims.StartRequest, request: requests.Request) -> None:
         await start()
@@ -303,6 +375,17 @@ class MessageEvents:
         turns = await self._service.queries.history(request.key, limit=2)
         if len(turns) < 2:
             await self._service.rename(request.key, title_of(request.text))
+
+
+def _session_key(
+    workspace: installations.InstalledWorkspace,
+    message: message_parsing.Message,
+    *,
+    uses_channel_kernel: bool,
+) -> values.SessionKey:
+    """Return the key of a message's session: its thread's, or its channel's."""
+    root = "" if uses_channel_kernel else message.root
+    return values.SessionKey("slack", workspace.team, message.channel, root)
 
 
 def title_of(text: str) -> str:
