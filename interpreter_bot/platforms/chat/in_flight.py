@@ -263,7 +263,8 @@ class RequestsInFlight:
             if old is not None:
                 # Its messages become those of this answer.
                 await old.is_over.wait()
-                entry.at, entry.has_place = old.at, old.has_place
+                entry.at = dataclasses.replace(old.at, handle=entry.at.handle)
+                entry.has_place = old.has_place
             if find_place is not None and not (entry.has_place or entry.is_cancelled):
                 entry.at = await find_place()
                 entry.has_place = True
@@ -330,6 +331,9 @@ class RequestsInFlight:
         if not entry.is_over.is_set():
             self._running.remove(entry)
             entry.is_over.set()
+            # It stays known, but what it showed does not stay in memory.
+            entry.reply = entry.showing = None
+            entry.at = dataclasses.replace(entry.at, handle=None)
 
     # Sentences ----------------------------------------------------------------------------
 
