@@ -320,7 +320,6 @@ async def test_a_bot_that_is_killed_in_the_middle_shows_what_was_and_goes_on(
         openai_server.code("print('before')\nx = 1", "First this."),
         openai_server.text("Then ", "that", fault="stall"),
         openai_server.text("Here I am again."),
-        openai_server.text("Now for what waited."),
     ]
     async with openai_server.Server(script) as server, browsing() as browser:
         async with running(server) as bot:
@@ -329,7 +328,7 @@ async def test_a_bot_that_is_killed_in_the_middle_shows_what_was_and_goes_on(
             await _open(page, bot)
             await _say(page, "tell me a long story")
             await page.until("document.body.innerText.includes('Then that')", seconds=60)
-            await _say(page, "and this one waits")
+            await _say(page, "/py print('this ' + 'waits', x)")
             await page.until("document.body.innerText.includes('1 request ahead')")
             # What is shown is written down twice a second.
             await asyncio.sleep(1.2)
@@ -340,12 +339,13 @@ async def test_a_bot_that_is_killed_in_the_middle_shows_what_was_and_goes_on(
             await page.until("document.getElementById('banner').hidden", seconds=60)
             await page.until("document.body.innerText.includes('Here I am again.')", seconds=60)
             # What waited is begun again, after what goes on.
-            await page.until("document.body.innerText.includes('Now for what')", seconds=60)
+            await page.until("document.body.innerText.includes('this waits 1')", seconds=60)
             await page.value("document.querySelector('.work').open = true")
+            await page.until("document.getElementById('turns').innerText.includes('First this.')")
             text = await page.text("#turns")
             # What the model had begun to say is asked again.
             assert "Then that" not in text
-            for words in ("tell me a long story", "First this.", "and this one waits"):
+            for words in ("tell me a long story", "First this.", "this waits 1"):
                 assert text.count(words) == 1, text
             assert text.count("This kept running while the bot restarted.") == 1, text
             assert "before" in await page.text(".printed.stdout")
