@@ -19,6 +19,8 @@ _log = logging.getLogger(__name__)
 # Spares run this code beforehand, so a person's code is never the first.
 _WARM_UP_CODE = "None"
 _WARM_UP_SECONDS = 10.0
+# Of the machine's memory; the rest is for the bot, its store and the disk's cache.
+_MEMORY_SHARE = 0.8
 # The session that has just taken a spare gets the cores first.
 _PAUSE_SECONDS = 0.05
 
@@ -44,7 +46,7 @@ def has_room(
     idle_kernels = starting_or_ending + 1
     if kernels.concurrent:
         return len(alive) + idle_kernels <= kernels.concurrent
-    budget_bytes = (machine_bytes or machines.memory_bytes()) * kernels.memory_share
+    budget_bytes = (machine_bytes or machines.memory_bytes()) * _MEMORY_SHARE
     used_bytes = sum(map(room_bytes, alive))
     return used_bytes + idle_kernels * _IDLE_KERNEL_BYTES <= budget_bytes
 

@@ -88,12 +88,10 @@ class Kernels(fields.Group):
     starts: Annotated[int, pydantic.Field(ge=0)] = 0
     """Kernels that start at the same time; others wait. 0 means the number of cores plus one."""
     concurrent: Annotated[int, pydantic.Field(ge=0)] = 0
-    """Kernels at the same time. 0 means as many as fit into `memory_share` of the memory."""
+    """Kernels at the same time. 0 means as many as fit into 80 % of the memory."""
     per_person: Annotated[int, pydantic.Field(ge=0)] = 5
     """Kernels of one person. The next one replaces their longest idle one. 0 means no limit but
     `concurrent`."""
-    memory_share: Annotated[float, pydantic.Field(gt=0, le=1)] = 0.8
-    """Share of the machine's memory that idle kernels may fill if `concurrent` is 0."""
     idle_seconds: fields.Seconds = 30 * 60.0
     """A kernel that is unused for this long is ended. Its variables are saved first."""
     rest_seconds: Annotated[float, pydantic.Field(ge=0)] = 30 * 60.0

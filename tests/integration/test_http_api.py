@@ -205,7 +205,7 @@ async def test_a_client_that_goes_away_stops_its_turn(serving):
                     await asyncio.sleep(0.01)
         await bot.idle()
         history = await bot.queries.history(bot.requests[0].key)
-        assert {turn.status for turn in history} == {values.TurnStatus.STOPPED}
+        assert {turn.record.status for turn in history} == {values.TurnStatus.STOPPED}
         began.clear()
         staying = asyncio.create_task(anna.call("POST", f"{path}/messages", {"text": "x"}))
         await asyncio.wait_for(began.wait(), 60)
