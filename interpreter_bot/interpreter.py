@@ -22,7 +22,6 @@ import threading
 import uuid
 from collections.abc import (
     AsyncGenerator,
-    AsyncIterator,
     Awaitable,
     Callable,
     Coroutine,
@@ -30,19 +29,32 @@ from collections.abc import (
     Mapping,
     Sequence,
 )
-from types import TracebackType
-from typing import TYPE_CHECKING, Any, Final, Literal, Self, TypeAlias, TypeVar
+from contextlib import AbstractAsyncContextManager
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    Concatenate,
+    Final,
+    Literal,
+    ParamSpec,
+    Self,
+    TypeAlias,
+    TypeVar,
+)
 
 from interpreter_bot import errors, events, values
+from interpreter_bot.platforms import program_turns
+from interpreter_bot.platforms.console import code_sources, question_tasks
+from interpreter_bot.platforms.program_turns import Answer
+from interpreter_bot.sessions import requests, turn_log
 from interpreter_bot.wording import library_words
 
 if TYPE_CHECKING:
-    from interpreter_bot import settings
-    from interpreter_bot.platforms.program_turns import Answer
     from interpreter_bot.sessions import session_service
 
 _log = logging.getLogger(__name__)
 
+_P = ParamSpec("_P")
 _T = TypeVar("_T")
 Path: TypeAlias = str | os.PathLike[str]
 
@@ -71,16 +83,13 @@ class _Options:
     """Options of a session.
 
     Attributes:
-        model: name of the model; empty for the first one of the settings or the environment.
-        api_key: of the model's server; empty takes it from the environment, as
-            `OPENAI_API_KEY`, or `ANTHROPIC_API_KEY` for models called `claude-…`.
-        base_url: address of the model's server; empty takes it from the environment, as
-            `OPENAI_BASE_URL` or `ANTHROPIC_BASE_URL`, or is the provider's own.
+        model: its name; empty for the first one of the settings or the environment.
+        api_key: of the model's server; empty takes `OPENAI_API_KEY`, or for `claude-…`
+            `ANTHROPIC_API_KEY`, from the environment.
+        base_url: address of that server; empty takes `OPENAI_BASE_URL` or `ANTHROPIC_BASE_URL`.
         files: to be put into /mnt/data at the beginning.
-        settings_file: the file of settings; by default `interpreter-bot.toml` in the working
-            directory, if there is one. Environment variables count as for the bot.
-        approval: whether a person is asked before the model's code runs: "never", once per
-            answer ("plan") or "every" time.
+        settings_file: by default `interpreter-bot.toml` in the working directory.
+        approval: whether a person is asked before the model's code runs.
         ask_person: answers what a turn asks. Without it, every question is declined.
         unsafe_no_sandbox: run the code with your own rights.
     """
@@ -115,7 +124,10 @@ class Interpreter(_Options):
         """
         self._key = values.SessionKey(_PLATFORM, thread=uuid.uuid4().hex)
         async with contextlib.AsyncExitStack() as stack:
-            self._opened_service = await stack.enter_async_context(self._open_service())
+            # In a thread, as it imports much.
+            opening = await asyncio.to_thread(self._prepare)
+            stack.callback(setattr, self, "_opened_service", None)
+            self._opened_service = await stack.enter_async_context(opening)
             if self.model:
                 self._service.queries.check_model(self.model)
             for path in self.files:
@@ -123,14 +135,8 @@ class Interpreter(_Options):
             self._stack = stack.pop_all()
         return self
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         """Stop what runs. Python, variables and files are gone."""
-        self._opened_service = None
         await self._stack.aclose()
 
     async def ask(self, text: str, *, files: Sequence[Path] = ()) -> Answer:
@@ -158,10 +164,6 @@ class Interpreter(_Options):
 
         Whoever stops reading stops the turn. The last event is a `TurnEnded`.
         """
-        from interpreter_bot.platforms import program_turns
-        from interpreter_bot.platforms.console import code_sources, question_tasks
-        from interpreter_bot.sessions import requests
-
         service = self._service
         request = requests.Request(
             key=self._key,
@@ -191,15 +193,9 @@ class Interpreter(_Options):
         Raises:
             InterpreterError: it cannot be read, or is refused.
         """
-        from interpreter_bot.platforms.console import code_sources
-        from interpreter_bot.sessions import requests
-
-        async def pieces() -> AsyncIterator[bytes]:
-            yield data or b""
-
         attachment = code_sources.attachment(pathlib.Path(path))
         if data is not None:
-            attachment = requests.Attachment(os.fspath(path), pieces, size_bytes=len(data))
+            attachment = requests.attachment(os.fspath(path), data)
         return await self._service.put(self._key, attachment)
 
     async def list_files(self) -> tuple[values.FileInfo, ...]:
@@ -238,9 +234,6 @@ class Interpreter(_Options):
         await self._service.reset(self._key, files=files)
 
     async def _answer(self, turn: AsyncGenerator[events.TurnEvent, None]) -> Answer:
-        from interpreter_bot.platforms import program_turns
-        from interpreter_bot.sessions import turn_log
-
         log = turn_log.TurnLog()
         async with contextlib.aclosing(turn):
             async for event in turn:
@@ -251,37 +244,24 @@ class Interpreter(_Options):
         return answer
 
     async def _decide(self, question: events.Question) -> events.Answer:
-        from interpreter_bot.platforms import program_turns
-
         text = self.ask_person(question) if self.ask_person is not None else None
         if isinstance(text, Awaitable):
             text = await text
         return program_turns.answer_of(question, text)
 
-    @contextlib.asynccontextmanager
-    async def _open_service(self) -> AsyncIterator[session_service.SessionService]:
-        # In a thread, as it imports much.
-        config, environment = await asyncio.to_thread(self._prepare)
-        from interpreter_bot.app import bot_startup
-
-        opening = bot_startup.open_service(config, environment, is_ephemeral=True)
-        async with opening as service:
-            yield service
-
-    def _prepare(self) -> tuple[settings.Settings, Mapping[str, str]]:
-        """Return the settings, and the variables that name the model.
+    def _prepare(self) -> AbstractAsyncContextManager[session_service.SessionService]:
+        """Read the settings, and prepare to open the conversations.
 
         Raises:
             InterpreterError: they cannot be used, or what runs code is not installed.
         """
         from interpreter_bot import stored_credentials
-        from interpreter_bot.app import process_startup
+        from interpreter_bot.app import bot_startup, process_startup
         from interpreter_bot.kernels.libraries import kernel_environment
         from interpreter_bot.sessions import model_setup
 
         file = None if self.settings_file is None else pathlib.Path(self.settings_file)
         config = process_startup.load_settings(file, is_sandboxed=not self.unsafe_no_sandbox)
-        config = config.for_one_session()
         kernel_environment.python(config)
         if problem := kernel_environment.problem(config):
             _log.warning(problem)
@@ -298,13 +278,26 @@ class Interpreter(_Options):
             environment = {**environment, **named}
             if self.model and not any(environment.get(f"{provider}_{name}") for name in _SERVER):
                 raise errors.SettingsError(library_words.no_key(self.model, provider))
-        return config, environment
+        return bot_startup.open_service(config.for_one_session(), environment, is_ephemeral=True)
+
+
+def _waiting(
+    method: Callable[Concatenate[Interpreter, _P], Coroutine[Any, Any, _T]],
+) -> Callable[Concatenate[SyncInterpreter, _P], _T]:
+    """Return a method that waits for one of `Interpreter`."""
+
+    def wait(self: SyncInterpreter, /, *args: _P.args, **kwargs: _P.kwargs) -> _T:
+        return self._wait(method(self._session, *args, **kwargs))
+
+    functools.update_wrapper(wait, method)
+    return wait
 
 
 class SyncInterpreter(_Options):
     """`Interpreter` without `await`, on an event loop in a thread: also where a loop runs already.
 
-    Ctrl-C stops what runs, and keeps variables. Without `with`: `open` and `close`.
+    Ctrl-C stops what runs, and keeps variables. Without `with`: `open` and `close`. `stop` is for
+    another thread than the one that waits.
     """
 
     _opened_session: Interpreter | None = None
@@ -313,7 +306,6 @@ class SyncInterpreter(_Options):
     _end: asyncio.Event
 
     def open(self) -> Self:
-        """Open it; see `Interpreter`."""
         names = [field.name for field in dataclasses.fields(self)]
         session = Interpreter(**{name: getattr(self, name) for name in names})
         has_begun = threading.Event()
@@ -330,10 +322,9 @@ class SyncInterpreter(_Options):
         return self
 
     def close(self) -> None:
-        """Stop what runs. Python, variables and files are gone."""
         session, self._opened_session = self._session, None
         try:
-            self._wait(session.__aexit__(None, None, None))
+            self._wait(session.__aexit__())
         finally:
             self._end_loop()
 
@@ -346,60 +337,34 @@ class SyncInterpreter(_Options):
     def __enter__(self) -> Self:
         return self.open()
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
-    def ask(self, text: str, *, files: Sequence[Path] = ()) -> Answer:
-        """See `Interpreter.ask`."""
-        return self._wait(self._session.ask(text, files=files))
-
-    def run(self, code: str) -> Answer:
-        """See `Interpreter.run`."""
-        return self._wait(self._session.run(code))
+    ask = _waiting(Interpreter.ask)
+    run = _waiting(Interpreter.run)
+    put = _waiting(Interpreter.put)
+    list_files = _waiting(Interpreter.list_files)
+    read = _waiting(Interpreter.read)
+    save = _waiting(Interpreter.save)
+    stop = _waiting(Interpreter.stop)
+    reset = _waiting(Interpreter.reset)
 
     def stream(
         self, text: str = "", *, code: str = "", files: Sequence[Path] = ()
     ) -> Iterator[events.TurnEvent]:
-        """See `Interpreter.stream`."""
         turn = self._session.stream(text, code=code, files=files)
 
         async def receive() -> events.TurnEvent | None:
             return await anext(turn, None)
 
+        async def close() -> None:
+            await turn.aclose()
+
         try:
             while (event := self._wait(receive())) is not None:
                 yield event
         finally:
-            self._wait(_closed(turn))
-
-    def put(self, path: Path, data: bytes | None = None) -> str:
-        """See `Interpreter.put`."""
-        return self._wait(self._session.put(path, data))
-
-    def list_files(self) -> tuple[values.FileInfo, ...]:
-        """See `Interpreter.list_files`."""
-        return self._wait(self._session.list_files())
-
-    def read(self, name: str) -> bytes:
-        """See `Interpreter.read`."""
-        return self._wait(self._session.read(name))
-
-    def save(self, name: str, directory: Path = ".") -> pathlib.Path:
-        """See `Interpreter.save`."""
-        return self._wait(self._session.save(name, directory))
-
-    def stop(self) -> bool:
-        """See `Interpreter.stop`; for another thread than the one that waits."""
-        return self._wait(self._session.stop())
-
-    def reset(self, *, files: bool = False) -> None:
-        """See `Interpreter.reset`."""
-        self._wait(self._session.reset(files=files))
+            self._wait(close())
 
     async def _serve(self, has_begun: threading.Event) -> None:
         self._loop = asyncio.get_running_loop()
@@ -419,7 +384,3 @@ class SyncInterpreter(_Options):
         except BaseException:
             doing.cancel()
             raise
-
-
-async def _closed(turn: AsyncGenerator[Any, None]) -> None:
-    await turn.aclose()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import AsyncIterable, Callable
+from collections.abc import AsyncIterable, AsyncIterator, Callable
 from typing import Final, Literal, TypeAlias
 
 from interpreter_bot import values
@@ -42,6 +42,15 @@ class Attachment:
     name: str
     open: Callable[[], AsyncIterable[bytes]]
     size_bytes: int | None = None
+
+
+def attachment(name: str, data: bytes) -> Attachment:
+    """Return a file whose content is at hand."""
+
+    async def content() -> AsyncIterator[bytes]:
+        yield data
+
+    return Attachment(name, content, size_bytes=len(data))
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)

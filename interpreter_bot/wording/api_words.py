@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from typing import Final
+import itertools
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Final
 
 from interpreter_bot.text import quantities
 
+_MAX_FAULTS: Final = 5
 NO_PLACE: Final = "There is nothing at this address. GET /v1/openapi.json lists what there is."
+UNKNOWN_PART: Final = "A message has parts of another kind than text, image_url and file."
 TEXT_OR_CODE: Final = "Send either text or code, not both."
 NO_QUESTION: Final = "The last message has to be the user's."
 OWN_TOOLS: Final = "This model has tools of its own and takes no others: leave out tools."
@@ -23,6 +26,17 @@ NO_TOKEN: Final = (
 
 def no_model(name: str) -> str:
     return f"There is no such model. GET /v1/models lists them; {name} is the default."
+
+
+def faults(details: Iterable[Mapping[str, Any]]) -> list[str]:
+    """Return a phrase for each of pydantic's first faults; what was given is not repeated."""
+    # Within one line each: a name may be of any length.
+    names = ((".".join(map(str, fault["loc"])), fault["msg"]) for fault in details)
+    phrases = (
+        f"{quantities.one_line(name, 60)}: {message}" if name else message
+        for name, message in names
+    )
+    return list(itertools.islice(phrases, _MAX_FAULTS))
 
 
 def wrong_body(faults: Iterable[str]) -> str:

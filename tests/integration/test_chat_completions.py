@@ -242,6 +242,9 @@ async def test_pictures_and_files_come_along(serving):
         bot.taken.clear()
         await chat.say("next")
         assert bot.taken == {}, "what the session has is not sent again"
+        for part in ({"type": "input_audio"}, {"type": "file", "file": 7}, {"type": "image_url"}):
+            with pytest.raises(openai.BadRequestError, match="parts of another kind"):
+                await Chat(anna).say([part])
         for url in ("http://127.0.0.1:9/x.png", "file:///etc/passwd", "data:x;base64,?", ""):
             with pytest.raises(openai.BadRequestError, match="data URLs"):
                 await Chat(anna).say([{"type": "image_url", "image_url": {"url": url}}])

@@ -115,12 +115,8 @@ async def test_a_message_is_answered_whole_or_event_by_event(serving):
         assert [output["type"] for output in whole["outputs"]] == ["stdout", "image"]
         assert base64.b64decode(whole["outputs"][1]["data"]) == PNG
         assert whole["files"] == [{"name": "a b.csv", "size_bytes": 4}]
-        assert whole["usage"] | {"money": ""} == {
-            "input_tokens": 7,
-            "output_tokens": 3,
-            "steps": 2,
-            "money": "",
-        }
+        used = {"input_tokens": 7, "output_tokens": 3, "steps": 2}
+        assert whole["usage"] | used == whole["usage"]
         async with anna.stream(path, text="Look") as events:
             kinds = [event["type"] async for event in events]
         assert kinds[0] == "begun"

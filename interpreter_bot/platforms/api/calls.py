@@ -21,7 +21,7 @@ from interpreter_bot.platforms import http_files, program_turns
 from interpreter_bot.platforms.api import documents
 from interpreter_bot.platforms.rendering import event_json
 from interpreter_bot.sessions import requests, session_service, turn_log
-from interpreter_bot.wording import run_words
+from interpreter_bot.wording import page_words, run_words
 
 PLATFORM: Final = "api"
 
@@ -33,6 +33,10 @@ _COMMENT: Final = b":\n\n"
 
 class UnknownError(errors.BotError):
     """There is no such session."""
+
+
+class StrangerError(errors.BotError):
+    """A token is needed."""
 
 
 class TurnFailedError(errors.BotError):
@@ -133,11 +137,11 @@ def answer(document: pydantic.BaseModel, *, status: int = 200) -> web.Response:
     )
 
 
-def fault(error: Exception, status: int = 400) -> documents.Error:
+def fault(error: Exception) -> documents.Error:
     """Return an error as clients get it."""
-    kind = "invalid_request_error" if status < 500 else "server_error"
-    about = documents.Fault(message=run_words.error_sentence(error), type=kind)
-    return documents.Error(error=about)
+    is_timeout = isinstance(error, web.HTTPException)
+    message = page_words.REQUEST_CUT_OFF if is_timeout else run_words.error_sentence(error)
+    return documents.Error(error=documents.Fault(message=message, type=type(error).__name__))
 
 
 def document(event: events.TurnEvent) -> event_json.EventJson:

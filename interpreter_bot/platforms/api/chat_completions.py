@@ -13,13 +13,14 @@ import binascii
 import contextlib
 import dataclasses
 import hashlib
+import itertools
 import json
 import logging
 import mimetypes
 import re
 import secrets
 import time
-from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Iterator, Sequence
+from collections.abc import AsyncGenerator, Iterable, Iterator
 from typing import Any, Final
 
 from aiohttp import web
@@ -48,7 +49,8 @@ _FAILED: Final = (values.TurnStatus.FAILED, values.TurnStatus.INTERRUPTED)
 async def list_models(call: calls.Call) -> web.Response:
     """List the bot, alone and with each of its models."""
     names = [_MODEL, *(f"{_MODEL}/{title}" for title in call.service.queries.models)]
-    return calls.answer(documents.Models(data=[documents.Model(id=name) for name in names]))
+    about = {"object": "model", "created": 0, "owned_by": _MODEL}
+    return web.json_response({"object": "list", "data": [{"id": name} | about for name in names]})
 
 
 async def complete(call: calls.Call) -> web.StreamResponse:
@@ -65,13 +67,16 @@ async def complete(call: calls.Call) -> web.StreamResponse:
         call.service.queries.check_model(title)
     conversation = await asyncio.to_thread(_Conversation.of, body)
     key, is_known = await _find_session(call, conversation, body.user)
-    unseen = conversation.question if is_known else conversation.messages
+    unseen = (*(() if is_known else conversation.earlier), *conversation.question)
     request = call.request(
         key,
         "\n\n".join(filter(None, map(_text, conversation.question))),
         id=conversation.id,
         model=title,
-        recent=() if is_known else tuple(map(_recent, conversation.earlier)),
+        recent=tuple(
+            requests.RecentMessage(speaker=message.role, text=_text(message))
+            for message in (() if is_known else conversation.earlier)
+        ),
         context="" if is_known else conversation.system,
         attachments=await asyncio.to_thread(lambda: tuple(_attachments(unseen))),
         is_attended=False,
@@ -83,7 +88,7 @@ async def complete(call: calls.Call) -> web.StreamResponse:
     }
     headers = {_SESSION_HEADER: key.thread}
     if body.stream:
-        has_usage = body.stream_options is not None and body.stream_options.include_usage
+        has_usage = bool((body.stream_options or {}).get("include_usage"))
         return await call.stream(_frames(call, request, answer, has_usage=has_usage), headers)
     log = await call.log(request)
     if log.end is None or log.end.status in _FAILED:
@@ -194,26 +199,15 @@ class _Conversation:
         system: what it tells the model of all.
         earlier: messages that were answered.
         question: the person's messages since.
-        id: digest of all messages, and of whose they are.
-        former_id: that of the request that was answered last; empty if none was.
+        id: digest of all messages, and of whose they are; `former_id` is that of the request that
+            was answered last, or empty.
     """
 
     system: str
-    earlier: Sequence[documents.ChatMessage]
-    question: Sequence[documents.ChatMessage]
+    earlier: list[documents.ChatMessage]
+    question: list[documents.ChatMessage]
     id: str
     former_id: str
-
-    @property
-    def messages(self) -> Sequence[documents.ChatMessage]:
-        """All messages of person and model."""
-        return (*self.earlier, *self.question)
-
-    @property
-    def last_answer(self) -> str:
-        """The model's words to which the question replies, as the client has them."""
-        answers = _trailing(self.earlier, "assistant")
-        return "".join(map(_text, answers))
 
     @classmethod
     def of(cls, body: documents.ChatCompletion) -> _Conversation:
@@ -239,45 +233,44 @@ class _Conversation:
         )
 
 
-def _trailing(
-    messages: Sequence[documents.ChatMessage], role: str
-) -> Sequence[documents.ChatMessage]:
+def _trailing(messages: list[documents.ChatMessage], role: str) -> list[documents.ChatMessage]:
     """Return the last messages, as far as they are of one role."""
-    count = 0
-    while count < len(messages) and messages[-1 - count].role == role:
-        count += 1
-    return messages[len(messages) - count :]
+    trailing = itertools.takewhile(lambda message: message.role == role, reversed(messages))
+    return [*trailing][::-1]
 
 
 def _digest(user: str, messages: Iterable[documents.ChatMessage]) -> str:
     digest = hashlib.sha256(json.dumps(user).encode())
     for message in messages:
-        urls = [_url(part) for part in _parts(message)]
+        urls = [url for _, url in _urls(message)]
         digest.update(json.dumps([message.role, _text(message), urls]).encode())
     return digest.hexdigest()[:32]
 
 
-def _parts(message: documents.ChatMessage) -> Iterator[documents.ImagePart | documents.FilePart]:
+def _urls(message: documents.ChatMessage) -> Iterator[tuple[str, str]]:
+    """Return the pictures and files of a message: their names, which may be empty, and data URLs.
+
+    Raises:
+        BotError: a part has another shape.
+    """
     for part in message.content if isinstance(message.content, list) else ():
-        if not isinstance(part, documents.TextPart):
-            yield part
-
-
-def _url(part: documents.ImagePart | documents.FilePart) -> str:
-    return part.image_url.url if isinstance(part, documents.ImagePart) else part.file.file_data
+        match part:
+            case {"type": "image_url", "image_url": {"url": str() as url}}:
+                yield "", url
+            case {"type": "file", "file": {"file_data": str() as url, **about}}:
+                yield str(about.get("filename") or ""), url
+            case {"type": "text"}:
+                pass
+            case _:
+                raise errors.BotError(api_words.UNKNOWN_PART)
 
 
 def _text(message: documents.ChatMessage) -> str:
     """Return the words of a message, without pictures of ours."""
     content = message.content or ""
     if not isinstance(content, str):
-        content = "\n".join(part.text for part in content if isinstance(part, documents.TextPart))
+        content = "\n".join(str(part["text"]) for part in content if "text" in part)
     return _PICTURE.sub(r"![\1]()", content).strip()
-
-
-def _recent(message: documents.ChatMessage) -> requests.RecentMessage:
-    is_bot = message.role == "assistant"
-    return requests.RecentMessage(speaker=message.role, text=_text(message), is_bot=is_bot)
 
 
 def _attachments(messages: Iterable[documents.ChatMessage]) -> Iterator[requests.Attachment]:
@@ -286,29 +279,18 @@ def _attachments(messages: Iterable[documents.ChatMessage]) -> Iterator[requests
     Raises:
         BotError: one is not in the request itself.
     """
-    number = 0
-    for message in messages:
-        for part in _parts(message) if message.role == "user" else ():
-            number += 1
-            match = _DATA_URL.fullmatch(_url(part))
-            try:
-                data = base64.b64decode(match[2], validate=True) if match else None
-            except binascii.Error:
-                data = None
-            if match is None or data is None:
-                raise errors.BotError(api_words.ONLY_DATA_URLS)
-            suffix = mimetypes.guess_extension(match[1] or "") or ""
-            name = f"file-{number}{suffix}"
-            if isinstance(part, documents.FilePart):
-                name = part.file.filename or name
-            yield _attachment(name, data)
-
-
-def _attachment(name: str, data: bytes) -> requests.Attachment:
-    async def pieces() -> AsyncIterator[bytes]:
-        yield data
-
-    return requests.Attachment(name, pieces, size_bytes=len(data))
+    of_person = [message for message in messages if message.role == "user"]
+    urls = itertools.chain.from_iterable(map(_urls, of_person))
+    for number, (name, url) in enumerate(urls, 1):
+        match = _DATA_URL.fullmatch(url)
+        if match is None:
+            raise errors.BotError(api_words.ONLY_DATA_URLS)
+        try:
+            data = base64.b64decode(match[2], validate=True)
+        except binascii.Error as error:
+            raise errors.BotError(api_words.ONLY_DATA_URLS) from error
+        suffix = mimetypes.guess_extension(match[1] or "") or ""
+        yield requests.attachment(name or f"file-{number}{suffix}", data)
 
 
 async def _find_session(
@@ -327,7 +309,7 @@ async def _find_session(
         return key, bool(await queries.latest_requests(key))
     if conversation.former_id:
         candidates = await queries.answered(calls.PLATFORM, call.client, conversation.former_id)
-        answer = _compared(conversation.last_answer)
+        answer = _compared("".join(map(_text, _trailing(conversation.earlier, "assistant"))))
         keys = {key for key, text in candidates if _compared(text)[:_COMPARED_CHARACTERS] in answer}
         if len(keys) == 1 and await _is_next(call, key := keys.pop(), conversation):
             return key, True

@@ -7,6 +7,7 @@ from typing import Annotated, Any, Literal, TypeAlias
 
 import pydantic
 
+from interpreter_bot import values
 from interpreter_bot.sessions import requests
 
 _Text: TypeAlias = Annotated[str, pydantic.Field(max_length=requests.MAX_CHARACTERS)]
@@ -19,10 +20,16 @@ class _Sent(pydantic.BaseModel):
     model_config = pydantic.ConfigDict(use_attribute_docstrings=True)
 
 
-class _Body(pydantic.BaseModel):
+class _Body(_Sent):
     """A document of a client; a name that is not among its fields is an error."""
 
-    model_config = pydantic.ConfigDict(extra="forbid", use_attribute_docstrings=True)
+    model_config = pydantic.ConfigDict(extra="forbid")
+
+
+class _Lenient(_Sent):
+    """A document of OpenAI's clients; what is not known is not looked at."""
+
+    model_config = pydantic.ConfigDict(extra="ignore")
 
 
 class NewSession(_Body):
@@ -63,12 +70,11 @@ class Begun(_Sent):
 
 
 class Session(_Sent):
-    """A session of the client."""
+    """A session of the client; `model` is empty for the default."""
 
     id: str
     title: str
     model: str
-    """Empty for the default."""
     used: datetime.datetime
     is_busy: bool
 
@@ -93,55 +99,42 @@ class Files(_Sent):
 
 
 class Stored(_Sent):
-    """A file was stored."""
+    """A file was stored under this name: nothing is replaced."""
 
     name: str
-    """The name that it got: nothing is replaced."""
 
 
 class Done(_Sent):
-    """It was done."""
-
-    done: bool
     """Whether there was anything to do."""
 
-
-class Usage(_Sent):
-    """What an answer used."""
-
-    input_tokens: int
-    output_tokens: int
-    steps: int
-    money: str
+    done: bool = True
 
 
 class Answer(_Sent):
     """What came of a message."""
 
-    status: Literal["done", "stopped", "failed", "interrupted"]
+    status: values.TurnStatus
     text: str
     """The model's last words, Markdown; of code, all that it showed, as plain text."""
     reason: str
     """What went wrong, as a sentence; empty if nothing did."""
-    code: list[str]
+    code: tuple[str, ...]
     """Each piece of code that ran."""
     outputs: list[dict[str, Any]]
     """What the code showed, as the events of `stream` have it."""
     files: list[File]
     """Files that the code made or changed."""
-    notices: list[str]
+    notices: tuple[str, ...]
     """Sentences of the bot, such as that variables were lost."""
-    usage: Usage
+    usage: dict[str, Any]
     seconds: float
 
 
 class Fault(_Sent):
-    """What was wrong."""
+    """What was wrong, as a sentence for people."""
 
     message: str
-    """A sentence for people."""
     type: str
-    code: str | None = None
 
 
 class Error(_Sent):
@@ -153,62 +146,11 @@ class Error(_Sent):
 # OpenAI's.
 
 
-class _Lenient(pydantic.BaseModel):
-    """A document of OpenAI's clients; what is not known is not looked at."""
-
-    model_config = pydantic.ConfigDict(extra="ignore", use_attribute_docstrings=True)
-
-
-class TextPart(_Lenient):
-    """Words."""
-
-    type: Literal["text"]
-    text: str
-
-
-class ImageUrl(_Lenient):
-    """Where a picture is."""
-
-    url: str
-    """A data URL."""
-
-
-class ImagePart(_Lenient):
-    """A picture."""
-
-    type: Literal["image_url"]
-    image_url: ImageUrl
-
-
-class FileContent(_Lenient):
-    """A file."""
-
-    filename: _Name = "file"
-    file_data: str
-    """A data URL."""
-
-
-class FilePart(_Lenient):
-    """A file, which is put into /mnt/data."""
-
-    type: Literal["file"]
-    file: FileContent
-
-
-Part: TypeAlias = Annotated[TextPart | ImagePart | FilePart, pydantic.Field(discriminator="type")]
-
-
 class ChatMessage(_Lenient):
-    """A message of a conversation."""
+    """A message of a conversation; its parts are text, `image_url` and `file`."""
 
     role: Literal["system", "developer", "user", "assistant"]
-    content: str | list[Part] | None = None
-
-
-class StreamOptions(_Lenient):
-    """Options of a stream."""
-
-    include_usage: bool = False
+    content: str | list[dict[str, Any]] | None = None
 
 
 class ChatCompletion(_Lenient):
@@ -217,7 +159,7 @@ class ChatCompletion(_Lenient):
     model: _Name = ""
     messages: Annotated[list[ChatMessage], pydantic.Field(min_length=1, max_length=2000)]
     stream: bool = False
-    stream_options: StreamOptions | None = None
+    stream_options: dict[str, Any] | None = None
     user: _Name = ""
     """Whose conversation it is, if the client serves several people."""
     n: Literal[1] = 1
@@ -226,28 +168,5 @@ class ChatCompletion(_Lenient):
     response_format: dict[str, Any] | None = None
 
 
-class Model(_Sent):
-    """A model."""
-
-    id: str
-    object: str = "model"
-    created: int = 0
-    owned_by: str = "interpreter-bot"
-
-
-class Models(_Sent):
-    """The models."""
-
-    object: str = "list"
-    data: list[Model]
-
-
-class ChatAnswer(_Sent):
-    """An answer; with `stream`, chunks of it as server-sent events."""
-
-    id: str
-    object: str = "chat.completion"
-    created: int
-    model: str
-    choices: list[dict[str, Any]]
-    usage: dict[str, int]
+class OfOpenAi(_Sent):
+    """As OpenAI documents it."""

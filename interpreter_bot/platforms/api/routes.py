@@ -12,7 +12,7 @@ import pydantic
 from aiohttp import web
 
 from interpreter_bot import errors, values
-from interpreter_bot.platforms import client_tokens, http_runners, program_input
+from interpreter_bot.platforms import client_tokens, http_runners
 from interpreter_bot.platforms.api import (
     calls,
     chat_completions,
@@ -30,6 +30,8 @@ _CONVERSATION_BYTES: Final = 32 * 1024 * 1024
 _PIECE_BYTES: Final = 64 * 1024
 _Route: Final = openapi.Route
 _STATUSES: Final[dict[type[Exception], int]] = {
+    web.HTTPRequestTimeout: 408,
+    calls.StrangerError: 401,
     calls.TurnFailedError: 422,
     calls.UnknownError: 404,
     errors.FileMissingError: 404,
@@ -62,13 +64,13 @@ ROUTES: Final = (
     _Route("PUT", _FILE, session_calls.upload, answer=documents.Stored),
     _Route("GET", _FILE, session_calls.download),
     _Route("DELETE", _FILE, session_calls.delete_file, answer=documents.Done),
-    _Route("GET", "/v1/models", chat_completions.list_models, answer=documents.Models),
+    _Route("GET", "/v1/models", chat_completions.list_models, answer=documents.OfOpenAi),
     _Route(
         "POST",
         "/v1/chat/completions",
         chat_completions.complete,
         documents.ChatCompletion,
-        documents.ChatAnswer,
+        documents.OfOpenAi,
         max_bytes=_CONVERSATION_BYTES,
     ),
     _Route("GET", "/v1/openapi.json", _describe),
@@ -110,33 +112,27 @@ class Api:
                 raise
             # Nobody reads it; an error would fill the log.
             return web.Response()
-        except web.HTTPException as error:
-            return calls.answer(
-                calls.fault(errors.BotError(error.text), error.status), status=error.status
-            )
         except Exception as error:
-            if not isinstance(error, errors.BotError):
+            if not isinstance(error, errors.BotError | web.HTTPException):
                 _log.exception("a request of a client ended in an error")
             if http.writer.output_size:
                 raise ConnectionError("a response that has begun can only break off") from error
-            status = next(
-                (status for kind, status in _STATUSES.items() if isinstance(error, kind)), 500
-            )
-            return calls.answer(calls.fault(error, status), status=status)
+            statuses = (status for kind, status in _STATUSES.items() if isinstance(error, kind))
+            return calls.answer(calls.fault(error), status=next(statuses, 500))
 
     async def _answer(self, http: web.Request) -> web.StreamResponse:
         header = http.headers.get("Authorization", "")
         token = header[len(_SCHEME) :] if header.lower().startswith(_SCHEME) else ""
         client = self._tokens.client(token)
         if client is None:
-            raise web.HTTPUnauthorized(text=api_words.NO_TOKEN)
+            raise calls.StrangerError(api_words.NO_TOKEN)
         matches = ((pattern.fullmatch(http.path), route) for pattern, route in _PATTERNS)
         for match, route in matches:
             if match is not None and route.method == http.method:
                 body = await _body(http, route)
                 call = calls.Call(http, self._service, client, match.groupdict(), body)
                 return await route.handle(call)
-        raise web.HTTPNotFound(text=api_words.NO_PLACE)
+        raise calls.UnknownError(api_words.NO_PLACE)
 
 
 async def _body(http: web.Request, route: openapi.Route) -> pydantic.BaseModel | None:
@@ -152,7 +148,8 @@ async def _body(http: web.Request, route: openapi.Route) -> pydantic.BaseModel |
         # In a thread, as it may be large.
         return await asyncio.to_thread(route.body.model_validate_json, data)
     except pydantic.ValidationError as error:
-        raise errors.BotError(api_words.wrong_body(program_input.faults(error))) from error
+        details = error.errors(include_url=False, include_input=False, include_context=False)
+        raise errors.BotError(api_words.wrong_body(api_words.faults(details))) from error
 
 
 async def _read(http: web.Request, max_bytes: int) -> bytes:

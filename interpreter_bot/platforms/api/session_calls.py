@@ -11,6 +11,7 @@ from aiohttp import web
 from interpreter_bot import errors, events
 from interpreter_bot.platforms import http_files, program_turns
 from interpreter_bot.platforms.api import calls, documents
+from interpreter_bot.platforms.rendering import event_json
 from interpreter_bot.sessions import requests, turn_log
 from interpreter_bot.wording import api_words
 
@@ -50,7 +51,7 @@ async def list_sessions(call: calls.Call) -> web.Response:
 async def delete(call: calls.Call) -> web.Response:
     """Delete a session."""
     await call.service.delete(await call.session())
-    return calls.answer(documents.Done(done=True))
+    return calls.answer(documents.Done())
 
 
 async def stop(call: calls.Call) -> web.Response:
@@ -95,20 +96,16 @@ def _document(log: turn_log.TurnLog) -> documents.Answer:
         for cell in log.cells
         for output in cell.screen.outputs
     ]
+    usage = event_json.to_json(events.UsageChanged(answer.usage))
     return documents.Answer(
-        status=answer.status.value,
+        status=answer.status,
         text=answer.text,
         reason=answer.sentence,
-        code=list(answer.code),
+        code=answer.code,
         outputs=[calls.document(event) for event in shown],
         files=[documents.File(name=file.name, size_bytes=file.size_bytes) for file in answer.files],
-        notices=list(answer.notices),
-        usage=documents.Usage(
-            input_tokens=answer.usage.input_tokens,
-            output_tokens=answer.usage.output_tokens,
-            steps=answer.usage.steps,
-            money=format(answer.usage.money.normalize(), "f"),
-        ),
+        notices=answer.notices,
+        usage={name: value for name, value in usage.items() if name != "type"},
         seconds=answer.seconds,
     )
 
@@ -122,7 +119,7 @@ async def answer_question(call: calls.Call) -> web.Response:
         raise errors.AnswerRefusedError
     answer = program_turns.answer_of(question, body.answer)
     await call.service.answer(body.id, answer, person=call.client)
-    return calls.answer(documents.Done(done=True))
+    return calls.answer(documents.Done())
 
 
 async def list_files(call: calls.Call) -> web.Response:
@@ -159,4 +156,4 @@ async def download(call: calls.Call) -> web.StreamResponse:
 async def delete_file(call: calls.Call) -> web.Response:
     """Delete a file of a session."""
     await call.service.files.delete(await call.session(), call.path["name"])
-    return calls.answer(documents.Done(done=True))
+    return calls.answer(documents.Done())

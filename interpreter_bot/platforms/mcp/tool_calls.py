@@ -11,7 +11,7 @@ import base64
 import binascii
 import secrets
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import Awaitable, Callable
 from typing import Final, TypeAlias
 
 import mcp_types
@@ -138,18 +138,13 @@ class ToolCalls:
                 raise errors.BotError(mcp_words.NOT_BASE64) from error
         else:
             data = (parameters.text or "").encode("utf-8", "replace")
-
-        async def content() -> AsyncIterator[bytes]:
-            yield data
-
         key = await self._key_or_new(client, parameters.session)
         if not parameters.session:
             # The first run records the session and its owner, which every file needs.
             log = await self._run(client, key, _NO_CODE)
             if not log.cells and log.end is not None:
                 raise errors.BotError(log.end.sentence)
-        attachment = requests.Attachment(parameters.name, content, size_bytes=len(data))
-        name = await self._service.put(key, attachment)
+        name = await self._service.put(key, requests.attachment(parameters.name, data))
         if not parameters.session:
             await self._service.rename(key, name)
         return tool_results.sentence(mcp_words.stored(name, key.thread))

@@ -7,9 +7,8 @@ from typing import Annotated, Final, TypeAlias
 import pydantic
 
 from interpreter_bot import code_activity, errors, settings
-from interpreter_bot.platforms import program_input
 from interpreter_bot.text import quantities
-from interpreter_bot.wording import mcp_words
+from interpreter_bot.wording import api_words, mcp_words
 
 _NEW_SESSION: Final = (
     "Handle of a session, as an earlier call gave it. Leave it out to begin a new one."
@@ -118,6 +117,6 @@ def parsed(name: str, arguments: dict[str, object] | None) -> ToolRequest:
     try:
         return kind.model_validate(arguments or {})
     except pydantic.ValidationError as error:
-        raise errors.BotError(
-            mcp_words.wrong_arguments(name, program_input.faults(error))
-        ) from error
+        details = error.errors(include_url=False, include_input=False, include_context=False)
+        faults = api_words.faults(details)
+        raise errors.BotError(mcp_words.wrong_arguments(name, faults)) from error
