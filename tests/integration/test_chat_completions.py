@@ -220,7 +220,7 @@ async def test_a_question_that_is_asked_again_or_edited_replaces_its_answer(serv
         key = bot.requests[0].key
         assert {request.key for request in bot.requests} == {key}
         history = await bot.queries.history(key)
-        assert [turn.request for turn in history] == ["one", "changed"]
+        assert [turn.record.request for turn in history] == ["one", "changed"]
 
 
 async def test_pictures_and_files_come_along(serving):
