@@ -8,6 +8,7 @@ from interpreter_bot.sessions import requests
 from interpreter_bot.wording import session_words
 from tests.fakes import openai_server, replies
 from tests.integration.sessions.conftest import KEY, attachment
+from tests.integration.sessions.test_restarts import BRIEF, continued
 
 WAIT = """
 import os, time
@@ -59,3 +60,26 @@ async def test_what_comes_too_late_has_a_turn_of_its_own(opened):
         past = await house.service.queries.history(KEY)
     assert (first.end.text, second.end.text) == ("One", "Two")
     assert [turn.request for turn in past] == ["Count", "Go on"]
+
+
+async def test_the_next_bot_tells_the_model_what_steered_the_turn(opened, outliving):
+    slow = openai_server.text(*"So slow", delay_seconds=0.5)
+    async with opened(openai_server.code(WAIT), slow, sessions=BRIEF) as house:
+        first, steering = replies.Reply(), replies.Reply()
+        asking = [asyncio.create_task(house.ask("Read a.csv", first, id="1"))]
+        await first.until("output")
+        more = {"may_steer": True, "id": "2"}
+        asking.append(asyncio.create_task(house.ask("Use the other file", steering, **more)))
+        await steering.until("waiting")
+        await house.service.put(KEY, attachment("go", b"1"))
+        await first.until("text")
+    await asyncio.gather(*asking)
+    assert steering.end.text == session_words.TAKEN_UP
+    async with opened(openai_server.text("As in b.")) as house:
+        reply = continued(house)
+        await reply.until("over")
+        (request,) = house.server.requests
+    assert request.messages[-1]["role"] == "user"
+    assert "Use the other file" in json.dumps(request.messages[-1])
+    assert reply.end.text == "As in b."
+    assert session_words.taken_up("Use the other file") in reply.of("announcement")
