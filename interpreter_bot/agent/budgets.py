@@ -1,8 +1,8 @@
 """The budget of a turn: limits checked before each model call, and the exact cost afterwards.
 
-A model call is allowed only if its worst case (the estimated transcript plus the longest answer
-asked for) fits into what is left; a shorter answer is asked for where only that fits. What counts
-in the end is the usage that the server reports.
+A model call is allowed only if its worst case (the estimated transcript plus the longest answer)
+fits into what is left; if need be, a shorter answer is requested. The usage that the server reports
+is charged.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def _price_or(price: decimal.Decimal | None, otherwise: decimal.Decimal) -> deci
 
 
 def _worst_input(tokens: int, model: settings.Model) -> values.Usage:
-    """Return the worst-case usage of an input: all of it written to a cache that costs more."""
+    """Return the worst-case usage of an input: written to the cache, if that costs more."""
     is_dearer = _price_or(model.cache_write_price, model.input_price) > model.input_price
     return values.Usage(tokens, cache_write_tokens=tokens if is_dearer else 0)
 

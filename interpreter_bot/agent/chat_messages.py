@@ -1,8 +1,7 @@
 """Messages to and from a model, independent of the wire protocol: frozen values.
 
-A transcript is a sequence of `UserMessage`, `AssistantMessage` and `ToolResult`. Every call of an
-`AssistantMessage` is answered before anything else follows: servers refuse a transcript where one
-is not.
+A transcript is a sequence of `UserMessage`, `AssistantMessage` and `ToolResult`. The calls of an
+`AssistantMessage` are followed by their results; servers refuse other transcripts.
 """
 
 from __future__ import annotations
@@ -23,8 +22,8 @@ class Picture:
     Attributes:
         mime: image/png or image/jpeg.
         data: empty if the picture is too old to be sent again.
-        name: of the file that it is of; empty if it is of none.
-        sha256: of what `data` is or was; lower-case hex digest.
+        name: of its file; empty if it has none.
+        sha256: hex digest of `data`, also after that was emptied.
     """
 
     mime: str
@@ -49,13 +48,12 @@ class Call:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Reasoning:
-    """Reasoning that a provider wants back with the message it belongs to: thoughts or their
-    signature.
+    """A model's thoughts, or their signature, which its provider wants back with the message.
 
-    It is never shown and never logged; it is given back unchanged or not at all.
+    Never shown and never logged; sent back unchanged or not at all.
 
     Attributes:
-        origin: which model, over which protocol; no other model gets it.
+        origin: the model and protocol; no other model gets it.
         value: JSON, as the protocol's own module wrote it.
     """
 
@@ -76,7 +74,7 @@ class Note:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class UserMessage:
-    """A message to the model; `is_ours` marks the bot's own notes among a person's words."""
+    """A message to the model: a person's, or a note of the bot (`is_ours`)."""
 
     text: str
     pictures: tuple[Picture, ...] = ()
@@ -121,13 +119,13 @@ class Prompt:
     Attributes:
         system: the system prompt.
         messages: the transcript, oldest first.
-        tools: the tools it is told of.
-        may_call: False if it must answer in words now.
-        answer_tokens: the longest answer that is paid for.
+        tools: the tools that the model is offered.
+        may_call: False if the model must answer in words.
+        answer_tokens: limit of the answer.
         temperature: None leaves it to the server.
-        cache_key: the same for all prompts of a session, so that a server finds its cache of them
-            again; identifies no person. May be empty.
-        is_plain: it is sent without parameters that a server may not know.
+        cache_key: the same for all prompts of a session, for the server's cache; identifies no
+            person. May be empty.
+        is_plain: send no parameters that a server may not know.
     """
 
     system: str
@@ -155,13 +153,11 @@ class ModelReply:
     """One reply of a model.
 
     Attributes:
-        unread_call: text that was clearly meant as a call, in a markup that cannot be read; only
-            in a reply without calls.
+        unread_call: text that was meant as a call and cannot be read; only without `calls`.
         usage: None if the server did not count.
-        reasoning: the model's own, to be sent back with this reply in later requests.
-        is_reasoning_refused: the server refused the reasoning sent back with earlier replies; it is
-            useless.
-        are_pictures_refused: the server refused the pictures: it reads none, or not one of them.
+        reasoning: to be sent back with this reply in later requests.
+        is_reasoning_refused: the server refused the reasoning of earlier replies.
+        are_pictures_refused: the server refused at least one picture.
     """
 
     text: str = ""
@@ -175,7 +171,7 @@ class ModelReply:
 
 
 def to_dict(message: Message) -> dict[str, Any]:
-    """Convert a message to JSON for storage; pictures as digests, without their content."""
+    """Convert a message to JSON for storage, with digests in place of pictures."""
     match message:
         case UserMessage():
             kind = "remark" if message.is_ours else "told"

@@ -1,7 +1,7 @@
 """Fit a transcript into a model's context window. Pure.
 
-Old outputs go first, cut to a line or two; then whole turns, oldest first, replaced by a summary
-or a note; last, what the present turn itself has accumulated.
+Old outputs are cut to a line or two first. Then whole turns, oldest first, are replaced by a
+summary or a note. Last, the present turn itself is shortened.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _SHARE_AFTER_DROPPING: Final = 0.6
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class FittedTranscript:
-    """A transcript that fits, and the messages of whole turns that were dropped.
+    """A transcript that fits, and the messages of the turns that were dropped.
 
     Attributes:
         tokens: of what is kept, as estimated.
@@ -42,7 +42,7 @@ class FittedTranscript:
 
 
 def text_tokens(text: str) -> int:
-    """Estimate tokens from above: a few ASCII characters per token, one of any other script."""
+    """Return an upper estimate of tokens: a few ASCII characters each, one of any other script."""
     others = 0 if text.isascii() else len(text) - len(text.encode("ascii", "ignore"))
     return int((len(text) - others) / _ASCII_PER_TOKEN) + others + 1
 
@@ -87,7 +87,7 @@ def fit(transcript: Sequence[chat_messages.Message], max_tokens: int) -> FittedT
 
 
 def shorten(text: str, max_characters: int) -> str:
-    """Keep the head and the tail of a text, and note the size of the gap between them."""
+    """Keep the head and the tail of a text, and say how much is missing between them."""
     if len(text) <= max_characters:
         return text
     half = max(max_characters // 2, 1)
@@ -118,7 +118,7 @@ def _with_short_outputs(
 
 
 def _turn_that_fits(transcript: Sequence[chat_messages.Message], max_tokens: int) -> int:
-    """Find the first turn from which on everything fits; the last turn always stays."""
+    """Find the earliest turn from which on all turns fit; the last turn always stays."""
     starts = [
         i
         for i, message in enumerate(transcript)

@@ -1,12 +1,11 @@
-"""Files that a model's answer refers to: links to them become names, and false claims are found.
+"""Files that a model's answer refers to: links become file names, and false claims are found.
 
-Models write `[result](sandbox:/mnt/data/result (1).csv)`, which no platform can follow and which
-is no link in Markdown; the file is delivered beside the answer instead, so its name is what helps.
-What is a file's name is decided by the files that exist, in whatever spelling the answer has them.
+Models write `[result](sandbox:/mnt/data/result (1).csv)`, which is no valid Markdown, and which no
+platform can follow. The file is delivered beside the answer, so the link is replaced by its name.
 
-A false accusation is worse than a miss: a claim is a link to a file of the workspace, or the name
-of one in a sentence that says it was made. Sentences about what might be, may be done or is not
-there claim nothing, nor does code in a block, a quotation, an address, or what others mentioned.
+A false accusation is worse than a miss: only a link to a workspace file, or a file name in a
+sentence that says it was made, is a claim. Possibilities, negations, code blocks, quotations,
+addresses and names that others mentioned are no claims.
 """
 
 from __future__ import annotations

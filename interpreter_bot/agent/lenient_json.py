@@ -1,7 +1,7 @@
 """Read nearly-JSON: tool calls that a model wrote with faults. Pure.
 
-Nothing here runs or compiles what it reads, and everything takes linear time: the package
-`json_repair` takes seconds for 4 kB that are meant to make it slow, on the event loop of all.
+Nothing is run or compiled, and everything takes linear time. The package `json_repair` takes
+seconds for 4 kB of hostile text, which would block the event loop.
 """
 
 from __future__ import annotations
@@ -87,7 +87,7 @@ def code_start(text: str) -> int | None:
 
 
 def string_end(text: str) -> tuple[int, bool]:
-    """Return how much of a JSON string's inside can be decoded, and whether its end was reached."""
+    """Return how much of a JSON string's content can be decoded, and whether it has ended."""
     match = _STRING.match(text)
     position = match.end() if match else 0
     return position, text[position : position + 1] == '"'

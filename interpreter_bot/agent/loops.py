@@ -1,7 +1,7 @@
 """The model loop: ask the model, run its code, give it the outputs, until it answers in words.
 
-Every way out is an `Outcome`. The transcript that comes in is complete when the turn is
-over, however it ends, also by cancellation: what was said is in it, and every call is answered.
+Every turn ends in an `Outcome`. However it ends, also by cancellation, the transcript then has all
+that was said, and a result for every call.
 """
 
 from __future__ import annotations
@@ -83,8 +83,7 @@ class Outcome:
         text: the model's last words to the person, in part if they were cut short.
         sentence: for people; empty if `ending` is ANSWERED.
         spent: its tokens and cost.
-        missing_files: those that `text` claims and that do not exist, though the model was asked
-            again.
+        missing_files: that `text` claims and that do not exist, even after an objection.
     """
 
     ending: OutcomeKind
@@ -103,7 +102,7 @@ class TurnSpec:
         model: its settings.
         limits: what the turn may use.
         system: the system prompt.
-        transcript: ends in what the person wants, or in the middle of such a turn; grows.
+        transcript: ends in the request, or in the middle of a resumed turn; grows.
         environment: where code runs.
         emit: receives what happens.
         budget: made for this turn.

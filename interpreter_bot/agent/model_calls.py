@@ -1,5 +1,4 @@
-"""One model call: fit the transcript into the context window, check the budget, stream, record
-usage."""
+"""One model call: fit the transcript into the window, check the budget, stream, record usage."""
 
 from __future__ import annotations
 
@@ -36,10 +35,10 @@ class CompletedCall:
     """The result of a model call.
 
     Attributes:
-        reply: what the model said; of one that is cut, its text.
+        reply: of the model; only text if it is cut.
         is_cut: the stream ended before the reply did.
-        may_call: the model was free to call tools.
-        is_last: the budget holds no further step.
+        may_call: the model was allowed to call tools.
+        is_last: the budget allows no further call.
     """
 
     reply: chat_messages.ModelReply
@@ -52,7 +51,7 @@ class ModelCall:
     """The calls of one model during one turn.
 
     Attributes:
-        text: received since the user of this object last emptied it.
+        text: received since the loop last emptied it.
     """
 
     def __init__(
@@ -89,7 +88,7 @@ class ModelCall:
     async def ask(
         self, system: str, transcript: transcripts.Transcript, *, must_answer: bool, setbacks: int
     ) -> CompletedCall | budgets.Refusal:
-        """Call the model once; a transcript that proves too long is shortened first.
+        """Call the model once; if it refuses the transcript as too long, shorten it and call again.
 
         Args:
             system: the system prompt.
@@ -163,14 +162,12 @@ class ModelCall:
         self._emit(events.UsageChanged(self._budget.charge(usage, is_step=is_step)))
 
     def _room_for_answer(self, estimate: int) -> int:
-        """Return the tokens that the window leaves for an answer; some servers refuse to be
-        asked for more."""
+        """Return the tokens that the window leaves for an answer; some servers refuse more."""
         window = self._model.context_tokens
         return max(window - estimate, window // 8)
 
     def _temperature(self, setbacks: int) -> float | None:
-        """Return a higher temperature on retries: at 0, a model shown its error writes the same
-        code again."""
+        """Return a higher temperature after setbacks: at 0, a model repeats its failing code."""
         if not setbacks:
             return self._model.temperature
         return min(max(self._model.temperature or 0.0, 0.4 + 0.2 * setbacks), _MAX_TEMPERATURE)
@@ -228,10 +225,10 @@ async def short_text(
     Args:
         llm: the model.
         budget: is asked before.
-        system: what it is to do.
-        text: with what.
-        answer_tokens: the limit of what it may write.
-        charge: is called with the cost, also of a text that is cut.
+        system: the task.
+        text: its input.
+        answer_tokens: limit of the answer.
+        charge: called with the cost, also of a text that is cut.
     """
     prompt = chat_messages.Prompt(
         system=system, messages=(chat_messages.UserMessage(text),), answer_tokens=answer_tokens

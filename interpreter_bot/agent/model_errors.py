@@ -16,7 +16,7 @@
         ├── ContextTooLongError    the transcript is longer than the model's window
         ├── RefusedError           the provider's filter says no
         ├── RequestRefusedError    any other 4xx; asked again without what may have been refused
-        └── CutError               it broke off; what was said until then comes along
+        └── CutError               the reply broke off; has what came until then
 
 The agent turns them into endings of a turn; `str(error)` is that ending's sentence.
 """

@@ -58,7 +58,7 @@ def execution(
 
 
 def _screen_text(outputs: Sequence[output_screens.Standing], max_characters: int) -> str:
-    """Write down a screen; of much printed text, the beginning and the end of each stream."""
+    """Return a screen as text; long streams are cut in the middle."""
     words = [_describe(output).strip("\n") for output in outputs]
     places = [place for place, output in enumerate(outputs) if isinstance(output, values.Text)]
     excess = sum(map(len, words)) - max_characters

@@ -1,7 +1,6 @@
 """Pictures in messages to a model: which, how many, how large. Pure.
 
-Nothing here decodes one. A picture that is not small by its own header is scaled down in the
-sandbox.
+Nothing is decoded here. Unless its header shows that a picture is small, the sandbox scales it.
 """
 
 from __future__ import annotations
@@ -67,7 +66,7 @@ def _picture_bytes(output: output_screens.Standing) -> bytes:
 
 
 def as_small_picture(data: bytes) -> chat_messages.Picture | None:
-    """Return a picture that may go to a model unscaled, judged by its head; else None."""
+    """Return a picture whose header shows that it needs no scaling; otherwise None."""
     size = png_size(data)
     if size is None or len(data) > MAX_BYTES or not 0 < min(size) <= max(size) <= MAX_SIDE:
         return None
@@ -75,7 +74,7 @@ def as_small_picture(data: bytes) -> chat_messages.Picture | None:
 
 
 def scaled(mime: str, data: bytes) -> chat_messages.Picture | None:
-    """Return a picture that the sandbox scaled, unless it is not what was asked for."""
+    """Return a picture that the sandbox scaled; None if it is not as requested."""
     if mime == "image/png":
         return as_small_picture(data)
     is_jpeg = mime == "image/jpeg" and data.startswith(_JPEG) and len(data) <= MAX_BYTES
@@ -85,9 +84,9 @@ def scaled(mime: str, data: bytes) -> chat_messages.Picture | None:
 def with_newest(
     transcript: Sequence[chat_messages.Message], limit: int = MAX_PICTURES
 ) -> tuple[chat_messages.Message, ...]:
-    """Drop old pictures, and say so in their place; the text beside them describes them.
+    """Replace old pictures by a note; the text beside them describes them.
 
-    Which ones depends on their number alone, so that a prompt stays unchanged for some time.
+    This depends on their number alone, so that a prompt stays unchanged for some calls.
     """
     count = sum(len(_pictures_of(message)) for message in transcript)
     if not count:
@@ -130,7 +129,7 @@ def has_pictures(transcript: Iterable[chat_messages.Message]) -> bool:
 
 
 def within_limits(transcript: Sequence[chat_messages.Message]) -> list[chat_messages.Message]:
-    """Drop the content of all but the newest pictures; that they were there stays known."""
+    """Drop the content of all but the newest pictures."""
     result = list(transcript)
     room = MAX_PICTURES
     for place in reversed(range(len(result))):

@@ -33,10 +33,10 @@ ProposeNote: TypeAlias = Callable[[str], Awaitable[str]]
 
 
 class Environment(Protocol):
-    """The place in which code runs and files are: one session's kernel and workspace.
+    """Where code runs and files are: one session's kernel and workspace.
 
-    The sentence of a `BotError` that a method raises goes to the model, and the turn goes on; but a
-    `StoreError` ends it: no model can do anything about that.
+    If a method raises a `BotError`, its sentence goes to the model, and the turn goes on. A
+    `StoreError` ends the turn.
     """
 
     async def run(self, code: str, *, show: Show) -> values.Finished:
@@ -55,7 +55,7 @@ class Environment(Protocol):
     async def scaled(self, contents: Sequence[bytes]) -> Sequence[chat_messages.Picture | None]:
         """Scale pictures to the size that a model is sent; None if that fails.
 
-        They are decoded where the code runs: hostile ones are then as harmless as code.
+        They are decoded in the sandbox, as they may be hostile.
         """
 
     async def view(self, name: str) -> chat_messages.Picture | None:

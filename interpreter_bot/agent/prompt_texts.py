@@ -94,9 +94,9 @@ def system(
         skills: the operator's, and how they are used.
         tools: what code can call of other systems, and how.
         note: the operator's addition.
-        place: what holds where it was asked, from `place_text`.
-        is_planned: a person allows a plan before anything runs.
-        is_small: the model is, and writes the better code the less it has read.
+        place: text about the channel, from `place_text`.
+        is_planned: a person approves a plan before anything runs.
+        is_small: for a small model, whose code is better after a short prompt.
     """
     text = read("system_small" if is_small else "system").format(
         seconds=f"{limits.execution_seconds:,.0f}",
@@ -125,7 +125,7 @@ def place_text(
     omitted_count: int,
     can_propose: bool,
 ) -> str:
-    """Return what holds in a place, as data; empty if nothing does.
+    """Return the instructions and notes of a place, marked as data; empty if there are none.
 
     Args:
         instructions: of its administrators, the widest scope's first.

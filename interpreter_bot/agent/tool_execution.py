@@ -1,7 +1,7 @@
 """Run the tool calls of one reply, and detect a model that repeats itself.
 
-Three circles are known: the same code again though nothing else ran in between, different code
-with the same error, and calls that cannot be read.
+Three kinds of repetition count: the same code with nothing else run in between, different code with
+the same error, and calls that cannot be read.
 """
 
 from __future__ import annotations
@@ -59,8 +59,8 @@ class RepetitionDetector:
         refusals: identical repeats refused, in a row.
         failures: executions that failed in the same way, in a row.
         misreadings: calls that could not be read, in a row.
-        setbacks: steps in a row, of any kind, that brought nothing new.
-        has_succeeded: some code has run to its end.
+        setbacks: steps in a row without progress, of any kind.
+        has_succeeded: some code has run without an error.
     """
 
     def __init__(self) -> None:

@@ -270,7 +270,7 @@ def read(call: chat_messages.Call, offered: Sequence[chat_messages.Tool] = TOOLS
 
 
 def _read_code(arguments: str) -> ToolRequest:
-    """Read code from an object, a string, either of them encoded twice, or plain code."""
+    """Read code from JSON, once or twice encoded, or plain code."""
     text = arguments
     for _ in range(_MAX_ENCODINGS):
         try:
@@ -302,7 +302,7 @@ def _run_code(code: str | None) -> ToolRequest:
 
 
 def _code_argument(arguments: Mapping[object, object]) -> str | Misread:
-    """Return the code among arguments: by a usual name, or as the only text there is."""
+    """Return the code among arguments: by a usual name, or the only text."""
     language = str(_first(arguments, ("language", "lang")) or "").strip().lower()
     if language not in _LANGUAGES:
         return Misread(f"Only Python can be run here, and not {language[:40]!r}.")
@@ -320,7 +320,7 @@ def _code_argument(arguments: Mapping[object, object]) -> str | Misread:
 
 
 def _looks_encoded(text: str) -> bool:
-    """Return whether a text is an object with code in it, rather than code that begins likewise."""
+    """Return whether a text is JSON with code in it, rather than code that begins with a brace."""
     if not text.lstrip().startswith("{"):
         return False
     try:
@@ -393,7 +393,7 @@ def _read_question(arguments: str) -> AskPerson | Misread:
 
 
 def _read_packages(arguments: str) -> RunCode | Misread:
-    """Read names of packages as the cell that installs them: so people see and approve it."""
+    """Read package names, and return the cell that installs them, which people see and approve."""
     try:
         value = lenient_json.parse(arguments)
     except ValueError:

@@ -1,7 +1,7 @@
 """The transcript of one session, as the model sees it: grows during a turn, stays well-formed.
 
-However a turn ends, also cancelled in the middle of a call, `settle` leaves every call answered:
-servers refuse to go on from anything else.
+However a turn ends, also cancelled within a call, `settle` gives every call a result: servers
+refuse a transcript with open calls.
 """
 
 from __future__ import annotations
@@ -109,8 +109,7 @@ class Transcript:
         ]
 
     def _bound_reasoning(self) -> None:
-        """Drop the older half of the reasoning when there is too much, so that this is not done
-        each time."""
+        """Drop the older half of the reasoning once there is too much."""
         sizes = [
             len(message.reasoning.value)
             if isinstance(message, chat_messages.AssistantMessage) and message.reasoning

@@ -196,7 +196,7 @@ def _text(value: object) -> str:
 
 
 def _words(content: object) -> str:
-    """Return the words of a piece, which some servers send in a list, beside thoughts."""
+    """Return the words of a delta; some servers send a list of words and thoughts."""
     if not isinstance(content, list):
         return _text(content)
     return "".join(
@@ -220,8 +220,9 @@ def wire_tool(tool: chat_messages.Tool) -> dict[str, Any]:
 def wire_messages(
     transcript: Iterable[chat_messages.Message], origin: str
 ) -> Iterable[dict[str, Any]]:
-    """Convert a transcript to wire messages; pictures follow all tool results of a step, for
-    nothing may stand between.
+    """Convert a transcript to wire messages.
+
+    Tool results must follow each other, so the pictures of a step come after all of them.
 
     Args:
         transcript: the messages.

@@ -21,10 +21,9 @@ _Content: TypeAlias = str | list[dict[str, Any]]
 
 
 class BufferedModelReply:
-    """Holds a reply's text back until code begins or it is released.
+    """Holds back the text of an answer that may be replaced, until code begins or it is released.
 
-    For answers that may be replaced: their text is not shown before it is known to stand. If the
-    turn is stopped before that, it shows what there was, as every turn does.
+    If the turn is stopped before that, the text is released too.
     """
 
     def __init__(self, emit: events.Emit) -> None:
@@ -56,7 +55,7 @@ class FencedLlm:
 
     Args:
         through: sends and receives.
-        is_small: a long prompt would make its code worse.
+        is_small: use the short rules, as a long prompt makes the code of small models worse.
     """
 
     def __init__(
@@ -98,8 +97,7 @@ class FencedLlm:
             buffered.release()
 
     def _rules(self, prompt: chat_messages.Prompt) -> str:
-        """Return the rules for running code; a small model with data gets them with the question
-        instead."""
+        """Return the rules for running code; a small model with data gets them by its question."""
         if not prompt.tools or (self._is_small and small_model_remedies.has_data(prompt.messages)):
             return ""
         return prompt_texts.read("fenced_small" if self._is_small else "fenced")
@@ -120,7 +118,7 @@ def add_usage(
 ) -> chat_messages.ModelReply:
     """Add the cost of a discarded reply to the one in its place.
 
-    The sum is an estimate even if the server counted both: it measures no single prompt.
+    The sum counts as an estimate, because it measures no single prompt.
     """
     if discarded.usage is None:
         return dataclasses.replace(reply, usage=None)

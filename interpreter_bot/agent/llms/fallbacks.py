@@ -1,7 +1,7 @@
-"""Ask a model again without what its server may have refused, a bounded number of times.
+"""Repeat a refused request without what the server may not take, a bounded number of times.
 
-Each server words a refusal in its own way, so nothing is read from the words: the first request
-that is accepted tells what was refused.
+Servers word refusals differently, so the words are not read: the first request that is accepted
+shows what was refused.
 """
 
 from __future__ import annotations
@@ -27,15 +27,14 @@ _MAX_REASONING_REFUSALS: Final = 2
 
 
 class FallbackLlm:
-    """A model that is asked with less if its server refuses a request.
+    """A model that gets smaller requests after its server refused one.
 
-    Only for the conversation at hand are pictures left out: anybody could send one that no server
-    can read, and make the model blind for all.
+    Pictures are left out in the one conversation only: otherwise anybody could make the model blind
+    for all by a picture that no server can read.
 
     Args:
         llm: the model.
-        fenced: the same model without tools, for a server that refuses them; None if code in its
-            answers is never to be run.
+        fenced: the same model without tools, for a server that refuses them; None for never.
     """
 
     def __init__(self, llm: ports.Llm, fenced: ports.Llm | None = None) -> None:

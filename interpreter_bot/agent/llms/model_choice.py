@@ -1,4 +1,4 @@
-"""Models that a person enters a key or an address for, tried before they are used."""
+"""Models for which a person enters a key or an address; they are tried before use."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _ANSWER_TOKENS: Final = 512
 
 
 def variables(key: str, address: str) -> dict[str, str]:
-    """Return the environment variables that a key and an address amount to.
+    """Return the environment variables that correspond to a key and an address.
 
     Raises:
         SettingsError: one of them cannot be used; the sentence says why.

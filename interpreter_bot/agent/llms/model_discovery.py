@@ -50,8 +50,8 @@ class Discovery:
     """The models that the environment names.
 
     Attributes:
-        models: the default first; those that stand for servers that did not list theirs included.
-        unlisted: these servers.
+        models: the default first, with a stand-in for each of `unlisted`.
+        unlisted: servers that did not list their models.
     """
 
     models: tuple[settings.Model, ...]

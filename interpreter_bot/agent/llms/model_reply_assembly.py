@@ -37,8 +37,8 @@ class ThoughtHabit:
     """Facts about one model, learned from its replies.
 
     Attributes:
-        begins_in_thought: they begin with thoughts of which only the end is marked, as when a
-            server puts the opening tag into the prompt.
+        begins_in_thought: replies begin with thoughts of which only the end is marked, because the
+            template has the opening tag.
     """
 
     begins_in_thought: bool = False
@@ -50,14 +50,14 @@ class ModelReplyAssembler:
     Args:
         emit: receives text and code as they come.
         prompt: the prompt of the call.
-        takes_python: blocks of Python in the text are calls, as those in any known markup are.
+        takes_python: fenced blocks of Python are calls.
         habit: how the model marks its thoughts.
         origin: the model's name in `reasoning_replay`; empty if no reasoning is given back.
 
     Attributes:
         finish: why the reply ended; None while it has not.
-        is_refused: the model, or a filter, said no.
-        reasoning: the model's own, to be sent back with later requests.
+        is_refused: the model or a filter refused to answer.
+        reasoning: to be sent back with later requests.
         usage: as the server counted it.
         has_block: a block of Python is complete.
         has_pictures: the prompt contains pictures.
@@ -99,7 +99,7 @@ class ModelReplyAssembler:
 
     @property
     def has_received(self) -> bool:
-        """Whether anything has come: then the call may not be repeated from the start."""
+        """Whether anything was received, so that the request must not be repeated."""
         return self._has_received
 
     @property
@@ -133,11 +133,10 @@ class ModelReplyAssembler:
         """Add a piece of a native call, and return the call's number in the reply.
 
         Args:
-            key: what distinguishes this call from others of the reply; None if the server does not
-                say, and sends calls one after the other.
-            call_id: its id, in at least one of the pieces.
-            name: the tool's name, likewise.
-            arguments: what this piece adds to the arguments.
+            key: identifies the call within the reply; None if the server gives none.
+            call_id: its id; empty in some pieces.
+            name: the tool's name; empty in some pieces.
+            arguments: added to the arguments.
         """
         started = self._latest.get(key)
         # Some servers give the same key, or none, to all calls, each of which comes whole.

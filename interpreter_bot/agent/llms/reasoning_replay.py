@@ -1,9 +1,8 @@
-"""A model's reasoning as its provider sent it, to be given back with the model's message.
+"""A model's reasoning as its provider sent it, to be sent back with the model's message.
 
-Chat completions carry it in fields beside the text, and Gemini signs each call; Responses has items
-of its own and Anthropic blocks, whose order among the calls counts. Without it a model begins to
-think anew at every step, and some servers refuse the step. It goes back unchanged, to the model it
-came from.
+Chat completions carry it in fields beside the text, and Gemini signs each call. Responses has items
+of its own and Anthropic blocks, whose order among the calls counts. Without it a model starts to
+think anew at every step, and some servers refuse the request. Only the same model gets it back.
 """
 
 from __future__ import annotations
@@ -43,7 +42,7 @@ def origin(protocol: str, model: settings.Model) -> str:
 
 
 class Collector:
-    """Collects the reasoning from the chunks of one reply, in any of the shapes."""
+    """Collects the reasoning from the chunks of one reply, of any protocol."""
 
     def __init__(self) -> None:
         self._texts: dict[str, list[str]] = {}
@@ -114,7 +113,7 @@ def _json(value: object) -> str:
 
 
 def _value(message: chat_messages.AssistantMessage, origin: str) -> Mapping[str, Any]:
-    """Return the reasoning to give back with a message; empty for a model it is not from."""
+    """Return the reasoning to send back with a message; empty if another model wrote it."""
     if message.reasoning is None or message.reasoning.origin != origin:
         return {}
     value: Mapping[str, Any] = json.loads(message.reasoning.value)

@@ -1,4 +1,4 @@
-"""Retry what passes: rate limits, overload, lost connections, and servers still being started."""
+"""Retry after rate limits, overload, lost connections, and while a server starts."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class StartingServer(Protocol):
 
 
 class StartingServerLlm:
-    """A model on such a server, which may come back at another address after it was lost.
+    """A model on such a server, whose address may change when it restarts.
 
     Args:
         server: gives the address.
@@ -80,7 +80,7 @@ class StartingServerLlm:
 
 
 class RetryingLlm:
-    """A model that is called again, with growing waits, as long as nothing of a reply has come.
+    """A model that is called again, with growing waits, if nothing of a reply has come.
 
     Args:
         llm: the model.

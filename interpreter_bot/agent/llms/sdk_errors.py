@@ -147,7 +147,7 @@ def error_of_status(
 
 
 def _error_of_words(text: str) -> model_errors.ModelError | None:
-    """Return the error that a message's words reveal, for every server has codes of its own."""
+    """Return the error that a message's words name; servers have no common codes."""
     if _QUOTA.search(text):
         return model_errors.QuotaError()
     if _CONTEXT.search(text):
@@ -182,7 +182,7 @@ def retry_after_seconds(headers: Mapping[str, str]) -> float | None:
 
 
 def _redact_key(error: Exception, api_key: str) -> None:
-    """Remove our key from an error: servers quote it, and an error travels far."""
+    """Remove our key from an error, which servers may quote."""
 
     def redact(value: str) -> str:
         return _SECRET.sub(redaction.REDACTED, redaction.redact(value, [api_key]))

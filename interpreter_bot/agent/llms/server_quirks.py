@@ -26,11 +26,11 @@ _NESTED: Final = frozenset({*reasoning_replay.FIELDS, "cache_control", "eager_in
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Quirks:
-    """What one server, or one of its models, does otherwise.
+    """What one server, or one of its models, does differently.
 
     Attributes:
         refuses: parameters and fields to leave out; `max_tokens` goes by its newer name.
-        requires: what it wants in place of reasoning that another model never wrote; may be empty.
+        requires: field that it wants in messages of other models, which have no such reasoning.
     """
 
     refuses: frozenset[str] = frozenset()
@@ -96,10 +96,10 @@ def plain(parameters: dict[str, Any]) -> dict[str, Any]:
 async def send_well_formed(
     send: Callable[[dict[str, Any]], Awaitable[_T]], parameters: dict[str, Any]
 ) -> _T:
-    """Send a request; if it has half a character in it, send it again without.
+    """Send a request; if it has a lone surrogate in it, send it again without.
 
-    A message of a platform, an output or an escape of a server may end in the middle of a surrogate
-    pair. The transcript keeps it, so it would fail each later request of the session.
+    A platform's message, an output or a server's escape may be cut within a surrogate pair. The
+    transcript keeps it, so each later request of the session would fail.
 
     Raises:
         RequestRefusedError: the key or the address cannot be sent.

@@ -1,4 +1,4 @@
-"""What a small model is told beside the question, so that it computes instead of guessing. Pure.
+"""What a small model is told beside the question, so that it computes and does not guess. Pure.
 
 Of 32 plain questions about tables, a model of 1.5 billion parameters answers half by itself, and
 nearly all with these two: a reminder below the question that figures come from code, and an
