@@ -19,7 +19,7 @@ from collections.abc import AsyncIterator, Sequence
 from typing import Any
 
 from bench import machine_descriptions, measured_bots, questions
-from interpreter_bot import events, settings, values
+from interpreter_bot import errors, events, settings, values
 from interpreter_bot.agent import (
     budgets,
     chat_messages,
@@ -55,12 +55,17 @@ class Workbench:
         self._pool = pool
         self._key = key
 
-    async def run(self, code: str, *, show: ports.Show) -> values.Finished:
+    async def run(
+        self, code: str, *, show: ports.Show, seconds: float | None = None
+    ) -> values.Finished:
         def count_and_show(output: values.Output) -> None:
             self.pictures += isinstance(output, values.Image)
             show(output)
 
         return await (await self._pool.take(self._key)).execute(code, show=count_and_show)
+
+    async def ask_person(self, question: str, choices: tuple[str, ...]) -> str:
+        raise errors.UnansweredError
 
     async def put(self, name: str, content: bytes) -> None:
         async def chunks() -> AsyncIterator[bytes]:

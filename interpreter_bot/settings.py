@@ -42,6 +42,7 @@ from interpreter_bot.setting_groups.platforms import Discord, Mcp, Slack, Web
 from interpreter_bot.setting_groups.sessions_and_storage import (
     WARNING_DAYS,
     Encryption,
+    Jobs,
     Paths,
     Retention,
     Sessions,
@@ -70,6 +71,7 @@ __all__ = [
     "Encryption",
     "Host",
     "Instructions",
+    "Jobs",
     "Kernels",
     "Limits",
     "Mcp",
@@ -182,6 +184,8 @@ class Settings(pydantic_settings.BaseSettings):
     """The embedded model."""
     sessions: Sessions = Sessions()
     """Conversations: how many at once, and how they end."""
+    jobs: Jobs = Jobs()
+    """Code that runs for long."""
     retention: Retention = Retention()
     """How long files are kept."""
     skills: Skills = Skills()

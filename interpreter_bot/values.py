@@ -70,6 +70,8 @@ class Ending(enum.StrEnum):
     """A person (or a limit other than time and memory) stopped it; see `Finished.reason`."""
     REFUSED = "refused"
     """Nothing was run."""
+    BACKGROUND = "in background"
+    """It has not ended: it goes on as a job, in a turn of its own. Not stored."""
 
 
 class Placement(NamedTuple):

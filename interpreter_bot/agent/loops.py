@@ -113,6 +113,7 @@ class TurnSpec:
         be_steered: adds to the transcript what the person wrote since the turn began; None if
             nothing can come.
         propose_note: lets a person say what is remembered; None if nothing is.
+        longest_run: how long code may run in the background, in seconds; 0 if it may not.
     """
 
     llm: ports.Llm
@@ -129,6 +130,7 @@ class TurnSpec:
     tool_index: ports.ToolIndex | None = None
     be_steered: Callable[[], Awaitable[None]] | None = None
     propose_note: ports.ProposeNote | None = None
+    longest_run: float = 0.0
 
 
 async def run(spec: TurnSpec, *, stop: asyncio.Event | None = None) -> Outcome:
@@ -170,6 +172,7 @@ class _Turn:
             can_find_tools=spec.tool_index is not None,
             can_ask=not spec.model.is_small,
             can_propose_notes=spec.propose_note is not None,
+            longest_run=spec.longest_run,
         )
         self._tool_runner = tool_execution.ToolRunner(
             spec.environment,

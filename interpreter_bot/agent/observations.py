@@ -28,6 +28,11 @@ FAILED: Final = (
     "[The code failed with the error above. Take another way to the result, in changed code.]"
 )
 """The last line of the output of code that raised."""
+_IN_BACKGROUND: Final = (
+    "[It still runs, and goes on in the background. The person sees how it goes, and is told when "
+    "it is done, with its files; you are told in a later turn. Until then no other code can run. "
+    "Say in a sentence what is being computed, and end your answer.]"
+)
 _MAX_FILES: Final = 100
 # Of UTF-8, all bytes but the first of a letter.
 _CONTINUATION_BYTES: Final = bytes(range(0x80, 0xC0))
@@ -105,6 +110,8 @@ def _ending_note(finished: values.Finished, screen_text: str) -> str:
             return FAILED
         case values.Ending.REFUSED:
             return f"[Nothing was run: {finished.reason}]"
+        case values.Ending.BACKGROUND:
+            return _IN_BACKGROUND
         case ending:
             lost = _LOST if finished.kernel_lost else ""
             details = " ".join(filter(None, (f"{ending}.", finished.reason, lost)))

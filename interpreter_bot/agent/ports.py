@@ -39,8 +39,10 @@ class Environment(Protocol):
     `StoreError` ends the turn.
     """
 
-    async def run(self, code: str, *, show: Show) -> values.Finished:
+    async def run(self, code: str, *, show: Show, seconds: float | None = None) -> values.Finished:
         """Run code and return how it ended; its start, outputs and end are emitted by this.
+
+        With more `seconds` than usual it may go on in the background (`Ending.BACKGROUND`).
 
         Cancelled when the person stops the turn or its time is over: interrupt the code, and
         return only when it no longer runs.

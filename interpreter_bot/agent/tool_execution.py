@@ -94,7 +94,7 @@ class RepetitionDetector:
         # Code that did not run, or ran in a kernel that is gone, may well be run again.
         is_gone = finished.kernel_lost or finished.ending is values.Ending.REFUSED
         self._last_code = "" if is_gone else _normalize(code)
-        self._last_failed = finished.ending is not values.Ending.OK
+        self._last_failed = finished.ending not in (values.Ending.OK, values.Ending.BACKGROUND)
         if not self._last_failed:
             self.has_succeeded = True
             self.failures, self.setbacks, self._last_error = 0, 0, None
@@ -187,8 +187,8 @@ class ToolRunner:
         request = tools.read(call, self._offered)
         try:
             match request:
-                case tools.RunCode(code):
-                    return await self._run(code)
+                case tools.RunCode(code, seconds):
+                    return await self._run(code, seconds)
                 case tools.ListFiles():
                     return observations.files(await self._environment.list_files()), ()
                 case tools.ReadFile(name, start):
@@ -222,7 +222,7 @@ class ToolRunner:
             observations.execution(self._screen.outputs, stopped, OUTPUT_CHARACTERS)
         )
 
-    async def _run(self, code: str) -> tuple[str, _Pictures]:
+    async def _run(self, code: str, seconds: float | None) -> tuple[str, _Pictures]:
         if refusal := self._guard.refusal_of(code):
             return refusal, ()
         screen = self._screen = output_screens.Screen()
@@ -231,7 +231,7 @@ class ToolRunner:
         try:
             if self._approve is not None:
                 approved_code = await self._approve(code)
-            finished = await self._environment.run(approved_code, show=screen.show)
+            finished = await self._environment.run(approved_code, show=screen.show, seconds=seconds)
         except errors.StoreError:
             raise
         except ports.NotApprovedError as error:

@@ -5,7 +5,9 @@ The tool for code is named `run_code`: `python` is a name that OpenAI reserves.
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
+import math
 import re
 import shlex
 from collections.abc import Mapping, Sequence
@@ -34,7 +36,11 @@ _PACKAGE_NAMES: Final = ("names", "packages", "package", "name", "requirements")
 _WORDS_NAMES: Final = ("words", "query", *_FILE_NAMES)
 _QUESTION_NAMES: Final = ("question", "prompt", "text", "message")
 _CHOICE_NAMES: Final = ("choices", "options", "answers")
-_OPTIONAL: Final = frozenset({"start", "choices"})
+_OPTIONAL: Final = frozenset({"start", "choices", "timeout"})
+_TIMEOUT: Final = (
+    "Only for code that needs more time than a usual run: seconds, at most {longest}. It may then "
+    "go on in the background, while you answer."
+)
 _MAX_QUESTION_CHARACTERS: Final = 600
 _MAX_CHOICES: Final = 6
 # As much as a button of each network shows.
@@ -145,9 +151,10 @@ _BY_KEY: Final = {_key(name): name for name in NAMES}
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class RunCode:
-    """Run `code`."""
+    """Run `code`, for as many `seconds` if it takes longer than usual."""
 
     code: str
+    seconds: float | None = None
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -227,6 +234,7 @@ def offered(
     can_find_tools: bool,
     can_ask: bool,
     can_propose_notes: bool = False,
+    longest_run: float = 0.0,
 ) -> tuple[chat_messages.Tool, ...]:
     """Return the tools there are.
 
@@ -236,10 +244,16 @@ def offered(
         can_find_tools: there are more functions of other systems than the prompt lists.
         can_ask: for a model that can judge when to ask a person.
         can_propose_notes: a person says whether they are remembered.
+        longest_run: how long code may run in the background, in seconds; 0 if it may not.
     """
     has = {VIEW_IMAGE: can_see_images, INSTALL_PACKAGES: can_install, FIND_TOOLS: can_find_tools}
     has |= {DESCRIBE_TOOL: can_find_tools, ASK_PERSON: can_ask, PROPOSE_NOTE: can_propose_notes}
-    return tuple(tool for tool in TOOLS if has.get(tool.name, True))
+    tools = tuple(tool for tool in TOOLS if has.get(tool.name, True))
+    if not longest_run:
+        return tools
+    timeout = {"type": "number", "description": _TIMEOUT.format(longest=f"{longest_run:.0f}")}
+    schema = _schema(**TOOLS[0].parameters["properties"], timeout=timeout)
+    return (dataclasses.replace(tools[0], parameters=schema), *tools[1:])
 
 
 def read(call: chat_messages.Call, offered: Sequence[chat_messages.Tool] = TOOLS) -> ToolRequest:
@@ -248,7 +262,10 @@ def read(call: chat_messages.Call, offered: Sequence[chat_messages.Tool] = TOOLS
     names = [tool.name for tool in offered]
     match name if name in names else "":
         case "run_code":
-            return _read_code(call.arguments)
+            request = _read_code(call.arguments)
+            if isinstance(request, RunCode):
+                request = dataclasses.replace(request, seconds=_read_timeout(call.arguments))
+            return request
         case "list_files":
             return ListFiles()
         case "read_file":
@@ -288,6 +305,15 @@ def _read_code(arguments: str) -> ToolRequest:
             # Code can look like JSON, such as a lone number or list.
             break
     return _run_code(text)
+
+
+def _read_timeout(arguments: str) -> float | None:
+    """Return how long code may run, if that is said beside it."""
+    with contextlib.suppress(ValueError, TypeError):
+        value = lenient_json.parse(arguments)
+        seconds = float(value["timeout"]) if isinstance(value, dict) and "timeout" in value else 0.0
+        return seconds if 0 < seconds < math.inf else None
+    return None
 
 
 def _run_code(code: str | None) -> ToolRequest:

@@ -29,6 +29,7 @@ from interpreter_bot.sessions import (
     session_dependencies,
     session_service,
 )
+from interpreter_bot.sessions import jobs as session_jobs
 from interpreter_bot.skills import accepted_skills
 from interpreter_bot.store import active_bot, databases, engines
 from interpreter_bot.wording import model_words
@@ -137,6 +138,7 @@ async def open_conversations(
             hosts=kernels,
             database=database,
             questions=questions.Questions(database.questions),
+            jobs=session_jobs.Jobs(config.jobs),
             catalogue=catalogue,
             skills=skills,
             tools=tools,

@@ -93,13 +93,15 @@ class ConnectionService:
         )
         self._call_times = cachetools.LRUCache[str, collections.deque[float]](_MAX_SESSIONS)
 
-    def note_person(self, key: str, person: str, *, beside: Collection[str] = frozenset()) -> None:
+    def note_person(
+        self, key: str, person: str, *, beside: Collection[str] = frozenset(), turn_id: int = 0
+    ) -> None:
         """Record the person whose code runs in a session until `turns.end`.
 
         `beside` are people whose earlier code may still run there. A connection that one of them
         may not use is closed to all code of the session.
         """
-        self.turns.begin(key)
+        self.turns.begin(key, turn_id)
         self._people[key] = person, frozenset((person, *beside))
 
     def note_opened(self, key: str) -> None:

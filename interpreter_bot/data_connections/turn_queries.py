@@ -18,25 +18,32 @@ _MAX_SHOWN_CHARACTERS: Final = 2000
 
 
 class TurnQueryLog:
-    """Queries of running turns, at most one turn for each session."""
+    """Queries of running turns: one at most of each session, and that of its job."""
 
     def __init__(self) -> None:
         self._allowed: collections.OrderedDict[tuple[str, str], None] = collections.OrderedDict()
         self._queries: dict[str, list[code_activity.Query]] = {}
+        self._turns: dict[str, set[int]] = {}
 
-    def begin(self, key: str) -> None:
-        """Begin to collect the queries of a session."""
-        self._queries[key] = []
+    def begin(self, key: str, turn_id: int = 0) -> None:
+        """Begin to collect the queries of a session for one of its turns."""
+        self._turns.setdefault(key, set()).add(turn_id)
+        self._queries.setdefault(key, [])
 
     def is_running(self, key: str) -> bool:
         """Return whether a turn of this process runs in a session."""
         return key in self._queries
 
-    def end(self, key: str) -> tuple[code_activity.AskedQuery, ...]:
+    def end(self, key: str, turn_id: int = 0) -> tuple[code_activity.AskedQuery, ...]:
         """Return the queries of a turn, and drop its unused approvals."""
         for allowed in [entry for entry in self._allowed if entry[0] == key]:
             del self._allowed[allowed]
         queries = self._queries.pop(key, [])
+        self._turns.get(key, set()).discard(turn_id)
+        if self._turns.get(key):
+            self._queries[key] = []
+        else:
+            self._turns.pop(key, None)
         shown = tuple(map(_summarize, queries[:_MAX_QUERIES]))
         if len(queries) > _MAX_QUERIES:
             shown += (code_activity.AskedQuery("", data_words.MORE_QUERIES),)

@@ -356,6 +356,7 @@ class SessionBranches:
     @contextlib.asynccontextmanager
     async def _hold_lane(self, key: values.SessionKey) -> AsyncIterator[records.Session]:
         """Hold the lane of a session in which something was said; see `Lanes.hold`."""
+        await self._services.jobs.require_none(key)
         async with self._lanes.hold(key):
             session = await self._services.database.sessions.find(key)
             if session is None:

@@ -98,6 +98,7 @@ class Request:
             people chose is added to it, see `approval_policy`.
         is_attended: somebody can be asked; else a question is declined at once.
         may_steer: a turn of the same person that runs may take it up, instead of its own turn.
+        is_job: its turn follows code that goes on in the background; with `goes_on_with`.
     """
 
     key: values.SessionKey
@@ -116,6 +117,7 @@ class Request:
     approval: Approval = "never"
     is_attended: bool = True
     may_steer: bool = False
+    is_job: bool = False
 
     @property
     def scope(self) -> values.Scope:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from interpreter_bot import code_activity, settings
 from interpreter_bot.agent.llms import catalogues
 from interpreter_bot.hosts import ports as host_ports
-from interpreter_bot.sessions import model_setup, places, questions, quotas
+from interpreter_bot.sessions import jobs, model_setup, places, questions, quotas
 from interpreter_bot.sessions import write_retries as retries
 from interpreter_bot.skills import accepted_skills
 from interpreter_bot.store import databases
@@ -28,6 +28,7 @@ class SessionDependencies:
     Attributes:
         tools: of MCP servers; None if there are none.
         questions: that turns ask people.
+        jobs: code that goes on in the background.
         connections: to data; None if there are none.
         model_setup: lets whoever runs the bot choose a model; None if nobody can.
         on_installation: takes what was installed.
@@ -45,6 +46,7 @@ class SessionDependencies:
     connections: ConnectionService | None = None
     model_setup: model_setup.ModelSetup | None = None
     questions: questions.Questions
+    jobs: jobs.Jobs
     on_installation: Callable[[code_activity.Installation], None] = lambda _: None
     id: str = dataclasses.field(default_factory=lambda: uuid.uuid4().hex)
     daily_usage: quotas.DailyUsage = dataclasses.field(default_factory=quotas.DailyUsage)

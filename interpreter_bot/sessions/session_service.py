@@ -93,7 +93,9 @@ class SessionService:
         # Files on their way outside of turns, by session.
         self._uploads: collections.Counter[values.SessionKey] = collections.Counter()
         self._notify: dict[str, Notify] = {}
-        self.resumptions = suspended_turns.Resumptions(self._lanes, self.handle, self.notify)
+        self.resumptions = suspended_turns.Resumptions(
+            self._lanes, services.jobs, self.handle, self.notify
+        )
         self._unsent = collections.deque[tuple[values.SessionKey, str]](maxlen=_MAX_UNSENT)
         self._model_notice = model_notice
 
@@ -134,6 +136,8 @@ class SessionService:
         database = self.services.database
         if end := await suspended_turns.show_interrupted(database, request, reply):
             return end
+        if request.is_job:
+            return await self._follow_job(request, reply)
         async with contextlib.AsyncExitStack() as stack:
             try:
                 self._check(request)
@@ -153,7 +157,27 @@ class SessionService:
                 reply.emit(self._withdrawn())
                 raise
             take_up = functools.partial(self._lanes.take_up, request.key, request.person.id)
-            return await turns.run_turn(self.services, request, reply, take_up, stop=stop)
+            try:
+                return await turns.run_turn(self.services, request, reply, take_up, stop=stop)
+            finally:
+                job = self.services.jobs.take_request(request.key)
+                # Otherwise it is left to the next bot.
+                if job is not None and not self._lanes.is_closed:
+                    self.resumptions.add(job)
+
+    async def _follow_job(self, request: requests.Request, reply: ports.Reply) -> events.TurnEnded:
+        """Run the turn of a job, beside others of its session."""
+        with (
+            self._stops.hold_signal(request.key, request.id) as stop,
+            self._stops.running(request.key, stop, is_job=True),
+            self.services.jobs.following(request.key),
+        ):
+            stop.is_restart = self._lanes.is_closed
+            stop.goes_on = not self.services.hosts.ends_with_bot
+            if stop.is_restart:
+                stop.set()
+            # What people write meanwhile is not for it.
+            return await turns.run_turn(self.services, request, reply, lambda: (), stop=stop)
 
     async def answer(
         self, question_id: str, answer: events.Answer, *, person: str, is_admin: bool = False
@@ -162,8 +186,8 @@ class SessionService:
         await self.questions.answer(question_id, answer, person=person, is_admin=is_admin)
 
     def is_busy(self, key: values.SessionKey) -> bool:
-        """Whether a turn runs or waits in a session."""
-        return self._lanes.is_busy(key)
+        """Whether a turn runs or waits in a session, or a job runs."""
+        return self._lanes.is_busy(key) or self.services.jobs.find(key) is not None
 
     def works_for(self, key: values.SessionKey, person: str) -> bool:
         """Whether a turn of a person runs or waits in a session."""
@@ -174,7 +198,7 @@ class SessionService:
         return self._lanes.is_expected(key, request_id)
 
     async def stop(self, key: values.SessionKey) -> bool:
-        """Stop the turn that runs in a session; return whether there was one."""
+        """Stop the turn that runs in a session, else its job; return whether there was one."""
         return self._stops.stop(key)
 
     async def cancel(self, key: values.SessionKey, request_id: str) -> bool:
@@ -219,6 +243,7 @@ class SessionService:
             BotError: it cannot be saved, or a turn is running.
         """
         address, hosts = values.text(key), self.services.hosts
+        await self.services.jobs.require_none(key)
         async with self._lanes.hold(key):
             status = (await hosts.statuses({address})).get(address)
             is_gone = status is None or status.loss_reason
@@ -393,7 +418,7 @@ class SessionService:
         for seconds in (closing_seconds, _STOPPING_SECONDS):
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(seconds):
-                    await self._lanes.wait_idle()
+                    await self._wait_idle()
                 return
             if goes_on:
                 hosts.keep_for_next_bot()
@@ -403,6 +428,11 @@ class SessionService:
         for task in list(self._tasks):
             task.cancel()
         await self._lanes.wait_idle()
+
+    async def _wait_idle(self) -> None:
+        """Wait until no turn runs and no job is followed."""
+        await self._lanes.wait_idle()
+        await self.services.jobs.wait_idle()
 
     def _withdrawn(self) -> events.TurnEnded:
         """Return the end of a request that was withdrawn while it waited: by a person, or by
@@ -445,9 +475,11 @@ class SessionService:
 
     @contextlib.asynccontextmanager
     async def _hold_lane(self, key: values.SessionKey) -> AsyncIterator[None]:
-        """Stop the session's turn, and hold its lane before all that wait."""
+        """Stop the session's turn and its job, and hold its lane before all that wait."""
         await self.stop(key)
+        self._stops.stop_job(key)
         async with self._lanes.turn(key, person="", waiting=lambda _: None, is_first=True):
+            await self.services.jobs.wait_over(key)
             yield
 
     async def _release_kernel(self, key: values.SessionKey, *, files: bool) -> None:

@@ -37,6 +37,8 @@ _CUT_OFF: Final = {
     values.TurnStatus.STOPPED: "The person stopped this turn before anything came of it.",
     values.TurnStatus.FAILED: "This turn failed before anything came of it: {answer}",
 }
+_OF_PERSON: Final = "[The person ran this code in the same kernel, without you:]"
+_JOB: Final = "[This code of yours went on in the background, and has ended:]"
 RESET: Final[Mapping[str, Any]] = {"messages": [], "is_whole": True}
 """The stored memory of a reset."""
 
@@ -157,9 +159,14 @@ async def restored_memory(
 
 
 def describe_code_run(
-    code: str, outputs: Iterable[values.Output], finished: values.Finished, max_characters: int
+    code: str,
+    outputs: Iterable[values.Output],
+    finished: values.Finished,
+    max_characters: int,
+    *,
+    is_job: bool = False,
 ) -> list[chat_messages.Message]:
-    """Describe, for the model, code that the person ran without it."""
+    """Describe, for the model, code that the person ran without it, or its own job."""
     screen = output_screens.Screen()
     for output in outputs:
         screen.show(output)
@@ -167,8 +174,7 @@ def describe_code_run(
     text = observations.execution(screen.outputs, finished, max_characters)
     return [
         chat_messages.UserMessage(
-            f"[The person ran this code in the same kernel, without you:]\n```python\n{ran}\n```\n"
-            f"[It showed:]\n{text}",
+            f"{_JOB if is_job else _OF_PERSON}\n```python\n{ran}\n```\n[It showed:]\n{text}",
             is_ours=True,
         )
     ]

@@ -11,12 +11,14 @@ import asyncio
 import dataclasses
 import datetime
 import logging
+import time
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Final, TypeAlias
 
 from interpreter_bot import errors, events, values
 from interpreter_bot.hosts import ports as host_ports
 from interpreter_bot.sessions import (
+    jobs,
     lanes,
     past_turns,
     ports,
@@ -50,6 +52,8 @@ class Progress:
         approval: whether a person is asked before its code runs.
         step: number of the latest model call.
         is_asking: its next code waits for approval, or the model for an answer.
+        is_job: it follows code that goes on in the background.
+        is_handed_over: such a turn follows its latest code.
     """
 
     is_code: bool
@@ -60,6 +64,8 @@ class Progress:
     approval: requests.Approval = "never"
     step: int = 0
     is_asking: bool = False
+    is_job: bool = False
+    is_handed_over: bool = False
 
     def document(self) -> dict[str, Any]:
         """Return the progress as it is stored."""
@@ -86,6 +92,7 @@ class Progress:
             goes_on_with=turn.id,
             elapsed_seconds=(datetime.datetime.now(datetime.UTC) - turn.started).total_seconds(),
             approval=self.approval,
+            is_job=self.is_job,
         )
 
     async def take_over(
@@ -109,7 +116,8 @@ class Progress:
         await recorder.continue_steps(self.step, is_asked_again=is_asked_again)
         executions = list(await database.executions.of_turn(recorder.turn_id))
         environment.is_asking = self.is_asking
-        if not (is_asked_again or self.is_asking):
+        environment.is_handed_over = self.is_handed_over
+        if not (is_asked_again or self.is_asking or self.is_handed_over):
             # The progress was written with the execution, in one transaction.
             environment.resumed = executions.pop()
         stream.cell = len(executions) - 1
@@ -205,6 +213,8 @@ def record_progress(
     recorder: turn_recording.Recorder,
     environment: turn_environments.SessionEnvironment,
     memory: stored_transcripts.TurnMemory | None,
+    *,
+    is_job: bool = False,
 ) -> None:
     """Record a turn's progress from now on, if another bot can go on with it.
 
@@ -212,7 +222,8 @@ def record_progress(
         hosts: where its code runs.
         recorder: of the turn.
         environment: of the turn.
-        memory: of a model; None if a person's own code runs.
+        memory: of a model; None if a person's own code runs, or a job.
+        is_job: see `Progress`.
     """
 
     def progress() -> dict[str, Any]:
@@ -225,6 +236,8 @@ def record_progress(
             approval=environment.approval,
             step=recorder.step_number,
             is_asking=environment.is_asking,
+            is_job=is_job,
+            is_handed_over=environment.is_handed_over,
         ).document()
 
     if hosts.outlives_bot:
@@ -243,6 +256,7 @@ class Resumptions:
 
     Args:
         all_lanes: of all sessions.
+        all_jobs: of all sessions.
         handle: handles a request.
         notify: notifies people.
     """
@@ -250,10 +264,12 @@ class Resumptions:
     def __init__(
         self,
         all_lanes: lanes.Lanes,
+        all_jobs: jobs.Jobs,
         handle: Callable[[requests.Request, ports.Reply], Awaitable[object]],
         notify: Callable[[values.SessionKey, str], Awaitable[object]],
     ) -> None:
         self._lanes = all_lanes
+        self._jobs = all_jobs
         self._handle = handle
         self._notify = notify
         self._platforms: dict[str, GoOn] = {}
@@ -263,13 +279,18 @@ class Resumptions:
     def resume_on(self, platform: str, go_on: GoOn | None) -> None:
         """Resume turns of a platform from now on; None only notifies people of their end."""
         self._platforms[platform] = go_on or self._go_on_unseen
+        if go_on is not None:
+            self._jobs.platforms.add(platform)
         waiting, self._pending = self._pending, []
         for request in waiting:
             self.add(request)
 
     def add(self, request: requests.Request) -> None:
-        """Resume a turn as soon as its platform is open."""
-        self._lanes.expect(request.key, request.id)
+        """Resume a turn as soon as its platform is open; a job runs beside other turns."""
+        if request.is_job:
+            self._jobs.go_on(request.key, time.time() - request.elapsed_seconds)
+        else:
+            self._lanes.expect(request.key, request.id)
         go_on = self._platforms.get(request.key.platform)
         if go_on is None:
             self._pending.append(request)
@@ -301,7 +322,10 @@ class Resumptions:
             # The next bot tries this turn again.
             _log.exception("turn %d did not go on", request.goes_on_with)
         finally:
-            self._lanes.stop_expecting(request.key)
+            if request.is_job:
+                self._jobs.end(request.key)
+            else:
+                self._lanes.stop_expecting(request.key)
 
 
 class LateReply(ports.Reply):

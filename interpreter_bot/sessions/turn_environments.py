@@ -11,10 +11,19 @@ import base64
 import contextlib
 import dataclasses
 import logging
-from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Sequence
 from typing import Any, Final
 
-from interpreter_bot import code_activity, errors, events, kernel_calls, settings, values
+from interpreter_bot import (
+    cancellation,
+    code_activity,
+    errors,
+    events,
+    kernel_calls,
+    settings,
+    values,
+)
 from interpreter_bot.agent import chat_messages, picture_selection
 from interpreter_bot.agent import ports as agent_ports
 from interpreter_bot.hosts import cancellable_executions
@@ -30,9 +39,10 @@ from interpreter_bot.sessions import (
     turn_streams,
     variable_losses,
 )
+from interpreter_bot.sessions import jobs as session_jobs
 from interpreter_bot.skills import accepted_skills, skill_catalogue
 from interpreter_bot.store import records
-from interpreter_bot.wording import run_words, session_words
+from interpreter_bot.wording import job_words, run_words, session_words
 
 _log = logging.getLogger(__name__)
 
@@ -76,7 +86,11 @@ class SessionEnvironment:
         received: files that the person sent after that, which code did not make.
         resumed: an execution of another bot, which the next code continues.
         is_asking: what the model wants next waits for a person.
+        is_handed_over: the latest code goes on in the background, which the model was not told yet.
+        hand_over: lets a turn of its own go on with the code that runs.
     """
+
+    hand_over: Callable[[], Awaitable[None]]
 
     def __init__(
         self,
@@ -93,7 +107,9 @@ class SessionEnvironment:
         tools: code_tool_calls.ToolRequests | None,
         statements: statement_requests.StatementRequests | None,
         checkpoint: tuple[str, str],
-        input_seconds: float,
+        limits: settings.Limits,
+        jobs: session_jobs.Jobs,
+        deadline: float,
         on_installation: Callable[[str, code_activity.InstalledLayer], None],
     ) -> None:
         """Make the environment; no kernel is taken yet.
@@ -101,7 +117,9 @@ class SessionEnvironment:
         Args:
             approved_by: asks people.
             checkpoint: the session's key, and the name of the checkpoint before the first code.
-            input_seconds: how long a person is waited for.
+            limits: of its code.
+            jobs: of all sessions.
+            deadline: of the turn, by `time.monotonic`.
             on_installation: called with the kernel's id and the installed layer.
         """
         self.workspace = workspace
@@ -118,7 +136,11 @@ class SessionEnvironment:
         self.tools = tools
         self._statements = statements
         self._checkpoint = checkpoint
-        self._input_seconds = input_seconds
+        self._key = values.key(checkpoint[0])
+        self._limits = limits
+        self._jobs = jobs
+        self._deadline = deadline
+        self.is_handed_over = False
         self._on_installation = on_installation
         self.kernel_id = ""
         self.mark: str | None = None
@@ -138,6 +160,8 @@ class SessionEnvironment:
         if self.resumed is not None:
             # This is the code that ran: a person may have edited it.
             return self.resumed.code
+        if self.is_handed_over:
+            return code
         if self.approval == "never" or (self.approval == "plan" and self._stream.cell >= 0):
             return code
         is_plan = self.approval == "plan" and (self._stream.has_words or self.is_asking)
@@ -157,7 +181,7 @@ class SessionEnvironment:
             BotError: there is no answer.
         """
         try:
-            async with self._waiting_for_person(), asyncio.timeout(self._input_seconds):
+            async with self._waiting_for_person(), asyncio.timeout(self._limits.input_seconds):
                 return await self._stream.ask_for_model(question, choices)
         except TimeoutError as error:
             raise errors.UnansweredError from error
@@ -177,15 +201,41 @@ class SessionEnvironment:
         finally:
             self.is_asking = False
 
-    async def run(self, code: str, *, show: Callable[[values.Output], None]) -> values.Finished:
-        """Run code in the session's kernel.
+    async def run(
+        self, code: str, *, show: Callable[[values.Output], None], seconds: float | None = None
+    ) -> values.Finished:
+        """Run code in the session's kernel; with more `seconds` than usual, it may become a job.
 
         Raises:
             BotError: it was not run; the sentence says why.
         """
-        if self.resumed is not None:
-            execution, self.resumed = self.resumed, None
-            return await self._follow(execution, show)
+        if self.is_handed_over:
+            # By a bot that died before it could say so.
+            self.is_handed_over = False
+            return values.Finished(values.Ending.BACKGROUND, 0.0)
+        execution, self.resumed = self.resumed, None
+        if execution is None:
+            await self._jobs.require_none(self._key)
+        longest = min(seconds or 0.0, self._jobs.max_seconds(self._key))
+        if longest <= self._limits.execution_seconds or not self._hosts.outlives_bot:
+            return await self._execute_or_follow(code, execution, show)
+        with self._jobs.counting(self._key, is_new=execution is None):
+            return await self._execute_or_follow(code, execution, show, longest)
+
+    async def _execute_or_follow(
+        self,
+        code: str,
+        execution: records.Execution | None,
+        show: Callable[[values.Output], None],
+        longest: float | None = None,
+    ) -> values.Finished:
+        """Run code, or follow it if it runs; with `longest` as long as that, perhaps as a job."""
+        if execution is not None:
+            return await self._follow(execution, show, is_long=longest is not None)
+        if longest is not None and self.mark is not None:
+            # What earlier code made does not wait for the end of this.
+            await self.collect()
+            self.mark = await self.workspace.mark_files()
         kernel = await self.kernel()
         loss = self._variables.take_notice(kernel.id, saved=kernel.restored)
         if self._hosts.sandbox_level is values.SandboxLevel.NONE:
@@ -205,9 +255,11 @@ class SessionEnvironment:
         self._variables.note_start(kernel.id, runs=kernel.run_count + 1)
         listener = self._make_listener(show)
         executing = kernel.execute(
-            code, execution_id=hosted_id, show=listener, ask=self._answer_code
+            code, execution_id=hosted_id, show=listener, ask=self._answer_code, seconds=longest
         )
-        return await self._wait_for_end(executing, hosted_id)
+        return await self._wait_for_end(
+            executing, hosted_id, began=None if longest is None else time.time()
+        )
 
     async def _answer_code(self, request: values.InputRequested) -> str:
         """Answer a request of running code: for tools, for approval, or for input.
@@ -284,19 +336,27 @@ class SessionEnvironment:
             if picture is not None
         ]
 
-    async def collect(self, limits: settings.Limits) -> list[values.Artifact]:
+    async def collect(self) -> list[values.Artifact]:
         """Collect the files that code changed in this turn."""
         if self.mark is None or self._stop.is_suspended:
             return []
         collector = artifact_collection.ArtifactCollector(
-            self.workspace, emit=self._stream.emit, spool=self._stream.reply.spool, limits=limits
+            self.workspace,
+            emit=self._stream.emit,
+            spool=self._stream.reply.spool,
+            limits=self._limits,
         )
         return await collector.collect(max(self._stream.cell, 0), self.mark, self.received)
 
     async def run_hidden_code(
         self, code: str, *, show: Callable[[values.Output], None], seconds: float
     ) -> values.Finished:
-        """Run the bot's own code in the session's kernel; people do not see it."""
+        """Run the bot's own code in the session's kernel; people do not see it.
+
+        It is refused while the kernel is busy with a job, of which nothing would be seen for long.
+        """
+        if self._jobs.find(self._key) is not None:
+            return values.Finished(values.Ending.REFUSED, 0.0)
         return await cancellable_executions.run(
             self._hosts, await self.kernel(), code, show=show, seconds=seconds
         )
@@ -326,7 +386,11 @@ class SessionEnvironment:
         return [pictures.get(number) for number in range(count)]
 
     async def _follow(
-        self, execution: records.Execution, show: Callable[[values.Output], None]
+        self,
+        execution: records.Execution,
+        show: Callable[[values.Output], None],
+        *,
+        is_long: bool,
     ) -> values.Finished:
         """Follow code that another bot began; its earlier outputs are shown again."""
         self._stream.follow_code(execution)
@@ -334,7 +398,8 @@ class SessionEnvironment:
         following = self._hosts.follow(
             hosted_id, show=self._make_listener(show), ask=self._answer_code
         )
-        return await self._wait_for_end(following, hosted_id)
+        began = execution.started.timestamp() if is_long else None
+        return await self._wait_for_end(following, hosted_id, began=began)
 
     def _make_listener(self, show: Callable[[values.Output], None]) -> host_ports.OnEvent:
         def receive(event: host_ports.Event, number: int) -> None:
@@ -353,16 +418,29 @@ class SessionEnvironment:
         show(output)
 
     async def _wait_for_end(
-        self, executing: Coroutine[Any, Any, host_ports.ExecutionEnd], hosted_id: str
+        self,
+        executing: Coroutine[Any, Any, host_ports.ExecutionEnd],
+        hosted_id: str,
+        *,
+        began: float | None = None,
     ) -> values.Finished:
         """Wait for the end of code; when cancelled, stop it first, and show and record that.
 
-        If the turn goes on in the next bot, the code keeps running.
+        If the turn goes on in the next bot, the code keeps running. Code that has `began` is
+        waited for as long as the turn has patience, and then goes on in the background.
         """
         running = asyncio.create_task(executing, name="execution of a turn")
+        patience = None
+        if began is not None:
+            patience = self._jobs.patience(began, self._deadline - time.monotonic())
         try:
-            await asyncio.wait({running})
+            await asyncio.wait({running}, timeout=patience)
+            if not running.done():
+                going_on = self._go_on_in_background(running, hosted_id, began or 0.0)
+                return await cancellation.shielded(going_on)
         except asyncio.CancelledError:
+            if self._jobs.find(self._key) is not None and began is not None:
+                raise
             self._stop.suspend()
             if self._stop.is_suspended:
                 running.cancel()
@@ -374,6 +452,26 @@ class SessionEnvironment:
             self._record_end(running)
             raise
         return self._record_end(running)
+
+    async def _go_on_in_background(
+        self, running: asyncio.Task[host_ports.ExecutionEnd], hosted_id: str, began: float
+    ) -> values.Finished:
+        """Let a turn of its own go on with code that runs, and return that it has not ended."""
+        running.cancel()
+        await asyncio.wait({running})
+        if not running.cancelled():
+            return self._record_end(running)
+        self.is_handed_over = True
+        try:
+            await self.hand_over()
+        except errors.StoreError:
+            await self._hosts.stop(hosted_id)
+            raise
+        self.is_handed_over, self.mark = False, None
+        finished = values.Finished(values.Ending.BACKGROUND, time.time() - began)
+        self._stream.emit(events.CodeFinished(self._stream.cell, finished))
+        self._stream.emit(events.NoticeShown(job_words.GOES_ON))
+        return finished
 
     def _record_end(self, running: asyncio.Task[host_ports.ExecutionEnd]) -> values.Finished:
         """Record the end of code, its variables and its processor time."""

@@ -277,6 +277,35 @@ class Recorder:
         self._execution_id, self._hosted_id = execution.id, execution.hosted_id
         self._output_numbers[execution.id] = execution.heard
 
+    async def hand_over(self, progress: Mapping[str, Any], request_id: str) -> records.Turn:
+        """Let a turn of its own go on with the code that runs; return that turn.
+
+        Raises:
+            StoreError: nothing was changed.
+        """
+        database = self._database
+        own_progress = self.progress() if self.progress is not None else None
+
+        async def move() -> records.Turn:
+            former = await database.turns.get(self.turn_id)
+            executions = await database.executions.of_turn(self.turn_id)
+            if former is None or not executions:
+                raise errors.StoreError
+            running, session_id, person = executions[-1], former.session_id, former.person
+            turn = await database.turns.start(
+                session_id, person=person, text=running.code, request_id=request_id
+            )
+            await database.executions.move(running.id, turn.id)
+            await database.turns.note_progress(turn.id, progress)
+            if own_progress is not None:
+                await database.turns.note_progress(self.turn_id, own_progress)
+            return turn
+
+        turn = await self._write_with(move)
+        # Its host must not forget it with this turn.
+        self._execution_id, self._hosted_id = None, ""
+        return turn
+
     def _is_new(self, number: int) -> bool:
         if self._execution_id is None or number <= self._output_numbers.get(self._execution_id, 0):
             return False

@@ -67,6 +67,7 @@ class TurnStops:
     def __init__(self, all_lanes: lanes.Lanes) -> None:
         self._lanes = all_lanes
         self._running: dict[values.SessionKey, StopSignal] = {}
+        self._jobs: dict[values.SessionKey, StopSignal] = {}
         self._expected: dict[tuple[values.SessionKey, str], StopSignal] = {}
 
     @contextlib.contextmanager
@@ -81,21 +82,28 @@ class TurnStops:
                 del self._expected[key, request_id]
 
     @contextlib.contextmanager
-    def running(self, key: values.SessionKey, stop: StopSignal) -> Iterator[None]:
-        """Register the signal of a session's running turn."""
-        self._running[key] = stop
+    def running(
+        self, key: values.SessionKey, stop: StopSignal, *, is_job: bool = False
+    ) -> Iterator[None]:
+        """Register the signal of a session's running turn, or of that of its job."""
+        signals = self._jobs if is_job else self._running
+        signals[key] = stop
         try:
             yield
         finally:
-            del self._running[key]
+            del signals[key]
 
     def all_running(self) -> Collection[StopSignal]:
         """Return the signals of all turns that run."""
-        return self._running.values()
+        return [*self._running.values(), *self._jobs.values()]
 
     def stop(self, key: values.SessionKey) -> bool:
-        """Stop the turn that runs in a session; return whether there was one."""
-        return _stop_sentence(self._running.get(key))
+        """Stop the turn that runs in a session, else its job; return whether there was one."""
+        return _stop_sentence(self._running.get(key)) or self.stop_job(key)
+
+    def stop_job(self, key: values.SessionKey) -> bool:
+        """Stop the job of a session; return whether there was one."""
+        return _stop_sentence(self._jobs.get(key))
 
     def cancel(self, key: values.SessionKey, request_id: str) -> bool:
         """Withdraw a request, or stop its turn, but no other one; return whether it was active."""

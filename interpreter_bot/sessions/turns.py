@@ -10,6 +10,7 @@ import asyncio
 import dataclasses
 import functools
 import logging
+import math
 import time
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Final, TypeAlias, TypeVar
@@ -30,6 +31,7 @@ from interpreter_bot.sessions import (
     code_tool_calls,
     note_proposals,
     ports,
+    questions,
     quotas,
     requests,
     session_dependencies,
@@ -44,7 +46,7 @@ from interpreter_bot.sessions import (
     variable_losses,
 )
 from interpreter_bot.store import preferences, records
-from interpreter_bot.wording import model_words, session_words, variable_words
+from interpreter_bot.wording import job_words, model_words, session_words, variable_words
 
 _log = logging.getLogger(__name__)
 
@@ -174,6 +176,8 @@ class _Work:
         """
         services = self._services
         self.stream.emit(events.Started())
+        if not self._request.is_job:
+            await services.jobs.wait_recorded(self._request.key)
         # Shielded from cancellation, or else the store would keep a turn that runs nowhere.
         session = self._session = await cancellation.shielded(self._begin())
         await services.write_retries.write()
@@ -196,8 +200,12 @@ class _Work:
             await self._report_losses(
                 session, variables.take_notice(*kernel_state, saved=saved), move_notice
             )
+        if not self._request.is_job and (note := services.jobs.note_for_model(self._request.key)):
+            self._remarks.append(note)
         if services.connections is not None:
-            services.connections.note_person(key, person, beside=variables.people)
+            services.connections.note_person(
+                key, person, beside=variables.people, turn_id=self._recorder.turn_id
+            )
         async with services.hosts.lease(key, person=self._person) as lease:
             if not self._request.is_code:
                 self._choices = await services.places.choices(self._request.scope)
@@ -219,11 +227,14 @@ class _Work:
                 ),
                 statements=statement_requests.of_turn(services, key, approver),
                 checkpoint=(key, f"{self._recorder.turn_id}"),
-                input_seconds=services.config.limits.input_seconds,
+                limits=services.config.limits,
+                jobs=services.jobs,
+                deadline=self._deadline,
                 on_installation=lambda kernel, layer: services.on_installation(
                     code_activity.Installation(key, kernel, person, layer.name, layer.packages)
                 ),
             )
+            environment.hand_over = functools.partial(self._hand_over, environment)
             if self._former_progress is not None:
                 self._memory = await self._former_progress.take_over(
                     environment,
@@ -238,18 +249,41 @@ class _Work:
                     turn_id=self._request.goes_on_with,
                     resumed=self.stream.cell + 1 if environment.resumed else None,
                 )
-                self.stream.emit(events.NoticeShown(session_words.KEPT_RUNNING))
+                if self._request.is_job:
+                    # Not recorded, as it is said by each bot that follows it.
+                    self.stream.reply.emit(events.NoticeShown(job_words.WENT_ON, 0))
+                else:
+                    self.stream.emit(events.NoticeShown(session_words.KEPT_RUNNING))
             try:
                 end = await self._run_request(environment, stop)
             finally:
                 if services.connections is not None:
-                    self._recorder.record_queries(services.connections.turns.end(key))
-                collecting = _catch_all(environment.collect(services.config.limits))
+                    queries = services.connections.turns.end(key, self._recorder.turn_id)
+                    self._recorder.record_queries(queries)
+                collecting = _catch_all(environment.collect())
                 collected = await cancellation.shielded(collecting)
                 if isinstance(collected, events.TurnEnded):
                     # A failure with the files must not cost the answer.
                     self.stream.emit(events.NoticeShown(collected.sentence))
             return await self._link_files(end, environment)
+
+    async def _hand_over(self, environment: turn_environments.SessionEnvironment) -> None:
+        """Let a turn of its own go on with the code that runs, also if this one is lost now."""
+        key, turn_id = self._request.key, self._recorder.turn_id
+        progress = suspended_turns.Progress(
+            is_code=True,
+            mark=environment.mark or "",
+            kernel_id=environment.kernel_id,
+            approval=environment.approval,
+            is_job=True,
+        )
+        turn = await self._recorder.hand_over(
+            progress.document(), questions.question_id(turn_id, self.stream.cell, "job", "")
+        )
+        if self._services.connections is not None:
+            # Its queries are allowed also between the two turns.
+            self._services.connections.turns.begin(values.text(key), turn.id)
+        self._services.jobs.go_on(key, time.time(), progress.request(turn, key))
 
     async def _begin(self) -> records.Session:
         """Record the beginning of the turn, or take over that of another bot."""
@@ -375,13 +409,25 @@ class _Work:
         self, environment: turn_environments.SessionEnvironment, stop: turn_stops.StopSignal
     ) -> events.TurnEnded:
         """Run the person's own code, without a model."""
-        suspended_turns.record_progress(self._services.hosts, self._recorder, environment, None)
-        outputs: list[values.Output] = []
-        finished = await cancellation.run_until_stopped(
-            environment.run(self._request.text, show=outputs.append),
-            stop=stop,
-            seconds=self._seconds_left,
+        is_job = self._request.is_job
+        suspended_turns.record_progress(
+            self._services.hosts, self._recorder, environment, None, is_job=is_job
         )
+        job = self._services.jobs.find(self._request.key) if is_job else None
+        outputs: list[values.Output] = []
+
+        def show(output: values.Output) -> None:
+            outputs.append(output)
+            if job is not None:
+                job.note_output(output)
+
+        finished = await cancellation.run_until_stopped(
+            environment.run(self._request.text, show=show),
+            stop=stop,
+            seconds=math.inf if is_job else self._seconds_left,
+        )
+        if job is not None:
+            job.has_ended = True
         end = events.TurnEnded(status=values.TurnStatus.DONE)
         if isinstance(finished, cancellation.EarlyEnd):
             end = self._early_end(finished)
@@ -391,7 +437,7 @@ class _Work:
         limit = tool_execution.OUTPUT_CHARACTERS
         earlier = [chat_messages.UserMessage(note.text, is_ours=True) for note in self._remarks]
         entries = earlier + stored_transcripts.describe_code_run(
-            self._request.text, outputs, finished, limit
+            self._request.text, outputs, finished, limit, is_job=is_job
         )
         messages = [chat_messages.to_dict(entry) for entry in entries]
         self._recorder.record_memory({"messages": messages, "is_whole": False})
@@ -447,6 +493,9 @@ class _Work:
             tool_index=environment.tools.index() if environment.tools is not None else None,
             be_steered=functools.partial(self._be_steered, environment, model, memory.transcript),
             propose_note=proposals.propose if can_propose else None,
+            longest_run=services.jobs.max_seconds(self._request.key)
+            if services.hosts.outlives_bot
+            else 0.0,
         )
         try:
             outcome = await loops.run(spec, stop=stop)

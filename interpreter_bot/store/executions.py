@@ -103,6 +103,12 @@ class Executions(transactions.Aggregate):
         )
         await self._transactions.change(end)
 
+    async def move(self, execution_id: int, turn_id: int) -> None:
+        """Let an execution, its code and what it showed belong to another turn."""
+        for column, table in ((_T.id, _T), (records.Part.execution_id, records.Part)):
+            update_query = sa.update(table).where(column == execution_id)
+            await self._transactions.change(update_query.values(turn_id=turn_id))
+
     async def of_turn(self, turn_id: int) -> tuple[records.Execution, ...]:
         """Return the executions of a turn, in order."""
         return await self.of_turns([turn_id])

@@ -81,6 +81,9 @@ def ending_sentence(finished: values.Finished, *, has_shown: bool, has_error: bo
     Returns:
         One or two sentences; empty where the screen says it all.
     """
+    if finished.ending is values.Ending.BACKGROUND:
+        # A notice says so.
+        return ""
     if finished.ending is values.Ending.OK:
         return finished.reason or ("" if has_shown else SILENT)
     if finished.ending is values.Ending.ERROR and has_error:

@@ -31,6 +31,7 @@ from interpreter_bot.agent.llms import catalogues
 from interpreter_bot.hosts import local_host
 from interpreter_bot.kernels.files import workspaces
 from interpreter_bot.sessions import (
+    jobs,
     maintenance,
     questions,
     session_dependencies,
@@ -70,6 +71,9 @@ class Events:
         self._steps = 0
         self._questions = 0
         self.said = ""
+
+    def emit(self, event):
+        self._stream.emit(event)
 
     def step(self, number):
         assert (number, self._is_running) == (self._steps + 1, False)
@@ -391,9 +395,10 @@ class Conversations(session_service.SessionService):
         assert await database.turns.take_orphans() == ()
         assert await self.events.find_lost() == ()
 
-    async def go_on(self, key, text, *, person, request_id):
-        """Go on with a turn that a bot began which is gone; its code had printed a line."""
-        progress = suspended_turns.Progress(is_code=True)
+    async def go_on(self, key, text, *, person, request_id, is_job=False):
+        """Go on with a turn that a bot began which is gone, or with a job; its code had printed a
+        line."""
+        progress = suspended_turns.Progress(is_code=True, is_job=is_job)
         turn = await self._begun(key, text, person, request_id, progress.document())
         self.resumptions.add(progress.request(turn, key))
 
@@ -497,6 +502,7 @@ async def opened(
             hosts=local_host.LocalHost(pool, doorkeeper=doorkeeper),
             database=database,
             questions=questions.Questions(database.questions),
+            jobs=jobs.Jobs(config.jobs),
             catalogue=catalogue,
             tools=tools,
         )

@@ -20,7 +20,13 @@ from interpreter_bot.platforms.chat import (
     uploads,
 )
 from interpreter_bot.sessions import ports, turn_log
-from interpreter_bot.wording import chat_words, file_words, run_words, session_words
+from interpreter_bot.wording import (
+    chat_words,
+    file_words,
+    job_words,
+    run_words,
+    session_words,
+)
 
 _log = logging.getLogger(__name__)
 
@@ -95,6 +101,7 @@ class Answer(ports.Reply):
             deliveries,
             pace=plan.pace,
             refresh_seconds=self._takes.refresh_seconds,
+            shows_working=not plan.style.is_job,
         )
 
     @property
@@ -170,7 +177,7 @@ class Answer(ports.Reply):
                 whisper = self._network.whisper(self._plan.at, self._plan.style.owner, text)
                 self._spawn(whisper, "private notice")
                 return
-            case events.NoticeShown(text=session_words.KEPT_RUNNING):
+            case events.NoticeShown(text=session_words.KEPT_RUNNING | job_words.WENT_ON):
                 # All that is recorded was shown again: nothing that stands there is missing.
                 self._has_begun.set()
             case events.TurnEnded(goes_on=True, sentence=sentence):

@@ -19,7 +19,7 @@ from interpreter_bot.platforms.rendering import (
 )
 from interpreter_bot.sessions import questions, turn_log
 from interpreter_bot.text import output_screens, quantities, safe_text
-from interpreter_bot.wording import chat_words, question_words, run_words
+from interpreter_bot.wording import chat_words, job_words, question_words, run_words
 
 Attach: TypeAlias = Callable[[str, str, bytes], transport.Upload | str]
 """Makes an upload of a name within the turn, a description and bytes; or says why there is none."""
@@ -38,6 +38,7 @@ _LANGUAGES: Final = {"json": "json", "latex": "tex"}
 _HANDLE: Final = re.compile(r"t([0-9]{1,12})")
 _BRIEF_CHARACTERS: Final = 300
 _BRIEF_LINES: Final = 4
+_LINE_CHARACTERS: Final = 200
 
 _MARKS: Final = {
     values.Ending.OK: "✅",
@@ -47,6 +48,7 @@ _MARKS: Final = {
     values.Ending.CRASHED: "💥",
     values.Ending.STOPPED: "⏹️",
     values.Ending.REFUSED: "🚫",
+    values.Ending.BACKGROUND: "⏳",
 }
 
 
@@ -61,6 +63,7 @@ class AnswerStyle:
         limit_seconds: how long a piece of code may run.
         heading: markup above all of it.
         hint: what people should know of the session, below the answer to words that ran code.
+        is_job: code goes on in the background: what it shows follows its end, which notifies.
     """
 
     owner: str
@@ -69,6 +72,7 @@ class AnswerStyle:
     limit_seconds: float
     heading: str = ""
     hint: str = ""
+    is_job: bool = False
 
 
 class TurnDrawing:
@@ -127,6 +131,11 @@ class TurnDrawing:
     def _all_parts(self) -> Iterator[layout.Part]:
         log = self._log
         last = self._last_words
+        if self._style.is_job and log.end is not None and not log.end.goes_on:
+            # A message of its own, as nobody is notified of one that changes.
+            yield layout.Break(self._style.owner)
+            owner = self._marks.mention(self._style.owner)
+            yield f"{owner} **{job_words.done(log.end.seconds)}**".lstrip()
         if log.end is None or last is None:
             parts = [part for entry in self._log.parts for part in self._entry(entry)]
             last_tables: list[layout.Part] = []
@@ -296,8 +305,7 @@ class TurnDrawing:
         log, marks = self._log, self._marks
         if log.open_question is not None:
             return
-        parts = [part for part in log.parts if not isinstance(part, turn_log.AskedQuestion)]
-        last = parts[-1] if parts else None
+        running = next((cell for cell in reversed(log.cells) if cell.finished is None), None)
         if log.ahead is not None:
             yield self._status(f"⏳ {run_words.queued(log.ahead) or chat_words.ONE_MOMENT}")
         elif log.progress is not None:
@@ -307,9 +315,13 @@ class TurnDrawing:
             if not self._is_streamed:
                 yield marks.code(_tail(log.draft, _CODE_LINES, _CODE_CHARACTERS), "py")
             yield self._status(f"✍️ {chat_words.WRITING_CODE}")
-        elif isinstance(last, turn_log.Cell) and last.finished is None:
+        elif running is not None and self._style.is_job:
+            if line := quantities.one_line(safe_text.harmless(running.last_line), _LINE_CHARACTERS):
+                yield marks.inline_code(line)
+            yield self._status(f"⏳ running … ({marks.time_since(running.began)})")
+        elif running is not None:
             limit = quantities.duration(self._style.limit_seconds)
-            yield self._status(f"⏳ running … ({marks.time_since(last.began)}, at most {limit})")
+            yield self._status(f"⏳ running … ({marks.time_since(running.began)}, at most {limit})")
         elif log.last_words is None:
             thinking = f"⏳ thinking … ({marks.time_since(log.since)})"
             yield self._status(thinking if log.has_started else f"⏳ {chat_words.ONE_MOMENT}")
@@ -348,6 +360,8 @@ class TurnDrawing:
             yield self._marks.code(_shown_code(cell.code), "py")
         elif cell.finished is None:
             yield self._marks.code(_tail(cell.code, _CODE_LINES, _CODE_CHARACTERS), "py")
+        if cell.finished is None and self._style.is_job:
+            return
         selected = self._selected_of(cell)
         leaves_out = self._leaves_out
         for item in selected:

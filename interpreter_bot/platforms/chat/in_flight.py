@@ -128,7 +128,13 @@ class RequestsInFlight:
         return entry
 
     def begin(
-        self, entry: Entry, *, is_code: bool, shows_code: bool, is_replayed: bool = False
+        self,
+        entry: Entry,
+        *,
+        is_code: bool,
+        shows_code: bool,
+        is_replayed: bool = False,
+        is_job: bool = False,
     ) -> answer.Answer:
         """Show the first sign of an answer, or go on in the messages of a former one.
 
@@ -137,6 +143,7 @@ class RequestsInFlight:
             is_code: it is code.
             shows_code: the answer shows the code that ran.
             is_replayed: a former bot began with it, whose events come first.
+            is_job: its code goes on in the background.
         """
         at = entry.at
         plan = answer.AnswerPlan(
@@ -149,6 +156,7 @@ class RequestsInFlight:
                 limit_seconds=self._service.queries.limits.execution_seconds,
                 heading=at.heading,
                 hint=at.hint,
+                is_job=is_job,
             ),
             pace=functools.partial(self._pace, at, is_code=is_code),
             is_visitable=self._service.visits.is_on,
@@ -290,7 +298,13 @@ class RequestsInFlight:
         # If models exist, a person's code came by a command, which does not show the code.
         shows_code = bool(self._service.queries.models) if request.is_code else chosen.show_code
         entry = self.open(request.id, request.person.id, at)
-        self.begin(entry, is_code=request.is_code, shows_code=shows_code, is_replayed=True)
+        self.begin(
+            entry,
+            is_code=request.is_code,
+            shows_code=shows_code,
+            is_replayed=True,
+            is_job=request.is_job,
+        )
         with contextlib.suppress(event_claims.LeftToNextBotError):
             # Its turn is found by the next bot.
             await self.answer(entry, request)

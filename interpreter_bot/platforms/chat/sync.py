@@ -70,6 +70,7 @@ class MessageSync:
         *,
         pace: Callable[[], float],
         refresh_seconds: float | None = None,
+        shows_working: bool = True,
     ) -> None:
         """Prepare an answer.
 
@@ -82,6 +83,7 @@ class MessageSync:
             deliveries: where messages are noted.
             pace: returns the seconds between two rounds, while it changes.
             refresh_seconds: after which it is drawn anew though it did not change.
+            shows_working: the network shows that the bot works, as if somebody typed.
         """
         self._slots: list[Slot] = []
         self._network = network
@@ -92,6 +94,7 @@ class MessageSync:
         self._deliveries = deliveries
         self._pace = pace
         self._refresh_seconds = refresh_seconds
+        self._shows_working = shows_working
         self._has_changed = asyncio.Event()
         self._is_urgent = asyncio.Event()
         self._is_last = False
@@ -121,7 +124,9 @@ class MessageSync:
             LocationClosedError: nothing can be shown there any more.
         """
         failures = 0
-        async with self._network.show_working(self._at):
+        async with contextlib.AsyncExitStack() as stack:
+            if self._shows_working:
+                await stack.enter_async_context(self._network.show_working(self._at))
             while True:
                 with contextlib.suppress(TimeoutError):
                     async with asyncio.timeout(self._refresh_seconds):

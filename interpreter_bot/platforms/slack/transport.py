@@ -157,7 +157,7 @@ class SlackTransport:
             workspace, key.channel, thread=thread, request_ts="", user=user
         )
         profile = await self._permissions.profile(workspace, user)
-        is_command = request.is_code and not ts
+        is_command = request.is_code and not (ts or request.is_job)
         return location(place, key, heading=heading(profile.name) if is_command else "")
 
     async def _find_thread(

@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from interpreter_bot import settings
+from interpreter_bot import events, settings, values
 from interpreter_bot.wording import session_words
 from tests.fakes.discord_server import worlds
 from tests.integration.discord import steps
@@ -328,3 +328,37 @@ async def test_what_a_bot_had_not_begun_with_that_is_gone_is_answered_where_it_w
         assert "You said: 1" in await steps.finished(ran)
     assert [request.text for request in service.handled] == ["hello", "hello", "1", "1"]
     assert service.handled[2].id == service.handled[3].id
+
+
+async def test_a_job_shows_how_it_goes_and_its_end_notifies(
+    discord_server, lab, connect, service, until
+):
+    go = asyncio.Event()
+
+    async def working(turn):
+        output = values.Text("stdout", "step 1\n@everyone step 2\n")
+        turn.reply.emit(events.OutputShown(0, output))
+        await go.wait()
+        turn.reply.emit(events.CodeFinished(0, values.Finished(values.Ending.OK, 65.0)))
+
+    alice, channel = lab.person("alice"), lab.channel("general")
+    async with connect(service=service):
+        thread = await steps.ask_in_thread(discord_server, alice, channel)
+        key, number = service.handled[0].key, str(int(service.handled[0].id) + 1)
+        answer, service.script = service.script, working
+        await service.go_on(key, "work()", person=str(alice.id), request_id=number, is_job=True)
+        await until(lambda: "step 2" in thread.of_bots[-1].content)
+        job = thread.of_bots[-1]
+        assert ("running …" in job.content, "step 1" in job.content) == (True, False)
+        assert "Stop" in job.buttons
+        service.script = answer
+        discord_server.say(alice, thread, "how far?")
+        await until(lambda: "how far?" in thread.of_bots[-1].content)
+        go.set()
+        # What showed its progress is gone then.
+        await until(lambda: "in the background is done" in thread.of_bots[-1].content)
+        await until(lambda: job not in thread.of_bots)
+    end = thread.of_bots[-1]
+    assert alice.mention in end.content
+    assert "step 1\n@everyone step 2" in end.content
+    assert len(thread.of_bots) == 3

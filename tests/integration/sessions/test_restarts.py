@@ -82,7 +82,7 @@ async def begin(house, request, reply=None):
 
 
 @contextlib.asynccontextmanager
-async def killed(opened, tmp_path, *script):
+async def killed(opened, tmp_path, *script, **groups):
     """Open what a bot would find that is killed now: its data as they are at this moment."""
     data = tmp_path / "data"
     copy = tmp_path / "copy"
@@ -92,7 +92,7 @@ async def killed(opened, tmp_path, *script):
         database.execute("VACUUM INTO ?", (str(copy / name),))
     if (data / "kept").exists():
         shutil.copytree(data / "kept", copy / "kept")
-    async with opened(*script, paths=settings.Paths(data=copy)) as after:
+    async with opened(*script, paths=settings.Paths(data=copy), **groups) as after:
         yield after
 
 

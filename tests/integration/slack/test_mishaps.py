@@ -9,7 +9,7 @@ import aiohttp
 import pytest
 import sqlalchemy
 
-from interpreter_bot import encryption, errors, values
+from interpreter_bot import encryption, errors, events, values
 from interpreter_bot.platforms.chat import drafts, policies
 from interpreter_bot.platforms.slack import (
     api_errors,
@@ -416,6 +416,57 @@ async def test_a_turn_of_a_bot_that_is_gone_goes_on_in_its_thread(slack, service
     await service.go_on(key, "go on", person="U1", request_id="C1/123.45")
     await slack.until(lambda: "echo: go on" in str(slack.answers("C1", root)[-1]))
     assert session_words.KEPT_RUNNING in str(slack.answers("C1", root)[-1])
+
+
+def working(go):
+    """Return a script that goes on as a job until it may end."""
+
+    async def work(turn):
+        turn.reply.emit(events.OutputShown(0, values.Text("stdout", "step 1\nstep 2\n")))
+        await go.wait()
+        turn.reply.emit(events.CodeFinished(0, values.Finished(values.Ending.OK, 65.0)))
+
+    return work
+
+
+async def test_a_job_shows_how_it_goes_and_its_end_is_a_message_of_its_own(slack, service, app):
+    root = slack.say("U1", "C1", "<@UBOT> begin")
+    await slack.until(lambda: service.ends)
+    go = asyncio.Event()
+    service.script = working(go)
+    key = service.handled[0].key
+    await service.go_on(key, "work()", person="U1", request_id="123456789", is_job=True)
+    shown = await slack.until(
+        lambda: [m for m in slack.replies("C1", root) if "step 2" in str(m["blocks"])]
+    )
+    assert "running …" in str(shown[0]["blocks"])
+    assert "step 1" not in str(shown[0]["blocks"])
+    assert offers(shown[0], "stop")
+    # Others are answered beside it.
+    service.script = fake.echo
+    slack.say("U1", "C1", "<@UBOT> how far?", thread=root)
+    await slack.until(lambda: "echo: how far?" in str(slack.answers("C1", root)[-1]))
+    go.set()
+    await slack.until(lambda: "in the background is done" in str(slack.answers("C1", root)))
+    # What showed its progress is gone then.
+    await slack.until(lambda: not any(offers(m, "stop") for m in slack.replies("C1", root)))
+    assert len(slack.answers("C1", root)) == 3
+    assert "in the background is done" in str(slack.answers("C1", root)[-1])
+
+
+async def test_a_job_is_stopped_by_its_button(slack, service, app):
+    root = slack.say("U1", "C1", "<@UBOT> begin")
+    await slack.until(lambda: service.ends)
+    go = asyncio.Event()
+    service.script = working(go)
+    key = service.handled[0].key
+    await service.go_on(key, "work()", person="U1", request_id="123456789", is_job=True)
+    [shown] = await slack.until(lambda: [m for m in slack.replies("C1", root) if offers(m, "stop")])
+    slack.click("U2", "C1", shown["ts"], "stop")
+    await slack.until(lambda: "Only the person who asked" in str(slack.world.responses))
+    slack.click("U1", "C1", shown["ts"], "stop")
+    await slack.until(lambda: "Stopped." in str(slack.answers("C1", root)))
+    await slack.until(lambda: service.ends[-1].status is values.TurnStatus.STOPPED)
 
 
 async def test_a_message_with_which_a_bot_had_not_begun_that_is_gone_is_answered(

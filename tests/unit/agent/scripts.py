@@ -38,7 +38,7 @@ class Workbench:
         self.files = files or {}
         self.emit = events.discard
 
-    async def run(self, code, *, show):
+    async def run(self, code, *, show, seconds=None):
         self.ran.append(code)
         if not self.script:
             raise AssertionError(f"the workbench's script has run out at {code!r}")

@@ -561,7 +561,7 @@ async def test_cancelling_twice_does_not_leave_code_running():
     started = asyncio.Event()
 
     class Slow(scripts.Workbench):
-        async def run(self, code, *, show):
+        async def run(self, code, *, show, seconds=None):
             started.set()
             try:
                 await asyncio.sleep(60)

@@ -8,6 +8,8 @@ import { buttonWords, pythonWords, tokenCount, turnWords } from "./words.js";
 
 // More than that is read where it stands.
 const MAX_SPOKEN = 1500;
+/** Ends the cell of code that goes on as a turn of its own. */
+const BACKGROUND = "in background";
 
 export class Turn {
   /**
@@ -161,7 +163,8 @@ export class Turn {
     if (!found) return;
     Object.assign(found, { ending, seconds });
     found.element.classList.remove("running");
-    found.element.classList.add(ending === "ok" ? "fine" : "failed");
+    const isFine = ending === "ok" || ending === BACKGROUND;
+    found.element.classList.add(isFine ? "fine" : "failed");
     found.status.textContent = `${ending === "ok" ? "" : `${turnWords.endings[ending] ?? ending} · `}${duration(seconds)}`;
     if (ending === "stopped") found.outputs.calm();
     // That it was stopped is said already.
@@ -261,7 +264,7 @@ export class Turn {
 
   /** Put the answer before how it came about, which folds away but for what it shows. */
   foldWork() {
-    const cells = [...this.cells.values()].filter(({ ending }) => ending && ending !== "refused");
+    const cells = [...this.cells.values()].filter(({ ending }) => ending && ending !== "refused" && ending !== BACKGROUND);
     const failures = cells.filter(({ ending }) => ending !== "ok").length;
     const seconds = cells.reduce((sum, cell) => sum + cell.seconds, 0);
     const parts = [turnWords.ran(cells.length), failures && turnWords.failed(failures)].filter(Boolean);

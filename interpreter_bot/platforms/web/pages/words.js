@@ -119,7 +119,7 @@ export const conversationWords = {
 export const turnWords = {
   endings: {
     ok: "Done", error: "Error", "timed out": "Out of time", "out of memory": "Out of memory",
-    crashed: "Python crashed", stopped: "Stopped", refused: "Not run",
+    crashed: "Python crashed", stopped: "Stopped", refused: "Not run", "in background": "Goes on",
   },
   answer: (text) => `Answer: ${text}`,
   askAgain: "Ask again",

@@ -1,0 +1,170 @@
+"""Jobs: code of a model that goes on in the background when its turn has ended.
+
+A job is a turn of its own, which goes on as the turns of dead bots do (`suspended_turns`): its host
+keeps the output, its row says how far it is, and the active bot follows it to its end. Here is
+which sessions have one, so that nothing else runs in their kernels.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import dataclasses
+import time
+from collections.abc import Iterator
+from typing import Final
+
+from interpreter_bot import errors, settings, values
+from interpreter_bot.agent import chat_messages
+from interpreter_bot.sessions import requests
+from interpreter_bot.text import quantities
+from interpreter_bot.wording import job_words
+
+_LAST_CHARACTERS: Final = 1500
+_RECORDING_SECONDS: Final = 10.0
+# Of the turn's time, left for the model's answer.
+_ANSWER_SECONDS: Final = 10.0
+
+_RUNNING: Final = chat_messages.Note(
+    "[Code of an earlier turn has been running in the background for {duration}. Until it ends no "
+    "other code can run; the person can stop it. What it printed last:]\n{output}"
+)
+
+
+@dataclasses.dataclass(eq=False, slots=True)
+class Job:
+    """Code that may run for long.
+
+    Attributes:
+        began: wall-clock time.
+        is_in_background: its turn goes on, or ends, without it.
+        has_ended: its code has; what came of it is being recorded.
+        request: of the turn that is to follow it; None once that has begun.
+        last_output: the end of what it printed.
+    """
+
+    began: float
+    is_in_background: bool = False
+    has_ended: bool = False
+    request: requests.Request | None = None
+    last_output: str = ""
+    is_over: asyncio.Event = dataclasses.field(default_factory=asyncio.Event)
+
+    def note_output(self, output: values.Output) -> None:
+        """Note what it shows."""
+        if isinstance(output, values.Text):
+            self.last_output = (self.last_output + output.text[-_LAST_CHARACTERS:])[
+                -_LAST_CHARACTERS:
+            ]
+
+
+class Jobs:
+    """The jobs of all sessions, one at most of each.
+
+    Attributes:
+        platforms: where the end of a job can be shown.
+    """
+
+    def __init__(self, config: settings.Jobs) -> None:
+        self.platforms: set[str] = set()
+        self._config = config
+        self._jobs: dict[values.SessionKey, Job] = {}
+        self._follower_count = 0
+        self._is_idle = asyncio.Event()
+        self._is_idle.set()
+
+    def max_seconds(self, key: values.SessionKey) -> float:
+        """Return how long code of a session may run in the background; 0 if it may not."""
+        return self._config.seconds if key.platform in self.platforms else 0.0
+
+    def patience(self, began: float, seconds_left: float) -> float:
+        """Return how long the turn still waits for code that began at a wall-clock time."""
+        left = self._config.patience_seconds - (time.time() - began)
+        return max(min(left, seconds_left - _ANSWER_SECONDS), 0.0)
+
+    @contextlib.contextmanager
+    def counting(self, key: values.SessionKey, *, is_new: bool) -> Iterator[None]:
+        """Count code that may become a job; `is_new` unless it runs already.
+
+        Raises:
+            BotError: too many run.
+        """
+        if is_new and len(self._jobs) >= self._config.at_once:
+            raise errors.BotError(job_words.too_many(self._config.at_once))
+        job = self._jobs[key] = Job(time.time())
+        try:
+            yield
+        finally:
+            if not job.is_in_background:
+                self.end(key)
+
+    def go_on(
+        self, key: values.SessionKey, began: float, request: requests.Request | None = None
+    ) -> None:
+        """Note that code goes on in the background, which a request is to follow."""
+        job = self._jobs.setdefault(key, Job(began))
+        job.is_in_background, job.request = True, request
+
+    def take_request(self, key: values.SessionKey) -> requests.Request | None:
+        """Return, once, the request that is to follow the job of a session."""
+        if (job := self._jobs.get(key)) is None:
+            return None
+        request, job.request = job.request, None
+        return request
+
+    @contextlib.contextmanager
+    def following(self, key: values.SessionKey) -> Iterator[None]:
+        """Follow a job to its end, which is that of the context."""
+        self._follower_count += 1
+        self._is_idle.clear()
+        try:
+            yield
+        finally:
+            self.end(key)
+            self._follower_count -= 1
+            if not self._follower_count:
+                self._is_idle.set()
+
+    def end(self, key: values.SessionKey) -> None:
+        """Note that the job of a session has ended, if there is one."""
+        if (job := self._jobs.pop(key, None)) is not None:
+            job.is_over.set()
+
+    def find(self, key: values.SessionKey) -> Job | None:
+        """Return the job of a session, if it runs in the background."""
+        job = self._jobs.get(key)
+        return job if job is not None and job.is_in_background else None
+
+    async def require_none(self, key: values.SessionKey) -> None:
+        """Require that no job runs in a session.
+
+        Raises:
+            BotError: one does.
+        """
+        await self.wait_recorded(key)
+        if (job := self.find(key)) is not None:
+            raise errors.BotError(job_words.is_running(time.time() - job.began))
+
+    async def wait_recorded(self, key: values.SessionKey) -> None:
+        """Wait for what came of a job whose code has ended, which takes a moment."""
+        job = self.find(key)
+        if job is not None and job.has_ended:
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(_RECORDING_SECONDS):
+                    await job.is_over.wait()
+
+    def note_for_model(self, key: values.SessionKey) -> chat_messages.Note | None:
+        """Return what the model is told of the job that runs in a session."""
+        if (job := self.find(key)) is None:
+            return None
+        duration = quantities.duration(round(time.time() - job.began))
+        return _RUNNING.filled(duration=duration, output=job.last_output.strip() or "(nothing)")
+
+    async def wait_over(self, key: values.SessionKey) -> None:
+        """Wait until no job runs in a session."""
+        if (job := self.find(key)) is not None:
+            await job.is_over.wait()
+
+    async def wait_idle(self) -> None:
+        """Wait until this process follows no job."""
+        await self._is_idle.wait()

@@ -1,0 +1,30 @@
+"""Jobs: code that goes on in the background."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from interpreter_bot.text import quantities
+
+GOES_ON: Final = (
+    "This takes longer, so it goes on in the background. You are told when it is done. Until then "
+    "you can go on asking, but no other code can run in this conversation."
+)
+WENT_ON: Final = "This went on in the background."
+
+
+def is_running(seconds: float) -> str:
+    since = quantities.duration(max(round(seconds), 1))
+    return (
+        f"Code of this conversation has been running in the background for {since}. Other code can "
+        "run once it is done or stopped."
+    )
+
+
+def too_many(limit: int) -> str:
+    runs = quantities.count(limit, "long run")
+    return f"{runs} may go on at a time, and that many do. Try again when one is done."
+
+
+def done(seconds: float) -> str:
+    return f"The code in the background is done, after {quantities.duration(round(seconds))}."

@@ -1,0 +1,305 @@
+"""Code that outlasts the patience of its turn goes on in the background, and is told of once."""
+
+import asyncio
+import contextlib
+
+import pytest
+
+from interpreter_bot import errors, settings, values
+from interpreter_bot.wording import job_words, session_words
+from tests.fakes import openai_server, replies
+from tests.integration.sessions.conftest import ANNA, KEY
+from tests.integration.sessions.test_restarts import BRIEF, killed, printed
+
+pytestmark = pytest.mark.kernel
+
+LIMITS = settings.Limits(execution_seconds=1.0)
+JOBS = settings.Jobs(seconds=60, patience_seconds=0.5, at_once=2)
+SHORT = {"limits": LIMITS, "jobs": JOBS}
+LONG = """
+import pathlib, time
+for i in range({count}):
+    print("tick", i, flush=True)
+    time.sleep(0.25)
+pathlib.Path("made.txt").write_text("by the job")
+kept = {count}
+"""
+OTHER = values.SessionKey("web", thread="other")
+
+
+def runs(count=8, *, timeout=30, code=None):
+    source = LONG.format(count=count) if code is None else code
+    return openai_server.call("run_code", {"code": source, "timeout": timeout})
+
+
+class Shown:
+    """Shows jobs, each in a reply of its own."""
+
+    def __init__(self, house, *, platform="web"):
+        self._house = house
+        self.replies = []
+        self.requests = []
+        self._arrival = asyncio.Event()
+        house.service.notify_through(platform, self._notify, go_on=self._go_on)
+
+    async def _go_on(self, request):
+        reply = replies.Reply()
+        reply.answer = self._house.service.answer
+        self.replies.append(reply)
+        self.requests.append(request)
+        self._arrival.set()
+        await self._house.service.handle(request, reply)
+
+    async def _notify(self, key, sentence):
+        raise AssertionError(sentence)
+
+    async def first(self):
+        async with asyncio.timeout(30):
+            await self._arrival.wait()
+        return self.replies[0]
+
+
+def told(reply):
+    """What a job has printed, in lines."""
+    texts = (one.text for one in reply.of("output") if isinstance(one, values.Text))
+    return "".join(texts).splitlines()
+
+
+def ticks(count=8):
+    return [f"tick {number}" for number in range(count)]
+
+
+def results(house):
+    messages = house.server.requests[-1].messages
+    return [message["content"] for message in messages if message["role"] == "tool"]
+
+
+async def test_a_turn_ends_while_its_code_goes_on_and_comes_with_its_files(opened, outliving):
+    script = [
+        openai_server.code("open('first.txt', 'w').write('1')"),
+        runs(),
+        openai_server.text("It runs."),
+        openai_server.code("print(kept)"),
+        openai_server.text("It is 8."),
+    ]
+    async with opened(*script, **SHORT) as house:
+        shown = Shown(house)
+        reply = await house.ask("Compute")
+        job = await shown.first()
+        assert (reply.end.text, job.end) == ("It runs.", None)
+        assert job_words.GOES_ON in reply.of("announcement")
+        assert [one.ending for one in reply.of("finished")][-1] is values.Ending.BACKGROUND
+        assert set(reply.files) == {"first.txt"}
+        assert results(house)[1].endswith("and end your answer.]")
+        schema = house.server.requests[0].body["tools"][0]["function"]["parameters"]
+        assert (schema["required"], "timeout" in schema["properties"]) == (["code"], True)
+        await job.until("over")
+        later = await house.ask("And?")
+        assert later.of("output") == [values.Text("stdout", "8\n")]
+        first, second, _ = await house.service.queries.history(KEY)
+    assert (job.end.status, job.end.sentence) == (values.TurnStatus.DONE, "")
+    assert told(job) == ticks()
+    assert job.files == {"made.txt": b"by the job"}
+    assert job.of("announcement") == [job_words.WENT_ON]
+    # Its code is recorded once.
+    assert printed(first.events) == []
+    assert (printed(second.events), second.record.status, second.is_code) == (ticks(), "done", True)
+    asked = str(house.server.requests[-2].messages)
+    assert "This code of yours went on in the background, and has ended" in asked
+
+
+async def test_meanwhile_questions_are_answered_and_no_other_code_runs(opened, outliving):
+    script = [runs(), openai_server.text("It runs."), openai_server.code("1 + 1")]
+    async with opened(*script, openai_server.text("Not yet."), **SHORT) as house:
+        shown = Shown(house)
+        await house.ask("Compute")
+        job = await shown.first()
+        await job.until("output")
+        reply = await house.ask("How far is it?")
+        asked = str(house.server.requests[-2].messages)
+        own = await house.run("2 + 2")
+        with pytest.raises(errors.BotError, match="running in the background"):
+            await house.service.save_table(KEY, "t1", ANNA)
+        assert house.service.is_busy(KEY)
+        await job.until("over")
+        await house.service.resumptions.close()
+        assert not house.service.is_busy(KEY)
+    assert "has been running in the background for" in asked
+    assert "tick 0" in asked
+    assert "running in the background" in results(house)[-1]
+    assert (reply.of("code"), reply.end.text) == ([], "Not yet.")
+    assert "Other code can run once it is done" in own.end.sentence
+    assert told(job) == ticks()
+
+
+async def test_code_that_ends_in_time_is_an_ordinary_run(opened, outliving):
+    async with opened(runs(1), openai_server.text("Done."), **SHORT) as house:
+        shown = Shown(house)
+        reply = await house.ask("Compute")
+        assert not house.service.is_busy(KEY)
+    assert (shown.replies, set(reply.files)) == ([], {"made.txt"})
+
+
+@pytest.mark.parametrize("groups", [{"jobs": settings.Jobs(seconds=0)}, {}])
+async def test_where_nothing_may_go_on_the_turn_waits(opened, outliving, groups):
+    """The operator allows none, or the end could not be shown."""
+    script = [runs(), openai_server.text("Done.")]
+    async with opened(*script, **SHORT | groups) as house:
+        if groups:
+            Shown(house)
+        reply = await house.ask("Compute")
+        schema = house.server.requests[0].body["tools"][0]["function"]["parameters"]
+    assert [one.ending for one in reply.of("finished")] == [values.Ending.OK]
+    assert list(schema["properties"]) == ["code"]
+
+
+@pytest.mark.parametrize("stop", ["session", "request", "reset"])
+async def test_a_job_is_stopped(opened, outliving, stop):
+    async with opened(runs(100), openai_server.text("It runs."), **SHORT) as house:
+        shown = Shown(house)
+        await house.ask("Compute")
+        job = await shown.first()
+        await job.until("output")
+        if stop == "session":
+            assert await house.service.stop(KEY)
+        elif stop == "request":
+            assert await house.service.cancel(KEY, shown.requests[0].id)
+        else:
+            await house.service.reset(KEY)
+        await job.until("over")
+        assert not await house.service.stop(KEY)
+        again = await house.run("3 + 3")
+    assert job.end.status is values.TurnStatus.STOPPED
+    assert [one.ending for one in job.of("finished")] == [values.Ending.STOPPED]
+    assert [one.plain for one in again.of("output") if isinstance(one, values.Result)] == ["6"]
+
+
+async def test_a_job_ends_at_its_limit(opened, outliving):
+    jobs = JOBS.model_copy(update={"seconds": 2.0})
+    async with opened(
+        runs(100, timeout=900), openai_server.text("Go."), limits=LIMITS, jobs=jobs
+    ) as house:
+        shown = Shown(house)
+        await house.ask("Compute")
+        job = await shown.first()
+        await job.until("over")
+    (finished,) = job.of("finished")
+    assert (finished.ending, finished.reason) == (
+        values.Ending.TIMED_OUT,
+        "The code was stopped after 2 s.",
+    )
+
+
+async def test_sessions_have_jobs_side_by_side_up_to_the_limit(opened, outliving):
+    script = [reply for _ in range(2) for reply in (runs(12), openai_server.text("Go."))]
+    script += [runs(12), openai_server.text("Full.")]
+    async with opened(*script, **SHORT) as house:
+        shown = Shown(house)
+        await house.ask("Compute")
+        await house.ask("Compute", key=OTHER)
+        third = await house.ask("Compute", key=values.SessionKey("web", thread="third"))
+        assert "2 long runs may go on at a time" in results(house)[-1]
+        await asyncio.gather(*(job.until("over") for job in shown.replies))
+    assert third.of("code") == []
+    assert [told(job) for job in shown.replies] == [ticks(12)] * 2
+    assert {request.key for request in shown.requests} == {KEY, OTHER}
+
+
+async def test_a_flood_is_bounded_and_its_end_is_told(opened, outliving):
+    code = "import time\nend = time.time() + 3\nwhile time.time() < end: print('x' * 1000)"
+    code += "\nprint('END')"
+    async with opened(runs(code=code), openai_server.text("Go."), **SHORT) as house:
+        shown = Shown(house)
+        await house.ask("Compute")
+        job = await shown.first()
+        await job.until("over")
+        await house.service.resumptions.close()
+        (*_, turn) = await house.service.queries.history(KEY)
+    assert told(job)[-1] == "END"
+    assert sum(map(len, told(job))) < 3_000_000
+    assert sum(map(len, printed(turn.events))) < 3_000_000
+
+
+async def test_a_job_may_ask_and_take_the_answer(opened, outliving):
+    code = "import time\ntime.sleep(1)\nprint('hi', input('name? '))"
+    async with opened(runs(code=code), openai_server.text("Go."), **SHORT) as house:
+        shown = Shown(house)
+        await house.ask("Compute")
+        job = await shown.first()
+        job._answers.append("Ada")
+        await job.until("over")
+    assert "hi Ada" in told(job)
+
+
+async def test_an_approved_job_is_not_approved_again(opened, outliving):
+    async with opened(runs(), openai_server.text("It runs."), **SHORT) as house:
+        shown = Shown(house)
+        reply = replies.Reply(approvals=[True])
+        await house.ask("Compute", reply, approval="every")
+        job = await shown.first()
+        await job.until("over")
+    assert (len(reply.of("approve")), job.of("approve")) == (1, [])
+
+
+async def test_an_orderly_restart_leaves_a_job_to_the_next_bot(opened, outliving):
+    async with opened(runs(), openai_server.text("It runs."), sessions=BRIEF, **SHORT) as house:
+        shown = Shown(house)
+        await house.ask("Compute")
+        former = await shown.first()
+        await former.until("output")
+    assert former.end.sentence == session_words.ANSWER_CONTINUES
+    async with opened(openai_server.text("Still on it."), **SHORT) as house:
+        # Also before its platform is there.
+        assert house.service.is_busy(KEY)
+        own = await house.run("2 + 2")
+        shown = Shown(house)
+        job = await shown.first()
+        await job.until("over")
+        await house.service.resumptions.close()
+        turns = await house.service.queries.history(KEY)
+        await house.ask("And?")
+    assert "Other code can run once it is done" in own.end.sentence
+    assert (len(shown.replies), told(job), set(job.files)) == (1, ticks(), {"made.txt"})
+    assert job.of("announcement") == [job_words.WENT_ON]
+    assert [turn.record.status for turn in turns] == ["done", "done", "failed"]
+    assert printed(turns[1].events) == ticks()
+
+
+@pytest.mark.parametrize("moment", ["waiting", "handed over", "answered"])
+async def test_a_killed_bot_loses_no_job_and_none_is_told_of_twice(
+    opened, outliving, tmp_path, moment
+):
+    """It is killed while the turn waits for the code, or is told, or has ended."""
+    jobs = JOBS if moment != "waiting" else JOBS.model_copy(update={"patience_seconds": 3.0})
+    answer = openai_server.text("It runs.", **({} if moment == "answered" else {"fault": "stall"}))
+    async with contextlib.AsyncExitStack() as stack:
+        opening = opened(runs(24), answer, sessions=BRIEF, limits=LIMITS, jobs=jobs)
+        house = await stack.enter_async_context(opening)
+        shown, reply = Shown(house), replies.Reply()
+        asking = asyncio.create_task(house.ask("Compute", reply))
+        await reply.until("output")
+        if moment == "handed over":
+            await reply.until("announcement")
+        elif moment == "answered":
+            await asking
+            await (await shown.first()).until("output")
+        again = [] if moment == "answered" else [openai_server.text("It runs on.")]
+        after = await stack.enter_async_context(
+            killed(opened, tmp_path, *again, limits=LIMITS, jobs=jobs)
+        )
+        next_shown = Shown(after)
+        await asyncio.wait_for(next_shown._arrival.wait(), 30)
+        # A turn that goes on ends before its job is followed.
+        await asyncio.wait_for(after.service.resumptions.close(), 60)
+        await asyncio.wait_for(after.service.resumptions.close(), 60)
+        turns = await after.service.queries.history(KEY)
+        assert [turn.record.status for turn in turns] == ["done", "done"]
+        assert printed(turns[0].events) == []
+        assert printed(turns[1].events) == ticks(24)
+        jobs_shown = [
+            one for one in next_shown.replies if job_words.WENT_ON in one.of("announcement")
+        ]
+        assert [told(one) for one in jobs_shown] == [ticks(24)]
+        assert len(next_shown.replies) == (1 if moment == "answered" else 2)
+        asking.cancel()
+        await asyncio.wait({asking})
