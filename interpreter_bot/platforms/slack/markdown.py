@@ -36,6 +36,10 @@ _ADDRESS: Final = re.compile(
 )
 _AT_ALL: Final = re.compile(r"@(?=(?:channel|here|everyone)\b)")
 _NOTIFIED_CHARACTERS: Final = 300
+# Marks that notifications would show: of bold words, headings, and below the head of a table.
+_MARKS: Final = re.compile(
+    r"\*\*(\S(?:[^*\n]*\S)?)\*\*|^#{1,6} +(?=\S)|^(?=[|: -]*-)[|: -]*\|[|: -]*\n", re.MULTILINE
+)
 _MAX_INLINE: Final = 200
 _MAX_LINE: Final = 2_000
 _LOOKALIKE: Final = "\u02cb"
@@ -241,8 +245,9 @@ def escaped(text: str) -> str:
 
 
 def notification(text: str) -> str:
-    """Return the beginning of a message for notifications, without mentions."""
-    text = _SHOWN_LINK.sub(_reveal_target, text[:_NOTIFIED_CHARACTERS])
+    """Return the beginning of a message for notifications, without mentions and marks."""
+    text = _MARKS.sub(lambda mark: mark[1] or "", text[:_NOTIFIED_CHARACTERS])
+    text = _SHOWN_LINK.sub(_reveal_target, text)
     return escaped(_AT_ALL.sub(lambda mention: mention[0] + _INVISIBLE, text))
 
 

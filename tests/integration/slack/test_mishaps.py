@@ -320,6 +320,17 @@ def test_link_that_pretends_to_lead_elsewhere_is_shown_bare(written):
     assert "](" not in streamed
 
 
+def test_notifications_are_words_without_marks():
+    written = (
+        "# Sales\n**70 units**, `a ** b`:\n\n| region | units |\n|---|---:|\n| South | 30 |\n---"
+    )
+    assert markdown.notification(written) == (
+        "Sales\n70 units, `a ** b`:\n\n| region | units |\n| South | 30 |\n---"
+    )
+    assert "<!" not in markdown.notification("<!**chan**nel> @**chan**nel")
+    assert "@channel" not in markdown.notification("<!**chan**nel> @**chan**nel")
+
+
 def test_parentheses_in_an_address_hide_nothing():
     told = markdown.defused("see [bank.com](https://evil.example/x_(y)).")
     assert told == "see https://evil.example/x_(y)."
