@@ -8,10 +8,12 @@ from __future__ import annotations
 import json
 from typing import Final
 
-from interpreter_bot import errors, events
+from interpreter_bot import errors, events, settings
 from interpreter_bot.sessions import places, requests, turn_environments, turn_streams
 from interpreter_bot.wording import place_words
 
+# Where people can list and forget notes.
+_PLATFORMS: Final = frozenset({"slack", "discord", "web"})
 _MAX_PROPOSALS: Final = 3
 _ENOUGH: Final = "[Not proposed: that were enough notes for one answer.]"
 _KNOWN: Final = "[Not proposed: this is remembered already.]"
@@ -19,6 +21,12 @@ _REFUSED: Final = "[Not proposed: {reason}]"
 _DECLINED: Final = "[The person declined this note. Do not propose it again.]"
 _KEPT: Final = "[The person confirmed it. It is remembered here as {note}.]"
 _NOT_KEPT: Final = "[The person confirmed it, but it could not be kept: {reason}]"
+
+
+def are_possible(places: places.Places, request: requests.Request, model: settings.Model) -> bool:
+    """Return whether a model may propose notes: a person is there, and can forget them later."""
+    has_people = request.is_attended and request.key.platform in _PLATFORMS
+    return has_people and bool(places.max_notes) and not model.is_small
 
 
 class NoteProposals:

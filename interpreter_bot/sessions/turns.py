@@ -462,8 +462,7 @@ class _Work:
         )
         allowance = reservation.allowance(services.database)
         reservation.budget = budgets.Budget(services.config.turn, model, allowance=allowance)
-        can_propose = self._request.is_attended and not model.is_small
-        can_propose = can_propose and bool(services.places.max_notes)
+        can_propose = note_proposals.are_possible(services.places, self._request, model)
         proposals = note_proposals.NoteProposals(
             services.places, self._request, environment, self.stream
         )

@@ -138,6 +138,8 @@ async def test_a_question_about_a_file_is_answered_and_what_was_made_is_saved(as
     assert ran.out == "Let me draw.\ndrawn\nIt is **done**.\n"
     assert f"── Python\n{PLOT}\n──\n" in ran.err
     assert "[2 steps, 240 tokens" in ran.err
+    # The terminal remembers nothing.
+    assert "propose_note" not in str(ask.requests[0].body)
     kept = {path.name for path in (tmp_path / "kept").rglob("*") if path.is_file()}
     assert "out.txt" in kept
     assert any(name.endswith(".png") for name in kept)
