@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import json
 import uuid
 
 import pytest
@@ -87,6 +88,32 @@ async def test_approval_survives_and_the_model_is_not_asked_again(short_path, wa
             printed, over = await person.ended()
     assert printed == {CODE: ["42"], "print('edited')": ["edited"], None: []}[answer]
     assert (over["status"], over["text"]) == ("done", "Done.")
+
+
+@pytest.mark.parametrize("way", ["kill", "restart"])
+async def test_note_is_asked_about_again_and_remembered_once(short_path, way):
+    note = "Revenue is net of VAT."
+    calls = [("run_code", json.dumps({"code": CODE})), ("propose_note", f'{{"text": "{note}"}}')]
+    script = [
+        openai_server.Reply(calls=calls, finish="tool_calls"),
+        openai_server.text("Done."),
+        openai_server.text("Yes."),
+    ]
+    async with openai_server.Server(script) as server:
+        model = settings.Model(name="scripted", base_url=server.base_url, protocol="chat")
+        async with being_there(short_path, model, server.api_key) as (_, person):
+            await person.visitor.say(person.name, "Compute!", is_code=False)
+            question = await person.asked()
+            await person.is_restarted(way)
+            assert await person.asked() == question
+            await person.visitor.decide(question, note)
+            printed, over = await person.ended()
+            assert (printed, over["status"]) == (["42"], "done")
+            person.name = uuid.uuid4().hex
+            await person.visitor.say(person.name, "And now?", is_code=False)
+            await person.ended()
+        prompts = [request.messages[0]["content"] for request in server.requests]
+    assert [prompt.count(note) for prompt in prompts] == [0, 0, 1]
 
 
 @pytest.mark.parametrize("way", ["kill", "restart"])

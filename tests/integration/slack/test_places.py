@@ -1,6 +1,8 @@
 """What holds in a channel, and what is remembered there: from Slack's forms and buttons to the
 model, with real conversations and a scripted model."""
 
+import asyncio
+
 import pytest
 
 from interpreter_bot import settings, values
@@ -104,6 +106,13 @@ async def test_notes_are_added_and_edited_in_forms(slack, tmp_path, short_path):
         assert [note.text for note in await service.places.notes(CHANNEL)] == ["Ours"]
         slack.command("U1", "C1", "/interpreter", "memory add workspace")
         assert "Only admins" in await told(slack, 1)
+        # Nothing is left in a workspace that the bot was removed from.
+        slack.event({"type": "app_uninstalled", "event_ts": "1.2"})
+        for _ in range(600):
+            if not await service.places.notes(CHANNEL):
+                break
+            await asyncio.sleep(0.05)
+        assert await service.places.notes(CHANNEL) == ()
 
 
 async def test_instructions_are_edited_by_administrators_and_told_with_their_origin(
