@@ -205,12 +205,14 @@ class Listeners:
         if event.get("type") == "tokens_revoked" and not tokens.get("bot"):
             return
         team, enterprise = context.team_id or "", context.enterprise_id or ""
-        await self._workspaces.uninstall(team, enterprise)
+        try:
+            if event.get("type") == "app_uninstalled" and team:
+                await self._service.places.erase(values.Scope("slack", team))
+        finally:
+            # With the only workspace, the platform ends.
+            await self._workspaces.uninstall(team, enterprise)
         work = self._in_flight.stop(lambda entry: entry.at.session.workspace == team)
         self._in_flight.spawn(work, "removal")
-        if event.get("type") == "app_uninstalled" and team:
-            erasing = self._service.places.erase(values.Scope("slack", team))
-            self._in_flight.spawn(erasing, "erasure")
 
     # Commands and shortcuts ---------------------------------------------------------------
 

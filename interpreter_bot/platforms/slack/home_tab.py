@@ -265,7 +265,9 @@ class HomeTab:
         if not profile.is_admin:
             raise errors.BotError(access_words.ADMINS_ONLY)
         scope = values.Scope("slack", workspace.team)
+        former = await self._service.queries.choices(scope)
         for name, value in admin_views.submitted_choices(view).items():
-            await self._service.choose(scope, name, value)
+            if value != former.get(name):
+                await self._service.choose(scope, name, value, author=profile.name)
         _log.info("%s of %s changed who may, and how", user, workspace.team)
         await self.show(workspace, user)

@@ -1,8 +1,6 @@
 """What holds in a channel, and what is remembered there: from Slack's forms and buttons to the
 model, with real conversations and a scripted model."""
 
-import asyncio
-
 import pytest
 
 from interpreter_bot import settings, values
@@ -106,13 +104,6 @@ async def test_notes_are_added_and_edited_in_forms(slack, tmp_path, short_path):
         assert [note.text for note in await service.places.notes(CHANNEL)] == ["Ours"]
         slack.command("U1", "C1", "/interpreter", "memory add workspace")
         assert "Only admins" in await told(slack, 1)
-        # Nothing is left in a workspace that the bot was removed from.
-        slack.event({"type": "app_uninstalled", "event_ts": "1.2"})
-        for _ in range(600):
-            if not await service.places.notes(CHANNEL):
-                break
-            await asyncio.sleep(0.05)
-        assert await service.places.notes(CHANNEL) == ()
 
 
 async def test_instructions_are_edited_by_administrators_and_told_with_their_origin(
@@ -163,8 +154,10 @@ async def test_a_direct_conversation_belongs_to_its_person(slack, tmp_path, shor
 
 
 async def test_what_the_operator_set_is_read_only_in_chat(slack, tmp_path, short_path):
-    fixed = settings.Place(places=("slack/T1/C1",), instructions="Use euros.", approval="plan")
-    async with opened(slack, tmp_path, short_path, groups={"place": (fixed,)}):
+    channel = settings.Place(places=("slack/T1/C1",), instructions="Use euros.", approval="plan")
+    workspace = settings.Place(places=("slack/T1",), follow_threads=False)
+    groups = {"place": (channel, workspace)}
+    async with opened(slack, tmp_path, short_path, groups=groups) as (service, _):
         slack.command("U1", "C1", "/interpreter", "place")
         shown = await told(slack, 1)
         assert "Use euros. (set for this channel by whoever runs this bot)" in shown
@@ -173,3 +166,15 @@ async def test_what_the_operator_set_is_read_only_in_chat(slack, tmp_path, short
         assert names == {"model", "follow_threads", "show_code"}
         slack.command("UADMIN", "C1", "/interpreter", "approval every channel")
         assert "can't be changed here" in await told(slack, 2)
+        # The home tab's form stores what was changed in it, and no more.
+        slack.open_home("UADMIN")
+        await slack.until(lambda: slack.world.homes.get("UADMIN"))
+        slack.click_home("UADMIN", "home_change")
+        view = (await slack.until(lambda: slack.world.modals[1:]))[0]
+        slack.submit("UADMIN", view, allowed_people=["U1"])
+        await slack.until(lambda: "<@U1>" in str(slack.world.homes["UADMIN"]))
+        choices = await service.places.choices(values.Scope("slack", "T1"))
+        assert [(one.name, one.is_fixed) for one in choices.entries] == [
+            ("allowed_people", False),
+            ("follow_threads", True),
+        ]

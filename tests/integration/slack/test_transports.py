@@ -8,6 +8,7 @@ import pytest
 
 from interpreter_bot import encryption, errors, values
 from interpreter_bot.platforms.slack import api_errors, startup
+from interpreter_bot.sessions import requests
 from interpreter_bot.store import third_party_tables
 from tests.fakes import conversations as fake
 from tests.fakes.slack_server import worlds as slack_worlds
@@ -289,6 +290,9 @@ async def test_many_workspaces_are_installed_used_and_removed(slack, service, tm
             ts = slack.say("U7", "C7", "<@UBOT2> hi")
             await slack.until(lambda: slack.answers("C7", ts))
             assert service.requests[0].key == values.SessionKey("slack", "T2", "C7", ts)
+            for team in ("T1", "T2"):
+                person = requests.Person("U7")
+                await service.places.remember(values.Scope("slack", team, "C7"), "x", person)
             slack.event({"type": "app_uninstalled", "event_ts": "1.2"}, team="T2")
             await slack.until(lambda: all(d.acked is not None for d in slack.deliveries))
             before = len(slack.calls)
@@ -300,5 +304,10 @@ async def test_many_workspaces_are_installed_used_and_removed(slack, service, tm
             assert slack.calls[before:] == []
             assert delivery.tries >= 1
         assert len(service.requests) == 1
+        # What was remembered there is gone with it.
+        left = [
+            await service.places.notes(values.Scope("slack", team, "C7")) for team in ("T1", "T2")
+        ]
+        assert [len(notes) for notes in left] == [1, 0]
     finally:
         await engine.dispose()
