@@ -46,7 +46,7 @@ from interpreter_bot import errors, events, values
 from interpreter_bot.platforms import program_turns
 from interpreter_bot.platforms.console import code_sources, question_tasks
 from interpreter_bot.platforms.program_turns import Answer
-from interpreter_bot.sessions import requests, turn_log
+from interpreter_bot.sessions import requests
 from interpreter_bot.wording import library_words
 
 if TYPE_CHECKING:
@@ -109,6 +109,7 @@ class Interpreter(_Options):
 
     _opened_service: session_service.SessionService | None = None
     _stack: contextlib.AsyncExitStack
+    _key = values.SessionKey(_PLATFORM)
 
     @property
     def _service(self) -> session_service.SessionService:
@@ -147,7 +148,7 @@ class Interpreter(_Options):
         """
         if not self._service.queries.models:
             raise errors.SettingsError(library_words.NO_MODEL)
-        return await self._answer(self.stream(text, files=files))
+        return await self._answer(self._request(text, files=files))
 
     async def run(self, code: str) -> Answer:
         """Run code, without a model. What it raises is `error` of the answer.
@@ -155,7 +156,7 @@ class Interpreter(_Options):
         Raises:
             AnswerError: it could not be run; the sentence says why.
         """
-        return await self._answer(self.stream(code=code))
+        return await self._answer(self._request(code, is_code=True))
 
     async def stream(
         self, text: str = "", *, code: str = "", files: Sequence[Path] = ()
@@ -164,27 +165,13 @@ class Interpreter(_Options):
 
         Whoever stops reading stops the turn. The last event is a `TurnEnded`.
         """
-        service = self._service
-        request = requests.Request(
-            key=self._key,
-            person=requests.Person(_PERSON_ID),
-            text=code or text,
-            is_code=bool(code),
-            attachments=tuple(code_sources.attachment(pathlib.Path(path)) for path in files),
-            id=uuid.uuid4().hex,
-            model=self.model,
-            approval=self.approval,
-            is_attended=self.ask_person is not None,
-        )
-        asking = question_tasks.QuestionTasks(service.answer)
-        turn = program_turns.stream(service, request)
+        request = self._request(code or text, is_code=bool(code), files=files)
+        asking = self._asking()
+        turn = program_turns.stream(self._service, request)
         async with contextlib.aclosing(turn):
             async for event in turn:
-                if isinstance(event, events.QuestionAsked):
-                    asking.begin(event.question, functools.partial(self._decide, event.question))
-                elif isinstance(event, events.QuestionClosed):
-                    asking.end()
                 if event is not None:
+                    asking(event)
                     yield event
 
     async def put(self, path: Path, data: bytes | None = None) -> str:
@@ -233,12 +220,35 @@ class Interpreter(_Options):
         """Begin anew: no variables, nothing remembered, and with `files`, no files."""
         await self._service.reset(self._key, files=files)
 
-    async def _answer(self, turn: AsyncGenerator[events.TurnEvent, None]) -> Answer:
-        log = turn_log.TurnLog()
-        async with contextlib.aclosing(turn):
-            async for event in turn:
-                log.apply(event)
-        answer = program_turns.Answer.of(log)
+    def _request(
+        self, text: str, *, is_code: bool = False, files: Sequence[Path] = ()
+    ) -> requests.Request:
+        return requests.Request(
+            key=self._key,
+            person=requests.Person(_PERSON_ID),
+            text=text,
+            is_code=is_code,
+            attachments=tuple(code_sources.attachment(pathlib.Path(path)) for path in files),
+            id=uuid.uuid4().hex,
+            model=self.model,
+            approval=self.approval,
+            is_attended=self.ask_person is not None,
+        )
+
+    def _asking(self) -> events.Emit:
+        """Return what lets the person answer the questions among events."""
+        asking = question_tasks.QuestionTasks(self._service.answer)
+
+        def ask(event: events.TurnEvent) -> None:
+            if isinstance(event, events.QuestionAsked):
+                asking.begin(event.question, functools.partial(self._decide, event.question))
+            elif isinstance(event, events.QuestionClosed):
+                asking.end()
+
+        return ask
+
+    async def _answer(self, request: requests.Request) -> Answer:
+        answer = await program_turns.answer(self._service, request, self._asking())
         if answer.status in (values.TurnStatus.FAILED, values.TurnStatus.INTERRUPTED):
             raise AnswerError(answer)
         return answer

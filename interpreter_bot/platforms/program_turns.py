@@ -80,14 +80,28 @@ class Answer:
         )
 
 
-class _EventQueue(ports.Reply):
-    """A reply that keeps events until they are taken; None comes after the last."""
+class _Reply(ports.Reply):
+    """A reply that passes events on."""
 
-    def __init__(self) -> None:
-        self.events: asyncio.Queue[events.TurnEvent | None] = asyncio.Queue()
+    def __init__(self, show: events.Emit) -> None:
+        self._pass_on = show
 
     def _show(self, event: events.TurnEvent) -> None:
-        self.events.put_nowait(event)
+        self._pass_on(event)
+
+
+async def answer(
+    service: session_service.SessionService, request: requests.Request, show: events.Emit
+) -> Answer:
+    """Run a request to its end, and show its events meanwhile."""
+    log = turn_log.TurnLog()
+
+    def apply(event: events.TurnEvent) -> None:
+        log.apply(event)
+        show(event)
+
+    await service.handle(request, _Reply(apply))
+    return Answer.of(log)
 
 
 async def stream(
@@ -103,15 +117,16 @@ async def stream(
         request: the request.
         pulse_seconds: after so long without an event, None is given.
     """
-    queue = _EventQueue()
+    queue: asyncio.Queue[events.TurnEvent | None] = asyncio.Queue()
+    reply = _Reply(queue.put_nowait)
     # A task of its own: its end is shown and recorded whatever becomes of the reader.
-    running = asyncio.create_task(service.handle(request, queue), name="turn of a program")
-    running.add_done_callback(lambda _: queue.events.put_nowait(None))
+    running = asyncio.create_task(service.handle(request, reply), name="turn of a program")
+    running.add_done_callback(lambda _: queue.put_nowait(None))
     try:
         while True:
             try:
                 async with asyncio.timeout(pulse_seconds):
-                    event = await queue.events.get()
+                    event = await queue.get()
             except TimeoutError:
                 yield None
                 continue

@@ -39,13 +39,10 @@ def serving(tmp_path):
             served = server.serve(futures.done(bot), config, tmp_path / "data", open_api=open_api)
             address = await stack.enter_async_context(served)
             origin = address.partition("/?")[0]
-            clients = [
-                await stack.enter_async_context(
-                    openai.AsyncOpenAI(base_url=f"{origin}/v1", api_key=token, max_retries=0)
-                )
-                for token in tokens
-            ]
-            yield bot, *clients
+            # One pool of connections for all, as to make one takes long.
+            client = openai.AsyncOpenAI(base_url=f"{origin}/v1", api_key="nobody", max_retries=0)
+            await stack.enter_async_context(client)
+            yield bot, *(client.with_options(api_key=token) for token in tokens)
 
     return serving
 
