@@ -30,7 +30,7 @@ _STDIN: Final = pathlib.Path("-")
 
 
 def run(config: settings.Settings, options: argparse.Namespace) -> int:
-    """Run one turn for each prompt; 0 if every one was answered, else 1.
+    """Run one turn for each prompt; return 0 if all were answered, else 1.
 
     Raises:
         BotError: no turn was run.
@@ -79,13 +79,13 @@ def run(config: settings.Settings, options: argparse.Namespace) -> int:
     async def work(interrupter: console_runs.Interrupter) -> int:
         opening = bot_startup.open_service(config.for_one_session(), os.environ, is_ephemeral=True)
         async with opening as service:
-            # Imported here, as that took a while: what it needs was imported beside the opening.
+            # Imported late, as the opening imports most of it in the background.
             from interpreter_bot.commands import ask_turns
 
             new = functools.partial(new_reply, service.answer)
             turns = ask_turns.Turns(service, options, writer, interrupter, new)
             is_answered = await turns.take(prompts, question, attachments)
-        # In a chat, the person saw an unanswered question, and could ask again.
+        # In a chat, the person sees failures, which are no failure of the command.
         return 0 if is_answered or not prompts else console_runs.FAILED
 
     return console_runs.run(work, writer, saver)

@@ -1,4 +1,4 @@
-"""Turns of `interpreter-bot ask`: what a person asks, types as a command, or runs."""
+"""Turns of `interpreter-bot ask`: questions, commands and code of a person."""
 
 from __future__ import annotations
 
@@ -30,9 +30,9 @@ class Turns:
     Args:
         service: the conversations.
         options: of the command.
-        writer: writes what is shown.
-        interrupter: stops what runs.
-        new_reply: shows a turn.
+        writer: writes the output.
+        interrupter: stops a turn.
+        new_reply: makes the reply of a turn.
     """
 
     def __init__(
@@ -64,7 +64,7 @@ class Turns:
             if self._service.logins.are_possible:
                 from interpreter_bot.platforms import login_pages
 
-                # At a port of its own: the page of a bot that runs knows nothing of these.
+                # At a port of its own, as the page of a running bot does not know these logins.
                 pages = login_pages.serve(self._service, settings.ToolLogins(port=0))
                 await stack.enter_async_context(pages)
             if self._options.model:
@@ -90,7 +90,7 @@ class Turns:
                 text = question if question and prompt == "-" else prompt
                 end = await self._run(text, code, reply, attachments)
                 are_answered = are_answered and end.status is values.TurnStatus.DONE
-                # Files come with the first question; they stay for the others.
+                # Files are sent with the first question, and stay for later ones.
                 attachments.clear()
             return are_answered
 
@@ -131,11 +131,11 @@ async def _prompts(
     writer: threaded_stdout.StdoutWriter,
     place: command_table.Place,
 ) -> AsyncIterator[str]:
-    """Iterate over the prompts, or where there are none, over what a person enters."""
+    """Iterate over the prompts, or over lines that a person enters if there are none."""
     for prompt in prompts:
         yield prompt
     if not prompts:
-        # Imported here: who asks one question does not wait for an editor of lines.
+        # Imported here, as a single question needs no line editor.
         from interpreter_bot.platforms.console import line_editor
 
         complete = functools.partial(_completions, place)
@@ -154,12 +154,14 @@ async def _completions(place: command_table.Place, text: str) -> list[tuple[str,
 
 
 def _invocation(prompt: str, *, is_typed: bool) -> command_table.Invocation | None:
-    """Parse a command; an argument that is more than the name of one is a question.
+    """Parse a command; None for a question.
+
+    An argument of the program is only a command if it is nothing but the name of one.
 
     Raises:
         BotError: it was mistyped, or lacks its argument.
     """
-    # Scripts put text of others into arguments: no such text runs as code.
+    # Scripts put text of others into arguments, which must not run as code.
     if is_typed or prompt.removeprefix("/") in command_table.offered("console"):
         return command_table.parse(prompt, "console")
     return None
@@ -170,7 +172,7 @@ def _local_time(moment: float) -> str:
 
 
 def _text(result: command_table.Result, name: str) -> str:
-    """Return the result of a command as the terminal shows it."""
+    """Return the result of a command as text for a terminal."""
     match result:
         case command_table.Said(text) | command_table.Private(text):
             return text

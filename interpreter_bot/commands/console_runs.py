@@ -1,6 +1,6 @@
-"""Runs of `ask` and `exec` in a terminal: signals, input files, and output that is read late.
+"""Runs of `ask` and `exec` in a terminal: signals, input files, and slow readers of output.
 
-Ctrl-C stops what runs and keeps its variables; a second one, or SIGTERM, ends everything in order.
+Ctrl-C stops the running code and keeps its variables; a second one, or SIGTERM, ends the command.
 """
 
 from __future__ import annotations
@@ -19,36 +19,36 @@ from interpreter_bot.wording import operator_words
 FAILED: Final = 1
 REFUSED: Final = 2
 
-_LAST_WORDS_SECONDS: Final = 1.0
+_LAST_OUTPUT_SECONDS: Final = 1.0
 _TICK_SECONDS: Final = 1.0
 
 
 class Interrupter:
-    """Reaction to signals: stop what runs, or end the command.
+    """Handles signals: stops the running code, or ends the command.
 
     Attributes:
-        stop_it: stops what runs now; None while there is nothing to stop.
+        stop_it: stops the running code; None if nothing runs.
     """
 
     def __init__(self) -> None:
-        self.stop_it: Callable[[], Awaitable[object]] | None = None
+        self.stop_current: Callable[[], Awaitable[object]] | None = None
         self._task = asyncio.current_task()
-        self._stopping: asyncio.Future[object] | None = None
+        self._stop_task: asyncio.Future[object] | None = None
 
     def stop_by(self, stop: Callable[[], Awaitable[object]]) -> None:
-        """Set how to stop what runs next; forgets earlier stops."""
-        self.stop_it = stop
-        self._stopping = None
+        """Set how to stop the next code; earlier stops are forgotten."""
+        self.stop_current = stop
+        self._stop_task = None
 
     def stop(self) -> None:
-        """Stop what runs; the second time, or if nothing runs, end everything."""
-        if self.stop_it is None or self._stopping is not None:
+        """Stop the running code; the second time, or if nothing runs, end the command."""
+        if self.stop_current is None or self._stop_task is not None:
             self.end()
         else:
-            self._stopping = asyncio.ensure_future(self.stop_it())
+            self._stop_task = asyncio.ensure_future(self.stop_current())
 
     def end(self) -> None:
-        """End everything in order."""
+        """End the command."""
         if self._task is not None:
             self._task.cancel()
 
@@ -71,14 +71,14 @@ async def ticking(tick: Callable[[], None]) -> AsyncIterator[None]:
 
 
 Work: TypeAlias = Callable[[Interrupter], Awaitable[int]]
-"""Command's work under an interrupter; returns the exit status."""
+"""The work of a command; returns the exit status."""
 
 
 def check_files(paths: Iterable[pathlib.Path]) -> None:
     """Check that files exist, before anything is started.
 
     Raises:
-        InputFileError: one does not.
+        InputFileError: a file does not exist.
     """
     for path in paths:
         if not path.exists() or path.is_dir():
@@ -88,7 +88,7 @@ def check_files(paths: Iterable[pathlib.Path]) -> None:
 def run(
     work: Work, writer: threaded_stdout.StdoutWriter, saver: saved_files.SavedFiles | None
 ) -> int:
-    """Do the work; returns the exit status, which is a failure if a file could not be kept."""
+    """Do the work; return the exit status, a failure also if a file could not be saved."""
     try:
         status = asyncio.run(_run_and_write(work, writer))
     except threaded_stdout.UnreadError as error:
@@ -98,20 +98,20 @@ def run(
 
 
 async def _run_and_write(work: Work, writer: threaded_stdout.StdoutWriter) -> int:
-    """Run everything, and wait for the readers only once nothing else is left."""
-    with _interruptible() as interruption:
+    """Do the work, then wait for the readers of its output."""
+    with _interruptible() as interrupter:
         try:
-            status = await work(interruption)
+            status = await work(interrupter)
         except BaseException as error:
-            # Output so far is written out, if there is a reader.
+            # Write the output so far, if there is a reader.
             with contextlib.suppress(OSError):
-                async with asyncio.timeout(_LAST_WORDS_SECONDS):
+                async with asyncio.timeout(_LAST_OUTPUT_SECONDS):
                     await writer.drain()
             if not isinstance(error, asyncio.CancelledError):
                 raise
-            return REFUSED if interruption.stop_it is None else FAILED
+            return REFUSED if interrupter.stop_current is None else FAILED
         # Nothing is left to stop: the next signal ends the wait.
-        interruption.stop_it = None
+        interrupter.stop_current = None
         try:
             await writer.drain()
         except asyncio.CancelledError:
@@ -121,13 +121,13 @@ async def _run_and_write(work: Work, writer: threaded_stdout.StdoutWriter) -> in
 
 @contextlib.contextmanager
 def _interruptible() -> Iterator[Interrupter]:
-    """Handle signals from the first moment, so that nothing is left behind."""
+    """Handle signals from the beginning, so that the work can always clean up."""
     loop = asyncio.get_running_loop()
-    interruption = Interrupter()
-    loop.add_signal_handler(signal.SIGINT, interruption.stop)
-    loop.add_signal_handler(signal.SIGTERM, interruption.end)
+    interrupter = Interrupter()
+    loop.add_signal_handler(signal.SIGINT, interrupter.stop)
+    loop.add_signal_handler(signal.SIGTERM, interrupter.end)
     try:
-        yield interruption
+        yield interrupter
     finally:
         loop.remove_signal_handler(signal.SIGINT)
         loop.remove_signal_handler(signal.SIGTERM)

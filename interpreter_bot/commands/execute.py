@@ -29,13 +29,13 @@ from interpreter_bot.wording import operator_words
 
 _log = logging.getLogger(__name__)
 
-_LOOKING_SECONDS: Final = 0.2
-_NAME: Final = "exec"
+_POLL_SECONDS: Final = 0.2
+_PLATFORM: Final = "exec"
 _STDIN: Final = pathlib.Path("-")
 
 
 def run(config: settings.Settings, options: argparse.Namespace) -> int:
-    """Run all cells; 0 if every one ended ok and every file was kept, else 1.
+    """Run all cells; return 0 if all of them succeeded and all files were saved, else 1.
 
     Raises:
         BotError: nothing was run.
@@ -56,16 +56,16 @@ def run(config: settings.Settings, options: argparse.Namespace) -> int:
     answers = terminal_input.StdinAnswers(is_script=options.source == "-" or piped is not None)
     writer = threaded_stdout.StdoutWriter()
     out = writer.file(sys.stdout)
-    asking = questions.Questions()
+    open_questions = questions.Questions()
     reply: json_replies.JsonLines | terminal_replies.ExecutionPrinter
     if options.json:
         json_answers = json_replies.JsonAnswers(answers)
-        reply = json_replies.JsonLines(saver, json_answers, asking.answer, out=out)
+        reply = json_replies.JsonLines(saver, json_answers, open_questions.answer, out=out)
     else:
         reply = terminal_replies.ExecutionPrinter(
             saver,
             answers,
-            asking.answer,
+            open_questions.answer,
             out=out,
             err=writer.file(sys.stderr),
             pictures=terminal_pictures.protocol(options.pictures, os.environ, sys.stdout),
@@ -80,14 +80,14 @@ def run(config: settings.Settings, options: argparse.Namespace) -> int:
                 session_config, doorkeeper=broker, is_ephemeral=True
             ) as hosts,
         ):
-            key = values.text(values.SessionKey(_NAME, thread=f"{uuid.uuid4()}"))
+            key = values.text(values.SessionKey(_PLATFORM, thread=f"{uuid.uuid4()}"))
             record = _InstallationRecord(config, key)
             session = unrecorded_code_runs.UnrecordedCodeRun(
                 *(hosts, key),
                 limits=config.limits,
                 reply=reply,
-                asking=asking,
-                on_installation=record.take,
+                asking=open_questions,
+                on_installation=record.write,
             )
             try:
                 attachments = [(path.name, code_sources.chunks(path)) for path in files]
@@ -110,42 +110,42 @@ def run(config: settings.Settings, options: argparse.Namespace) -> int:
 
 
 class _InstallationRecord:
-    """Record of what one session installs, in the database: nothing else of it is kept."""
+    """Records installations of the session in the database, which has nothing else of it."""
 
     def __init__(self, config: settings.Settings, key: str) -> None:
         self._config = config
         self._key = key
         self._writing: set[asyncio.Task[None]] = set()
 
-    def take(self, kernel_id: str, layer: code_activity.InstalledLayer) -> None:
-        """Write at once what was installed."""
+    def write(self, kernel_id: str, layer: code_activity.InstalledLayer) -> None:
+        """Begin to record an installation."""
         self._writing.add(asyncio.create_task(self._write(kernel_id, layer), name="record"))
 
     async def _write(self, kernel_id: str, layer: code_activity.InstalledLayer) -> None:
         installation = code_activity.Installation(
-            self._key, kernel_id, _NAME, layer.name, layer.packages
+            self._key, kernel_id, _PLATFORM, layer.name, layer.packages
         )
         try:
             opening = execution_startup.open_database(self._config, takes_orphans=False)
             async with opening as database:
                 await database.activities.add([installation])
         except errors.BotError:
-            _log.exception("that this was installed could not be recorded: %s", layer.packages)
+            _log.exception("an installation could not be recorded: %s", layer.packages)
 
     async def close(self) -> None:
-        """Wait until all is written."""
+        """Wait until everything is recorded."""
         await asyncio.gather(*self._writing)
 
 
 class _WatchedFile:
-    """A file of cells, and what it was when it was last read."""
+    """A file of cells, with its state when it was last read."""
 
     def __init__(self, source: str) -> None:
         self._path = pathlib.Path(source)
-        self._known = self._state()
+        self._last_state = self._file_state()
 
     async def changed(self, interrupter: console_runs.Interrupter) -> list[str]:
-        """Wait until it has other cells, and return them; none if that is interrupted."""
+        """Wait until the file has changed, and return its cells; empty after an interrupt."""
         is_over = asyncio.Event()
 
         async def end() -> None:
@@ -154,22 +154,22 @@ class _WatchedFile:
         interrupter.stop_by(end)
         while not is_over.is_set():
             with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(_LOOKING_SECONDS):
+                async with asyncio.timeout(_POLL_SECONDS):
                     await is_over.wait()
-            now = self._state()
-            if now is None or now == self._known:
+            state = self._file_state()
+            if state is None or state == self._last_state:
                 continue
-            self._known = now
+            self._last_state = state
             try:
                 if codes := await asyncio.to_thread(code_sources.read, f"{self._path}"):
                     return codes
             except code_sources.InputFileError as error:
-                # Half of it may be written so far; or it is no notebook any more.
+                # The file may be written only in part, or be no notebook any more.
                 sys.stderr.write(f"interpreter-bot: {error}\n")
         return []
 
-    def _state(self) -> tuple[int, int, int] | None:
-        """Return what is another after each change of the file; None while there is none."""
+    def _file_state(self) -> tuple[int, int, int] | None:
+        """Return values that differ after each change of the file; None if it does not exist."""
         try:
             status = self._path.stat()
         except OSError:

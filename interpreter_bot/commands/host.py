@@ -1,4 +1,4 @@
-"""`interpreter-bot host`: keep kernels for bots that come and go, in a process of its own."""
+"""`interpreter-bot host`: keep kernels in a process of its own, which outlives bots."""
 
 from __future__ import annotations
 
@@ -40,24 +40,24 @@ _log = logging.getLogger(__name__)
 
 # Longer than a journal is kept.
 _UNATTENDED_SECONDS: Final = 25 * 3600.0
-_SAVED_SECONDS: Final = 30.0
+_SAVE_SECONDS: Final = 30.0
 _POLL_SECONDS: Final = 0.2
-# Some readers of certificates know no year of five digits.
+# Some programs do not support years of five digits in certificates.
 _MAX_DAYS: Final = 36_500
 
 
 def run(config: settings.Settings, options: argparse.Namespace) -> int:
-    """Serve until a signal, or ask or tell the host that serves.
+    """Serve until a signal, or run a command about the host that serves.
 
     Raises:
-        BotError: it could not be started, or there is none.
+        BotError: the host could not be started, or there is none.
     """
     if options.verb == "status":
         report = {"hosts": asyncio.run(list_statuses(config))}
         sys.stdout.write(json.dumps(report, indent=2) + "\n")
         return 0
     if options.verb == "certificate":
-        return _certify(options)
+        return _make_certificate(options)
     if options.verb == "drain":
         asyncio.run(host_processes.drain(host_sockets.newest_link(config.paths), is_urgent=False))
         sys.stdout.write(host_words.DRAINED)
@@ -66,16 +66,16 @@ def run(config: settings.Settings, options: argparse.Namespace) -> int:
         return asyncio.run(_serve(config, options.linger))
     except errors.BotError as error:
         if options.linger is not None:
-            # Whoever started it tells people; it reads one line.
+            # The process that started it reads one line, and tells people.
             _print(messages.HostFailed(messages.error_fields(error)))
         raise
 
 
 async def list_statuses(config: settings.Settings) -> list[dict[str, object]]:
-    """Ask all hosts what they do, the newest first.
+    """Return the status of all hosts, the newest first.
 
     Raises:
-        KernelError: there is none.
+        KernelError: there is no host.
     """
     statuses: list[dict[str, object]] = []
     addresses: list[host_addresses.Address] = [*host_sockets.list_newest_first(config.paths)]
@@ -99,21 +99,21 @@ async def list_statuses(config: settings.Settings) -> list[dict[str, object]]:
 
 
 async def _serve(config: settings.Settings, linger_seconds: float | None) -> int:
-    async with _opened(config, linger_seconds) as (serving, host):
+    async with _open_server(config, linger_seconds) as (server, host):
         _print(messages.HostReady(os.getpid()))
         loop = asyncio.get_running_loop()
         for signum in (signal.SIGINT, signal.SIGTERM):
-            loop.add_signal_handler(signum, serving.drain)
+            loop.add_signal_handler(signum, server.drain)
         with garbage_collection.frozen():
-            await _until_over(serving, host, config, linger_seconds)
+            await _wait_for_end(server, host, config, linger_seconds)
     return 0
 
 
 @contextlib.asynccontextmanager
-async def _opened(
+async def _open_server(
     config: settings.Settings, linger_seconds: float | None
 ) -> AsyncIterator[tuple[host_server.HostServer, local_host.LocalHost]]:
-    """Open everything, bottom-up; hosts that were there before drain from then on."""
+    """Open everything, bottom-up; then earlier hosts begin to drain."""
     async with contextlib.AsyncExitStack() as stack:
         path = await asyncio.to_thread(
             host_sockets.make_socket_path, config.paths, is_shared=bool(config.host.bot_user)
@@ -126,46 +126,48 @@ async def _opened(
             await archive_manifests.share_key(shared, config)
         closing = contextlib.AsyncExitStack()
         await stack.enter_async_context(closing)
-        host = await stack.enter_async_context(local_startup.open_host(_patient(config)))
+        host = await stack.enter_async_context(
+            local_startup.open_host(_without_input_limit(config))
+        )
         archives = None
         if shared is not None:
             key = await asyncio.to_thread(snapshot_generations.load_key, config)
             opening_archives = session_archives.SessionArchives.open(host.pool, shared, key)
             archives = await stack.enter_async_context(opening_archives)
-            # After the pool, which saves what no snapshot has when it closes.
+            # Closed after the pool, which saves remaining variables when it closes.
             closing.push_async_callback(archives.close)
         opening = executions.Executions.open(
             config.paths.data / "journals", input_seconds=config.limits.input_seconds
         )
-        begun_executions = await stack.enter_async_context(opening)
-        serving = host_server.HostServer.open(
+        open_executions = await stack.enter_async_context(opening)
+        opening_server = host_server.HostServer.open(
             host,
-            begun_executions,
+            open_executions,
             path,
             is_lingering=linger_seconds is not None,
-            bot_uid=_uid(config.host.bot_user),
+            bot_uid=_user_id(config.host.bot_user),
             fingerprint=host_processes.fingerprint(config),
             private=config.private_paths,
             tls=_tls(config),
             archives=archives,
         )
         try:
-            opened = await stack.enter_async_context(serving)
+            server = await stack.enter_async_context(opening_server)
         except OSError as error:
             sentence = host_words.cannot_listen(
                 config.host.listen or path, error.strerror, "host.listen"
             )
             raise errors.SettingsError(sentence) from error
         if config.host.metrics:
-            metrics = host_metrics.serving(opened, config.host.metrics)
+            metrics = host_metrics.serving(server, config.host.metrics)
             await stack.enter_async_context(metrics)
         await stack.enter_async_context(host_sockets.linked_as_newest(path))
         await host_processes.drain_others(path)
-        yield opened, host
+        yield server, host
 
 
 def _tls(config: settings.Settings) -> host_addresses.TlsAddress | None:
-    """Read what TLS needs, where the host is to take bots of other machines.
+    """Return the address for bots on other machines, with TLS; None if there is none.
 
     Raises:
         SettingsError: it cannot be used.
@@ -180,9 +182,9 @@ def _tls(config: settings.Settings) -> host_addresses.TlsAddress | None:
     )
 
 
-def _certify(options: argparse.Namespace) -> int:
-    """Make a certificate, and the authority before it."""
-    # Imported here: whoever serves makes none.
+def _make_certificate(options: argparse.Namespace) -> int:
+    """Make a certificate, and its authority if there is none yet."""
+    # Imported here, as a host that serves does not need it.
     from interpreter_bot.hosts import certificate_authorities
 
     names = [options.bot] if options.bot else options.names
@@ -196,43 +198,43 @@ def _certify(options: argparse.Namespace) -> int:
     return 0
 
 
-def _patient(config: settings.Settings) -> settings.Settings:
-    """Let code wait for an answer as long as no bot is there; see `executions`."""
+def _without_input_limit(config: settings.Settings) -> settings.Settings:
+    """Let code wait for input while no bot is connected; `executions` has the real limit."""
     limits = config.limits.model_copy(update={"input_seconds": _UNATTENDED_SECONDS})
     return config.model_copy(update={"limits": limits})
 
 
-async def _until_over(
-    serving: host_server.HostServer,
+async def _wait_for_end(
+    server: host_server.HostServer,
     host: local_host.LocalHost,
     config: settings.Settings,
     linger_seconds: float | None,
 ) -> None:
-    """Return when it was told to end and nothing runs, or when no bot came back."""
-    told_at: float | None = None
-    # Variables of sessions that are idle for so long are saved.
-    saved_seconds = config.kernels.freeze_seconds or _SAVED_SECONDS
-    idle_seconds = saved_seconds if host.keeps_variables else config.kernels.idle_seconds
+    """Wait until the host should end and nothing runs, or no bot has come back."""
+    ending_since: float | None = None
+    # Variables of sessions are saved after this idle time.
+    save_seconds = config.kernels.freeze_seconds or _SAVE_SECONDS
+    idle_seconds = save_seconds if host.keeps_variables else config.kernels.idle_seconds
     while True:
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(_POLL_SECONDS):
-                await serving.changed.wait()
-        serving.changed.clear()
+                await server.changed.wait()
+        server.changed.clear()
         now = time.monotonic()
-        if serving.is_ending:
-            told_at = told_at or now
-            if not serving.executions or now - told_at > config.limits.execution_seconds:
+        if server.is_ending:
+            ending_since = ending_since or now
+            if not server.executions or now - ending_since > config.limits.execution_seconds:
                 return
-        if serving.is_draining:
+        if server.is_draining:
             await host.end_idle_kernels(idle_seconds)
-            if not await serving.has_kernels():
+            if not await server.has_kernels():
                 return
-        is_alone = linger_seconds is not None and not serving.connections
-        if is_alone and now - serving.last_seen > (linger_seconds or 0.0):
+        is_alone = linger_seconds is not None and not server.connections
+        if is_alone and now - server.last_seen > (linger_seconds or 0.0):
             return
 
 
-def _uid(name: str) -> int | None:
+def _user_id(name: str) -> int | None:
     """Return a user's id.
 
     Raises:
@@ -249,7 +251,7 @@ def _uid(name: str) -> int | None:
 
 
 def _print(message: messages.ToStarter) -> None:
-    """Print a message for whoever started this process, and may be gone."""
+    """Print a message for the process that started this one, which may have ended."""
     with contextlib.suppress(OSError):
         sys.stdout.write(messages.encode(message) + "\n")
         sys.stdout.flush()

@@ -36,7 +36,7 @@ _FIRST_WAIT_SECONDS: Final = 1.0
 _MAX_WAIT_SECONDS: Final = 120.0
 
 _Opening = Callable[[], AbstractAsyncContextManager[str]]
-"""Opens a platform, repeatedly if called so; yields a sentence about where it is."""
+"""Opens a platform, perhaps again; yields a sentence with its address."""
 
 
 def run(config: settings.Settings, options: argparse.Namespace) -> int:
@@ -45,8 +45,8 @@ def run(config: settings.Settings, options: argparse.Namespace) -> int:
     Raises:
         BotError: it could not be started.
     """
-    # Sessions of an ordinary container, with user ids of their own, walk through it. If it cannot
-    # be made, whoever needs it says so.
+    # Sessions with user ids of their own must be able to pass through the directory. If it cannot
+    # be made, its users report that.
     with contextlib.suppress(OSError):
         config.paths.data.mkdir(mode=0o711, parents=True, exist_ok=True)
     stored = stored_credentials.StoredCredentials(config).load()
@@ -77,12 +77,12 @@ async def run_bot(
         The exit status.
 
     Raises:
-        BotError: nothing could be opened; the sentence says why.
+        BotError: nothing could be opened.
     """
-    platforms = _Platforms(_names(config), end)
+    platforms = _Platforms(_platform_names(config), end)
     holding = execution_startup.hold_active_bot(config, functools.partial(_stand_by, config))
     async with side_by_side.opening(holding, "active bot") as active:
-        if not await _is_before(active, end):
+        if not await _opened_before(active, end):
             return 0
         bot = active.result()
         restarting = asyncio.create_task(_restart_when_lost(bot, end), name="restart")
@@ -96,21 +96,21 @@ async def run_bot(
 
 
 def _stand_by(config: settings.Settings) -> None:
-    _say(operator_words.STANDS_BY)
+    _print_error(operator_words.STANDS_BY)
     asyncio.get_running_loop().run_in_executor(None, bot_startup.import_ahead, config)
 
 
 async def _restart_when_lost(bot: active_bot.ActiveBot, end: asyncio.Event) -> None:
-    """Become a new process, as nothing of this one may act any more."""
+    """Replace this process by a new one when it is no longer the active bot."""
     await bot.lost.wait()
     if end.is_set():
         os._exit(_FAILED)
-    _say(operator_words.LOCK_LOST)
+    _print_error(operator_words.LOCK_LOST)
     os.execv(sys.executable, sys.orig_argv)  # noqa: S606
 
 
-async def _is_before(opened: asyncio.Future[Any], end: asyncio.Event) -> bool:
-    """Wait until something is opened, or the end; says whether it was opened."""
+async def _opened_before(opened: asyncio.Future[Any], end: asyncio.Event) -> bool:
+    """Wait until something is opened, or until the end; return whether it was opened."""
     ending = asyncio.create_task(end.wait(), name="end")
     first: set[asyncio.Future[Any]] = {opened, ending}
     try:
@@ -126,7 +126,7 @@ async def _run_platforms(
     platforms: _Platforms,
     end: asyncio.Event,
 ) -> int:
-    """Open the page, everything else behind it, and then the other platforms."""
+    """Open the page, then the conversations, then the other platforms."""
     ready: asyncio.Future[session_service.SessionService]
     ready = asyncio.get_running_loop().create_future()
     try:
@@ -138,10 +138,10 @@ async def _run_platforms(
             page = functools.partial(server.serve, ready, config.web, data, open_api=open_api)
             await platforms.open_first(operator_words.PAGE, page)
             if end.is_set():
-                # Nothing else is to be served, so no database is made.
+                # Nothing else will be served, so no database is needed.
                 return platforms.status
         async with side_by_side.opening(opening, "conversations") as opened:
-            if not await _is_before(opened, end):
+            if not await _opened_before(opened, end):
                 return platforms.status
             service = opened.result()
             openings = _openings(config, service)
@@ -160,27 +160,27 @@ def _open_api(data: pathlib.Path, service: session_service.SessionService) -> ac
     return routes.Api(service, data).answer
 
 
-def _names(config: settings.Settings) -> set[str]:
+def _platform_names(config: settings.Settings) -> set[str]:
     """Return the platforms on which people talk to the bot.
 
     Raises:
         SettingsError: there is none.
     """
-    are_on = {
+    is_on_by_name = {
         operator_words.PAGE: config.web.enabled,
         _SLACK: config.slack.is_on,
         _DISCORD: bool(config.discord.token.get_secret_value()),
         _MCP: config.mcp.enabled,
     }
-    if not any(are_on.values()):
+    if not any(is_on_by_name.values()):
         raise errors.SettingsError(operator_words.NOTHING_TO_RUN)
-    return {name for name, is_on in are_on.items() if is_on}
+    return {name for name, is_on in is_on_by_name.items() if is_on}
 
 
 def _openings(
     config: settings.Settings, service: session_service.SessionService
 ) -> dict[str, _Opening]:
-    """Return the platforms that are set up beside the page; no other is imported."""
+    """Return the other platforms that are set up; only these are imported."""
     openings: dict[str, _Opening] = {}
     if config.slack.is_on:
         from interpreter_bot.platforms.slack import startup as slack
@@ -199,7 +199,7 @@ def _openings(
             login_pages.serve, service, config.tool_logins
         )
     if config.mcp.enabled:
-        # It takes a second and 59 MiB, which nobody else is to pay.
+        # Importing it takes a second and 59 MiB, so only those who need it pay.
         from interpreter_bot.commands import mcp
 
         mcp.check_sdk()
@@ -210,21 +210,21 @@ def _openings(
 
 
 class _Platforms:
-    """All platforms, each independent: one that cannot be opened does not affect the others.
+    """All platforms, which are independent: a failure of one does not affect the others.
 
-    One that is lost is opened again, after waits that grow: the outage may end. One that refuses
-    at its first opening, as with a wrong token, is given up.
+    A lost platform is opened again, after growing waits. A platform that refuses at its first
+    opening, as with a wrong token, is given up.
     """
 
     def __init__(self, names: Collection[str], end: asyncio.Event) -> None:
-        """Open none yet. When all of `names` have failed, `end` is set."""
-        self._names = names
+        """Make it; `end` is set when all of `names` have failed."""
+        self._platform_names = names
         self._end = end
         self._closing = asyncio.Event()
         self._tasks: dict[str, asyncio.Task[None]] = {}
-        self._was_tried = asyncio.Event()
-        self._open: set[str] = set()
-        self._opened: set[str] = set()
+        self._was_attempted = asyncio.Event()
+        self._open_names: set[str] = set()
+        self._ever_opened: set[str] = set()
         self._lost: set[str] = set()
         self._failed: set[str] = set()
 
@@ -232,14 +232,14 @@ class _Platforms:
     def status(self) -> int:
         """The exit status."""
         faulty = self._failed | self._lost
-        if faulty and not self._opened:
+        if faulty and not self._ever_opened:
             return _REFUSED
         return _FAILED if faulty else 0
 
     async def open_first(self, name: str, opening: _Opening) -> None:
-        """Open one before the others; return once it is open, or could not be opened."""
+        """Open a platform before the others; wait until it is open or has failed."""
         self._begin(name, opening)
-        await self._was_tried.wait()
+        await self._was_attempted.wait()
 
     async def keep_open(
         self, openings: Mapping[str, _Opening], service: session_service.SessionService
@@ -249,7 +249,7 @@ class _Platforms:
             for name, opening in openings.items():
                 self._begin(name, opening)
             await self._end.wait()
-            for name in self._tasks.keys() - self._open:
+            for name in self._tasks.keys() - self._open_names:
                 self._tasks[name].cancel()
             # Platforms stay open for the answers that are still on their way.
             await service.drain()
@@ -259,7 +259,7 @@ class _Platforms:
             await self.abort()
 
     async def abort(self) -> None:
-        """Close all that are still open."""
+        """Close all open platforms."""
         for task in self._tasks.values():
             task.cancel()
         await asyncio.gather(*self._tasks.values(), return_exceptions=True)
@@ -277,15 +277,14 @@ class _Platforms:
             except errors.PlatformLostError as error:
                 failure: Exception = error
             except errors.BotError as error:
-                if name not in self._opened:
-                    # The sentence is enough, but for whoever asked for more.
+                if name not in self._ever_opened:
+                    # People get the sentence; the log has details.
                     _log.info("%s failed", name, exc_info=True)
-                    self._fail(name, str(error))
+                    self._give_up(name, str(error))
                     return
                 failure = error
             except Exception:
-                # Foreign libraries read what comes from outside: one platform's failure must not
-                # end others.
+                # Libraries parse foreign data, and their defects must not end other platforms.
                 _log.exception("a platform ended in an error")
                 failure = errors.PlatformLostError(operator_words.UNEXPECTED)
             else:
@@ -294,46 +293,46 @@ class _Platforms:
                 return
             if time.monotonic() - began > _MAX_WAIT_SECONDS:
                 wait_seconds = _FIRST_WAIT_SECONDS
-            self._lose(name, failure, wait_seconds)
+            self._report_loss(name, failure, wait_seconds)
             await asyncio.sleep(wait_seconds)
             wait_seconds = min(2 * wait_seconds, _MAX_WAIT_SECONDS)
 
     async def _keep_open(self, name: str, opening: _Opening) -> None:
-        """Keep one open until all are to be closed."""
+        """Keep a platform open until all should be closed."""
         try:
-            async with opening() as place:
-                self._open.add(name)
-                self._opened.add(name)
+            async with opening() as sentence:
+                self._open_names.add(name)
+                self._ever_opened.add(name)
                 self._lost.discard(name)
-                # Not for a log: the page's address holds its token.
-                sys.stdout.write(f"{name}: {place}\n")
+                # Not logged, as the address of the page contains its token.
+                sys.stdout.write(f"{name}: {sentence}\n")
                 sys.stdout.flush()
-                self._was_tried.set()
+                self._was_attempted.set()
                 await self._closing.wait()
         finally:
-            self._was_tried.set()
-            self._open.discard(name)
+            self._was_attempted.set()
+            self._open_names.discard(name)
 
-    def _lose(self, name: str, error: Exception, wait_seconds: float) -> None:
-        """Report that one is tried again; with all details when it is lost, not each time."""
+    def _report_loss(self, name: str, error: Exception, wait_seconds: float) -> None:
+        """Report that a platform will be opened again; details are logged the first time."""
         sentence = operator_words.failed_for_now(name, error, wait_seconds)
         if name in self._lost:
             _log.warning(sentence)
             return
         self._lost.add(name)
         _log.warning(sentence, exc_info=error)
-        _say(sentence)
+        _print_error(sentence)
 
-    def _fail(self, name: str, sentence: str) -> None:
-        """Give one up; ends the bot when none is left."""
-        _say(operator_words.failed(name, sentence))
+    def _give_up(self, name: str, sentence: str) -> None:
+        """Give up a platform; end the bot if none is left."""
+        _print_error(operator_words.failed(name, sentence))
         self._lost.discard(name)
         self._failed.add(name)
-        if self._failed.issuperset(self._names):
+        if self._failed.issuperset(self._platform_names):
             self._end.set()
 
 
-def _say(sentence: str) -> None:
+def _print_error(sentence: str) -> None:
     sys.stderr.write(f"interpreter-bot: {sentence}\n")
 
 
@@ -344,7 +343,7 @@ def _ending() -> Iterator[asyncio.Event]:
     end = asyncio.Event()
     task = asyncio.current_task()
 
-    def ask() -> None:
+    def on_signal() -> None:
         if end.is_set() and task is not None:
             task.cancel()
         elif sys.stderr.isatty():
@@ -352,7 +351,7 @@ def _ending() -> Iterator[asyncio.Event]:
         end.set()
 
     for signum in (signal.SIGINT, signal.SIGTERM):
-        loop.add_signal_handler(signum, ask)
+        loop.add_signal_handler(signum, on_signal)
     try:
         yield end
     finally:

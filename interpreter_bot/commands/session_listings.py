@@ -1,6 +1,6 @@
 """Lists of sessions for an operator, from the database, the hosts and the disk.
 
-Titles and ids come from people: they are printed harmless, and no session goes by them.
+Titles and ids come from people, so they are printed harmless and not used as names.
 """
 
 from __future__ import annotations
@@ -24,27 +24,27 @@ _DAY_SECONDS: Final = 86_400.0
 _NAME_CHARACTERS: Final = 12
 _MAX_TITLE_CHARACTERS: Final = 40
 _MAX_KEY_CHARACTERS: Final = 80
-_NOTHING: Final = "-"
+_EMPTY_CELL: Final = "-"
 COLUMNS: Final = (
     *("name", "title", "session", "person", "state"),
     *("memory", "age", "unused", "saved"),
 )
-"""Titles of what `Entry.cells` returns."""
+"""Titles of the columns of `Entry.cells`."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Entry:
-    """What is known of one session.
+    """One session.
 
     Attributes:
-        key: as hosts know it.
-        session: None where the database does not know it.
+        key: as text, for hosts.
+        session: its record; None if the database has none.
         person: who began it.
-        host: that keeps its kernel, or would; None where there is none. Of a fleet it is the one
-            that it is placed on, as it is spoken to in the epoch of that.
-        epoch: of its place; 0 where there is no fleet, or it has none.
+        host: that has its kernel, or would have it; None if there is none. In a fleet, the host
+            that it is placed on, in the epoch of its placement.
+        epoch: of its placement; 0 if it has none.
         status: of its kernel, if it has one.
-        saved: on the disk, if there is anything.
+        saved: the size of its snapshot, if it has one.
     """
 
     key: str
@@ -57,17 +57,17 @@ class Entry:
 
     @property
     def name(self) -> str:
-        """By which people call it here: hexadecimal digits."""
+        """Its name in these commands, in hexadecimal digits."""
         return workspaces.Workspaces.name_of(self.key)
 
     @property
     def short_name(self) -> str:
-        """As much of the name as is mostly enough."""
+        """The beginning of the name, which is nearly always unique."""
         return self.name[:_NAME_CHARACTERS]
 
     @property
     def state(self) -> str:
-        """In a word."""
+        """Its state in a word."""
         if self.status is None:
             return "saved" if self.saved else "files"
         if self.status.is_busy:
@@ -76,13 +76,13 @@ class Entry:
 
     @property
     def idle_seconds(self) -> float | None:
-        """Since it was used last, as far as anybody knows."""
+        """The time since its last use, if it is known."""
         if self.status is not None:
             return self.status.idle_seconds
         return _since(self.session.used) if self.session is not None else None
 
     def facts(self) -> dict[str, object]:
-        """Return all of it, for programs."""
+        """Return all facts, for programs."""
         status, saved, session = self.status, self.saved, self.session
         return {
             "name": self.name,
@@ -98,11 +98,11 @@ class Entry:
         }
 
     def cells(self) -> list[str]:
-        """Return it in words, one for each column."""
+        """Return the texts of its row, one for each column."""
         title = self.session.title if self.session else ""
         return [
             self.short_name,
-            quantities.one_line(safe_text.harmless(title), _MAX_TITLE_CHARACTERS) or _NOTHING,
+            quantities.one_line(safe_text.harmless(title), _MAX_TITLE_CHARACTERS) or _EMPTY_CELL,
             quantities.one_line(self.key, _MAX_KEY_CHARACTERS),
             quantities.one_line(safe_text.harmless(self.person), _MAX_TITLE_CHARACTERS),
             self.state,
@@ -114,15 +114,15 @@ class Entry:
 
 
 @contextlib.asynccontextmanager
-async def opened_hosts(
-    config: settings.Settings, tell: Callable[[str], object]
+async def open_hosts(
+    config: settings.Settings, warn: Callable[[str], object]
 ) -> AsyncIterator[list[remote_host.RemoteHost]]:
     """Connect to all hosts of the settings, those of one machine newest first.
 
-    `tell` receives a sentence for each host of a fleet that cannot be asked.
+    `warn` receives a sentence for each host of a fleet that does not answer.
 
     Raises:
-        HostUnusableError: that of this machine does not answer, or is of another release.
+        HostUnusableError: the host of this machine does not answer, or has another release.
     """
     async with contextlib.AsyncExitStack() as stack:
         hosts = []
@@ -135,7 +135,7 @@ async def opened_hosts(
                 opened = await stack.enter_async_context(remote_host.RemoteHost.open(path))
             except errors.KernelError as error:
                 if config.host.fleet:
-                    tell(f"{path}: {error}")
+                    warn(f"{path}: {error}")
                 elif isinstance(error, errors.HostUnusableError):
                     raise
                 continue
@@ -143,13 +143,13 @@ async def opened_hosts(
         yield hosts
 
 
-async def known(
+async def list_sessions(
     config: settings.Settings,
     database: databases.Database,
     hosts: Sequence[remote_host.RemoteHost],
 ) -> list[Entry]:
-    """Return all sessions that the database or a host knows, the latest used first."""
-    owned = {
+    """Return all sessions of the database and of hosts, the latest used first."""
+    sessions_by_key = {
         values.text(session.key): (session, person)
         for session, person in await database.sessions.owned()
     }
@@ -158,7 +158,7 @@ async def known(
         for key, status in (await remote.statuses()).items():
             if not status.loss_reason:
                 kernels[key] = remote, status
-    keys = owned.keys() | kernels.keys()
+    keys = sessions_by_key.keys() | kernels.keys()
     sizes = await _sizes(config, keys, hosts)
     hosts_by_data_id: dict[str, remote_host.RemoteHost] = {}
     if config.host.fleet:
@@ -166,13 +166,13 @@ async def known(
     places = await database.placements.of(keys) if hosts_by_data_id else {}
     entries = []
     for key in keys:
-        session, person = owned.get(key, (None, ""))
+        session, person = sessions_by_key.get(key, (None, ""))
         kernel = kernels.get(key)
         placed = places.get(key)
         host: remote_host.RemoteHost | None = kernel[0] if kernel else next(iter(hosts), None)
         if placed is not None:
             placed_host = hosts_by_data_id.get(placed.data_id)
-            # What a machine still has that it lost is no kernel of the session any more.
+            # A kernel on a host that lost the session no longer counts.
             kernel = kernel if kernel is not None and kernel[0] is placed_host else None
             host = None if placed_host is None else placed_host.with_epoch(placed.epoch)
         entries.append(
@@ -192,7 +192,7 @@ async def known(
 async def _sizes(
     config: settings.Settings, keys: set[str], hosts: Sequence[remote_host.RemoteHost]
 ) -> Mapping[str, session_variables.SnapshotSize]:
-    # Hosts of one data directory have the same; they may read it where we may not.
+    # Hosts of one data directory give the same sizes, and may read it even if we may not.
     if hosts:
         sizes: dict[str, session_variables.SnapshotSize] = {}
         for host in hosts if config.host.fleet else hosts[:1]:
@@ -213,10 +213,10 @@ def _since(moment: datetime.datetime) -> float:
 
 def _ago(seconds: float | None) -> str:
     if seconds is None:
-        return _NOTHING
+        return _EMPTY_CELL
     days = seconds / _DAY_SECONDS
     return quantities.count(int(days), "day") if days >= 2 else quantities.duration(seconds)
 
 
 def _size(count_bytes: int | None) -> str:
-    return _NOTHING if count_bytes is None else quantities.size(count_bytes)
+    return _EMPTY_CELL if count_bytes is None else quantities.size(count_bytes)

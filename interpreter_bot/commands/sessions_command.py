@@ -1,7 +1,7 @@
-"""`interpreter-bot sessions`: list what is kept of conversations; end, save, move or forget some.
+"""`interpreter-bot sessions`: list sessions; end, save, move or forget some.
 
-Hosts of kernels are asked over their sockets. Where none answers, only what lies on the disk is
-known, and nothing but forgetting can be done.
+Hosts of kernels are asked over their sockets. If none answers, only the files on the disk are
+known, and sessions can only be forgotten.
 """
 
 from __future__ import annotations
@@ -36,49 +36,47 @@ def run(config: settings.Settings, options: argparse.Namespace) -> int:
     """List sessions, or end, save, move or forget some.
 
     Raises:
-        BotError: nothing was done; the sentence says why.
+        BotError: nothing was done.
     """
     return asyncio.run(_run(config, options))
 
 
 async def _run(config: settings.Settings, options: argparse.Namespace) -> int:
     opening = execution_startup.open_database(config, takes_orphans=False)
-    opening_hosts = session_listings.opened_hosts(
-        config, lambda line: sys.stderr.write(f"{line}\n")
-    )
+    opening_hosts = session_listings.open_hosts(config, lambda line: sys.stderr.write(f"{line}\n"))
     async with opening as database, opening_hosts as hosts:
-        entries = await session_listings.known(config, database, hosts)
+        entries = await session_listings.list_sessions(config, database, hosts)
         if options.verb is None:
-            listed = [one for one in entries if one.status or one.saved or options.all]
+            listed = [entry for entry in entries if entry.status or entry.saved or options.all]
             _print(listed, is_json=options.json)
             if not (hosts or options.json):
                 sys.stderr.write(f"{operator_words.NO_HOST_ANSWERS}\n")
             return 0
-        chosen = _chosen(entries, options.names)
+        chosen = _find_entries(entries, options.names)
         if options.verb == "forget" and not options.yes:
-            await _ask_first(chosen)
-        act: Callable[[session_listings.Entry], Awaitable[str]]
+            await _confirm_forgetting(chosen)
+        action: Callable[[session_listings.Entry], Awaitable[str]]
         if options.verb == "move":
-            act = functools.partial(_move, database, _target(hosts, options.host))
+            action = functools.partial(_move, database, _find_host(hosts, options.host))
         else:
-            act = _verbs(config, database, hosts)[options.verb]
+            action = _actions(config, database, hosts)[options.verb]
         failures = 0
         for entry in chosen:
             try:
-                line = await act(entry)
+                line = await action(entry)
             except errors.BotError as error:
                 line, failures = str(error), failures + 1
             sys.stdout.write(f"{entry.short_name}: {line}\n")
         return _FAILED if failures else 0
 
 
-def _chosen(
+def _find_entries(
     entries: Sequence[session_listings.Entry], names: Sequence[str]
 ) -> list[session_listings.Entry]:
-    """Return the sessions of those names.
+    """Return the sessions with names that begin so.
 
     Raises:
-        BotError: a name is that of none, or of several.
+        BotError: no session, or several, have such a name.
     """
     chosen = {}
     for name in names:
@@ -97,11 +95,11 @@ def _chosen(
     return list(chosen.values())
 
 
-async def _ask_first(chosen: Sequence[session_listings.Entry]) -> None:
-    """Ask whether sessions are to be forgotten.
+async def _confirm_forgetting(chosen: Sequence[session_listings.Entry]) -> None:
+    """Ask for confirmation before sessions are forgotten.
 
     Raises:
-        BotError: they are not.
+        BotError: it was not given.
     """
     if not (sys.stdin and sys.stdin.isatty()):
         raise errors.BotError(operator_words.NOBODY_CONFIRMS)
@@ -114,13 +112,13 @@ async def _ask_first(chosen: Sequence[session_listings.Entry]) -> None:
         raise errors.BotError(operator_words.NOT_FORGOTTEN)
 
 
-def _verbs(
+def _actions(
     config: settings.Settings,
     database: databases.Database,
     hosts: Sequence[remote_host.RemoteHost],
 ) -> Mapping[str, Callable[[session_listings.Entry], Awaitable[str]]]:
     async def save(entry: session_listings.Entry) -> str:
-        host = _host(entry)
+        host = _host_of(entry)
         if entry.status is None:
             raise errors.KernelError(operator_words.NO_PYTHON_TO_SAVE)
         is_saved = await host.save(entry.key)
@@ -130,7 +128,7 @@ def _verbs(
         return operator_words.variables_saved(saved.kept, saved.lost_count)
 
     async def end(entry: session_listings.Entry) -> str:
-        host = _host(entry)
+        host = _host_of(entry)
         if entry.status is None:
             return operator_words.NO_PYTHON
         await host.end_session(entry.key, operator_words.PYTHON_ENDED)
@@ -140,23 +138,23 @@ def _verbs(
     async def forget(entry: session_listings.Entry) -> str:
         session = entry.session
         if config.host.fleet:
-            # What lies on its machine, and in the store, is deleted there or not at all.
-            _host(entry)
-        row = {"gone": operator_words.FILES_DELETED, "at": columns.now().isoformat()}
+            # Only its host can delete the files on its machine and in the store.
+            _host_of(entry)
+        notice = {"gone": operator_words.FILES_DELETED, "at": columns.now().isoformat()}
         if session is not None:
-            # First: a bot that comes in between says why they are gone.
-            await database.sessions.note_files(session.id, row)
+            # Recorded first, so that a bot that opens the session now can say why files are gone.
+            await database.sessions.note_files(session.id, notice)
         try:
             if entry.host is not None:
                 await entry.host.forget(entry.key)
                 others = hosts if config.host.fleet else ()
-                # Where it was in earlier epochs, files may still be.
+                # Hosts of earlier epochs may still have files.
                 await remote_host.ask_all(others, lambda other: other.forget(entry.key))
             else:
                 await _remove(await session_listings.stored_workspaces(config).ensure(entry.key))
         except errors.BotError:
             if session is not None:
-                await database.sessions.note_files(session.id, session.files, instead_of=row)
+                await database.sessions.note_files(session.id, session.files, instead_of=notice)
             raise
         if session is not None:
             await database.parts.release_files(session.id)
@@ -171,7 +169,7 @@ async def _move(
     """Move a session to another machine of a fleet, with its files and variables."""
     if not entry.epoch:
         raise errors.KernelError(operator_words.NOT_IN_FLEET)
-    source, data_id = _host(entry), target.connection.status.data_id
+    source, data_id = _host_of(entry), target.connection.status.data_id
     if source.connection is target.connection:
         return operator_words.ALREADY_THERE
     await placed_hosts.SessionMoves().move_out(entry.key, source, target)
@@ -181,11 +179,11 @@ async def _move(
     return operator_words.moved(target.connection.address)
 
 
-def _target(hosts: Sequence[remote_host.RemoteHost], name: str) -> remote_host.RemoteHost:
+def _find_host(hosts: Sequence[remote_host.RemoteHost], name: str) -> remote_host.RemoteHost:
     """Return the host at an address, as `host status` shows it.
 
     Raises:
-        BotError: there is none that answers.
+        BotError: no host with that address answers.
     """
     for host in hosts:
         if str(host.connection.address) == name:
@@ -196,10 +194,10 @@ def _target(hosts: Sequence[remote_host.RemoteHost], name: str) -> remote_host.R
 
 
 async def _remove(workspace: workspaces.Workspace) -> None:
-    """Delete what lies on the disk of a session without a host.
+    """Delete the files of a session that has no host.
 
     Raises:
-        KernelError: a bot has its kernel.
+        KernelError: a bot uses the session.
     """
     async with session_locks.SessionLocks().locked_if_unused(workspace) as is_unused:
         if not is_unused:
@@ -207,11 +205,11 @@ async def _remove(workspace: workspaces.Workspace) -> None:
         await workspace.remove()
 
 
-def _host(entry: session_listings.Entry) -> remote_host.RemoteHost:
-    """Return what keeps a session's kernel.
+def _host_of(entry: session_listings.Entry) -> remote_host.RemoteHost:
+    """Return the host of a session.
 
     Raises:
-        KernelError: nothing that answers.
+        KernelError: no host answers.
     """
     if entry.host is None:
         raise errors.KernelError(operator_words.NO_HOST_ANSWERS)
@@ -224,7 +222,7 @@ def _print(entries: Sequence[session_listings.Entry], *, is_json: bool) -> None:
         return
     table = rich.table.Table(*session_listings.COLUMNS, box=rich.box.SIMPLE_HEAD)
     for entry in entries:
-        # As texts: words in brackets would be rich's markup.
+        # As `Text`, because rich takes words in brackets for markup.
         table.add_row(*map(rich.text.Text, entry.cells()))
     rich.console.Console(soft_wrap=True).print(table)
     memory_bytes = sum(entry.status.memory_bytes or 0 for entry in entries if entry.status)

@@ -1,4 +1,4 @@
-"""`interpreter-bot setup`: ask for a model, Slack and Discord, try them, and store their keys."""
+"""`interpreter-bot setup`: ask for keys of a model, Slack and Discord, try and store them."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ class _Trial:
     """Credentials that work.
 
     Attributes:
-        name: to whom they belong.
-        notes: what is still missing, or to be done.
-        ask_person: the question to whom the bot writes, or whether; empty if it writes to nobody.
-        send_hello: writes to the person that was answered.
+        name: of their owner.
+        notes: what is missing, or remains to be done.
+        ask_person: the question to whom the bot should write; empty if it writes to nobody.
+        send_hello: writes to the person in the answer.
     """
 
     name: str
@@ -38,7 +38,7 @@ class _Trial:
 
 
 def run(config: settings.Settings, options: argparse.Namespace) -> int:
-    """Ask, try and store; whatever was stored before an interrupt stays.
+    """Ask for credentials, try and store them; those stored before an interrupt stay.
 
     Raises:
         SettingsError: there is no terminal, or nothing can be stored.
@@ -47,17 +47,17 @@ def run(config: settings.Settings, options: argparse.Namespace) -> int:
         raise errors.SettingsError(operator_words.NO_TERMINAL)
     credentials = stored_credentials.StoredCredentials(config)
     credentials.load()
-    model = False
+    has_model = False
     if config.models or model_setup.has_models(os.environ):
-        _say(operator_words.MODEL_SET)
+        _print(operator_words.MODEL_SET)
     else:
-        _say(operator_words.ASK_FOR_MODEL)
+        _print(operator_words.ASK_FOR_MODEL)
         for name, (address, models) in asyncio.run(model_choice.local_servers()).items():
-            _say(operator_words.found_server(name, address, models[:3]))
-        model = _until_it_works(credentials, _ask_for_model, _try_model)
-    slack = _set_up_slack(config, credentials)
-    discord = _set_up_discord(config, credentials)
-    _say(operator_words.setup_done(has_changes=model or slack or discord))
+            _print(operator_words.found_server(name, address, models[:3]))
+        has_model = _ask_until_valid(credentials, _ask_for_model, _try_model)
+    has_slack = _set_up_slack(config, credentials)
+    has_discord = _set_up_discord(config, credentials)
+    _print(operator_words.setup_done(has_changes=has_model or has_slack or has_discord))
     return 0
 
 
@@ -65,15 +65,15 @@ def _set_up_slack(
     config: settings.Settings, credentials: stored_credentials.StoredCredentials
 ) -> bool:
     if config.slack.is_on:
-        _say(operator_words.SLACK_SET)
+        _print(operator_words.SLACK_SET)
         return False
     manifest = shipped_files.MANIFEST
-    _say(operator_words.ask_for_slack(_creation_link(manifest.read_text("utf-8")), manifest))
-    return _until_it_works(credentials, _ask_for_slack, functools.partial(_try_slack, config))
+    _print(operator_words.ask_for_slack(_creation_link(manifest.read_text("utf-8")), manifest))
+    return _ask_until_valid(credentials, _ask_for_slack, functools.partial(_try_slack, config))
 
 
 def _creation_link(manifest: str) -> str:
-    """Return the address where Slack creates an app from a manifest, whose comments are dropped."""
+    """Return the address at which Slack creates an app from a manifest, without its comments."""
     lines = (line for line in manifest.splitlines() if not line.startswith("#"))
     text = urllib.parse.quote("\n".join(lines), safe=":/,")
     return f"https://api.slack.com/apps?new_app=1&manifest_yaml={text}"
@@ -83,44 +83,44 @@ def _set_up_discord(
     config: settings.Settings, credentials: stored_credentials.StoredCredentials
 ) -> bool:
     if config.discord.token.get_secret_value():
-        _say(operator_words.DISCORD_SET)
+        _print(operator_words.DISCORD_SET)
         return False
-    _say(operator_words.ASK_FOR_DISCORD)
-    return _until_it_works(credentials, _ask_for_discord, functools.partial(_try_discord, config))
+    _print(operator_words.ASK_FOR_DISCORD)
+    return _ask_until_valid(credentials, _ask_for_discord, functools.partial(_try_discord, config))
 
 
-def _until_it_works(
+def _ask_until_valid(
     credentials: stored_credentials.StoredCredentials,
     ask: Callable[[], dict[str, str]],
     attempt: Callable[[Mapping[str, str]], Coroutine[Any, Any, _Trial]],
 ) -> bool:
-    """Ask for credentials, try them, and store them if they work; say whether any were entered."""
-    _say(operator_words.SKIP)
+    """Ask for credentials until they work or none are entered; return whether some were stored."""
+    _print(operator_words.SKIP)
     while True:
         try:
             changes = ask()
             if not any(changes.values()):
                 return False
-            _say(operator_words.TRYING)
+            _print(operator_words.TRYING)
             trial = asyncio.run(attempt(changes))
         except errors.BotError as error:
-            _say(operator_words.try_again(error))
+            _print(operator_words.try_again(error))
         else:
             credentials.save(changes)
-            _say(operator_words.stored(trial.name) + trial.notes)
+            _print(operator_words.stored(trial.name) + trial.notes)
             _offer_hello(trial)
             return True
 
 
 def _offer_hello(trial: _Trial) -> None:
-    """Let the bot write to whoever sets it up, until it can or they skip it."""
+    """Offer that the bot writes to the person, until that works or is skipped."""
     while trial.send_hello is not None and (person := input(trial.ask_person).strip()):
         try:
             asyncio.run(trial.send_hello(person))
         except errors.BotError as error:
-            _say(operator_words.try_again(error))
+            _print(operator_words.try_again(error))
         else:
-            _say(operator_words.HELLO_SENT)
+            _print(operator_words.HELLO_SENT)
             return
 
 
@@ -141,8 +141,8 @@ async def _try_model(changes: Mapping[str, str]) -> _Trial:
 
 
 def _ask_for_slack() -> dict[str, str]:
-    bot = _token(operator_words.SLACK_BOT_TOKEN, "xoxb-")
-    app = _token(operator_words.SLACK_APP_TOKEN, "xapp-") if bot else ""
+    bot = _ask_for_token(operator_words.SLACK_BOT_TOKEN, "xoxb-")
+    app = _ask_for_token(operator_words.SLACK_APP_TOKEN, "xapp-") if bot else ""
     return {"SLACK_BOT_TOKEN": bot, "SLACK_APP_TOKEN": app} if bot else {}
 
 
@@ -162,7 +162,7 @@ async def _try_slack(config: settings.Settings, changes: Mapping[str, str]) -> _
 
 
 def _ask_for_discord() -> dict[str, str]:
-    token = _token(operator_words.DISCORD_TOKEN)
+    token = _ask_for_token(operator_words.DISCORD_TOKEN)
     return {"DISCORD_TOKEN": token} if token else {}
 
 
@@ -183,11 +183,11 @@ async def _try_discord(config: settings.Settings, changes: Mapping[str, str]) ->
     )
 
 
-def _token(prompt: str, prefix: str = "") -> str:
-    """Ask for a token that can be sent.
+def _ask_for_token(prompt: str, prefix: str = "") -> str:
+    """Ask for a token.
 
     Raises:
-        SettingsError: it cannot be one.
+        SettingsError: it cannot be a token.
     """
     token = getpass.getpass(prompt).strip()
     if token and (fault := header_values.key_fault(token)):
@@ -197,6 +197,6 @@ def _token(prompt: str, prefix: str = "") -> str:
     return token
 
 
-def _say(text: str) -> None:
+def _print(text: str) -> None:
     sys.stdout.write(text)
     sys.stdout.flush()

@@ -54,7 +54,7 @@ async def listed(call, *arguments):
 async def hosting(config):
     """A host behind its socket; that it is in the same process is nothing it could notice."""
     async with (
-        host_command._opened(config, None),
+        host_command._open_server(config, None),
         remote_host.RemoteHost.open(host_sockets.newest_link(config.paths)) as host,
     ):
         yield host
