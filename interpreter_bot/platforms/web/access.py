@@ -1,8 +1,8 @@
 """Access control of the page: only a browser with the token, and only from our own page.
 
-The token is made once and kept where only the bot's user can read it. A request is checked in this
-order: the requested host (a foreign name that leads here is an attack), the requesting page
-(browsers send cookies for pages on other ports of this machine, too), the token. A visitor of one
+The token is made once and stored so that only the user of the bot can read it. A request is checked
+in this order: the requested host (a foreign name that leads here is an attack), the requesting page
+(browsers also send cookies for pages on other ports of this machine), the token. A visitor of one
 conversation has a pass instead of the token, for the paths of `_VISITABLE` in that conversation.
 """
 
@@ -22,14 +22,14 @@ from interpreter_bot import errors, private_files
 from interpreter_bot.sessions import share_links
 from interpreter_bot.wording import page_words
 
-_SHAPE: Final = re.compile(r"[A-Za-z0-9_-]{32,200}")
+_TOKEN_PATTERN: Final = re.compile(r"[A-Za-z0-9_-]{32,200}")
 
 API: Final = "/v1/"
-"""Where the paths of programs begin, which have tokens of their own."""
+"""The prefix of paths for programs, which have tokens of their own."""
 
 Handler: TypeAlias = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
-_HOST: Final = re.compile(r"(\[[0-9a-fA-F:.]+\]|[A-Za-z0-9.-]+)(?::(\d{1,5}))?")
+_HOST_PATTERN: Final = re.compile(r"(\[[0-9a-fA-F:.]+\]|[A-Za-z0-9.-]+)(?::(\d{1,5}))?")
 _COOKIE_SECONDS: Final = 365 * 24 * 3600
 
 POLICY: Final = (
@@ -37,17 +37,14 @@ POLICY: Final = (
     " connect-src 'self'; frame-src 'self'; form-action 'none'; base-uri 'none';"
     " frame-ancestors 'none'; require-trusted-types-for 'script'; trusted-types 'none'"
 )
-"""Content security policy of our pages: run our files, talk to us.
+"""Content security policy of our pages: they run only our files, and connect only to us."""
 
-Nothing inline or from elsewhere.
-"""
-
-_DOOR_POLICY: Final = (
+_LOCKED_POLICY: Final = (
     "default-src 'none'; style-src 'unsafe-inline'; img-src data:;"
     " base-uri 'none'; frame-ancestors 'none'"
 )
 VISIT: Final = web.RequestKey("visit", share_links.Visit)
-"""Of a request: its visit, if it has a pass instead of the token."""
+"""The visit of a request that has a pass instead of the token."""
 _VISITABLE: Final = frozenset(
     {"/picture", "/frame", "/output", "/download", "/notebook", "/media", "/archive", "/visited"}
 )
@@ -69,7 +66,7 @@ _HEADERS: Final = {
     "X-DNS-Prefetch-Control": "off",
     "X-Content-Type-Options": "nosniff",
 }
-_DOOR: Final = """<!doctype html>
+_LOCKED_PAGE: Final = """<!doctype html>
 <html lang="en"><head><meta charset="utf-8"><title>interpreter-bot</title>
 <meta name="viewport" content="width=device-width"><meta name="color-scheme" content="light dark">
 <link rel="icon" href="data:,">
@@ -77,13 +74,13 @@ _DOOR: Final = """<!doctype html>
 body{{font:1rem/1.5 system-ui,sans-serif;max-width:32rem;margin:20vh auto;padding:0 1.5rem}}
 </style></head><body>{body}</body></html>
 """
-_CLOSED: Final = _DOOR.format(
+_LOCKED: Final = _LOCKED_PAGE.format(
     head="",
     body="<h1>This page is locked</h1><p>Open the address that interpreter-bot printed when it"
     " started; it ends in a token. The browser then remembers it.</p>",
 )
 # SameSite withholds our cookies after a click on a foreign page; a refresh by our own sends them.
-_ONCE_MORE: Final = _DOOR.format(
+_RELOADING: Final = _LOCKED_PAGE.format(
     head='<meta http-equiv="refresh" content="0;url=/?again">', body="<p>Opening…</p>"
 )
 
@@ -92,10 +89,10 @@ def load_or_create(file: pathlib.Path) -> str:
     """Read the token, or create it if there is none. A restart logs nobody out.
 
     Raises:
-        SettingsError: the file can be neither read nor made, is no token, or is readable by others.
+        SettingsError: the file cannot be read or made, is no token, or is readable by others.
     """
     token = private_files.read_or_create(file, lambda: secrets.token_urlsafe(32))
-    if _SHAPE.fullmatch(token) is None:
+    if _TOKEN_PATTERN.fullmatch(token) is None:
         raise errors.SettingsError(page_words.bad_token_file(file))
     return token
 
@@ -111,7 +108,7 @@ class Access:
         public_url: str = "",
         open_paths: Collection[str] = (),
     ) -> None:
-        """Args: visitors may read `open_paths`, too, which hold nobody's data."""
+        """Visitors may also read `open_paths`, which contain no data of anybody."""
         self._token = token
         self._public_url = public_url.lower()
         self._public_host = share_links.host_of(public_url)
@@ -133,7 +130,9 @@ class Access:
             return _refuse(request)
         if request.path == "/" and "locked" in request.query:
             return _refuse(request)
-        if not _is_read_only(request) and not _are_equal(_key(request), self._page_key(request)):
+        if not _is_read_only(request) and not _are_equal(
+            _key_of_request(request), self._page_key(request)
+        ):
             raise web.HTTPForbidden(text=page_words.NO_TOKEN)
         return await handler(request)
 
@@ -143,7 +142,7 @@ class Access:
         return await handler(request)
 
     async def _is_visit(self, request: web.Request) -> bool:
-        """Return whether a request needs no token; attach its visit, if it has one."""
+        """Return whether a request of a visitor is allowed; attach its visit, if it has one."""
         if (request.method, request.path) == ("POST", "/visit"):
             return True
         if not _is_read_only(request):
@@ -158,7 +157,7 @@ class Access:
         visit_id = request.query.get("thread", "")
         if self.visits is None or _VISIT_ID.fullmatch(visit_id) is None:
             return None
-        proof = request.cookies.get(_visit_cookie(request, visit_id), "")
+        proof = request.cookies.get(_visit_cookie_name(request, visit_id), "")
         return await self.visits.find(visit_id, proof)
 
     def set_visit_cookies(
@@ -169,12 +168,14 @@ class Access:
         proof: str,
     ) -> None:
         """Set the pass of a visit as a cookie; beyond `_MAX_VISITS` the oldest is deleted."""
-        # Browsers send all of them with each request, and servers limit the size of headers.
-        names = [name for name in request.cookies if name.startswith(_visit_cookie(request, ""))]
+        # Browsers send all cookies with each request, and servers limit the size of headers.
+        names = [
+            name for name in request.cookies if name.startswith(_visit_cookie_name(request, ""))
+        ]
         for name in names[: -_MAX_VISITS + 1]:
             response.del_cookie(name)
         response.set_cookie(
-            _visit_cookie(request, visit.id),
+            _visit_cookie_name(request, visit.id),
             proof,
             max_age=share_links.PASS_SECONDS,
             httponly=True,
@@ -190,7 +191,9 @@ class Access:
 
     def has_token(self, request: web.Request) -> bool:
         """Return whether a request has the cookie for the token."""
-        return _are_equal(request.cookies.get(_cookie(request), ""), self._pass(request))
+        return _are_equal(
+            request.cookies.get(_cookie_name(request), ""), self._cookie_value(request)
+        )
 
     def _check_host(self, request: web.Request) -> None:
         if not self._is_allowed_host(request):
@@ -198,7 +201,7 @@ class Access:
 
     def _is_allowed_host(self, request: web.Request) -> bool:
         host = request.headers.get("Host", "").lower()
-        match = _HOST.fullmatch(host)
+        match = _HOST_PATTERN.fullmatch(host)
         if match is None:
             return False
         name = match[1].strip("[]").rstrip(".")
@@ -219,7 +222,7 @@ class Access:
 
     def _is_own_origin(self, request: web.Request, origin: str) -> bool:
         scheme, _, host = origin.lower().partition("://")
-        match = _HOST.fullmatch(host)
+        match = _HOST_PATTERN.fullmatch(host)
         if match is None or host != request.headers.get("Host", "").lower():
             return False
         if scheme == "https":
@@ -227,7 +230,7 @@ class Access:
             return self._is_secure(request) or not _is_loopback(match[1].strip("[]"))
         return scheme == "http" and not self._is_secure(request)
 
-    def _pass(self, request: web.Request) -> str:
+    def _cookie_value(self, request: web.Request) -> str:
         """Compute the cookie's value: valid at this address only, and never the token itself.
 
         Cookies ignore ports, so other servers on this host receive it, too. It only permits reading
@@ -251,8 +254,8 @@ class Access:
         location = f"/#key={self._page_key(request)}"
         response = web.Response(status=303, headers={"Location": location})
         response.set_cookie(
-            _cookie(request),
-            self._pass(request),
+            _cookie_name(request),
+            self._cookie_value(request),
             max_age=_COOKIE_SECONDS,
             httponly=True,
             samesite="Strict",
@@ -272,7 +275,7 @@ def _are_equal(secret: str, expected: str) -> bool:
     return hmac.compare_digest(secret.encode("utf-8", "replace"), expected.encode())
 
 
-def _key(request: web.Request) -> str:
+def _key_of_request(request: web.Request) -> str:
     """Return a request's page key: from its header, or for a websocket, to which scripts cannot add
     headers, from the second protocol that it offers.
     """
@@ -284,14 +287,14 @@ def _is_read_only(request: web.Request) -> bool:
     return request.method in {"GET", "HEAD"} and "Upgrade" not in request.headers
 
 
-def _cookie(request: web.Request) -> str:
+def _cookie_name(request: web.Request) -> str:
     """Return the cookie's name. Cookies know no ports, and two bots may run on one machine."""
     host = request.headers.get("Host", "")
     return f"interpreter-bot-{host.rpartition(':')[2] if host[-1:].isdigit() else ''}"
 
 
-def _visit_cookie(request: web.Request, visit_id: str) -> str:
-    return f"{_cookie(request)}-visit-{visit_id}"
+def _visit_cookie_name(request: web.Request, visit_id: str) -> str:
+    return f"{_cookie_name(request)}-visit-{visit_id}"
 
 
 def _is_loopback(name: str) -> bool:
@@ -306,10 +309,10 @@ def _is_loopback(name: str) -> bool:
 
 def _refuse(request: web.Request) -> web.Response:
     is_click = request.headers.get("Sec-Fetch-Site") in {"cross-site", "same-site"}
-    is_worth_a_try = is_click and request.path == "/" and not request.query
+    can_reload = is_click and request.path == "/" and not request.query
     return web.Response(
-        status=200 if is_worth_a_try else 401,
-        text=_ONCE_MORE if is_worth_a_try else _CLOSED,
+        status=200 if can_reload else 401,
+        text=_RELOADING if can_reload else _LOCKED,
         content_type="text/html",
-        headers={"Content-Security-Policy": _DOOR_POLICY},
+        headers={"Content-Security-Policy": _LOCKED_POLICY},
     )

@@ -1,4 +1,4 @@
-"""Choice of a model on the page, by whoever has the page's token."""
+"""Choice of a model on the page, for people with the token of the page."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _MAX_CHARACTERS = 1000
 
 
 class ModelForms:
-    """Handlers of the form in which a key or an address is entered."""
+    """Handlers of the form for the key or address of a model."""
 
     def __init__(self, service: session_service.SessionService) -> None:
         self._service = service
@@ -38,9 +38,9 @@ class ModelForms:
         return web.json_response({"title": title})
 
     async def servers(self, _: web.Request) -> web.Response:
-        """Serve the servers of models that were found on this machine."""
-        models = self._service.model_choices
-        if models is None or not models.is_open or models.is_chosen:
+        """Return the model servers that were found on this machine."""
+        choices = self._service.model_choices
+        if choices is None or not choices.is_open or choices.is_chosen:
             raise web.HTTPNotFound
         addresses = await model_setup.local_servers()
         return web.json_response(

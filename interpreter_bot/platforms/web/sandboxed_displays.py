@@ -1,13 +1,13 @@
-"""Pictures and pages that code made. They are hostile: each is shown in a sandbox of its own.
+"""Pictures and pages that code made; as they are hostile, each is shown in a sandbox of its own.
 
-A page runs its scripts in an opaque origin without any network: it has no cookie of ours, and
-cannot reach us, the page around it, or any host. Around it is always a page of ours whose policy
-also keeps it from navigating, which is why it cannot be opened by itself.
+A page runs its scripts in an opaque origin without network: it has no cookie of ours, and cannot
+reach us, the page around it, or any host. It is always in a frame of a page of ours, whose policy
+also keeps it from navigating, so it cannot be opened by itself.
 
-No policy that every browser knows governs WebRTC, which reaches any host. Chromium obeys a list of
+No policy that all browsers support governs WebRTC, which reaches any host. Chromium obeys a list of
 allowed connections, which is empty, in the page and all frames in it. For other browsers there is
-a directive that none obeys yet, and the first script of a page takes the constructors away, which
-is no wall: a page that is after them finds them in a frame of its own.
+a directive that none obeys yet, and a first script that removes the constructors. That is no
+protection against a page that takes them from a frame of its own.
 """
 
 from __future__ import annotations
@@ -56,22 +56,25 @@ _MIMES: Final = {
     "webp": "image/webp",
     "svg": "image/svg+xml",
 }
-_WHOLE: Final = re.compile(rb"\s*(?:<!--.*?-->\s*)*<(!doctype|html)\b", re.IGNORECASE | re.DOTALL)
+_WHOLE_PAGE: Final = re.compile(
+    rb"\s*(?:<!--.*?-->\s*)*<(!doctype|html)\b", re.IGNORECASE | re.DOTALL
+)
 _DOCTYPE: Final = b"<!doctype html>"
-_HEAD: Final = b"""<!doctype html><meta charset="utf-8">
+_FRAGMENT_HEAD: Final = b"""<!doctype html><meta charset="utf-8">
 <style>body{margin:8px;background:#fff;color:#111;font:14px/1.5 system-ui,sans-serif}
 table{border-collapse:collapse}th,td{padding:3px 8px;text-align:right}</style>
 """
-_FIRST: Final = b"""<script>for (const name of ["RTCPeerConnection", "webkitRTCPeerConnection"])
+_GUARD_SCRIPT: Final = b"""<script>
+for (const name of ["RTCPeerConnection", "webkitRTCPeerConnection"])
 Object.defineProperty(window, name, {value: undefined, writable: false, configurable: false});
 </script>"""
-_DARK: Final = b"<script>%b</script>" % (
+_DARK_SCRIPT: Final = b"<script>%b</script>" % (
     importlib.resources.files(__package__).joinpath("pages/dark_charts.js").read_bytes()
 )
-# Reports the height of the page, with margins that stick out of its body and a scroll bar beneath
-# it. The receiver believes it within bounds. One that is always a little taller than its frame
-# would grow without end: it gets what suits a chart, and is asked no more.
-_TAIL: Final = b"""
+# Reports the height of the page, with margins outside of its body and a scroll bar below it. The
+# receiver accepts it within limits. A page that is always a little taller than its frame would grow
+# without end: it gets a height that suits a chart, and is not measured again.
+_HEIGHT_SCRIPT: Final = b"""
 <script>(() => {
   let told = null, observer = null;
   const say = () => {
@@ -94,7 +97,7 @@ _TAIL: Final = b"""
 
 
 class Displays:
-    """Routes of what code has shown."""
+    """Routes of displays."""
 
     def __init__(
         self, service: session_service.SessionService, hub: tab_hub.Hub, *, has_scripts: bool
@@ -121,10 +124,13 @@ class Displays:
             if info.size_bytes > _MAX_PAGE_BYTES:
                 raise errors.FileTooLargeError(page_words.PAGE_TOO_LARGE)
             data = b"".join([piece async for piece in pieces])[:_MAX_PAGE_BYTES]
-        first = _FIRST + (_DARK if request.query.get("theme") == "dark" else b"")
-        policy, body = _FRAME_POLICY, _insert_head(data, first) + _TAIL
+        scripts = _GUARD_SCRIPT + (_DARK_SCRIPT if request.query.get("theme") == "dark" else b"")
+        policy, body = _FRAME_POLICY, _insert_head(data, scripts) + _HEIGHT_SCRIPT
         if not self._has_scripts:
-            policy, body = _STILL_POLICY, data if _WHOLE.match(data[:4096]) else _HEAD + data
+            policy, body = (
+                _STILL_POLICY,
+                data if _WHOLE_PAGE.match(data[:4096]) else _FRAGMENT_HEAD + data,
+            )
         headers = _FRAME_HEADERS | {"Content-Security-Policy": policy}
         return web.Response(body=body, headers=headers)
 
@@ -145,15 +151,15 @@ class Displays:
     async def _open(
         self, request: web.Request
     ) -> AsyncIterator[tuple[values.FileInfo, AsyncIterator[bytes]]]:
-        """Open what an address names: by its hash, or as a file of a session.
+        """Open the display or file of a request: by its hash, or as a file of a session.
 
         Raises:
-            BotError: there is nothing of that name.
+            BotError: it does not exist.
         """
         sha256 = request.query.get("sha256")
         if sha256 is None:
-            async with files.open_file(self._service, request) as found:
-                yield found
+            async with files.open_file(self._service, request) as opened_file:
+                yield opened_file
             return
         data, visit = None, request.get(access.VISIT)
         is_shown = visit is None or await self._service.visits.shows(visit.key, sha256)
@@ -165,12 +171,12 @@ class Displays:
         yield values.FileInfo(sha256, len(data), 0), _single_piece(data)
 
 
-def _insert_head(page: bytes, first: bytes) -> bytes:
-    """Put our scripts first, below a doctype: one that comes after them counts for nothing."""
-    whole = _WHOLE.match(page[:4096])
+def _insert_head(page: bytes, scripts: bytes) -> bytes:
+    """Insert our scripts before the page, but after a doctype, which would not count later."""
+    whole = _WHOLE_PAGE.match(page[:4096])
     if whole is None:
-        return _HEAD + first + page
-    return (_DOCTYPE if whole[1].startswith(b"!") else b"") + first + page
+        return _FRAGMENT_HEAD + scripts + page
+    return (_DOCTYPE if whole[1].startswith(b"!") else b"") + scripts + page
 
 
 async def _single_piece(data: bytes) -> AsyncIterator[bytes]:

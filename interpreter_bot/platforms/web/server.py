@@ -1,4 +1,4 @@
-"""The server of the page, which is there before the conversations are open."""
+"""The server of the page, which serves before the conversations are open."""
 
 from __future__ import annotations
 
@@ -44,19 +44,19 @@ async def serve(
     *,
     open_api: routes.OpenApi | None = None,
 ) -> AsyncIterator[str]:
-    """Serve the page; give its address, with the token in it.
+    """Serve the page; yield its address with the token.
 
     At the end no new request is accepted, tabs are disconnected, and turns that still run are
     cancelled.
 
     Args:
-        service: the conversations. Until they are there, requests wait, and tabs say so.
+        service: the conversations; until they are open, requests wait, and tabs say so.
         config: where to listen, and for whom.
-        data: the directory that the token is kept in.
-        open_api: opens what answers programs, once the conversations are there.
+        data: the directory of the token.
+        open_api: opens the API for programs when the conversations are open.
 
     Raises:
-        SettingsError: it cannot be served there.
+        SettingsError: the address cannot be used.
     """
     token = access.load_or_create(config.token_file or data / _TOKEN_FILE)
     pages = _pages()
@@ -66,17 +66,17 @@ async def serve(
         public_url=config.public_url,
         open_paths=pages.keys() - {"/"},
     )
-    with await _bound(config) as door:
-        port = door.getsockname()[1]
+    with await _bind(config) as listener:
+        port = listener.getsockname()[1]
         async with asyncio.TaskGroup() as tasks:
             opening = tasks.create_task(
                 _open_routes(service, config, gate, tasks, open_api), name="web"
             )
-            front = _Front(opening, gate, has_visits=bool(config.public_url))
+            front = _FrontApplication(opening, gate, has_visits=bool(config.public_url))
             runner = http_runners.runner(front.application(pages), closing_seconds=_CLOSING_SECONDS)
             await runner.setup()
             try:
-                await web.SockSite(runner, door).start()
+                await web.SockSite(runner, listener).start()
                 yield f"http://{_address_host(config.host)}:{port}/?token={token}"
             finally:
                 await runner.cleanup()
@@ -93,7 +93,7 @@ async def _open_routes(
     open_api: routes.OpenApi | None,
 ) -> routes.Routes:
     conversations = await asyncio.shield(service)
-    # Imported here: it takes most of a second, and the conversations have imported nearly all.
+    # Imported late, when the conversations have imported nearly all of it; it takes a second.
     from interpreter_bot.platforms.web import routes
 
     if config.public_url:
@@ -101,8 +101,8 @@ async def _open_routes(
     return routes.Routes(conversations, config, gate, tasks, open_api)
 
 
-class _Front:
-    """What answers before the conversations are open: the page itself, and that they are not."""
+class _FrontApplication:
+    """Serves the page before the conversations are open, and passes on other requests."""
 
     def __init__(
         self, opening: asyncio.Task[routes.Routes], gate: access.Access, *, has_visits: bool
@@ -115,14 +115,14 @@ class _Front:
         """Return the application of the server."""
 
         @web.middleware
-        async def gated(request: web.Request, handler: access.Handler) -> web.StreamResponse:
+        async def checked(request: web.Request, handler: access.Handler) -> web.StreamResponse:
             if request.path.startswith(access.API):
                 return await self._gate.pass_program(request, handler)
             if self._has_visits and not self._gate.has_token(request):
                 await asyncio.shield(self._opening)
             return await self._gate.authorize(request, handler)
 
-        app = web.Application(middlewares=[gated])
+        app = web.Application(middlewares=[checked])
         app.on_response_prepare.append(access.headers)
         app.on_shutdown.append(self._close)
         for path, handler in pages.items():
@@ -133,7 +133,7 @@ class _Front:
         return app
 
     async def _live(self, request: web.Request) -> web.WebSocketResponse:
-        """Serve a tab until it goes."""
+        """Serve a tab until it disconnects."""
         tab = web.WebSocketResponse(
             protocols=(access.PROTOCOL,),
             heartbeat=_HEARTBEAT_SECONDS,
@@ -150,7 +150,7 @@ class _Front:
         return await (await asyncio.shield(self._opening)).answer(request)
 
     async def _close(self, _: web.Application) -> None:
-        """Let nobody wait any more, and disconnect every tab."""
+        """Cancel waiting requests, and disconnect every tab."""
         if self._opening.done():
             await self._opening.result().close()
         else:
@@ -172,46 +172,46 @@ def _pages() -> dict[str, access.Handler]:
 
 def _file_handler(body: bytes, content_type: str) -> access.Handler:
     async def handler(request: web.Request) -> web.StreamResponse:
-        is_packed = "gzip" in request.headers.get("Accept-Encoding", "")
+        is_compressed = "gzip" in request.headers.get("Accept-Encoding", "")
         return web.Response(
-            body=_packed(body) if is_packed else body,
+            body=_compressed(body) if is_compressed else body,
             content_type=content_type,
             charset="utf-8",
             headers={"Vary": "Accept-Encoding"}
-            | ({"Content-Encoding": "gzip"} if is_packed else {}),
+            | ({"Content-Encoding": "gzip"} if is_compressed else {}),
         )
 
     return handler
 
 
-# All of them take a tenth of a second, in which nobody else would be served.
-_packed = functools.cache(gzip.compress)
+# Compressing all files takes a tenth of a second, in which no request would be served.
+_compressed = functools.cache(gzip.compress)
 
 
-async def _bound(config: settings.Web) -> socket.socket:
+async def _bind(config: settings.Web) -> socket.socket:
     """Bind the port.
 
     Raises:
-        SettingsError: it cannot be had.
+        SettingsError: it cannot be bound.
     """
     host, port = config.host, config.port
-    door: socket.socket | None = None
+    listener: socket.socket | None = None
     try:
         loop = asyncio.get_running_loop()
         addresses = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
         family, kind, protocol, _, address = addresses[0]
-        door = socket.socket(family, kind, protocol)
-        door.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        door.bind(address)
+        listener = socket.socket(family, kind, protocol)
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.bind(address)
     except OSError as error:
-        if door is not None:
-            door.close()
+        if listener is not None:
+            listener.close()
         raise errors.SettingsError(
             page_words.not_served(
                 "The web page", f"{host}:{port}", error.strerror or error, page_words.OTHER_PORT
             )
         ) from error
-    return door
+    return listener
 
 
 def _address_host(host: str) -> str:

@@ -36,7 +36,7 @@ _log = logging.getLogger(__name__)
 _MAX_TURNS: Final = 1000
 _MAX_SEEN_IDS: Final = 1000
 # Commands that are messages of their own.
-_MESSAGES: Final = frozenset({"stop", "reset", "undo", "fork"})
+_MESSAGE_COMMANDS: Final = frozenset({"stop", "reset", "undo", "fork"})
 
 
 class TabConnection:
@@ -50,7 +50,7 @@ class TabConnection:
         *,
         approval: requests.Approval = "never",
     ) -> None:
-        """Args: `approval` is what the page's own settings demand."""
+        """`approval` is the default policy of the page."""
         self._service = service
         self._approval = approval
         self._hub = hub
@@ -61,7 +61,7 @@ class TabConnection:
         self._session_actions = session_actions.SessionActions(service, hub)
 
     async def talk(self, socket: web.WebSocketResponse) -> None:
-        """Serve a tab until it goes."""
+        """Serve a tab until it disconnects."""
         tab = tab_hub.Tab()
         self._hub.add_tab(tab)
         self._sockets.add(socket)
@@ -122,14 +122,14 @@ class TabConnection:
             case tab_messages.Submit() as message:
                 await self._submit(tab, message)
             case tab_messages.Look() as message:
-                # Beside what else the tab says, as it may take seconds.
+                # In a task, as it may take seconds.
                 look = session_actions.read_live_data(self._service, tab, message)
                 self.start(look, "web: look into Python")
             case message:
                 await self._session_actions.act(tab, message)
 
     async def _guard(self, tab: tab_hub.Tab, message: object, work: Awaitable[None]) -> None:
-        """Answer what one message of a tab asks; the last net of its connection.
+        """Handle a message of a tab; refuse it after any error.
 
         A message that is neither accepted nor refused would be sent again with each connection.
         """
@@ -153,7 +153,7 @@ class TabConnection:
         self._check(text, message.files, is_code=is_code)
         request = self._request(key, message.id, text, message.files, is_code=is_code)
         if await self._is_new_request(request):
-            # Checked before other messages of the tab are handled, which may happen at an await.
+            # Checked now, as other messages of the tab may be handled at the next await.
             is_first = not self._hub.turns_of(key.thread) and await self._is_new(key)
             head = tab_contents.heading(text, request.files, is_code=is_code, started=time.time())
             turn = self._hub.begin_turn(key.thread, request.id, head)
@@ -173,7 +173,7 @@ class TabConnection:
             raise errors.BotError(page_words.NO_MODEL)
 
     async def _branch(self, tab: tab_hub.Tab, message: tab_messages.Branch) -> None:
-        """Send a request in place of an earlier one, in a branch, and switch the tab to it."""
+        """Send a request that replaces an earlier one in a branch, and switch the tab to that."""
         self._check(message.text, message.files, is_code=message.is_code)
         new_key = validation.new_key()
         cells = await self._service.branches.branch(
@@ -185,8 +185,8 @@ class TabConnection:
             cell_id = validation.new_key().thread
             cell = tab_messages.Say(thread=thread, id=cell_id, text=joined, is_code=True)
             await self._say(tab, cell)
-        again = message.model_dump(exclude={"do", "turn", "thread"})
-        await self._say(tab, tab_messages.Say(thread=thread, **again))
+        fields = message.model_dump(exclude={"do", "turn", "thread"})
+        await self._say(tab, tab_messages.Say(thread=thread, **fields))
 
     def _request(
         self,
@@ -226,11 +226,11 @@ class TabConnection:
                 return True
             if not await self._service.events.reclaim("web", turn_id):
                 return False
-            past = await self._service.queries.history(key, limit=_MAX_TURNS)
+            turns = await self._service.queries.history(key, limit=_MAX_TURNS)
         except BaseException:
             self._seen_ids.remove(turn_id)
             raise
-        return all(turn.record.request_id != turn_id for turn in past)
+        return all(turn.record.request_id != turn_id for turn in turns)
 
     async def _settled(self, turn_id: str, work: Awaitable[None]) -> None:
         """Carry out a claimed request, and settle it."""
@@ -254,7 +254,7 @@ class TabConnection:
         self.start(work, f"web: turn {request.id} again")
 
     async def go_on(self, request: requests.Request) -> None:
-        """Run and show a request that no tab has just made."""
+        """Run and show a request that was not sent by a tab just now."""
         head = tab_contents.heading(
             request.text, request.files, is_code=request.is_code, started=time.time()
         )
@@ -301,7 +301,7 @@ class TabConnection:
                 await self._choose_setting(tab, key, argument)
             case "notebook":
                 tab.send(tab_hub.encoded_message("download", {}))
-            case _ if name in _MESSAGES:
+            case _ if name in _MESSAGE_COMMANDS:
                 await self._act(tab, {"do": name, "thread": thread, "files": argument == "files"})
             case _:
                 await self._show(tab, tab_messages.Show(thread=thread, panel=name, rest=argument))
@@ -319,21 +319,21 @@ class TabConnection:
     async def _choose_setting(
         self, tab: tab_hub.Tab, key: values.SessionKey, argument: str
     ) -> None:
-        """Choose a setting, and show what is in effect then."""
+        """Choose a setting, and show the settings in effect."""
         command = command_table.offered("web")["settings"]
         await command_table.run(command_table.Invocation(command, argument), self._place(key))
         panel = argument.split()[0].lower()
         await self._show(tab, tab_messages.Show(thread=key.thread, panel=panel))
 
     async def _show(self, tab: tab_hub.Tab, message: tab_messages.Show) -> None:
-        if message.panel in _MESSAGES:
+        if message.panel in _MESSAGE_COMMANDS:
             raise errors.BotError(page_words.NO_PANEL)
         content = await command_panels.panel(self._place(message.key), message.panel, message.rest)
         content |= {"panel": message.panel, "rest": message.rest, "is_renewal": message.is_renewal}
         tab.send(tab_hub.encoded_message("panel", content, thread=message.thread))
 
     async def _submit(self, tab: tab_hub.Tab, message: tab_messages.Submit) -> None:
-        """Carry out what was entered; the form stays open if that is refused."""
+        """Handle a form; it stays open if its input is refused."""
         content: dict[str, object] = {"panel": message.panel, "rest": message.rest}
         try:
             content |= await command_panels.panel(
@@ -359,7 +359,7 @@ async def _log_failures(work: Callable[[], Awaitable[None]], name: str) -> None:
     try:
         await work()
     except Exception:
-        # The last net: an error of one task would end all turns, and the page.
+        # Otherwise, an error of one task would end all turns and the page.
         _log.exception("%s ended in an error", name)
 
 
@@ -379,13 +379,13 @@ def _accept(tab: tab_hub.Tab, turn_id: str) -> None:
 
 
 def _refuse(tab: tab_hub.Tab, message: object, error: Exception) -> None:
-    about = str(message["id"]) if isinstance(message, dict) and "id" in message else None
+    message_id = str(message["id"]) if isinstance(message, dict) and "id" in message else None
     sentence = run_words.error_sentence(error)
-    tab.send(tab_hub.encoded_message("refused", {"id": about, "sentence": sentence}))
+    tab.send(tab_hub.encoded_message("refused", {"id": message_id, "sentence": sentence}))
 
 
 def _join(cells: Iterable[str]) -> Iterator[str]:
-    """Join cells, each time as many as one message may hold."""
+    """Join cells into texts that each fit one message."""
     joined = ""
     for cell in cells:
         if joined and len(joined) + len(cell) + 2 > validation.MAX_TEXT_CHARACTERS:

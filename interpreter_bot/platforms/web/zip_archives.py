@@ -22,11 +22,11 @@ from interpreter_bot.wording import page_words
 
 _FIRST_SECOND: Final = 315_532_800
 _LAST_SECOND: Final = 4_354_819_199
-# What does not pack becomes larger by a little, and 2 GiB are the most without "zip64".
+# Incompressible files become a little larger, and members without "zip64" are limited to 2 GiB.
 _LARGE_BYTES: Final = 2**30
-_LEFT_OUT: Final = "left-out.txt"
-_MAX_OF_SESSION: Final = 2
-_MAX_AT_WORK: Final = 1
+_OMISSIONS_FILE: Final = "left-out.txt"
+_MAX_SESSION_ARCHIVES: Final = 2
+_MAX_COMPRESSING: Final = 1
 
 
 class ZipArchives:
@@ -34,12 +34,12 @@ class ZipArchives:
 
     def __init__(self, service: session_service.SessionService) -> None:
         self._service = service
-        self._slots = session_slots.SessionSlots(_MAX_OF_SESSION)
-        # To read and to compress takes threads and processors that others share.
-        self._working = asyncio.Semaphore(_MAX_AT_WORK)
+        self._slots = session_slots.SessionSlots(_MAX_SESSION_ARCHIVES)
+        # Reading and compressing takes threads and processors that others share.
+        self._compressing = asyncio.Semaphore(_MAX_COMPRESSING)
 
     async def archive(self, request: web.Request) -> web.StreamResponse:
-        """Serve all files of a session in one zip file, which is made as it is read."""
+        """Serve all files of a session in one zip file, which is made while it is read."""
         key, title = files.session_and_name(request)
         with self._slots.hold(key, visit=files.visit_id(request)):
             return await self._archive(request, key, title)
@@ -56,41 +56,41 @@ class ZipArchives:
         }
         response = web.StreamResponse(headers=headers)
         await response.prepare(request)
-        packed = _Packed()
+        buffer = _ArchiveBuffer()
         write = functools.partial(http_files.write, request, response)
-        with zipfile.ZipFile(packed, "w", zipfile.ZIP_DEFLATED, compresslevel=1) as archive:
-            refused = []
+        with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED, compresslevel=1) as archive:
+            omissions = []
             paths = file_names.PortablePaths()
             left_bytes = self._service.queries.limits.workspace_bytes
             for info in infos:
                 if info.size_bytes > left_bytes:
-                    refused.append(f"{info.name}: {page_words.ARCHIVE_FULL}\n")
+                    omissions.append(f"{info.name}: {page_words.ARCHIVE_FULL}\n")
                     continue
                 left_bytes -= info.size_bytes
                 path = paths.path(info.name)
-                if problem := await self._pack(key, info, path, archive, packed, write):
-                    refused.append(f"{info.name}: {problem}\n")
-            if refused:
-                archive.writestr(paths.path(_LEFT_OUT), "".join(refused))
-        await write(packed.take())
+                if problem := await self._add_file(key, info, path, archive, buffer, write):
+                    omissions.append(f"{info.name}: {problem}\n")
+            if omissions:
+                archive.writestr(paths.path(_OMISSIONS_FILE), "".join(omissions))
+        await write(buffer.take())
         return response
 
-    async def _pack(
+    async def _add_file(
         self,
         key: values.SessionKey,
         info: values.FileInfo,
         path: str,
         archive: zipfile.ZipFile,
-        packed: _Packed,
+        buffer: _ArchiveBuffer,
         write: Callable[[bytes], Awaitable[None]],
     ) -> str:
-        """Add a file to an archive, as large as it is when it is opened; return what is wrong."""
-        # Code may give a file any time; archives know those of 1980 to 2107.
+        """Add a file to an archive, at its size when it is opened; return a problem, if any."""
+        # Code may set any time; archives support those of 1980 to 2107.
         seconds = min(max(info.modified_ns // 10**9, _FIRST_SECOND), _LAST_SECOND)
         entry = zipfile.ZipInfo(path, time.gmtime(seconds)[:6])
         entry.compress_type = zipfile.ZIP_DEFLATED
         async with contextlib.AsyncExitStack() as stack:
-            # Holes take no room in a workspace, but in an archive they do.
+            # Holes take no room in a workspace, but they do in an archive.
             reading = self._service.queries.reading(key, info.name, may_be_sparse=False)
             try:
                 current, pieces = await stack.enter_async_context(reading)
@@ -103,34 +103,34 @@ class ZipArchives:
             is_large = bytes_left >= _LARGE_BYTES
             with archive.open(entry, "w", force_zip64=is_large) as member:
                 while bytes_left > 0:
-                    async with self._working:
+                    async with self._compressing:
                         piece = await anext(pieces, b"")
-                        # What it has grown by might be more than its header can tell.
+                        # A file that has grown might exceed the limit of its header.
                         await cancellation.in_thread(member.write, piece[:bytes_left])
-                    await write(packed.take())
+                    await write(buffer.take())
                     bytes_left -= len(piece)
                     if not piece:
                         break
         return page_words.SHRANK if bytes_left > 0 else ""
 
 
-class _Packed(io.RawIOBase):
-    """What a zip file consists of so far, and nobody has taken yet."""
+class _ArchiveBuffer(io.RawIOBase):
+    """The bytes of a zip file that are not sent yet."""
 
     def __init__(self) -> None:
         super().__init__()
         self._unread = bytearray()
 
     def writable(self) -> bool:
-        """Say that it takes bytes; it cannot go back among them."""
+        """Return that it is writable; it cannot seek."""
         return True
 
     def write(self, data: Any) -> int:  # noqa: ANN401
-        """Take bytes."""
+        """Add bytes."""
         self._unread += data
         return len(data)
 
     def take(self) -> bytes:
-        """Return what was made since the last time."""
+        """Return and forget the bytes since the last call."""
         data, self._unread = bytes(self._unread), bytearray()
         return data
