@@ -465,6 +465,7 @@ async def test_what_a_turn_waits_for_is_shown_and_goes_away(slack, service, app,
     assert "Downloading" not in str(answer["blocks"])
 
 
+@pytest.mark.first_case
 @pytest.mark.parametrize("channel", ["C1", "DU1"])
 @pytest.mark.parametrize("runs", [True, False])
 async def test_who_waits_sees_for_how_long_and_for_what(slack, service, app, channel, runs):
