@@ -53,7 +53,7 @@ _NOTES: Final = (
 _OMITTED: Final = "[{count} older notes are left out.]"
 _PROPOSE: Final = (
     "If the person states a fact or a preference that will hold in later conversations here, "
-    "propose to remember it with propose_note. Propose nothing else."
+    "propose to remember it with propose_note, just before you answer. Propose nothing else."
 )
 _FFMPEG: Final = "imageio-ffmpeg"
 

@@ -19,6 +19,7 @@ _ENOUGH: Final = "[Not proposed: that were enough notes for one answer.]"
 _KNOWN: Final = "[Not proposed: this is remembered already.]"
 _REFUSED: Final = "[Not proposed: {reason}]"
 _DECLINED: Final = "[The person declined this note. Do not propose it again.]"
+_UNANSWERED: Final = "[Nobody answered, so it is not remembered. Go on without it.]"
 _KEPT: Final = "[The person confirmed it. It is remembered here as {note}.]"
 _NOT_KEPT: Final = "[The person confirmed it, but it could not be kept: {reason}]"
 
@@ -67,7 +68,10 @@ class NoteProposals:
         self._count += 1
         if self._count > _MAX_PROPOSALS:
             return _ENOUGH
-        answer = await self._environment.ask_approval("note", note)
+        try:
+            answer = await self._environment.ask_about_note(note)
+        except errors.UnansweredError:
+            return _UNANSWERED
         if answer is None:
             return _DECLINED
         note = note if answer.edited is None else answer.edited

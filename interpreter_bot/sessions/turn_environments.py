@@ -169,7 +169,8 @@ class SessionEnvironment:
             # Asked for once: a model that writes no plan has its code approved instead.
             self._was_asked_for_plan = True
             raise agent_ports.NotApprovedError(session_words.PLAN_FIRST, remark=_PLAN_FIRST)
-        answer = await self.ask_approval("plan" if is_plan else "code", code)
+        async with self._waiting_for_person():
+            answer = await self._approvals.require("plan" if is_plan else "code", code)
         if answer is None:
             raise agent_ports.NotApprovedError(session_words.DECLINED, remark=_CODE_DECLINED)
         return code if answer.edited is None else answer.edited
@@ -180,24 +181,32 @@ class SessionEnvironment:
         Raises:
             BotError: there is no answer.
         """
-        try:
-            async with self._waiting_for_person(), asyncio.timeout(self._limits.input_seconds):
-                return await self._stream.ask_for_model(question, choices)
-        except TimeoutError as error:
-            raise errors.UnansweredError from error
+        async with self._waiting_for_person(self._limits.input_seconds):
+            return await self._stream.ask_for_model(question, choices)
 
-    async def ask_approval(self, subject: events.Subject, text: str) -> events.Approved | None:
-        """Ask a person about what the model wants to do next; None if they declined."""
-        async with self._waiting_for_person():
-            return await self._approvals.require(subject, text)
+    async def ask_about_note(self, note: str) -> events.Approved | None:
+        """Ask a person whether to remember something; None if they declined.
+
+        Raises:
+            BotError: nobody answered for as long as `input()` waits.
+        """
+        async with self._waiting_for_person(self._limits.input_seconds):
+            return await self._approvals.require("note", note)
 
     @contextlib.asynccontextmanager
-    async def _waiting_for_person(self) -> AsyncIterator[None]:
-        """Let the next bot ask again if this one ends meanwhile."""
+    async def _waiting_for_person(self, seconds: float | None = None) -> AsyncIterator[None]:
+        """Let the next bot ask again if this one ends meanwhile.
+
+        Raises:
+            UnansweredError: the time is over.
+        """
         self.is_asking = True
         try:
             await self._stream.keep_progress()
-            yield
+            async with asyncio.timeout(seconds):
+                yield
+        except TimeoutError as error:
+            raise errors.UnansweredError from error
         finally:
             self.is_asking = False
 
