@@ -153,6 +153,7 @@ class TurnEnded:
         turn_id: its id in the store; 0 if it was not recorded.
         queries: that its code sent to data connections.
         goes_on: it ends here only, and goes on in the next bot.
+        is_quiet: a schedule's turn had nothing to report, so nothing of it is shown.
     """
 
     status: values.TurnStatus
@@ -162,6 +163,7 @@ class TurnEnded:
     turn_id: int = 0
     queries: tuple[code_activity.AskedQuery, ...] = ()
     goes_on: bool = False
+    is_quiet: bool = False
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -197,7 +199,7 @@ class InputQuestion:
 
 
 Subject: TypeAlias = Literal[
-    "code", "plan", "note", "tool", "statement", "packages", "import", "request"
+    "code", "plan", "note", "tool", "statement", "schedule", "packages", "import", "request"
 ]
 """What is to be approved; a plan is what the model said, which begins with the code, a note what
 is remembered. For the last three see `values.InputRequested`."""
@@ -213,6 +215,7 @@ class ApprovalQuestion:
         person: who asked for what it would be part of.
         cell: that it would be, or belongs to.
         code: all that would run, or be done.
+        facts: what a person should know of it, in lines.
         choices: scopes of an approval beside this once, such as `FOR_SESSION`.
         is_personal: it acts with an account of the person, so nobody else may answer.
     """
@@ -223,6 +226,7 @@ class ApprovalQuestion:
     cell: int
     subject: Subject = "code"
     code: str
+    facts: str = ""
     choices: tuple[str, ...] = ()
     is_personal: bool = False
 

@@ -45,6 +45,7 @@ from interpreter_bot.setting_groups.sessions_and_storage import (
     Jobs,
     Paths,
     Retention,
+    Schedules,
     Sessions,
     Skills,
     Snapshots,
@@ -85,6 +86,7 @@ __all__ = [
     "Place",
     "Retention",
     "Sandbox",
+    "Schedules",
     "Sessions",
     "Settings",
     "Skills",
@@ -186,6 +188,8 @@ class Settings(pydantic_settings.BaseSettings):
     """Conversations: how many at once, and how they end."""
     jobs: Jobs = Jobs()
     """Code that runs for long."""
+    schedules: Schedules = Schedules()
+    """What people let happen at set times."""
     retention: Retention = Retention()
     """How long files are kept."""
     skills: Skills = Skills()

@@ -13,6 +13,10 @@ import urllib.parse
 from collections.abc import Collection, Iterable
 from typing import Final, Literal, NamedTuple, TypeAlias
 
+SCHEDULED: Final = "000"
+"""Begins the ids of requests of schedules: digits, as ids in buttons are, and no network's own."""
+_SCHEDULE: Final = "-schedule-"
+
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class SessionKey:
@@ -28,6 +32,15 @@ class SessionKey:
         parts = (self.platform, self.workspace, self.channel, self.thread)
         prefixes = [tuple(place.split("/")) for place in places]
         return not prefixes or any(parts[: len(prefix)] == prefix for prefix in prefixes)
+
+    def for_schedule(self, schedule_id: int) -> SessionKey:
+        """Return the key of the session in which code of a schedule runs."""
+        return dataclasses.replace(self, thread=f"{self.thread}{_SCHEDULE}{schedule_id}")
+
+    @property
+    def place(self) -> SessionKey:
+        """The key without what `for_schedule` adds: where people see the session in a chat."""
+        return dataclasses.replace(self, thread=self.thread.partition(_SCHEDULE)[0])
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

@@ -72,6 +72,8 @@ class OutcomeKind(enum.StrEnum):
     """The model's calls could not be understood, again and again."""
     STUCK = "stuck"
     """The same code or the same error, again and again."""
+    NOTHING_TO_REPORT = "nothing to report"
+    """A scheduled run ends without a word."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -114,6 +116,8 @@ class TurnSpec:
             nothing can come.
         propose_note: lets a person say what is remembered; None if nothing is.
         longest_run: how long code may run in the background, in seconds; 0 if it may not.
+        can_propose_schedules: whether the environment can propose schedules.
+        is_scheduled: whether a schedule asks, and nobody waits for an answer.
     """
 
     llm: ports.Llm
@@ -131,6 +135,8 @@ class TurnSpec:
     be_steered: Callable[[], Awaitable[None]] | None = None
     propose_note: ports.ProposeNote | None = None
     longest_run: float = 0.0
+    can_propose_schedules: bool = False
+    is_scheduled: bool = False
 
 
 async def run(spec: TurnSpec, *, stop: asyncio.Event | None = None) -> Outcome:
@@ -173,6 +179,8 @@ class _Turn:
             can_ask=not spec.model.is_small,
             can_propose_notes=spec.propose_note is not None,
             longest_run=spec.longest_run,
+            can_propose_schedules=spec.can_propose_schedules,
+            is_scheduled=spec.is_scheduled,
         )
         self._tool_runner = tool_execution.ToolRunner(
             spec.environment,
@@ -208,7 +216,7 @@ class _Turn:
         try:
             # Those of a turn that another process had begun.
             await self._run_calls(self._transcript.unanswered)
-            while True:
+            while not self._tool_runner.has_nothing_to_report:
                 if self._spec.be_steered is not None and not self._texts:
                     await self._spec.be_steered()
                 reply = await self._ask()
@@ -217,6 +225,7 @@ class _Turn:
                         return self.outcome(OutcomeKind.ANSWERED)
                     continue
                 await self._run_calls(reply.calls)
+            return self.outcome(OutcomeKind.NOTHING_TO_REPORT)
         except _EndedError as over:
             return self.outcome(over.ending, over.sentence)
         except model_errors.RefusedError as error:

@@ -51,6 +51,9 @@ class Environment(Protocol):
     async def ask_person(self, question: str, choices: tuple[str, ...]) -> str:
         """Ask the person, and return their answer."""
 
+    async def propose_schedule(self, text: str) -> str:
+        """Propose a schedule to the person, written as people do; return what came of it."""
+
     async def list_files(self) -> Sequence[values.FileInfo]:
         """List the files of the workspace."""
 

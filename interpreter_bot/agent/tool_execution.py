@@ -32,6 +32,7 @@ _EDITED: Final = (
     "```python\n{code}\n```\n[It showed:]"
 )
 
+_NOTHING_TO_REPORT: Final = "[Nobody is told anything.]"
 _VIEWED: Final = "[You are shown the picture {name!r}.]"
 _NO_PICTURE: Final = (
     "[{name!r} is no picture that can be shown to you: that takes a PNG, JPEG, GIF or WebP of a "
@@ -181,6 +182,8 @@ class ToolRunner:
         self._answers = answers or {}
         self._propose_note = propose_note
         self._screen: output_screens.Screen | None = None
+        self.has_nothing_to_report = False
+        """The model ends a scheduled run without a word."""
 
     async def answer(self, call: chat_messages.Call) -> tuple[str, _Pictures]:
         """Run a call; return its result for the model, and pictures."""
@@ -203,6 +206,11 @@ class ToolRunner:
                     return await self._ask(request), ()
                 case tools.ProposeNote(text) if self._propose_note is not None:
                     return await self._propose_note(text), ()
+                case tools.ProposeSchedule(text):
+                    return f"[{await self._environment.propose_schedule(text)}]", ()
+                case tools.NothingToReport():
+                    self.has_nothing_to_report = True
+                    return _NOTHING_TO_REPORT, ()
                 case tools.Misread(sentence):
                     self._guard.note_misread()
                     return sentence, ()

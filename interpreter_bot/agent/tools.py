@@ -23,6 +23,8 @@ FIND_TOOLS: Final = "find_tools"
 DESCRIBE_TOOL: Final = "describe_tool"
 ASK_PERSON: Final = "ask_person"
 PROPOSE_NOTE: Final = "propose_note"
+PROPOSE_SCHEDULE: Final = "propose_schedule"
+NOTHING_TO_REPORT: Final = "nothing_to_report"
 
 _CODE_NAMES: Final = ("code", "python_code", "python", "source", "script", "input")
 # Arguments that models add to the code, none of which can be the code itself.
@@ -36,7 +38,7 @@ _PACKAGE_NAMES: Final = ("names", "packages", "package", "name", "requirements")
 _WORDS_NAMES: Final = ("words", "query", *_FILE_NAMES)
 _QUESTION_NAMES: Final = ("question", "prompt", "text", "message")
 _CHOICE_NAMES: Final = ("choices", "options", "answers")
-_OPTIONAL: Final = frozenset({"start", "choices", "timeout"})
+_OPTIONAL: Final = frozenset({"start", "choices", "timeout", "zone", "condition"})
 _TIMEOUT: Final = (
     "Only for code that needs more time than a usual run: seconds, at most {longest}. It may then "
     "go on in the background, while you answer."
@@ -117,6 +119,31 @@ TOOLS: Final = (
         PROPOSE_NOTE,
         "Ask the person whether to remember something for all later conversations in this place.",
         _schema(text={"type": "string", "description": "One sentence, at most 500 characters."}),
+    ),
+    chat_messages.Tool(
+        PROPOSE_SCHEDULE,
+        "Propose that something be done at set times, if the person asks for that. They confirm it "
+        "or not. Let code run first that makes what is to be refreshed or watched.",
+        _schema(
+            kind={
+                "type": "string",
+                "enum": ["refresh", "alert", "ask"],
+                "description": "refresh runs the code of the last answer again; alert does, and "
+                "reports when a condition becomes true; ask lets a model answer anew.",
+            },
+            cron={"type": "string", "description": 'Line of a crontab, such as "0 9 * * mon-fri".'},
+            zone={"type": "string", "description": "The person's time zone: Europe/Berlin."},
+            what={"type": "string", "description": "What is to be done, for the person or model."},
+            condition={
+                "type": "string",
+                "description": "Of an alert: Python expression over variables of the code.",
+            },
+        ),
+    ),
+    chat_messages.Tool(
+        NOTHING_TO_REPORT,
+        "End this scheduled run without a message to people, as there is nothing worth one.",
+        _schema(),
     ),
 )
 
@@ -207,6 +234,18 @@ class ProposeNote:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
+class ProposeSchedule:
+    """Propose a schedule, written as people write one."""
+
+    text: str
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class NothingToReport:
+    """End a scheduled run without a word."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
 class Misread:
     """A call that cannot be understood, and is not run; `sentence` is its result for the model."""
 
@@ -222,6 +261,8 @@ ToolRequest: TypeAlias = (
     | DescribeTool
     | AskPerson
     | ProposeNote
+    | ProposeSchedule
+    | NothingToReport
     | Misread
 )
 """A parsed call."""
@@ -234,6 +275,8 @@ def offered(
     can_find_tools: bool,
     can_ask: bool,
     can_propose_notes: bool = False,
+    can_propose_schedules: bool = False,
+    is_scheduled: bool = False,
     longest_run: float = 0.0,
 ) -> tuple[chat_messages.Tool, ...]:
     """Return the tools there are.
@@ -244,10 +287,13 @@ def offered(
         can_find_tools: there are more functions of other systems than the prompt lists.
         can_ask: for a model that can judge when to ask a person.
         can_propose_notes: a person says whether they are remembered.
+        can_propose_schedules: a schedule can be proposed to the person.
+        is_scheduled: a schedule asks, and nobody waits for an answer.
         longest_run: how long code may run in the background, in seconds; 0 if it may not.
     """
     has = {VIEW_IMAGE: can_see_images, INSTALL_PACKAGES: can_install, FIND_TOOLS: can_find_tools}
     has |= {DESCRIBE_TOOL: can_find_tools, ASK_PERSON: can_ask, PROPOSE_NOTE: can_propose_notes}
+    has |= {PROPOSE_SCHEDULE: can_propose_schedules, NOTHING_TO_REPORT: is_scheduled}
     tools = tuple(tool for tool in TOOLS if has.get(tool.name, True))
     if not longest_run:
         return tools
@@ -283,6 +329,10 @@ def read(call: chat_messages.Call, offered: Sequence[chat_messages.Tool] = TOOLS
             return _read_question(call.arguments)
         case "propose_note":
             return ProposeNote(_read_words(call.arguments, _NOTE_NAMES))
+        case "propose_schedule":
+            return _read_schedule(call.arguments)
+        case "nothing_to_report":
+            return NothingToReport()
     return Misread(f"There is no tool named {call.name[:80]!r}. There are: {', '.join(names)}.")
 
 
@@ -432,6 +482,27 @@ def _read_packages(arguments: str) -> RunCode | Misread:
         return Misread('There was no package. Give names of packages as "names".')
     words = (shlex.quote(" ".join(name.split())) for name in value)
     return RunCode(f"%pip install {' '.join(words)}")
+
+
+def _read_schedule(arguments: str) -> ProposeSchedule | Misread:
+    """Read a schedule as a person would have written it."""
+    try:
+        value = lenient_json.parse(arguments)
+    except ValueError:
+        value = None
+    if not isinstance(value, dict) or not value.get("cron"):
+        return Misread('There was no schedule. Give "kind", "cron", "zone" and "what".')
+    kind, cron, zone, what, condition = (
+        " ".join(str(value.get(name) or "").split())
+        for name in ("kind", "cron", "zone", "what", "condition")
+    )
+    if kind == "alert":
+        what = f"alert if {condition or what}"
+    elif kind == "refresh" and not what.lower().startswith("refresh"):
+        what = f"refresh {what}"
+    elif kind == "ask" and what.lower().startswith(("refresh", "alert if")):
+        what = f"please {what}"
+    return ProposeSchedule(f"{cron} {zone}".strip() + f": {what}")
 
 
 def _first(value: Mapping[object, object], names: tuple[str, ...]) -> object:

@@ -150,6 +150,8 @@ async def open_conversations(
         service = await stack.enter_async_context(opening_service)
         upkeep = maintenance.Maintenance(services, service)
         jobs = (*upkeep.jobs(), *retention.Retention(services, service).jobs(), *recorder.jobs())
+        if bot is not None:
+            jobs += service.schedules.jobs()
         if tools is not None:
             jobs += tools.jobs()
         await upkeep.take_over(database.orphans)

@@ -18,7 +18,13 @@ from typing import Final, Literal, TypeAlias
 from interpreter_bot import errors, settings, values
 from interpreter_bot.platforms import preferences
 from interpreter_bot.platforms.rendering import session_facts, stop_words
-from interpreter_bot.sessions import approval_policy, places, requests, session_service
+from interpreter_bot.sessions import (
+    approval_policy,
+    places,
+    requests,
+    schedule_texts,
+    session_service,
+)
 from interpreter_bot.text import quantities
 from interpreter_bot.wording import (
     access_words,
@@ -27,6 +33,7 @@ from interpreter_bot.wording import (
     model_words,
     place_words,
     run_words,
+    schedule_words,
     session_words,
 )
 
@@ -228,7 +235,7 @@ class Command:
     effect: Effect | None = None
     arguments: tuple[Argument, ...] = ()
     platforms: frozenset[str] = _ALL
-    needs: Literal["", "models", "network", "tools", "logins", "page", "memory"] = ""
+    needs: Literal["", "models", "network", "tools", "logins", "page", "memory", "schedules"] = ""
     is_public: bool = False
     is_request: bool = False
     aliases: Mapping[str, str] = dataclasses.field(default_factory=dict)
@@ -590,6 +597,49 @@ def _scope_of_choice(scope: values.Scope, widest: str) -> values.Scope:
     return dataclasses.replace(scope, workspace="", channel="")
 
 
+async def _schedule(place: Place, text: str) -> Result:
+    limits = place.service.schedules.limits
+    if not limits.per_person:
+        raise errors.BotError(schedule_words.OFF)
+    plan = schedule_texts.parse(
+        text,
+        zone=place.person.zone,
+        now=place.service.schedules.now(),
+        min_minutes=limits.min_minutes,
+    )
+    return Run(schedule_texts.as_code(plan.text))
+
+
+async def _schedules(place: Place, text: str) -> Result:
+    """List schedules, or do something with one."""
+    schedules, key, person = place.service.schedules, place.key.place, place.person.id
+    if not text:
+        facts = [
+            session_facts.Fact(str(one.id), schedules.described(one))
+            for one in await schedules.visible(key, person)
+        ]
+        return Listed(command_words.SCHEDULES, facts) if facts else Said(schedule_words.NONE)
+    action, _, number = text.lower().partition(" ")
+    if action not in _SCHEDULE_ACTIONS or place.key.platform == "console":
+        raise errors.BotError(schedule_words.ACTIONS)
+    is_admin = "channel" not in place.refusals
+    schedule = await schedules.find(key, person, number.strip(), is_admin=is_admin)
+    match action:
+        case "pause":
+            await schedules.pause(schedule)
+            return Said(schedule_words.PAUSED_BY_PERSON)
+        case "resume":
+            return Said(schedule_words.resumed(await schedules.resume(schedule)))
+        case "run":
+            await schedules.run_now(schedule)
+            return Said(schedule_words.STARTED)
+        case "delete":
+            await schedules.delete(schedule)
+            return Said(schedule_words.DELETED)
+    facts = [session_facts.Fact(*run) for run in await schedules.history(schedule)]
+    return Listed(command_words.SCHEDULE_RUNS, facts) if facts else Said(schedule_words.NO_RUNS)
+
+
 async def _help(place: Place, _: str) -> Result:
     queries = place.service.queries
     reach = queries.reach(place.key)
@@ -602,9 +652,19 @@ async def _help(place: Place, _: str) -> Result:
         "logins": any(server.is_logged_in is not None for server in servers),
         "page": place.service.visits.is_on,
         "memory": bool(place.service.places.max_notes),
+        "schedules": bool(place.service.schedules.limits.per_person),
     }
     commands = offered(place.key.platform).values()
     return Help([command for command in commands if is_on[command.needs]])
+
+
+async def _schedule_actions(_: Place, __: Sequence[str]) -> Sequence[str]:
+    return _SCHEDULE_ACTIONS
+
+
+async def _schedule_numbers(place: Place, _: Sequence[str]) -> Sequence[str]:
+    visible = await place.service.schedules.visible(place.key.place, place.person.id)
+    return [str(schedule.id) for schedule in visible]
 
 
 async def _file_names(place: Place, _: Sequence[str]) -> Sequence[str]:
@@ -639,6 +699,7 @@ async def _setting_values(place: Place, before: Sequence[str]) -> Sequence[str]:
     return (*preferences.possible_values(name, models), command_words.DEFAULT)
 
 
+_SCHEDULE_ACTIONS: Final = ("pause", "resume", "run", "history", "delete")
 _SERVER: Final = Argument(
     "name", "The server, as “tools” lists it", is_required=True, names=_server_names
 )
@@ -759,6 +820,31 @@ COMMANDS: Final = (
         platforms=_ALL - {"console"},
         needs="memory",
         submit=_submit_note,
+    ),
+    Command(
+        "schedule",
+        "Do something at set times.",
+        _schedule,
+        (
+            Argument(
+                "text",
+                "When, zone and what, such as: weekdays 9:00 Europe/Berlin: refresh the chart",
+                is_required=True,
+            ),
+        ),
+        platforms=_ALL - {"console"},
+        needs="schedules",
+        is_request=True,
+    ),
+    Command(
+        "schedules",
+        "List schedules; pause, resume, run or delete one, or list its runs.",
+        _schedules,
+        (
+            Argument("action", "What to do with one", names=_schedule_actions),
+            Argument("number", "Its number", names=_schedule_numbers),
+        ),
+        needs="schedules",
     ),
     Command("usage", "Show tokens and cost.", _usage),
     Command("limits", "List the limits of a conversation.", _limits),
@@ -883,6 +969,9 @@ async def names_something(invocation: Invocation, place: Place) -> bool:
         return True
     if len(arguments) == 1:
         return invocation.argument in await arguments[0].names(place, ())
+    if invocation.command.effect is _schedules:
+        action, _, number = invocation.argument.lower().partition(" ")
+        return action in _SCHEDULE_ACTIONS and number.strip().isdecimal()
     name, value, _ = _words_of_setting(invocation.argument)
     is_whole = value or len(invocation.argument.split()) == 1
     possible = await _setting_values(place, (name,))

@@ -34,6 +34,7 @@ class Approvals:
         kernel_id: str = "",
         grant: records.Grant | None = None,
         is_personal: bool = False,
+        facts: str = "",
     ) -> events.Approved | None:
         """Return a person's approval, given now or before; None if they declined.
 
@@ -44,6 +45,7 @@ class Approvals:
             kernel_id: of the kernel for whose life it can be granted.
             grant: that covers the action; without one, each action needs approval.
             is_personal: see `events.ApprovalQuestion`.
+            facts: see `events.ApprovalQuestion`.
 
         Raises:
             BotError: nobody could be asked, or a grant cannot be kept.
@@ -56,6 +58,7 @@ class Approvals:
             number=number,
             choices=() if grant is None else _SCOPES,
             is_personal=is_personal,
+            facts=facts,
         )
         if isinstance(answer, events.Declined):
             return None

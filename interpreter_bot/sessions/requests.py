@@ -22,10 +22,12 @@ class Person:
     Attributes:
         id: the platform's, unique in its workspace; for counting and permissions.
         name: for people and for the model; chosen by the person, never trusted.
+        zone: IANA name of their time zone, where the platform knows it.
     """
 
     id: str
     name: str = ""
+    zone: str = ""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -99,6 +101,7 @@ class Request:
         is_attended: somebody can be asked; else a question is declined at once.
         may_steer: a turn of the same person that runs may take it up, instead of its own turn.
         is_job: its turn follows code that goes on in the background; with `goes_on_with`.
+        notice: a sentence of the bot that is shown first.
     """
 
     key: values.SessionKey
@@ -118,6 +121,12 @@ class Request:
     is_attended: bool = True
     may_steer: bool = False
     is_job: bool = False
+    notice: str = ""
+
+    @property
+    def is_scheduled(self) -> bool:
+        """Whether a schedule made it, and no message."""
+        return self.id.startswith(values.SCHEDULED)
 
     @property
     def scope(self) -> values.Scope:

@@ -21,6 +21,7 @@ from interpreter_bot.sessions import (
     past_turns,
     ports,
     requests,
+    schedules,
     session_dependencies,
     session_files,
     session_reads,
@@ -65,6 +66,7 @@ class SessionService:
         events: claims of events that networks send.
         deliveries: messages that show answers.
         resumptions: turns of dead bots, which go on here.
+        schedules: of people.
     """
 
     def __init__(
@@ -96,6 +98,7 @@ class SessionService:
         self.resumptions = suspended_turns.Resumptions(
             self._lanes, services.jobs, self.handle, self.notify
         )
+        self.schedules = schedules.Schedules(services, self._lanes, self.notify)
         self._unsent = collections.deque[tuple[values.SessionKey, str]](maxlen=_MAX_UNSENT)
         self._model_notice = model_notice
 
@@ -127,7 +130,9 @@ class SessionService:
             finally:
                 await service.drain()
         finally:
-            await asyncio.gather(service.resumptions.close(), service.events.close())
+            await asyncio.gather(
+                service.resumptions.close(), service.events.close(), service.schedules.close()
+            )
             await services.hosts.subscribe_losses(None)
             await services.write_retries.write()
 
@@ -259,6 +264,7 @@ class SessionService:
         self._lanes.empty(key)
         async with self._hold_lane(key):
             await self._release_kernel(key, files=True)
+            await self.services.database.schedules.delete_in(key)
             session = await self.services.database.sessions.find(key)
             if session is not None:
                 await self.services.database.sessions.delete(session.id)

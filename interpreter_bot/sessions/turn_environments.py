@@ -42,7 +42,7 @@ from interpreter_bot.sessions import (
 from interpreter_bot.sessions import jobs as session_jobs
 from interpreter_bot.skills import accepted_skills, skill_catalogue
 from interpreter_bot.store import records
-from interpreter_bot.wording import job_words, run_words, session_words
+from interpreter_bot.wording import job_words, run_words, schedule_words, session_words
 
 _log = logging.getLogger(__name__)
 
@@ -110,6 +110,7 @@ class SessionEnvironment:
         limits: settings.Limits,
         jobs: session_jobs.Jobs,
         deadline: float,
+        propose: Callable[[str], Awaitable[str]] | None,
         on_installation: Callable[[str, code_activity.InstalledLayer], None],
     ) -> None:
         """Make the environment; no kernel is taken yet.
@@ -120,6 +121,7 @@ class SessionEnvironment:
             limits: of its code.
             jobs: of all sessions.
             deadline: of the turn, by `time.monotonic`.
+            propose: asks the person about a schedule; None if there can be none.
             on_installation: called with the kernel's id and the installed layer.
         """
         self.workspace = workspace
@@ -141,6 +143,7 @@ class SessionEnvironment:
         self._jobs = jobs
         self._deadline = deadline
         self.is_handed_over = False
+        self._propose = propose
         self._on_installation = on_installation
         self.kernel_id = ""
         self.mark: str | None = None
@@ -207,6 +210,27 @@ class SessionEnvironment:
                 yield
         except TimeoutError as error:
             raise errors.UnansweredError from error
+        finally:
+            self.is_asking = False
+
+    @property
+    def can_propose_schedules(self) -> bool:
+        """Whether a schedule can be proposed to the person."""
+        return self._propose is not None
+
+    async def propose_schedule(self, text: str) -> str:
+        """Propose a schedule to the person; return what came of it.
+
+        Raises:
+            BotError: it is not understood, or not possible.
+        """
+        if self._propose is None:
+            raise errors.BotError(schedule_words.OFF)
+        self.is_asking = True
+        try:
+            # What ran last has to be recorded, to be run again.
+            await self._stream.keep_progress()
+            return await self._propose(text)
         finally:
             self.is_asking = False
 

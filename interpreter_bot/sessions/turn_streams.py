@@ -137,6 +137,7 @@ class TurnStream:
         number: int,
         choices: tuple[str, ...] = (),
         is_personal: bool = False,
+        facts: str = "",
     ) -> events.Approved | events.Declined:
         """Ask a person whether something may run.
 
@@ -146,6 +147,7 @@ class TurnStream:
             number: of what running code asked for; 0 if it is the next code.
             choices: see `events.ApprovalQuestion`.
             is_personal: see `events.ApprovalQuestion`.
+            facts: see `events.ApprovalQuestion`.
 
         Raises:
             BotError: nobody could be asked.
@@ -160,6 +162,7 @@ class TurnStream:
             cell=cell,
             subject=subject,
             code=text,
+            facts=facts,
             choices=choices,
             is_personal=is_personal,
         )

@@ -34,6 +34,9 @@ from interpreter_bot.sessions import (
     questions,
     quotas,
     requests,
+    schedule_proposals,
+    schedule_texts,
+    scheduled_turns,
     session_dependencies,
     statement_requests,
     stored_transcripts,
@@ -56,6 +59,7 @@ TakeUp: TypeAlias = Callable[[], Sequence[requests.Request]]
 _STATUSES: Final = {
     loops.OutcomeKind.ANSWERED: values.TurnStatus.DONE,
     loops.OutcomeKind.STOPPED: values.TurnStatus.STOPPED,
+    loops.OutcomeKind.NOTHING_TO_REPORT: values.TurnStatus.DONE,
 }
 
 
@@ -97,7 +101,7 @@ async def run_turn(
                 reply.emit(events.NoticeShown(session_words.NO_DATABASE, max(work.stream.cell, 0)))
             reply.emit(end)
         finally:
-            writing = _record_end(services, recorder, end, is_suspended=stop.is_suspended)
+            writing = _record_end(services, request, recorder, end, is_suspended=stop.is_suspended)
             await cancellation.shielded(_catch_all(writing))
     return end
 
@@ -116,6 +120,7 @@ async def _catch_all(work: Awaitable[_T]) -> _T | events.TurnEnded:
 
 async def _record_end(
     services: session_dependencies.SessionDependencies,
+    request: requests.Request,
     recorder: turn_recording.Recorder,
     end: events.TurnEnded,
     *,
@@ -134,6 +139,8 @@ async def _record_end(
         write = functools.partial(recorder.end, status, answer=answer)
         if not await write():
             services.write_retries.add(write)
+        elif end.is_quiet:
+            await scheduled_turns.forget(services.database, request, recorder.turn_id, end)
         services.daily_usage.close(recorder.turn_id)
     return end
 
@@ -178,6 +185,8 @@ class _Work:
         self.stream.emit(events.Started())
         if not self._request.is_job:
             await services.jobs.wait_recorded(self._request.key)
+        if self._request.notice:
+            self.stream.emit(events.NoticeShown(self._request.notice))
         # Shielded from cancellation, or else the store would keep a turn that runs nowhere.
         session = self._session = await cancellation.shielded(self._begin())
         await services.write_retries.write()
@@ -202,6 +211,13 @@ class _Work:
             )
         if not self._request.is_job and (note := services.jobs.note_for_model(self._request.key)):
             self._remarks.append(note)
+        approver = approvals.Approvals(self.stream, services.database.grants, session.id)
+        proposals = None
+        is_scheduled = self._request.is_scheduled
+        if schedule_proposals.are_on(services, self._request.key.platform) and not is_scheduled:
+            proposals = schedule_proposals.Proposals(services, approver, self._request, session)
+            if self._request.is_code and (text := schedule_texts.of_code(self._request.text)):
+                return await self._propose(proposals, text, stop)
         if services.connections is not None:
             services.connections.note_person(
                 key, person, beside=variables.people, turn_id=self._recorder.turn_id
@@ -209,7 +225,6 @@ class _Work:
         async with services.hosts.lease(key, person=self._person) as lease:
             if not self._request.is_code:
                 self._choices = await services.places.choices(self._request.scope)
-            approver = approvals.Approvals(self.stream, services.database.grants, session.id)
             environment = turn_environments.SessionEnvironment(
                 services.hosts,
                 lease,
@@ -230,6 +245,7 @@ class _Work:
                 limits=services.config.limits,
                 jobs=services.jobs,
                 deadline=self._deadline,
+                propose=proposals.propose if proposals is not None else None,
                 on_installation=lambda kernel, layer: services.on_installation(
                     code_activity.Installation(key, kernel, person, layer.name, layer.packages)
                 ),
@@ -314,6 +330,18 @@ class _Work:
             self.stream.emit(events.NoticeShown(files_sentence))
             self._remarks.append(chat_messages.Note(f"[{files_sentence}]"))
 
+    async def _propose(
+        self, proposals: schedule_proposals.Proposals, text: str, stop: turn_stops.StopSignal
+    ) -> events.TurnEnded:
+        """Ask whether a schedule is to be set up that the person wrote."""
+        outcome = await cancellation.run_until_stopped(
+            proposals.propose(text), stop=stop, seconds=self._seconds_left
+        )
+        if isinstance(outcome, cancellation.EarlyEnd):
+            return self._early_end(outcome)
+        self.stream.emit(events.NoticeShown(outcome))
+        return events.TurnEnded(status=values.TurnStatus.DONE)
+
     @property
     def _person(self) -> str:
         """The person who asked, unique over all platforms."""
@@ -333,6 +361,8 @@ class _Work:
             return self._early_end(question)
         if question is None:
             return await self._run_code(environment, stop)
+        if self._request.is_scheduled:
+            self._remarks.append(scheduled_turns.NOBODY_WAITS)
         # In the same message, so that the notes are not dropped with older messages.
         text = "\n\n".join([*(note.text for note in self._remarks), question.text])
         question.memory.transcript.add_user_message(text, question.pictures)
@@ -434,6 +464,10 @@ class _Work:
             if stop.is_suspended:
                 return end
             finished = self.stream.last or values.Finished(values.Ending.STOPPED, 0.0, end.sentence)
+        elif self._request.is_scheduled:
+            end = await scheduled_turns.end_of_code(
+                self._services.database, self._request, environment, finished
+            )
         limit = tool_execution.OUTPUT_CHARACTERS
         earlier = [chat_messages.UserMessage(note.text, is_ours=True) for note in self._remarks]
         entries = earlier + stored_transcripts.describe_code_run(
@@ -489,6 +523,8 @@ class _Work:
             cache_key=values.cache_key(self._request.key),
             approve=environment.approve,
             can_install=bool(services.config.package_index.url),
+            can_propose_schedules=environment.can_propose_schedules,
+            is_scheduled=self._request.is_scheduled,
             tool_index=environment.tools.index() if environment.tools is not None else None,
             be_steered=functools.partial(self._be_steered, environment, model, memory.transcript),
             propose_note=proposals.propose if can_propose else None,
@@ -503,7 +539,12 @@ class _Work:
                 self._recorder.record_memory(memory.detail(), memory.shown_pictures())
         self._missing_files = outcome.missing_files
         status = _STATUSES.get(outcome.ending, values.TurnStatus.FAILED)
-        return events.TurnEnded(status=status, text=outcome.text, sentence=outcome.sentence)
+        return events.TurnEnded(
+            status=status,
+            text=outcome.text,
+            sentence=outcome.sentence,
+            is_quiet=outcome.ending is loops.OutcomeKind.NOTHING_TO_REPORT,
+        )
 
     async def _link_files(
         self, end: events.TurnEnded, environment: turn_environments.SessionEnvironment

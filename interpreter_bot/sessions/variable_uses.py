@@ -10,7 +10,7 @@ import collections
 import dataclasses
 import logging
 import symtable
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Final
 
 from interpreter_bot.store import records
@@ -21,6 +21,7 @@ _MAX_CELL_CHARACTERS: Final = 100_000
 _MAX_CHARACTERS: Final = 300_000
 _MAX_USES: Final = 20
 _LINE_CHARACTERS: Final = 80
+_INSTALLING: Final = ("%pip", "!pip", "%uv", "!uv")
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -75,6 +76,77 @@ def latest_assignments(codes: Iterable[str], names: Collection[str]) -> tuple[st
             missing -= assignments
             cells.append(code)
     return tuple(reversed(cells))
+
+
+def needed_cells(codes: Sequence[str], count: int) -> tuple[str, ...]:
+    """Return the latest cells, and those that they need, in the order in which they ran.
+
+    A cell is needed if it gives or changes a variable that a needed one reads, or if it installs
+    packages.
+
+    Args:
+        codes: of all cells, the latest first.
+        count: number of the latest cells that are needed in any case.
+    """
+    modules = {
+        symbol.get_name()
+        for code in codes
+        for table in _tables(code)
+        for symbol in table.get_symbols()
+        if symbol.is_imported()
+    }
+    missing: set[str] = set()
+    cells = []
+    for number, code in enumerate(codes):
+        given = assigned(code)
+        changed = given | (_changed(code) - modules)
+        is_installation = code.lstrip().startswith(_INSTALLING)
+        if number < count or is_installation or missing.intersection(changed):
+            cells.append(code)
+            read = _read(code)
+            missing = missing - (given - read) | read
+    return tuple(reversed(cells))
+
+
+def _read(code: str) -> set[str]:
+    """Return the global names that a cell reads."""
+    tables, names = _tables(code), set()
+    while tables:
+        table = tables.pop()
+        is_top = table.get_type() == "module"
+        names |= {
+            symbol.get_name()
+            for symbol in table.get_symbols()
+            if symbol.is_referenced() and (is_top or symbol.is_global())
+        }
+        tables += table.get_children()
+    return names
+
+
+def _changed(code: str) -> set[str]:
+    """Return the names of what a cell may change: items and attributes, or by a method."""
+    try:
+        tree = ast.parse(code[:_MAX_CELL_CHARACTERS])
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return set()
+    names = set()
+    for node in ast.walk(tree):
+        match node:
+            case (
+                ast.Attribute(ctx=ast.Store() | ast.Del())
+                | ast.Subscript(ctx=ast.Store() | ast.Del())
+            ):
+                names.add(_base(node))
+            case ast.Expr(value=ast.Call(func=ast.Attribute() as method)):
+                names.add(_base(method))
+    return names
+
+
+def _base(node: ast.expr) -> str:
+    """Return the variable to which an attribute or an item belongs; empty if it is of none."""
+    while isinstance(node, ast.Attribute | ast.Subscript):
+        node = node.value
+    return node.id if isinstance(node, ast.Name) else ""
 
 
 def assigned(code: str) -> set[str]:

@@ -45,6 +45,17 @@ class Jobs(fields.Group):
     """Most such runs at a time, in all conversations. One conversation has at most one."""
 
 
+class Schedules(fields.Group):
+    """Schedules of people: prompts, refreshed answers and alerts, at times that they set."""
+
+    per_person: Annotated[int, pydantic.Field(ge=0)] = 10
+    """Schedules of one person in a workspace or server. 0 turns schedules off."""
+    per_channel: Annotated[int, pydantic.Field(ge=0)] = 20
+    """Schedules in one channel, of all its people."""
+    min_minutes: Annotated[float, pydantic.Field(ge=1)] = 15.0
+    """Shortest time between two runs of a schedule."""
+
+
 class Store(fields.Group):
     """The database."""
 

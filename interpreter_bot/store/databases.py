@@ -31,6 +31,7 @@ from interpreter_bot.store import (
     placements,
     preferences,
     records,
+    schedules,
     session_copies,
     sessions,
     transactions,
@@ -194,6 +195,7 @@ class Database:
         self.events = turns.ClaimedEvents(runner, owner)
         self.deliveries = deliveries.Deliveries(runner)
         self.activities = activities.Activities(runner)
+        self.schedules = schedules.Schedules(runner)
         self.accounts = accounts.Accounts(runner)
 
     @classmethod

@@ -515,6 +515,129 @@ class Activity(Record):
     began: orm.Mapped[datetime.datetime]
 
 
+class ScheduleKind(enum.StrEnum):
+    """What a schedule does when it is due."""
+
+    PROMPT = "prompt"
+    """A model is asked in the conversation."""
+    REPLAY = "replay"
+    """Code runs in a session of its own, which begins anew each time."""
+    ALERT = "alert"
+    """The same; it is shown only when a condition on the result becomes true."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class NewSchedule:
+    """Schedule to be added.
+
+    Attributes:
+        key: of the session in which it was set up, and where its runs are shown.
+        person: its owner, as whom it runs.
+        times: when, in the words of the person.
+        cron: the line of a crontab that they mean.
+        zone: IANA name of their time zone.
+        what: the person's words on what is done.
+        code: to be run; empty if a model is asked.
+        condition: expression that decides whether an alert is shown.
+        model: title of the model that is asked.
+        due: the next time.
+    """
+
+    key: values.SessionKey
+    person: str
+    kind: ScheduleKind
+    times: str
+    cron: str
+    zone: str
+    what: str
+    code: str = ""
+    condition: str = ""
+    model: str = ""
+    due: datetime.datetime
+
+
+class Schedule(Record):
+    """Schedule of a person; see `NewSchedule`.
+
+    Attributes:
+        due: None while it is paused.
+        reason: why it is paused.
+        failures: number of runs that failed, in a row.
+    """
+
+    __tablename__ = "schedules"
+    __table_args__ = (sa.Index(None, "platform", "workspace", "channel"), _OPTIONS)
+
+    id: orm.Mapped[_Id]
+    platform: orm.Mapped[str]
+    workspace: orm.Mapped[str]
+    channel: orm.Mapped[str]
+    thread: orm.Mapped[str]
+    person: orm.Mapped[str]
+    kind: orm.Mapped[ScheduleKind]
+    times: orm.Mapped[_Prose]
+    cron: orm.Mapped[str]
+    zone: orm.Mapped[str]
+    what: orm.Mapped[_Prose]
+    code: orm.Mapped[_Prose]
+    condition: orm.Mapped[_Prose]
+    model: orm.Mapped[str]
+    due: orm.Mapped[datetime.datetime | None] = orm.mapped_column(index=True)
+    reason: orm.Mapped[_Prose]
+    failures: orm.Mapped[int]
+    created: orm.Mapped[datetime.datetime]
+
+    @property
+    def key(self) -> values.SessionKey:
+        """The key of the session in which it was set up."""
+        return values.SessionKey(self.platform, self.workspace, self.channel, self.thread)
+
+    @property
+    def runs_key(self) -> values.SessionKey:
+        """The key of the session in which it runs."""
+        return self.key if self.kind is ScheduleKind.PROMPT else self.key.for_schedule(self.id)
+
+
+class RunOutcome(enum.StrEnum):
+    """How a run of a schedule ended."""
+
+    DONE = "done"
+    QUIET = "quiet"
+    """There was nothing to report, so nothing is shown."""
+    FAILED = "failed"
+    INTERRUPTED = "interrupted"
+    """The bot was restarted in the middle of it."""
+
+
+class ScheduleRun(Record):
+    """Run of a schedule: one for each of its times.
+
+    Attributes:
+        outcome: how it ended; None as long as that is unknown.
+        sentence: what went wrong.
+        holds: whether the condition of an alert is true; None if it is no alert, or unknown.
+        ended: when all of it was over; None before.
+    """
+
+    __tablename__ = "schedule_runs"
+    __table_args__ = (sa.UniqueConstraint("schedule_id", "due"), _OPTIONS)
+
+    id: orm.Mapped[_Id]
+    schedule_id: orm.Mapped[int] = orm.mapped_column(
+        sa.BigInteger, sa.ForeignKey("schedules.id", ondelete="CASCADE"), index=True
+    )
+    due: orm.Mapped[datetime.datetime]
+    outcome: orm.Mapped[RunOutcome | None]
+    sentence: orm.Mapped[_Prose]
+    holds: orm.Mapped[bool | None]
+    ended: orm.Mapped[datetime.datetime | None] = orm.mapped_column(index=True)
+
+    @property
+    def request_id(self) -> str:
+        """The id of its request."""
+        return f"{values.SCHEDULED}{self.id}"
+
+
 @dataclasses.dataclass(frozen=True, slots=True)
 class Account:
     """An account at an MCP server that a person lets the bot use, or is about to.

@@ -12,7 +12,7 @@ from typing import Any
 import sqlalchemy as sa
 
 from interpreter_bot import values
-from interpreter_bot.store import columns, records, transactions
+from interpreter_bot.store import columns, records, schedules, transactions
 
 _EVENTS = records.ClaimedEvent
 
@@ -199,6 +199,11 @@ class Turns(transactions.Aggregate):
         """Return the turn with an id."""
         return await self._transactions.first(sa.select(_T).where(_T.id == turn_id))
 
+    async def find(self, session_id: int, request_id: str) -> records.Turn | None:
+        """Return the turn that a request of a session became."""
+        query = sa.select(_T).where(_T.session_id == session_id, _T.request_id == request_id)
+        return await self._transactions.first(query)
+
     async def of_session(
         self, session_id: int, *, limit: int = 200, before: int | None = None
     ) -> tuple[records.Turn, ...]:
@@ -258,7 +263,8 @@ class Turns(transactions.Aggregate):
         """Find turns that other bots left running.
 
         Turns with progress belong to this bot from now on; the others become interrupted. Turns
-        that did nothing are deleted if `ClaimedEvents` can handle their events again.
+        that did nothing are deleted if `ClaimedEvents` can handle their events again, or if a
+        schedule made them.
 
         Returns:
             The turns to continue, and the interrupted ones, so that people can be told.
@@ -267,9 +273,10 @@ class Turns(transactions.Aggregate):
         async with self._transactions.together(is_writing=True):
             is_claimed = (_EVENTS.owner == _T.owner, _EVENTS.content.is_not(None))
             begun = await _turns_of_events(self._transactions, *orphaned, *_IS_BLANK, *is_claimed)
-            await self._transactions.change(
-                sa.delete(_T).where(_T.id.in_([row.id for row in begun]))
+            begin_again = _T.id.in_([row.id for row in begun]) | sa.and_(
+                *orphaned, *_IS_BLANK, schedules.is_unfinished(_T.request_id)
             )
+            await self._transactions.change(sa.delete(_T).where(begin_again))
             update_orphans = sa.update(_T).where(*orphaned).returning(_T)
             end = update_orphans.where(_T.progress.is_(None)).values(
                 status=_Status.INTERRUPTED, ended=columns.now()

@@ -8,16 +8,20 @@ RUN_THIS: Final = "Run this code?"
 _TITLES: Final = {
     "plan": "Carry out this plan?",
     "note": "Remember this here?",
+    "schedule": "Set up this schedule?",
     "packages": "Install these packages?",
     "import": "Install this package and run the code again?",
     "request": "Send this request?",
 }
 _APPROVE: Final = {
     "note": "Remember",
+    "schedule": "Confirm",
     "packages": "Install",
     "import": "Install and run again",
     "request": "Send",
 }
+CHANGE: Final = "Change"
+CANCEL: Final = "Cancel"
 NOT_EDITABLE: Final = "This cannot be edited. Approve or decline it."
 NOBODY: Final = "It needs a person's approval, and nobody is there to be asked."
 NOT_YOURS: Final = "Only the person who asked can do that."

@@ -187,6 +187,32 @@ def upgrade() -> None:
         sa.Index(None, "kind", "began"),
     )
     table(
+        "schedules",
+        *names("platform", "workspace", "channel", "thread", "person"),
+        sa.Column("kind", sa.String(16), nullable=False),
+        sa.Column("times", sa.Text(), nullable=False),
+        *names("cron", "zone"),
+        sa.Column("what", sa.Text(), nullable=False),
+        sa.Column("code", sa.Text(), nullable=False),
+        sa.Column("condition", sa.Text(), nullable=False),
+        *names("model"),
+        sa.Column("due", sa.DateTime(timezone=True), index=True),
+        sa.Column("reason", sa.Text(), nullable=False),
+        sa.Column("failures", sa.BigInteger(), nullable=False),
+        *moments("created"),
+        sa.Index(None, "platform", "workspace", "channel"),
+    )
+    table(
+        "schedule_runs",
+        reference("schedule"),
+        *moments("due"),
+        sa.Column("outcome", sa.String(16)),
+        sa.Column("sentence", sa.Text(), nullable=False),
+        sa.Column("holds", sa.Boolean()),
+        sa.Column("ended", sa.DateTime(timezone=True), index=True),
+        sa.UniqueConstraint("schedule_id", "due"),
+    )
+    table(
         "accounts",
         *names("platform", "workspace", "person", "server"),
         sa.Column("sealed", sa.Text(), nullable=False),

@@ -141,7 +141,9 @@ class Reply(ports.Reply):
                 answer = events.TextAnswer(self._answers.pop(0))
         else:
             assert question.cell == (
-                self._cells if question.subject in ("code", "plan", "note") else self._running
+                self._cells
+                if question.subject in ("code", "plan", "note", "schedule")
+                else self._running
             )
             self._hear("approve", question.code)
             self.was_personal = question.is_personal

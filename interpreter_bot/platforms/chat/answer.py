@@ -43,6 +43,7 @@ class AnswerPlan:
         pace: returns the seconds between two edits.
         is_visitable: a button leads to the session on the page.
         is_replayed: the turn's events begin with those that are recorded of it.
+        is_held: nothing is shown before the end, unless a person is asked something.
     """
 
     request_id: str
@@ -51,6 +52,7 @@ class AnswerPlan:
     pace: Callable[[], float]
     is_visitable: bool
     is_replayed: bool = False
+    is_held: bool = False
 
 
 class Answer(ports.Reply):
@@ -90,7 +92,8 @@ class Answer(ports.Reply):
         self.is_left = False
         self.refusal = ""
         self._has_begun = asyncio.Event()
-        if not plan.is_replayed:
+        self._is_unseen = False
+        if not (plan.is_replayed or plan.is_held):
             self._has_begun.set()
         self._sync = sync.MessageSync(
             network,
@@ -125,6 +128,8 @@ class Answer(ports.Reply):
         """Keep the messages in step until all of the answer stands; `cancel` ends the turn."""
         try:
             await self._has_begun.wait()
+            if self._is_unseen:
+                return
             await self._sync.adopt()
             await self._sync.run()
         except transport.LocationClosedError as error:
@@ -156,7 +161,10 @@ class Answer(ports.Reply):
 
     def _offered(self) -> tuple[transport.Button, ...]:
         """Return the buttons for the current state."""
-        end, owner = self._log.end, self._plan.style.owner
+        end, owner, session = self._log.end, self._plan.style.owner, self._plan.at.session
+        if end is not None and session != session.place:
+            # Buttons act on the session that people see there.
+            return ()
         if end is None:
             stop = buttons.make("stop", self._plan.request_id, owner)
             question = self._log.open_question
@@ -177,7 +185,19 @@ class Answer(ports.Reply):
                 whisper = self._network.whisper(self._plan.at, self._plan.style.owner, text)
                 self._spawn(whisper, "private notice")
                 return
-            case events.NoticeShown(text=session_words.KEPT_RUNNING | job_words.WENT_ON):
+            case events.QuestionAsked() if self._plan.is_held:
+                self._has_begun.set()
+            case (
+                events.TurnEnded(goes_on=True)
+                | events.TurnEnded(is_quiet=True)
+                | (events.TurnEnded(sentence=session_words.CLOSING))
+            ) if self._plan.is_held and not self._has_begun.is_set():
+                self._is_unseen = True
+                self._finish()
+                return
+            case events.NoticeShown(text=session_words.KEPT_RUNNING | job_words.WENT_ON) if (
+                not self._plan.is_held
+            ):
                 # All that is recorded was shown again: nothing that stands there is missing.
                 self._has_begun.set()
             case events.TurnEnded(goes_on=True, sentence=sentence):

@@ -58,4 +58,6 @@ def answering(
     # What shows the code whole lets it be edited.
     actions = (*approving, *(("change",) if question.can_edit or hides else ()), "refuse")
     labels = {"run": question_words.approve(question.subject)}
+    if question.subject == "schedule":
+        labels |= {"change": question_words.CHANGE, "refuse": question_words.CANCEL}
     return tuple(make(action, question.id, owner, labels.get(action, "")) for action in actions)

@@ -417,6 +417,7 @@ class TurnDrawing:
             yield layout.Break(self._style.owner)
             yield f"{owner} **{question_words.title(question.subject)}**".lstrip()
             yield from code
+            yield from (marks.escape(fact) for fact in question.facts.splitlines())
             return
         yield layout.Break(self._style.owner)
         if question.is_of_model:

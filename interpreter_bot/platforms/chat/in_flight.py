@@ -135,6 +135,7 @@ class RequestsInFlight:
         shows_code: bool,
         is_replayed: bool = False,
         is_job: bool = False,
+        is_held: bool = False,
     ) -> answer.Answer:
         """Show the first sign of an answer, or go on in the messages of a former one.
 
@@ -144,6 +145,7 @@ class RequestsInFlight:
             shows_code: the answer shows the code that ran.
             is_replayed: a former bot began with it, whose events come first.
             is_job: its code goes on in the background.
+            is_held: see `answer.AnswerPlan`.
         """
         at = entry.at
         plan = answer.AnswerPlan(
@@ -161,6 +163,7 @@ class RequestsInFlight:
             pace=functools.partial(self._pace, at, is_code=is_code),
             is_visitable=self._service.visits.is_on,
             is_replayed=is_replayed,
+            is_held=is_held,
         )
         reply = entry.reply = answer.Answer(
             self.network, self.marks, plan, self._service.deliveries, self.spawn
@@ -168,7 +171,7 @@ class RequestsInFlight:
         entry.has_place = True
         showing = reply.show(functools.partial(self._cancel, entry))
         entry.showing = asyncio.create_task(showing, name="an answer")
-        if not is_replayed:
+        if not (is_replayed or is_held):
             reply.begin()
         return reply
 
@@ -292,18 +295,25 @@ class RequestsInFlight:
         self._close(entry)
 
     async def go_on(self, request: requests.Request) -> None:
-        """Show how a request goes on that a bot began which is gone, in the same messages."""
+        """Show how a request goes on that a bot began which is gone, in the same messages; or one
+        that a schedule made.
+
+        Raises:
+            BotError: it cannot be shown.
+        """
         at = await self.network.locate(request)
         chosen = await self.chosen_by(request.key, request.person.id)
         # If models exist, a person's code came by a command, which does not show the code.
-        shows_code = bool(self._service.queries.models) if request.is_code else chosen.show_code
+        is_command = request.is_code and not request.is_scheduled
+        shows_code = bool(self._service.queries.models) if is_command else chosen.show_code
         entry = self.open(request.id, request.person.id, at)
         self.begin(
             entry,
             is_code=request.is_code,
             shows_code=shows_code,
-            is_replayed=True,
+            is_replayed=bool(request.goes_on_with),
             is_job=request.is_job,
+            is_held=request.is_scheduled,
         )
         with contextlib.suppress(event_claims.LeftToNextBotError):
             # Its turn is found by the next bot.

@@ -100,7 +100,7 @@ def location(place: Place, *, reply_to: str = "", handle: object = None) -> tran
 
 def channel_of(key: values.SessionKey) -> int:
     """Return the channel of a session."""
-    return int(key.thread or key.channel)
+    return int(key.place.thread or key.channel)
 
 
 def person(user: Author) -> requests.Person:

@@ -15,10 +15,11 @@ from typing import Any, Final
 import cachetools
 import discord
 
-from interpreter_bot import settings
+from interpreter_bot import settings, values
 from interpreter_bot.platforms import preferences
 from interpreter_bot.platforms.chat import policies
 from interpreter_bot.platforms.discord import api_errors, channels_and_threads, rate_limits
+from interpreter_bot.wording import access_words, discord_words
 
 _log = logging.getLogger(__name__)
 
@@ -77,6 +78,36 @@ class Memberships:
             if listed_role_ids & person_role_ids or (is_member and not listed_role_ids):
                 break
         return Membership(person_role_ids, is_member)
+
+    async def check_owner(self, key: values.SessionKey, person: str) -> str:
+        """Return why the owner of a schedule may no longer use the bot in a channel; empty if they
+        may.
+
+        Raises:
+            DiscordError: Discord does not say.
+        """
+        try:
+            return await self._limits.within(_FETCH_SECONDS, self._check_now(key, int(person)))
+        except discord.NotFound:
+            return access_words.NOT_THERE_ANY_MORE
+        except api_errors.ANY as error:
+            raise api_errors.DiscordLostError(discord_words.UNREACHABLE) from error
+
+    async def _check_now(self, key: values.SessionKey, user_id: int) -> str:
+        if not key.workspace:
+            user = await self._client.fetch_user(user_id)
+            membership = await self.find_membership(user, None)
+            applicant = requester(user, None, None, membership)
+            return str(policies.refusal(applicant, rules(self._config)) or "")
+        channel = await self._client.fetch_channel(channels_and_threads.channel_of(key))
+        if not isinstance(channel, discord.abc.GuildChannel | discord.Thread):
+            return access_words.NOT_HERE
+        member = await channel.guild.fetch_member(user_id)
+        if not channel.permissions_for(member).view_channel:
+            return access_words.NOT_THERE_ANY_MORE
+        membership = Membership(roles_of(member), is_member=True)
+        applicant = requester(member, channel.guild.id, channel, membership)
+        return str(policies.refusal(applicant, rules(self._config)) or "")
 
     def _relevant_servers(self) -> list[discord.Guild]:
         config = self._config

@@ -32,7 +32,7 @@ from interpreter_bot.platforms.discord import (
     slash_commands,
     transport,
 )
-from interpreter_bot.sessions import session_service
+from interpreter_bot.sessions import schedules, session_service
 from interpreter_bot.wording import discord_words
 
 _T = TypeVar("_T")
@@ -149,6 +149,14 @@ async def connected_platform(
             channels_and_threads.PLATFORM,
             _make_notify(client, limits),
             go_on=client.in_flight.go_on,
+        )
+        service.schedules.open_platform(
+            channels_and_threads.PLATFORM,
+            schedules.Platform(
+                client.in_flight.go_on,
+                permissions.Memberships(client, config, limits).check_owner,
+                config.approval,
+            ),
         )
         service.events.open_platform(channels_and_threads.PLATFORM, client.handle_again)
         try:

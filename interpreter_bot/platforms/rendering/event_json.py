@@ -125,6 +125,8 @@ def _question_json(question: events.Question) -> EventJson:
         revealed = safe_text.revealed(question.code)
         document |= {"text": question.code, "revealed": revealed.text, "subject": question.subject}
         document["title"] = question_words.title(question.subject)
+        if question.facts:
+            document["facts"] = question.facts
         document["approve"] = question_words.approve(question.subject)
         if revealed.warning:
             document["warning"] = revealed.warning

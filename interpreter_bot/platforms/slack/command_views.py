@@ -171,7 +171,7 @@ class SlackCommands:
         return command_table.Place(
             self._dependencies.service,
             key,
-            requests.Person(profile.user, profile.name),
+            profile.person,
             values.Scope("slack", key.workspace, key.channel, profile.user),
             self._dependencies.permissions.settings,
             refusals,

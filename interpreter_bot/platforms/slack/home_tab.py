@@ -131,7 +131,7 @@ class HomeTab:
         service = self._service
         sessions = await service.recent("slack", workspace.team, person=user, limit=_MAX_SESSIONS)
         workspace_key = values.SessionKey("slack", workspace.team)
-        viewer = requests.Person(profile.user, profile.name)
+        viewer = profile.person
         usage = await service.queries.usage(workspace_key, viewer)
         admin_section: Sequence[blocks.Block] = ()
         if profile.is_admin:

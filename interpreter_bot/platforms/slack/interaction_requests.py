@@ -172,7 +172,7 @@ class InteractionRequests:
         """Check permissions and show a first sign; return the function that starts the request."""
         user, channel = str(content["user"]), str(content["channel"])
         profile = await self._permissions.require(workspace, user, channel)
-        person = requests.Person(profile.user, profile.name)
+        person = profile.person
         if "question" in content:
             return await self._prepare_question(workspace, person, content, event_id)
         if "again" in content:

@@ -228,7 +228,7 @@ class MessageEvents:
             slack_message.channel,
             user_team=slack_message.user_team,
         )
-        return dataclasses.replace(message, person=requests.Person(profile.user, profile.name))
+        return dataclasses.replace(message, person=profile.person)
 
     async def command_place(self, message: _Message) -> tuple[command_table.Place, commands.View]:
         source = message.source

@@ -284,9 +284,10 @@ class Notifier:
             SlackError: Slack refuses it.
         """
         workspace = await self._workspaces.get(key.workspace)
-        place = Place(workspace, key.channel, thread=key.thread, request_ts="", user="")
+        thread = key.place.thread
+        place = Place(workspace, key.channel, thread=thread, request_ts="", user="")
         content = {
             "text": markdown.notification(sentence),
             "blocks": [blocks.note(sentence)],
         }
-        await post(self._api, place, content, key.thread)
+        await post(self._api, place, content, thread)

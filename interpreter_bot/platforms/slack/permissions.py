@@ -13,7 +13,7 @@ from interpreter_bot import settings, values
 from interpreter_bot.platforms import preferences
 from interpreter_bot.platforms.chat import policies
 from interpreter_bot.platforms.slack import api_errors, installations, web_api
-from interpreter_bot.sessions import quotas
+from interpreter_bot.sessions import quotas, requests
 from interpreter_bot.wording import access_words
 
 if TYPE_CHECKING:
@@ -55,7 +55,7 @@ def _ids(chosen: object) -> tuple[str, ...]:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Profile:
-    """A person as Slack knows them."""
+    """A person as Slack knows them; `zone` is that of their clock."""
 
     user: str
     name: str
@@ -63,6 +63,12 @@ class Profile:
     is_stranger: bool
     is_bot: bool
     is_admin: bool
+    zone: str = ""
+
+    @property
+    def person(self) -> requests.Person:
+        """The person of requests."""
+        return requests.Person(self.user, self.name, self.zone)
 
 
 class Permissions:
@@ -129,6 +135,23 @@ class Permissions:
         if error:
             raise error
         return profile
+
+    async def check_owner(
+        self, workspace: installations.InstalledWorkspace, key: values.SessionKey, user: str
+    ) -> str:
+        """Return why the owner of a schedule may no longer use the bot in a channel; empty if they
+        may.
+
+        Raises:
+            LostError: Slack cannot be reached.
+        """
+        try:
+            await self.require(workspace, user, key.channel)
+        except policies.NotAllowedError as error:
+            if isinstance(error.__cause__, api_errors.LostError):
+                raise error.__cause__ from None
+            return str(error)
+        return ""
 
     async def _groups_with(
         self,
@@ -205,4 +228,5 @@ class Permissions:
         is_admin = user in self._config.admins or (is_workspace_admin and not is_stranger)
         is_guest = bool(user_info.get("is_restricted") or user_info.get("is_ultra_restricted"))
         is_bot = bool(user_info.get("is_bot") or user_info.get("deleted"))
-        return Profile(user, str(name), is_guest, is_stranger, is_bot, is_admin)
+        zone = str(user_info.get("tz") or "")
+        return Profile(user, str(name), is_guest, is_stranger, is_bot, is_admin, zone)

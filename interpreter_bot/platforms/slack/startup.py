@@ -22,7 +22,7 @@ from slack_sdk import errors as sdk_errors
 from slack_sdk.web.async_client import AsyncWebClient
 from slack_sdk.web.async_slack_response import AsyncSlackResponse
 
-from interpreter_bot import logs, settings
+from interpreter_bot import logs, settings, values
 from interpreter_bot.platforms.chat import in_flight
 from interpreter_bot.platforms.slack import (
     api_errors,
@@ -41,7 +41,7 @@ from interpreter_bot.platforms.slack import (
     web_api,
 )
 from interpreter_bot.platforms.slack import transport as slack_transport
-from interpreter_bot.sessions import event_claims
+from interpreter_bot.sessions import event_claims, schedules
 from interpreter_bot.wording import slack_words
 
 if TYPE_CHECKING:
@@ -90,6 +90,14 @@ async def running(
         listeners = _listeners(dependencies, running_requests, messages, commands, notify)
         stack.push_async_callback(running_requests.drain, timing.drain_seconds)
         service.notify_through("slack", notify, go_on=running_requests.go_on)
+
+        async def check_owner(key: values.SessionKey, person: str) -> str:
+            workspace = await workspaces.get(key.workspace)
+            return await dependencies.permissions.check_owner(workspace, key, person)
+
+        service.schedules.open_platform(
+            "slack", schedules.Platform(running_requests.go_on, check_owner, config.approval)
+        )
         bolt = app.build(workspaces, config.signing_secret.get_secret_value(), config.api_base_url)
         listeners.register(bolt)
         transport = _connected(bolt, config, flow, session, workspaces, timing)

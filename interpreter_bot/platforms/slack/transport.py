@@ -152,12 +152,12 @@ class SlackTransport:
         key, user = request.key, request.person.id
         workspace = await self._workspaces.get(key.workspace)
         ts = request.id.partition("/")[2]
-        thread = key.thread or (ts and await self._find_thread(workspace, key.channel, ts))
+        thread = key.place.thread or (ts and await self._find_thread(workspace, key.channel, ts))
         place = message_posting.Place(
             workspace, key.channel, thread=thread, request_ts="", user=user
         )
         profile = await self._permissions.profile(workspace, user)
-        is_command = request.is_code and not (ts or request.is_job)
+        is_command = request.is_code and not (ts or request.is_job or request.is_scheduled)
         return location(place, key, heading=heading(profile.name) if is_command else "")
 
     async def _find_thread(

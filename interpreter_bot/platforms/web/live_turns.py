@@ -8,9 +8,37 @@ from typing import Any, Final
 from interpreter_bot import events, values
 from interpreter_bot.platforms.rendering import event_json
 from interpreter_bot.sessions import ports, turn_log
-from interpreter_bot.wording import page_words
+from interpreter_bot.wording import page_words, session_words
 
 _MAX_OUTPUT_CHARACTERS: Final = 4 * 1024 * 1024
+
+
+class HeldTurn(ports.Reply):
+    """The reply of a schedule's request, which becomes a live turn once there is something to see.
+
+    Attributes:
+        turn: the live turn; None before.
+    """
+
+    def __init__(self, begin: Callable[[], LiveTurn]) -> None:
+        self.turn: LiveTurn | None = None
+        self._begin = begin
+        self._held: list[events.TurnEvent] = []
+
+    def _show(self, event: events.TurnEvent) -> None:
+        self._held.append(event)
+        match event:
+            case events.TurnEnded(is_quiet=True) | events.TurnEnded(goes_on=True):
+                is_shown = False
+            case events.TurnEnded(sentence=sentence):
+                is_shown = sentence != session_words.CLOSING
+            case _:
+                is_shown = isinstance(event, events.QuestionAsked)
+        if is_shown or self.turn is not None:
+            self.turn = self.turn or self._begin()
+            for held in self._held:
+                self.turn.emit(held)
+            self._held.clear()
 
 
 class LiveTurn(ports.Reply):

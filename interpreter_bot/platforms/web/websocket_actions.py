@@ -258,8 +258,20 @@ class TabConnection:
         head = tab_contents.heading(
             request.text, request.files, is_code=request.is_code, started=time.time()
         )
-        turn = self._hub.begin_turn(request.key.thread, request.id, head, is_new=False)
-        await self._carry_out(request, turn)
+        thread = request.key.thread
+
+        def begin() -> live_turns.LiveTurn:
+            return self._hub.begin_turn(thread, request.id, head, is_new=False)
+
+        if not request.is_scheduled:
+            await self._carry_out(request, begin())
+            return
+        held = live_turns.HeldTurn(begin)
+        try:
+            await self._service.handle(request, held)
+        finally:
+            if held.turn is not None:
+                self._hub.end_turn(thread, held.turn)
 
     def start(self, work: Callable[[], Awaitable[None]], name: str) -> None:
         """Run some work in a task, which outlives the tab."""

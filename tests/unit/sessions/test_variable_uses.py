@@ -98,3 +98,34 @@ def test_the_latest_cell_that_made_a_name_counts_and_the_order_is_that_of_runnin
     codes = ["c = 3", "a = 2", "b = a = 1", "c = 0"]
     assert variable_uses.latest_assignments(codes, ["a", "b"]) == ("b = a = 1", "a = 2")
     assert variable_uses.latest_assignments(codes, ["d"]) == ()
+
+
+CELLS = (
+    "%pip install lifelines",
+    "import pandas as pd\nraw = pd.read_csv('a.csv')",
+    "raw['x'] = 1",
+    "print(raw.x)",
+    "other = pd.DataFrame()",
+    "df = raw.dropna()",
+    "df.drop(columns='y', inplace=True)",
+    "open('a.txt', 'w').write('unrelated')",
+    "df",
+    "import matplotlib.pyplot as plt\nplt.plot(other)",
+    "def shown():\n    return df",
+    "plt.plot(shown())",
+)
+
+
+def test_the_cells_that_an_answer_needs_are_those_that_give_or_change_what_it_reads():
+    needed = variable_uses.needed_cells(CELLS[::-1], 1)
+    assert [cell for cell in CELLS if cell not in needed] == [
+        "print(raw.x)",
+        "open('a.txt', 'w').write('unrelated')",
+        "df",
+    ]
+    assert [*needed] == [cell for cell in CELLS if cell in needed]
+
+
+def test_a_cell_that_cannot_be_read_is_needed_only_as_the_latest():
+    assert variable_uses.needed_cells(("!ls", "x = 1", "y = (", "x = 2"), 1) == ("!ls",)
+    assert variable_uses.needed_cells(("print(x)", "y = (", "x = 2"), 1) == ("x = 2", "print(x)")

@@ -43,7 +43,7 @@ export function modelQuestionForm({ text: question, choices }, answer) {
 }
 
 /** Ask whether something may be done; of code that belongs to a plan which was said, the plan is asked about. */
-export function approvalForm({ text: code, revealed, warning, subject, title, approve, choices, can_edit: canEdit }, answer) {
+export function approvalForm({ text: code, revealed, warning, subject, title, facts, approve, choices, can_edit: canEdit }, answer) {
   const isPlanned = subject === "plan";
   const read = scrollable(el("pre", {}, subject === "note" ? revealed : el("code", { dir: "ltr" }, highlighted(revealed))));
   const folded = isPlanned && !warning ? el("details", {}, el("summary", {}, questionWords.firstCode), read) : read;
@@ -52,6 +52,7 @@ export function approvalForm({ text: code, revealed, warning, subject, title, ap
   const chosen = (choices ?? []).map((choice) => el("button", { type: "button", class: "small", onclick: () => answer(choice) }, CHOICES[choice] ?? choice));
   const form = el("form", { class: "approval", onsubmit: run, "aria-label": title },
     el("p", {}, title), warning ? el("p", { class: "notice bad" }, warning) : null, folded, field,
+    ...(facts ?? "").split("\n").filter(Boolean).map((fact) => el("p", { class: "muted" }, fact)),
     el("div", { class: "row" }, el("button", { type: "submit", class: "small strong" }, approve), ...chosen, canEdit ? edit : null,
       el("button", { type: "button", class: "small", onclick: () => answer(null) }, questionWords.decline)));
   function change() {

@@ -1,0 +1,149 @@
+"""Proposals of schedules: a person confirms one, changes it first, or does not want it."""
+
+from __future__ import annotations
+
+import datetime
+import zoneinfo
+from typing import Final
+
+from interpreter_bot import errors, values
+from interpreter_bot.sessions import (
+    approvals,
+    requests,
+    schedule_texts,
+    session_dependencies,
+    turn_inputs,
+    variable_uses,
+)
+from interpreter_bot.store import columns, records
+from interpreter_bot.wording import schedule_words
+
+PLATFORMS: Final = frozenset({"slack", "discord", "web"})
+"""Where people are told what happens without a message of theirs."""
+_TIMES_ON_CARD: Final = 3
+_MAX_CELLS: Final = 300
+
+
+def are_on(services: session_dependencies.SessionDependencies, platform: str) -> bool:
+    """Return whether people can set up schedules on a platform."""
+    return platform in PLATFORMS and services.config.schedules.per_person > 0
+
+
+def shown_time(moment: datetime.datetime, zone: str) -> str:
+    """Write a time as a clock in a zone shows it."""
+    try:
+        moment = moment.astimezone(zoneinfo.ZoneInfo(zone))
+    except (KeyError, ValueError, OSError):
+        # What the system knows of zones may have changed.
+        moment, zone = moment.astimezone(datetime.UTC), "UTC"
+    return f"{moment:%a %-d %b %Y %H:%M} ({zone})"
+
+
+class Proposals:
+    """Asks the person of a turn whether a schedule is to be set up in its session."""
+
+    def __init__(
+        self,
+        services: session_dependencies.SessionDependencies,
+        approved_by: approvals.Approvals,
+        request: requests.Request,
+        session: records.Session,
+    ) -> None:
+        self._services = services
+        self._approvals = approved_by
+        self._request = request
+        self._session = session
+
+    async def propose(self, text: str) -> str:
+        """Ask, until a schedule is confirmed as it is, or not wanted; return what came of it.
+
+        Raises:
+            BotError: it is not understood, or not possible; the sentence says why.
+        """
+        limits, zone = self._services.config.schedules, self._request.person.zone
+        while True:
+            now = columns.now()
+            plan = schedule_texts.parse(text, zone=zone, now=now, min_minutes=limits.min_minutes)
+            await self._check_counts()
+            code = "" if plan.kind is records.ScheduleKind.PROMPT else await self._code()
+            model = "" if code else await self._model()
+            facts = await self._facts(plan, model, now)
+            answer = await self._approvals.require(
+                "schedule", plan.text, facts=facts, is_personal=True
+            )
+            if answer is None:
+                return schedule_words.DECLINED
+            if answer.edited in (None, plan.text):
+                return await self._add(plan, code, model)
+            text = answer.edited or ""
+
+    async def _add(self, plan: schedule_texts.Plan, code: str, model: str) -> str:
+        due = plan.recurrence.after(columns.now())
+        if due is None:
+            raise errors.BotError(schedule_words.never(plan.times))
+        schedule = records.NewSchedule(
+            key=self._request.key,
+            person=self._request.person.id,
+            kind=plan.kind,
+            times=plan.times,
+            cron=plan.recurrence.cron,
+            zone=plan.recurrence.zone,
+            what=plan.what,
+            code=code,
+            condition=plan.condition,
+            model=model,
+            due=due,
+        )
+        async with self._services.database.together(is_writing=True):
+            # Again, as others may have been confirmed meanwhile.
+            await self._check_counts()
+            number = await self._services.database.schedules.add(schedule)
+        return schedule_words.set_up(number, shown_time(due, schedule.zone))
+
+    async def _check_counts(self) -> None:
+        """Refuse a schedule more than its person, or its channel, may have."""
+        limits, schedules = self._services.config.schedules, self._services.database.schedules
+        if await schedules.count(self._request.key, self._request.person.id) >= limits.per_person:
+            raise errors.BotError(schedule_words.too_many_of_person(limits.per_person))
+        if await schedules.count(self._request.key) >= limits.per_channel:
+            raise errors.BotError(schedule_words.too_many_in_place(limits.per_channel))
+
+    async def _code(self) -> str:
+        """Return the code that made the latest answer for which code ran."""
+        executions = await self._services.database.executions.of_session(
+            self._session.id, limit=_MAX_CELLS
+        )
+        executions = tuple(one for one in executions if one.ending is values.Ending.OK)
+        if not executions:
+            raise errors.BotError(schedule_words.NOTHING_TO_REFRESH)
+        count = sum(one.turn_id == executions[0].turn_id for one in executions)
+        codes = [execution.code for execution in executions]
+        code = "\n\n".join(variable_uses.needed_cells(codes, count))
+        if len(code) > requests.MAX_CHARACTERS:
+            raise errors.BotError(schedule_words.CODE_TOO_LONG)
+        return code
+
+    async def _model(self) -> str:
+        """Return the title of the model that the session uses."""
+        chosen = await self._services.database.choices.around(self._request.scope)
+        titles = self._services.catalogue.titles
+        title = self._request.model or turn_inputs.session_model(self._session, chosen, titles)
+        if not title:
+            raise errors.BotError(schedule_words.NO_MODEL)
+        return title
+
+    async def _facts(self, plan: schedule_texts.Plan, model: str, now: datetime.datetime) -> str:
+        """Return what a card says below a schedule."""
+        zone = self._request.person.zone or plan.recurrence.zone
+        times = schedule_texts.next_times(plan.recurrence, now, _TIMES_ON_CARD)
+        lines = [
+            schedule_words.next_times(", ".join(shown_time(time, zone) for time in times)),
+            schedule_words.KINDS.get(plan.kind) or schedule_words.asks_model(model),
+        ]
+        if model:
+            turns = await self._services.database.turns.of_session(self._session.id, limit=10)
+            spent = await self._services.database.usage.of_turns([turn.id for turn in turns])
+            latest = next((spent[turn.id] for turn in turns[::-1] if turn.id in spent), None)
+            if latest is not None and latest.tokens:
+                lines.append(schedule_words.last_cost(latest))
+        return "\n".join(lines)

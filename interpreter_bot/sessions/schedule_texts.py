@@ -1,0 +1,238 @@
+"""Schedules as people write them: `weekdays 9:00 Europe/Berlin: refresh the chart`. Pure."""
+
+from __future__ import annotations
+
+import ast
+import dataclasses
+import datetime
+import itertools
+import re
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+from interpreter_bot import errors, schedules
+from interpreter_bot.store import records
+from interpreter_bot.wording import schedule_words
+
+MAX_CHARACTERS: Final = 2000
+_MAGIC: Final = "%schedule"
+_MAX_LOOKED_AHEAD: Final = 30
+_MAX_TIMES_CHARACTERS: Final = 100
+_MAX_ZONE_CHARACTERS: Final = 64
+
+# The times have colons, too, but none before a space.
+_PARTS: Final = re.compile(r"(.+?):\s+(\S.*)\Z", re.DOTALL)
+_ZONE: Final = re.compile(r"UTC|[A-Za-z_]{2,}(?:/[A-Za-z0-9_+-]+)+")
+_CRON: Final = re.compile(
+    r"(?:[\d*][\d*,/-]*\s+){2}(?:[\d*][\d*,/-]*|last)(?:\s+[\w*][\w*,/-]*){2}", re.ASCII
+)
+_TIME: Final = re.compile(r"(?:(.*)\s)?(\d{1,2})(?:[:.](\d\d))?(?:\s*(am|pm))?", re.ASCII)
+_ALERT: Final = re.compile(r"alert(?: me| us)? (?:if|when) (.+)\Z", re.DOTALL | re.IGNORECASE)
+_REFRESH: Final = re.compile(r"refresh\b", re.IGNORECASE)
+_FILLERS: Final = frozenset({"cron", "every", "each", "at", "on", "and", "the", "of"})
+_DAYS: Final = {
+    **dict.fromkeys(("day", "days", "daily"), "*"),
+    **dict.fromkeys(("weekday", "weekdays"), "mon-fri"),
+    **dict.fromkeys(("weekend", "weekends"), "sat,sun"),
+}
+_WEEKDAYS: Final = ("mon", "tue", "wed", "thu", "fri", "sat", "sun")
+_MONTHS: Final = (
+    "jan",
+    "feb",
+    "mar",
+    "apr",
+    "may",
+    "jun",
+    "jul",
+    "aug",
+    "sep",
+    "oct",
+    "nov",
+    "dec",
+)
+_FULL_NAMES: Final = (
+    *("monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday", "january"),
+    *("february", "march", "april", "june", "july", "august", "september", "october", "november"),
+    "december",
+)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Plan:
+    """A schedule that is proposed.
+
+    Attributes:
+        times: when, in the person's words.
+        what: what is done then, in theirs, too.
+        condition: the expression of an alert.
+    """
+
+    times: str
+    recurrence: schedules.Recurrence
+    kind: records.ScheduleKind
+    what: str
+    condition: str = ""
+
+    @property
+    def text(self) -> str:
+        """The plan as people write it."""
+        return f"{self.times} {self.recurrence.zone}: {self.what}"
+
+
+def as_code(text: str) -> str:
+    """Return the line of code by which a person proposes a schedule without a model."""
+    return f"{_MAGIC} {text}"
+
+
+def of_code(code: str) -> str | None:
+    """Return the schedule that a line of code proposes; None if it is other code."""
+    magic, _, text = code.strip().partition(" ")
+    return text.strip() if magic == _MAGIC else None
+
+
+def parse(text: str, *, zone: str, now: datetime.datetime, min_minutes: float) -> Plan:
+    """Parse a schedule.
+
+    Args:
+        text: as a person wrote it.
+        zone: that of the person, if it is known.
+        now: the present time.
+        min_minutes: that have to be between two times.
+
+    Raises:
+        BotError: it is not understood, or not possible; the sentence says why.
+    """
+    match = _PARTS.match(text.strip())
+    if match is None:
+        raise errors.BotError(schedule_words.FORM)
+    if len(text) > MAX_CHARACTERS:
+        raise errors.BotError(schedule_words.too_long(MAX_CHARACTERS))
+    words, what = match[1].split(), match[2].strip()
+    if _ZONE.fullmatch(words[-1]):
+        zone = words.pop()
+    times = " ".join(words)
+    line = _crontab_line(times) if len(times) <= _MAX_TIMES_CHARACTERS else None
+    if line is None:
+        raise errors.BotError(schedule_words.not_understood(times))
+    if not zone:
+        raise errors.BotError(schedule_words.NO_ZONE)
+    recurrence = schedules.Recurrence(line, zone[:_MAX_ZONE_CHARACTERS])
+    _check_times(recurrence, times, now, min_minutes)
+    kind, condition = _kind_of(what)
+    return Plan(times, recurrence, kind, what, condition)
+
+
+def next_times(
+    recurrence: schedules.Recurrence, now: datetime.datetime, count: int
+) -> Sequence[datetime.datetime]:
+    """Return the next times; fewer if there are no more.
+
+    Raises:
+        ValueError: see `schedules.Recurrence.after`.
+    """
+    return tuple(itertools.islice(_times_after(recurrence, now), count))
+
+
+def _times_after(
+    recurrence: schedules.Recurrence, moment: datetime.datetime
+) -> Iterator[datetime.datetime]:
+    following = recurrence.after(moment)
+    while following is not None:
+        yield following
+        following = recurrence.after(following)
+
+
+def _kind_of(what: str) -> tuple[records.ScheduleKind, str]:
+    """Return what kind of schedule some words ask for, and the condition of an alert."""
+    if (alert := _ALERT.match(what)) is None:
+        is_replay = _REFRESH.match(what) is not None
+        return records.ScheduleKind.REPLAY if is_replay else records.ScheduleKind.PROMPT, ""
+    condition = alert[1].strip()
+    try:
+        ast.parse(condition, mode="eval")
+    except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
+        raise errors.BotError(schedule_words.no_expression(condition)) from error
+    return records.ScheduleKind.ALERT, condition
+
+
+def _check_times(
+    recurrence: schedules.Recurrence, words: str, now: datetime.datetime, min_minutes: float
+) -> None:
+    """Refuse times that are none, never come, or come too often."""
+    try:
+        times = next_times(recurrence, now, _MAX_LOOKED_AHEAD)
+    except schedules.UnknownZoneError as error:
+        raise errors.BotError(schedule_words.unknown_zone(recurrence.zone)) from error
+    except ValueError as error:
+        raise errors.BotError(schedule_words.not_understood(words)) from error
+    if not times:
+        raise errors.BotError(schedule_words.never(words))
+    pauses = (later - earlier for earlier, later in itertools.pairwise(times))
+    if any(pause < datetime.timedelta(minutes=min_minutes) for pause in pauses):
+        raise errors.BotError(schedule_words.too_often(min_minutes))
+
+
+def _crontab_line(times: str) -> str | None:
+    """Return the line of a crontab that words mean; None if they are not understood."""
+    lower = times.lower().removeprefix("cron").strip()
+    if _CRON.fullmatch(lower):
+        _, _, day, _, weekday = lower.split()
+        if "*" not in (day, weekday):
+            # A crontab would mean either, and people mean both.
+            raise errors.BotError(schedule_words.TWO_KINDS_OF_DAYS)
+        return lower
+    words = lower.replace(",", " ").split()
+    words = [_short(word) for word in words if word not in _FILLERS]
+    return _interval(words) or _time_of_days(" ".join(words))
+
+
+def _short(word: str) -> str:
+    """Return the short form of the name of a weekday or a month."""
+    return word[:3] if word.removesuffix("s") in _FULL_NAMES else word
+
+
+def _interval(words: Sequence[str]) -> str | None:
+    """Return the line for "hourly", "every 15 minutes" and the like."""
+    if words in (["hour"], ["hourly"]):
+        return "0 * * * *"
+    count = int(words[0]) if words and words[0].isdecimal() else 0
+    match words[1:]:
+        case ["minutes" | "minute" | "min"] if count and 60 % count == 0:
+            return f"*/{count} * * * *" if count < 60 else "0 * * * *"
+        case ["hours" | "hour" | "h"] if count and 24 % count == 0:
+            return f"0 */{count} * * *" if count < 24 else "0 0 * * *"
+    return None
+
+
+def _time_of_days(words: str) -> str | None:
+    """Return the line for days with a time at the end."""
+    match = _TIME.fullmatch(words)
+    if match is None:
+        return None
+    days, hour, minute = (match[1] or "").split(), int(match[2]), int(match[3] or 0)
+    if match[4]:
+        if not 1 <= hour <= 12:
+            return None
+        hour = hour % 12 + 12 * (match[4] == "pm")
+    line = _line_of_days(days)
+    return line and f"{minute} {hour} {line}"
+
+
+def _line_of_days(days: Sequence[str]) -> str | None:
+    """Return day of the month, month and weekday, as in a crontab, for the words of days."""
+    match days:
+        case ["monthly" | "month", ("last" as day)]:
+            return f"{day} * *"
+        case ["monthly" | "month", day] if day.isdecimal():
+            return f"{day} * *"
+        case [month, day] if month in _MONTHS and day.isdecimal():
+            return f"{day} {month} *"
+        case [day, month] if month in _MONTHS:
+            return _line_of_days([month, day])
+        case ["yearly" | "year", *date]:
+            return _line_of_days(date) if len(date) == 2 else None
+        case [word] if word in _DAYS:
+            return f"* * {_DAYS[word]}"
+        case [_, *_] if all(day in _WEEKDAYS for day in days):
+            return f"* * {','.join(days)}"
+    return None

@@ -1,0 +1,330 @@
+"""Schedules: each of their times has one run, which is shown where the schedule was set up.
+
+due -> claimed: a run, and the next time, in one transaction -> its request, which the platform
+shows -> how its turn ended
+
+The active bot does all of this. If it dies, the next one begins the runs that have no turn; a turn
+that began goes on as any other.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+import datetime
+import logging
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Final, TypeAlias
+
+from interpreter_bot import errors, schedules, settings, values
+from interpreter_bot.sessions import (
+    lanes,
+    requests,
+    schedule_proposals,
+    session_dependencies,
+    suspended_turns,
+)
+from interpreter_bot.store import columns, records
+from interpreter_bot.wording import run_words, schedule_words
+
+_log = logging.getLogger(__name__)
+
+MAX_FAILURES: Final = 3
+"""In a row; then a schedule is paused."""
+_CHECK_SECONDS: Final = 2.0
+_CLOSING_SECONDS: Final = 5.0
+_LATE: Final = datetime.timedelta(minutes=1)
+# At a time, copies of workspaces that are made.
+_MAX_COPIES: Final = 4
+_MAX_LISTED: Final = 100
+_MAX_RUNS: Final = 10
+_OUTCOMES: Final = {
+    values.TurnStatus.DONE: records.RunOutcome.DONE,
+    values.TurnStatus.INTERRUPTED: records.RunOutcome.INTERRUPTED,
+}
+
+Check: TypeAlias = Callable[[values.SessionKey, str], Awaitable[str]]
+"""Returns why a person may no longer use the bot in a session's place; empty if they may. A
+`BotError` says why that is unknown."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Platform:
+    """What a platform does for schedules.
+
+    Attributes:
+        show: runs a request, and shows it in its session's place.
+        check: checks that the owner may still use the bot there.
+        approval: of code, as its settings demand it.
+    """
+
+    show: suspended_turns.GoOn
+    check: Check
+    approval: requests.Approval
+
+
+class Schedules:
+    """The schedules of all platforms.
+
+    Attributes:
+        now: returns the present time.
+    """
+
+    def __init__(
+        self,
+        services: session_dependencies.SessionDependencies,
+        all_lanes: lanes.Lanes,
+        notify: Callable[[values.SessionKey, str], Awaitable[object]],
+    ) -> None:
+        self.now: Callable[[], datetime.datetime] = columns.now
+        self._services = services
+        self._table = services.database.schedules
+        self._lanes = all_lanes
+        self._notify = notify
+        self._platforms: dict[str, Platform] = {}
+        self._tasks: dict[int, asyncio.Task[None]] = {}
+        self._copies = asyncio.Semaphore(_MAX_COPIES)
+
+    @property
+    def limits(self) -> settings.Schedules:
+        """The limits of schedules."""
+        return self._services.config.schedules
+
+    def described(self, schedule: records.Schedule) -> str:
+        """Describe a schedule in a line of a list."""
+        state = schedule_words.paused_state(schedule.reason)
+        if schedule.due is not None:
+            state = schedule_words.next_run(
+                schedule_proposals.shown_time(schedule.due, schedule.zone)
+            )
+        return schedule_words.listed(schedule.times, schedule.what, state)
+
+    def jobs(self) -> tuple[schedules.PeriodicJob, ...]:
+        """Return the periodic job of the active bot."""
+        return (schedules.PeriodicJob("fire schedules", _CHECK_SECONDS, self.fire),)
+
+    def open_platform(self, name: str, platform: Platform) -> None:
+        """Run the schedules of a platform from now on."""
+        self._platforms[name] = platform
+
+    async def close(self) -> None:
+        """Wait for the runs whose turns have ended; the others are left to the next bot."""
+        tasks = self._tasks.values()
+        if tasks:
+            _, late = await asyncio.wait(tasks, timeout=_CLOSING_SECONDS)
+            for task in late:
+                task.cancel()
+            await asyncio.gather(*late, return_exceptions=True)
+
+    # Firing -------------------------------------------------------------------------------
+
+    async def fire(self) -> None:
+        """Claim what is due, and carry out the runs that are not over.
+
+        Raises:
+            StoreError: the database cannot be used.
+        """
+        if self._lanes.is_closed:
+            return
+        now = self.now()
+        async with self._services.database.together(is_writing=True):
+            for schedule in await self._table.due(now, self._platforms):
+                # Times that were missed since then have no run of their own.
+                await self._table.claim(schedule, _next_time(schedule, now))
+        for run, schedule in await self._table.unfinished_runs(self._platforms):
+            if run.id not in self._tasks:
+                self._begin_task(run, schedule)
+
+    def _begin_task(self, run: records.ScheduleRun, schedule: records.Schedule) -> None:
+        task = asyncio.create_task(
+            self._log_failures(run, schedule), name=f"run {run.id} of schedule {schedule.id}"
+        )
+        self._tasks[run.id] = task
+        task.add_done_callback(lambda _: self._tasks.pop(run.id))
+
+    async def _log_failures(self, run: records.ScheduleRun, schedule: records.Schedule) -> None:
+        try:
+            await self._carry_out(run, schedule)
+        except errors.StoreError:
+            _log.exception("run %d of a schedule is looked at again", run.id)
+        except Exception:
+            # The last net of a run: the others go on, and this one is not tried for ever.
+            _log.exception("run %d of a schedule ended in an error", run.id)
+            outcome = records.RunOutcome.FAILED
+            await self._finish(run, schedule, outcome, run_words.FAULT)
+
+    async def _carry_out(self, run: records.ScheduleRun, schedule: records.Schedule) -> None:
+        """Begin a run unless its turn was begun, and record how that ended, once it has."""
+        sentence, turn = "", await self._find_turn(run, schedule)
+        if turn is None and run.outcome is None:
+            sentence = await self._begin(run, schedule)
+            turn = await self._find_turn(run, schedule)
+            stored = await self._table.find_run(run.request_id)
+            if stored is None:
+                # The schedule was deleted.
+                return
+            run, _ = stored
+        if turn is not None and turn.status is values.TurnStatus.RUNNING:
+            return
+        if run.outcome is not None:
+            await self._finish(run, schedule, run.outcome, run.sentence)
+        elif turn is not None:
+            outcome = _OUTCOMES.get(turn.status, records.RunOutcome.FAILED)
+            is_done = outcome is records.RunOutcome.DONE
+            await self._finish(run, schedule, outcome, "" if is_done else turn.answer)
+        elif not self._lanes.is_closed:
+            await self._finish(run, schedule, records.RunOutcome.FAILED, sentence)
+            await self._notify(schedule.key, schedule_words.failed(schedule.id, sentence))
+
+    async def _find_turn(
+        self, run: records.ScheduleRun, schedule: records.Schedule
+    ) -> records.Turn | None:
+        database = self._services.database
+        session = await database.sessions.find(schedule.runs_key)
+        if session is None:
+            return None
+        return await database.turns.find(session.id, run.request_id)
+
+    async def _begin(self, run: records.ScheduleRun, schedule: records.Schedule) -> str:
+        """Carry out the request of a run; return a sentence if it could not even begin."""
+        platform = self._platforms[schedule.platform]
+        try:
+            if refusal := await platform.check(schedule.key, schedule.person):
+                await self._table.note_outcome(run.id, records.RunOutcome.FAILED, refusal)
+                await self._pause(schedule, refusal)
+                return refusal
+            if schedule.code:
+                async with self._copies:
+                    await self._copy_files(schedule)
+            await platform.show(self._request(run, schedule, platform.approval))
+        except errors.StoreError:
+            raise
+        except errors.BotError as error:
+            _log.info("a schedule did not run", exc_info=error)
+            return str(error)
+        return ""
+
+    async def _copy_files(self, schedule: records.Schedule) -> None:
+        """Give the session of a schedule the present files of that where it was set up, and a new
+        Python.
+        """
+        hosts, database = self._services.hosts, self._services.database
+        key, runs_key = schedule.key, schedule.runs_key
+        address = values.text(runs_key)
+        async with self._lanes.turn(key, person=schedule.person, waiting=lambda _: None):
+            await hosts.forget(address)
+            await hosts.fork(values.text(key), address)
+        await hosts.release(address)
+        session = await database.sessions.open(runs_key)
+        await database.sessions.note_kernel(session.id, {})
+        await database.sessions.set_title(session.id, schedule.what)
+
+    def _request(
+        self,
+        run: records.ScheduleRun,
+        schedule: records.Schedule,
+        approval: requests.Approval,
+    ) -> requests.Request:
+        is_late = self.now() - run.due > _LATE
+        planned = schedule_proposals.shown_time(run.due, schedule.zone) if is_late else ""
+        return requests.Request(
+            key=schedule.runs_key,
+            person=requests.Person(schedule.person),
+            text=schedule.code or schedule.what,
+            is_code=bool(schedule.code),
+            id=run.request_id,
+            model=schedule.model,
+            approval=approval,
+            # Its code was approved with the schedule, and would wait for an input for ever.
+            is_attended=not schedule.code,
+            notice=schedule_words.heading(schedule.id, schedule.what, planned),
+        )
+
+    async def _finish(
+        self,
+        run: records.ScheduleRun,
+        schedule: records.Schedule,
+        outcome: records.RunOutcome,
+        sentence: str,
+    ) -> None:
+        if schedule.code:
+            await self._services.hosts.release(values.text(schedule.runs_key))
+        reason = schedule_words.paused_after_failures(MAX_FAILURES, sentence)
+        if await self._table.finish_run(
+            run, outcome, sentence, reason=reason, max_failures=MAX_FAILURES
+        ):
+            await self._notify(schedule.key, schedule_words.paused(schedule.id, reason))
+
+    async def _pause(self, schedule: records.Schedule, reason: str) -> None:
+        """Pause a schedule, and tell people why."""
+        await self._table.set_due(schedule.id, None, reason)
+        await self._notify(schedule.key, schedule_words.paused(schedule.id, reason))
+
+    # Commands -----------------------------------------------------------------------------
+
+    async def visible(self, key: values.SessionKey, person: str) -> Sequence[records.Schedule]:
+        """Return the schedules of a session's channel and a person's others; in the terminal of
+        the machine, all.
+        """
+        if key.platform in schedule_proposals.PLATFORMS:
+            return await self._table.visible(key, person)
+        return await self._table.all(limit=_MAX_LISTED)
+
+    async def find(
+        self, key: values.SessionKey, person: str, number: str, *, is_admin: bool
+    ) -> records.Schedule:
+        """Return a schedule that a person may change.
+
+        Raises:
+            BotError: there is none of that number, or it is somebody else's.
+        """
+        for schedule in await self._table.visible(key, person):
+            if str(schedule.id) == number:
+                if schedule.person != person and not is_admin:
+                    raise errors.BotError(schedule_words.NOT_YOURS)
+                return schedule
+        raise errors.BotError(schedule_words.unknown(number))
+
+    async def pause(self, schedule: records.Schedule) -> None:
+        """Pause a schedule."""
+        await self._table.set_due(schedule.id, None, schedule_words.PAUSED_BY_PERSON)
+
+    async def resume(self, schedule: records.Schedule) -> str:
+        """Let a schedule go on; return its next time.
+
+        Raises:
+            BotError: there is no further time.
+        """
+        due = _next_time(schedule, self.now())
+        if due is None:
+            raise errors.BotError(schedule_words.NEVER_AGAIN)
+        await self._table.set_due(schedule.id, due)
+        return schedule_proposals.shown_time(due, schedule.zone)
+
+    async def run_now(self, schedule: records.Schedule) -> None:
+        """Run a schedule now, besides its times."""
+        await self._table.begin_run(schedule.id, self.now())
+        await self.fire()
+
+    async def delete(self, schedule: records.Schedule) -> None:
+        """Delete a schedule; what ran of it stays."""
+        await self._table.delete(schedule.id)
+
+    async def history(self, schedule: records.Schedule) -> Sequence[tuple[str, str]]:
+        """Return the times of the latest runs, and how they ended, the latest first."""
+        return [
+            (
+                schedule_proposals.shown_time(run.due, schedule.zone),
+                schedule_words.run_ended(run.outcome if run.ended else None, run.sentence),
+            )
+            for run in await self._table.runs(schedule.id, limit=_MAX_RUNS)
+        ]
+
+
+def _next_time(schedule: records.Schedule, now: datetime.datetime) -> datetime.datetime | None:
+    try:
+        return schedules.Recurrence(schedule.cron, schedule.zone).after(now)
+    except ValueError as error:
+        # The system knew the zone when the schedule was set up.
+        _log.warning("schedule %d has no next time", schedule.id, exc_info=error)
+        return None

@@ -1,0 +1,159 @@
+"""Schedules: how they are written, what a card says, and what becomes of their runs."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from interpreter_bot import values
+from interpreter_bot.text import quantities
+
+_EXAMPLE: Final = "“weekdays 9:00 Europe/Berlin: refresh the chart”"
+FORM: Final = f"Write when, a time zone, a colon, and what to do: {_EXAMPLE}."
+NO_ZONE: Final = f"Which time zone? Write it before the colon: {_EXAMPLE}."
+TWO_KINDS_OF_DAYS: Final = "Name days of the month or weekdays, not both."
+NOTHING_TO_REFRESH: Final = (
+    "There is no answer in this conversation whose code could run again. Let something be "
+    "computed here first."
+)
+CODE_TOO_LONG: Final = "The code of this conversation is too long to be run again."
+NO_MODEL: Final = (
+    "No model is set up that could be asked. Begin with “refresh” to run the code of the last "
+    "answer again, or with “alert if” and a condition."
+)
+OFF: Final = "Schedules are turned off here."
+DECLINED: Final = "No schedule was set up."
+NOT_YOURS: Final = "Only the person who set it up can do that, or an administrator."
+NONE: Final = f"There are no schedules here. Set one up with “schedule”, as in {_EXAMPLE}."
+ACTIONS: Final = (
+    "Write “schedules” for a list, or an action and a number, such as “schedules pause 3”. "
+    "Actions are pause, resume, run, history and delete."
+)
+NO_RUNS: Final = "It has not run yet."
+PAUSED_BY_PERSON: Final = "Paused by a person."
+CODE_FAILED: Final = "The code failed."
+NO_ANSWER: Final = "The condition is neither true nor false."
+NEVER_AGAIN: Final = "There is no further time."
+DELETED: Final = "Deleted."
+DELETED_MEANWHILE: Final = "The schedule was deleted."
+STARTED: Final = "It runs now."
+_FRESH: Final = (
+    "Runs the code of the last answer again, in a new Python with a copy of these files, without "
+    "a model."
+)
+KINDS: Final = {
+    "replay": _FRESH,
+    "alert": f"{_FRESH} Posts only when the condition becomes true.",
+}
+_OUTCOMES: Final = {
+    "done": "done",
+    "quiet": "nothing to report",
+    "failed": "failed",
+    "interrupted": "interrupted by a restart",
+}
+_SHOWN_CHARACTERS: Final = 80
+
+
+def asks_model(model: str) -> str:
+    return f"Asks {model}, in this conversation."
+
+
+def next_times(times: str) -> str:
+    return f"Next: {times}."
+
+
+def last_cost(spent: values.Usage) -> str:
+    money = f", at a cost of {spent.money:,.4f}" if spent.money else ""
+    return f"The last answer took {spent.tokens:,} tokens{money}."
+
+
+def too_long(max_characters: int) -> str:
+    return f"A schedule may have at most {max_characters:,} characters."
+
+
+def not_understood(times: str) -> str:
+    return (
+        f"I do not understand the times “{_shortened(times)}”. Write, for example, “weekdays "
+        "9:00”, “mon, thu 14:30”, “hourly”, “every 15 minutes”, “monthly 1 9:00”, “feb 29 9:00”, "
+        "or a line of a crontab, such as “0 9 * * 1-5”."
+    )
+
+
+def unknown_zone(zone: str) -> str:
+    return (
+        f"I do not know the time zone “{_shortened(zone)}”. Write a name such as Europe/Berlin, or "
+        "UTC."
+    )
+
+
+def never(times: str) -> str:
+    return f"“{_shortened(times)}” does not come in the next ten years."
+
+
+def too_often(min_minutes: float) -> str:
+    return f"At least {quantities.duration(60 * min_minutes)} have to be between two runs."
+
+
+def no_expression(condition: str) -> str:
+    return f"“{_shortened(condition)}” is not a Python expression, such as “queue > 100”."
+
+
+def too_many_of_person(limit: int) -> str:
+    return f"You have {quantities.count(limit, 'schedule')}, which is the limit. Delete one first."
+
+
+def too_many_in_place(limit: int) -> str:
+    return (
+        f"There are {quantities.count(limit, 'schedule')} in this channel, which is the limit. "
+        "Delete one first."
+    )
+
+
+def unknown(number: str) -> str:
+    return f"There is no schedule “{_shortened(number)}” here."
+
+
+def set_up(number: int, first: str) -> str:
+    return f"Schedule {number} is set up. It runs first on {first}."
+
+
+def heading(number: int, what: str, planned: str = "") -> str:
+    """Return what stands above a run; `planned` says for when, if it is late."""
+    late = f" It was planned for {planned}, and runs late." if planned else ""
+    return f"Schedule {number}: {what}{late and '.'}{late}"
+
+
+def failed(number: int, sentence: str) -> str:
+    return f"Schedule {number} did not run. {sentence}"
+
+
+def paused(number: int, reason: str) -> str:
+    return f"Schedule {number} is paused. {reason} “schedules resume {number}” lets it go on."
+
+
+def paused_after_failures(count: int, sentence: str) -> str:
+    return f"It failed {quantities.count(count, 'time')} in a row. {sentence}".rstrip()
+
+
+def resumed(first: str) -> str:
+    return f"It goes on, next on {first}."
+
+
+def listed(times: str, what: str, state: str) -> str:
+    return f"{times}: {_shortened(what)} ({state})"
+
+
+def run_ended(outcome: str | None, sentence: str) -> str:
+    ending = _OUTCOMES.get(outcome or "", "not finished")
+    return f"{ending}: {_shortened(sentence)}" if sentence else ending
+
+
+def next_run(moment: str) -> str:
+    return f"next on {moment}"
+
+
+def paused_state(reason: str) -> str:
+    return f"paused: {_shortened(reason)}"
+
+
+def _shortened(text: str) -> str:
+    return quantities.one_line(text, _SHOWN_CHARACTERS)

@@ -1,0 +1,198 @@
+"""Schedules over real kernels: proposals, refreshed answers, alerts and quiet answers."""
+
+import asyncio
+import datetime
+
+import pytest
+
+from interpreter_bot import events, settings, values
+from interpreter_bot.sessions import schedules
+from tests.fakes import openai_server, replies
+from tests.integration.sessions.conftest import KEY
+
+pytestmark = pytest.mark.kernel
+
+
+class Calendar:
+    """The schedules of a house, on virtual time."""
+
+    def __init__(self, house):
+        self.house = house
+        self.shown, self.told = [], []
+        self.schedules = house.service.schedules
+        self.schedules.now = lambda: self.now
+        self.now = datetime.datetime.now(datetime.UTC)
+        house.service.notify_through("web", self._notify)
+        self.schedules.open_platform("web", schedules.Platform(self._show, self._check, "never"))
+
+    async def _notify(self, key, sentence):
+        self.told.append(sentence)
+
+    async def _check(self, key, person):
+        return ""
+
+    async def _show(self, request):
+        self.shown.append(await self.house.handle(request))
+
+    async def propose(self, text, *approvals):
+        """Set up a schedule as a person does without a model; return the sentence about it."""
+        reply = replies.Reply(approvals=list(approvals) or [True])
+        await self.house.run(f"%schedule {text}", reply)
+        return (reply.of("announcement") or [reply.end.sentence])[-1]
+
+    async def next_day(self):
+        """Let it be the next time of the schedule."""
+        (schedule,) = await self.schedules.visible(KEY, "u1")
+        self.now = schedule.due or self.now + datetime.timedelta(days=1)
+        await self.schedules.fire()
+        while tasks := list(self.schedules._tasks.values()):
+            await asyncio.wait(tasks)
+
+    async def history(self):
+        (schedule,) = await self.schedules.visible(KEY, "u1")
+        return [outcome for _, outcome in await self.schedules.history(schedule)]
+
+
+def printed(reply):
+    return "".join(one.text for one in reply.of("output") if isinstance(one, values.Text))
+
+
+async def test_refresh_runs_the_code_again_in_a_new_python_with_copies_of_the_files(opened):
+    async with opened() as house:
+        calendar = Calendar(house)
+        await house.run("open('n.txt', 'w').write('1')")
+        await house.run("import pathlib\nunused = 1")
+        await house.run(
+            "n = int(pathlib.Path('n.txt').read_text())\nprint('n is', n, len(dir()) < 40)"
+        )
+        sentence = await calendar.propose("daily 9:00 UTC: refresh this")
+        assert sentence.startswith("Schedule 1 is set up. It runs first on ")
+        await house.run("open('n.txt', 'w').write('2')\nn = unused = None")
+        await calendar.next_day()
+        (reply,) = calendar.shown
+        assert printed(reply).startswith("n is 2")
+        assert reply.of("announcement") == ["Schedule 1: refresh this"]
+        await house.run("print(n)")
+        await calendar.next_day()
+        assert await calendar.history() == ["done", "done"]
+        statuses = await house.service.services.hosts.statuses()
+        assert list(statuses) == [values.text(KEY)], "its Python has ended"
+        assert (await house.service.queries.history(KEY))[-1].record.request == "print(n)"
+
+
+async def test_code_that_fails_is_shown_and_pauses_after_three_times(opened):
+    async with opened() as house:
+        calendar = Calendar(house)
+        await house.run("print(open('n.txt', 'a+').name)")
+        await calendar.propose("daily 9:00 UTC: refresh it")
+        await house.run("import os; os.remove('n.txt'); os.mkdir('n.txt')")
+        for _ in range(4):
+            await calendar.next_day()
+        assert [reply.end.sentence for reply in calendar.shown] == ["The code failed."] * 3
+        (sentence,) = calendar.told
+        assert "is paused. It failed 3 times in a row. The code failed." in sentence
+
+
+async def test_an_alert_speaks_when_its_condition_becomes_true(opened):
+    async with opened() as house:
+        calendar = Calendar(house)
+
+        async def write(text):
+            await house.run(f"open('queue.txt', 'w').write({text!r})")
+
+        await write("1")
+        await house.run("queue = float(open('queue.txt').read())\nprint('queue:', queue)")
+        await calendar.propose("daily 9:00 UTC: alert if queue > 100")
+        for text in ("5", "101", "102", "7", "200", "none", "300"):
+            await write(text)
+            await calendar.next_day()
+        seen = [printed(reply) for reply in calendar.shown if not reply.end.is_quiet]
+        assert seen == ["queue: 101.0\n", "queue: 200.0\n"]
+        assert (await calendar.history())[::-1] == [
+            "nothing to report",
+            "done",
+            "nothing to report",
+            "nothing to report",
+            "done",
+            "failed: The code failed.",
+            "nothing to report",
+        ]
+        runs = KEY.for_schedule(1)
+        assert len(await house.service.queries.history(runs)) == 2, "of quiet ones nothing is kept"
+
+
+async def test_a_condition_that_is_no_answer_is_a_failure(opened):
+    async with opened() as house:
+        calendar = Calendar(house)
+        await house.run("n = float('nan')")
+        await calendar.propose("daily 9:00 UTC: alert if n")
+        await calendar.next_day()
+        assert calendar.shown[0].end.is_quiet
+        assert await calendar.history() == ["failed: The condition is neither true nor false."]
+
+
+async def test_the_card_says_what_will_be_and_can_be_changed_before_it_is_confirmed(opened):
+    asked = []
+
+    class Reply(replies.Reply):
+        def _show(self, event):
+            if isinstance(event, events.QuestionAsked):
+                asked.append(event.question)
+            super()._show(event)
+
+    async with opened() as house:
+        calendar = Calendar(house)
+        await house.run("print(1)")
+        reply = Reply(approvals=["weekdays 10:30 UTC: refresh this", True])
+        await house.run("%schedule daily 9:00 Europe/Berlin: refresh this", reply)
+        assert [question.code for question in asked] == [
+            "daily 9:00 Europe/Berlin: refresh this",
+            "weekdays 10:30 UTC: refresh this",
+        ]
+        assert all(question.is_personal for question in asked)
+        next_times, kind = asked[0].facts.splitlines()
+        assert next_times.count("09:00 (Europe/Berlin)") == 3
+        assert kind.startswith("Runs the code of the last answer again")
+        (schedule,) = await calendar.schedules.visible(KEY, "u1")
+        assert (schedule.cron, schedule.zone) == ("30 10 * * mon-fri", "UTC")
+        assert await calendar.propose("daily 9:00 UTC: refresh", None) == "No schedule was set up."
+
+
+async def test_what_cannot_be_set_up_is_a_sentence(opened):
+    limits = settings.Schedules(per_person=1)
+    async with opened(no_model=True, schedules=limits) as house:
+        calendar = Calendar(house)
+        propose = calendar.propose
+        assert "whose code could run again" in await propose("daily 9:00 UTC: refresh this")
+        assert "No model is set up" in await propose("daily 9:00 UTC: say hello")
+        assert "Write when, a time zone" in await propose("tomorrow")
+        await house.run("print(1)")
+        await propose("daily 9:00 UTC: refresh this")
+        assert "You have 1 schedule" in await propose("daily 9:00 UTC: refresh this")
+
+
+CRON = {"kind": "ask", "cron": "0 9 * * *", "zone": "UTC", "what": "what is new?"}
+
+
+async def test_a_model_proposes_and_is_asked_again_and_need_not_answer(opened):
+    script = (
+        openai_server.call("propose_schedule", CRON),
+        openai_server.text("It is set up."),
+        openai_server.text("All is new."),
+        openai_server.call("nothing_to_report", {}),
+    )
+    async with opened(*script) as house:
+        calendar = Calendar(house)
+        reply = replies.Reply(approvals=[True])
+        await house.ask("tell me every day what is new", reply)
+        assert reply.of("approve") == ["0 9 * * * UTC: what is new?"]
+        await calendar.next_day()
+        await calendar.next_day()
+        assert [reply.end.is_quiet for reply in calendar.shown] == [False, True]
+        assert calendar.shown[0].end.text == "All is new."
+        assert await calendar.history() == ["nothing to report", "done"]
+        assert len(await house.service.queries.history(KEY)) == 2
+        asked = [request.body for request in house.server.requests]
+        offered = [{tool["function"]["name"] for tool in one["tools"]} for one in asked]
+        assert all("nothing_to_report" not in names for names in offered[:2])
+        assert all("propose_schedule" not in names for names in offered[2:])

@@ -1,0 +1,367 @@
+"""Schedules: each time has one run, whatever happens to the bot meanwhile."""
+
+import asyncio
+import collections
+import datetime
+import random
+import signal
+import sys
+
+import pytest
+
+from interpreter_bot import errors, values
+from interpreter_bot import schedules as recurrences
+from interpreter_bot.sessions import requests, schedules
+from interpreter_bot.store import databases, engines, records
+from tests.fakes import conversations, replies
+
+START = datetime.datetime(2026, 10, 23, 12, tzinfo=datetime.UTC)
+HOUR = datetime.timedelta(hours=1)
+KEY = values.SessionKey("slack", "T1", "C1", "1.1")
+ANNA = requests.Person("U1", "Anna")
+
+
+class Clock:
+    """A clock that tests set."""
+
+    def __init__(self):
+        self.now = START
+
+    def __call__(self):
+        return self.now
+
+
+class House:
+    """Conversations on virtual time, and a platform that shows what schedules do.
+
+    Attributes:
+        shown: the replies to requests of schedules.
+        told: what people were told besides.
+        refusal: why owners may no longer.
+    """
+
+    def __init__(self, service, clock):
+        self.service, self.clock = service, clock
+        self.shown, self.told, self.refusal = [], [], ""
+        service.schedules.now = clock
+        service.notify_through("slack", self._notify)
+        platform = schedules.Platform(self._show, self._check, "never")
+        service.schedules.open_platform("slack", platform)
+
+    async def _notify(self, key, sentence):
+        self.told.append((key, sentence))
+
+    async def _check(self, key, person):
+        if isinstance(self.refusal, Exception):
+            raise self.refusal
+        return self.refusal
+
+    async def _show(self, request):
+        reply = replies.Reply()
+        self.shown.append((request, reply))
+        await self.service.handle(request, reply)
+
+    @property
+    def table(self):
+        return self.service.services.database.schedules
+
+    async def add(self, cron="0 9 * * *", *, key=KEY, zone="Europe/Berlin", **fields):
+        """Set up a schedule, and return its id."""
+        due = recurrences.Recurrence(cron, zone).after(self.clock())
+        given = {"kind": records.ScheduleKind.PROMPT, "times": "daily", "what": "say hello"}
+        given |= {"key": key, "person": ANNA.id, "cron": cron, "zone": zone, "due": due}
+        return await self.table.add(records.NewSchedule(**{**given, **fields}))
+
+    async def fire(self, *, at=None):
+        """Let it be a later time, and wait for what is due then."""
+        if at is not None:
+            self.clock.now = at
+        await self.service.schedules.fire()
+        await self.idle()
+
+    async def idle(self):
+        while tasks := list(self.service.schedules._tasks.values()):
+            await asyncio.wait(tasks)
+
+    async def runs(self, number):
+        return [
+            run[1] for run in await self.service.schedules.history(await self.table.get(number))
+        ]
+
+    @property
+    def texts(self):
+        return [request.text for request, _ in self.shown]
+
+    def notice(self, at=-1):
+        """The sentence above a run."""
+        (notice,) = self.shown[at][1].of("announcement")
+        return notice
+
+
+@pytest.fixture
+def clock():
+    return Clock()
+
+
+@pytest.fixture
+async def house(tmp_path, clock):
+    async with conversations.opened(tmp_path) as service:
+        yield House(service, clock)
+
+
+def when(text):
+    return datetime.datetime.fromisoformat(text).astimezone(datetime.UTC)
+
+
+async def test_it_runs_at_its_time_as_its_owner_and_once(house):
+    number = await house.add()
+    await house.fire(at=when("2026-10-24T08:59+02:00"))
+    assert house.shown == []
+    for _ in range(3):
+        await house.fire(at=when("2026-10-24T09:00+02:00"))
+    ((request, reply),) = house.shown
+    assert (request.key, request.person.id, request.text) == (KEY, "U1", "say hello")
+    assert reply.end.text == "echo: say hello"
+    assert house.notice() == f"Schedule {number}: say hello"
+    assert await house.runs(number) == ["done"]
+    await house.fire(at=when("2026-10-25T09:00+01:00"))
+    assert len(house.shown) == 2, "clocks changed in between"
+
+
+async def test_what_was_missed_runs_once_late_and_says_so(house):
+    number = await house.add()
+    await house.fire(at=when("2026-10-27T11:30+01:00"))
+    assert house.texts == ["say hello"]
+    assert house.notice() == (
+        f"Schedule {number}: say hello. It was planned for Sat 24 Oct 2026 09:00 (Europe/Berlin), "
+        "and runs late."
+    )
+    await house.fire(at=when("2026-10-28T09:00+01:00"))
+    assert house.notice() == f"Schedule {number}: say hello"
+
+
+async def test_three_failures_in_a_row_pause_it_and_are_told(house):
+    async def fail(turn):
+        raise errors.BotError("It is broken.")
+
+    number = await house.add("0 * * * *")
+    for hour in range(1, 3):
+        house.service.script = fail
+        await house.fire(at=START + hour * HOUR)
+    house.service.script = conversations.echo
+    await house.fire(at=START + 3 * HOUR)
+    house.service.script = fail
+    for hour in range(4, 9):
+        await house.fire(at=START + hour * HOUR)
+    assert len(house.shown) == 6
+    ((key, sentence),) = house.told
+    assert (key, sentence) == (
+        KEY,
+        f"Schedule {number} is paused. It failed 3 times in a row. It is broken. “schedules resume "
+        f"{number}” lets it go on.",
+    )
+    house.service.script = conversations.echo
+    await house.service.schedules.resume(await house.table.get(number))
+    await house.fire(at=START + 9 * HOUR)
+    assert (await house.runs(number))[:2] == ["done", "failed: It is broken."]
+
+
+async def test_an_owner_who_may_no_longer_use_the_place_pauses_it(house):
+    number = await house.add()
+    house.refusal = "You may not."
+    await house.fire(at=START + 24 * HOUR)
+    house.refusal = ""
+    await house.fire(at=START + 72 * HOUR)
+    assert house.shown == []
+    assert [sentence for _, sentence in house.told] == [
+        f"Schedule {number} is paused. You may not. “schedules resume {number}” lets it go on."
+    ]
+    assert await house.runs(number) == ["failed: You may not."]
+
+
+async def test_a_network_that_does_not_say_whether_the_owner_may_pauses_nothing(house):
+    number = await house.add()
+    house.refusal = errors.BotError("It cannot be reached.")
+    await house.fire(at=START + 24 * HOUR)
+    assert [sentence for _, sentence in house.told] == [
+        f"Schedule {number} did not run. It cannot be reached."
+    ]
+    house.refusal = ""
+    await house.fire(at=START + 48 * HOUR)
+    assert house.texts == ["say hello"]
+
+
+async def test_nothing_to_report_leaves_nothing_but_a_line_of_history(house):
+    async def be_quiet(turn):
+        turn.reply.step(1)
+        return turn.done(is_quiet=True)
+
+    number = await house.add()
+    house.service.script = be_quiet
+    await house.fire(at=START + 24 * HOUR)
+    assert await house.runs(number) == ["nothing to report"]
+    assert await house.service.queries.history(KEY) == ()
+
+
+async def test_a_run_that_was_claimed_but_not_begun_is_begun_by_the_next_bot(tmp_path, clock):
+    async with conversations.opened(tmp_path) as service:
+        house = House(service, clock)
+        number = await house.add()
+        clock.now += 24 * HOUR
+        (due,) = await house.table.due(clock(), {"slack"})
+        assert await house.table.claim(due, clock() + 24 * HOUR)
+        assert not await house.table.claim(due, clock() + 24 * HOUR)
+    async with conversations.opened(tmp_path) as service:
+        house = House(service, clock)
+        await house.fire()
+        await house.fire()
+        assert house.texts == ["say hello"]
+        assert await house.runs(number) == ["done"]
+
+
+async def test_a_turn_that_had_only_begun_begins_again_in_the_next_bot(tmp_path, clock):
+    async with conversations.opened(tmp_path) as service:
+        house = House(service, clock)
+        number = await house.add()
+        clock.now += 24 * HOUR
+        (due,) = await house.table.due(clock(), {"slack"})
+        await house.table.claim(due, clock() + 24 * HOUR)
+        ((run, _),) = await house.table.unfinished_runs({"slack"})
+        database = service.services.database
+        session = await database.sessions.open(KEY)
+        await database.turns.start(
+            session.id, person="U1", text="say hello", request_id=run.request_id
+        )
+    async with conversations.opened(tmp_path) as service:
+        house = House(service, clock)
+        await house.fire()
+        assert house.texts == ["say hello"]
+        assert await house.runs(number) == ["done"]
+        assert len(await service.queries.history(KEY)) == 1
+
+
+async def test_a_bot_that_closes_leaves_what_waits_to_the_next_one(tmp_path, clock):
+    began = asyncio.Event()
+
+    async def hang(turn):
+        began.set()
+        await asyncio.sleep(60)
+
+    async with conversations.opened(tmp_path, hang) as service:
+        house = House(service, clock)
+        # Both in one conversation: the second one waits for the first.
+        numbers = [await house.add(), await house.add(what="say bye")]
+        clock.now += 24 * HOUR
+        await service.schedules.fire()
+        await began.wait()
+        await service.drain()
+        await service.schedules.close()
+        assert await house.runs(numbers[1]) == ["not finished"]
+    async with conversations.opened(tmp_path) as service:
+        house = House(service, clock)
+        await house.fire()
+        assert house.texts == ["say bye"]
+        assert await house.runs(numbers[0]) == ["interrupted by a restart"]
+        assert await house.runs(numbers[1]) == ["done"]
+
+
+BOT = """
+import asyncio, itertools, os, pathlib, random, signal, sys
+from interpreter_bot.sessions import schedules
+from interpreter_bot.store import transactions
+from tests.fakes import conversations, replies
+
+directory = pathlib.Path(sys.argv[1])
+moments_left = itertools.repeat(1)
+
+def pass_moment():
+    "Be killed here, if this bot has come to its last moment."
+    if not next(moments_left):
+        os.kill(os.getpid(), signal.SIGKILL)
+
+change = transactions.Transactions.change
+
+async def changing(self, statement):
+    pass_moment()
+    changed = await change(self, statement)
+    pass_moment()
+    return changed
+
+transactions.Transactions.change = changing
+
+async def script(turn):
+    pass_moment()
+    await turn.reply.code(0, "pass")
+    pass_moment()
+    await asyncio.sleep(random.random() / 20)
+    pass_moment()
+    turn.reply.finished(0, conversations.done())
+    return "done"
+
+async def check(key, person):
+    await asyncio.sleep(random.random() / 20)
+    pass_moment()
+    return ""
+
+async def main():
+    async with conversations.opened(directory, script) as service:
+        async def show(request):
+            pass_moment()
+            await service.handle(request, replies.Reply())
+            pass_moment()
+        service.schedules.open_platform("slack", schedules.Platform(show, check, "never"))
+        while True:
+            await service.schedules.fire()
+            if not service.schedules._tasks:
+                return
+            await asyncio.sleep(0.1)
+
+# Each line begins a bot that lives so long; all of them are forked, as their imports take long.
+for line in sys.stdin:
+    if not (pid := os.fork()):
+        moments_left = iter(range(int(line), -1, -1))
+        asyncio.run(main())
+        os._exit(0)
+    print(os.waitpid(pid, 0)[1], flush=True)
+"""
+KILLS = 20
+COUNT = 1000
+
+
+@pytest.mark.timeout(600)
+async def test_a_thousand_schedules_run_once_each_over_twenty_kills(tmp_path, clock):
+    async with conversations.opened(tmp_path) as service:
+        house = House(service, clock)
+        database = service.services.database
+        async with database.together(is_writing=True):
+            for number in range(COUNT):
+                key = values.SessionKey("slack", "T1", "C1", f"{number}")
+                await house.add("0 9 29 2 *", key=key, person=f"U{number}", due=clock())
+    draw = random.Random(1)
+    bots = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-c", BOT, str(tmp_path)),
+        stdin=asyncio.subprocess.PIPE,
+        stdout=asyncio.subprocess.PIPE,
+    )
+    for _ in range(KILLS):
+        bots.stdin.write(f"{draw.randrange(2000)}\n".encode())
+        assert await bots.stdout.readline() == b"%d\n" % signal.SIGKILL
+    bots.stdin.write(b"1000000\n")
+    assert await bots.stdout.readline() == b"0\n"
+    bots.stdin.close()
+    await bots.wait()
+    url = engines.default_url(tmp_path / "data")
+    async with databases.Database.open(url, files=tmp_path / "kept") as database:
+        outcomes = collections.Counter()
+        for number in range(1, COUNT + 1):
+            schedule = await database.schedules.get(number)
+            (run,) = await database.schedules.runs(number, limit=9)
+            session = await database.sessions.find(schedule.key)
+            (turn,) = await database.turns.of_session(session.id)
+            assert turn.request_id == run.request_id
+            assert len(await database.executions.of_turn(turn.id)) <= 1
+            assert schedule.due.year == 2028
+            outcomes[run.outcome.value] += 1
+        assert outcomes.keys() <= {"done", "interrupted"}
+        # Of turns in which code ran, when the bot was killed, nobody knows the end.
+        assert 0 < outcomes["interrupted"] < COUNT / 2
