@@ -303,3 +303,37 @@ async def test_a_killed_bot_loses_no_job_and_none_is_told_of_twice(
         assert len(next_shown.replies) == (1 if moment == "answered" else 2)
         asking.cancel()
         await asyncio.wait({asking})
+
+
+async def test_a_job_whose_host_is_lost_is_told_of_as_lost(opened, outliving):
+    script = [runs(100), openai_server.text("It runs.")]
+    async with opened(*script, sessions=BRIEF, **SHORT) as house:
+        shown = Shown(house)
+        await house.ask("Compute")
+        await (await shown.first()).until("output")
+    await outliving()
+    async with opened(**SHORT) as house:
+        shown = Shown(house)
+        job = await shown.first()
+        await job.until("over")
+        again = await house.run("3 + 3")
+    (finished,) = job.of("finished")
+    assert finished.reason == session_words.CODE_UNKNOWN
+    assert [one.plain for one in again.of("output") if isinstance(one, values.Result)] == ["6"]
+
+
+async def test_code_that_cannot_be_handed_over_is_stopped_and_the_turn_says_so(
+    opened, outliving, locked
+):
+    reply = replies.Reply()
+    async with opened(runs(100), **SHORT) as house:
+        shown = Shown(house)
+        asking = asyncio.create_task(house.ask("Compute", reply))
+        await reply.until("output")
+        locked()
+        await asking
+        locked.unlock()
+        assert not house.service.is_busy(KEY)
+        again = await house.run("3 + 3")
+    assert (reply.end.status, shown.replies) == (values.TurnStatus.FAILED, [])
+    assert [one.plain for one in again.of("output") if isinstance(one, values.Result)] == ["6"]

@@ -6,7 +6,7 @@ import zoneinfo
 
 import pytest
 
-from interpreter_bot import code_activity, errors, settings, values
+from interpreter_bot import code_activity, errors, events, settings, values
 from interpreter_bot.store import turns
 from tests.fakes import conversations
 from tests.integration.web import visits
@@ -623,3 +623,40 @@ async def test_a_request_whose_end_could_not_be_recorded_yet_is_shown(
         await page.until("document.querySelector('.turn')")
         assert "good morning" in await page.text(".turn")
         monkeypatch.undo()
+
+
+async def test_a_job_is_a_turn_of_its_own_beside_which_others_are_answered(serving_fake, browsing):
+    async def begin(turn):
+        turn.reply.step(1)
+        await turn.reply.code(0, "work()")
+        turn.reply.finished(0, values.Finished(values.Ending.BACKGROUND, 60.0))
+        return "It runs."
+
+    async def work(turn):
+        turn.reply.emit(events.OutputShown(0, values.Text("stdout", "step 1\n")))
+        try:
+            await asyncio.sleep(60)
+        except asyncio.CancelledError:
+            turn.reply.emit(events.CodeFinished(0, values.Finished(values.Ending.STOPPED, 61.0)))
+            raise
+
+    async def hello(turn):
+        return "Hello."
+
+    script = {"begin": begin, "work()": work, "hello": hello}
+    async with serving_fake(script) as (bot, client), browsing() as browser:
+        page = await visits.opened(browser, client)
+        await visits.say(page, "begin")
+        await visits.answered(page)
+        assert await page.value("document.querySelectorAll('.cell.failed').length") == 0
+        request = bot.requests[0]
+        about = {"person": request.person.id, "request_id": "1234567890123456", "is_job": True}
+        await bot.go_on(request.key, "work()", **about)
+        await page.until(f"{LAST}.textContent.includes('step 1')")
+        await visits.say(page, "hello")
+        await page.until("document.querySelector('#turns').textContent.includes('Hello.')")
+        assert await page.value("document.getElementById('stop').hidden") is False
+        await page.click("#stop")
+        await page.until("document.getElementById('stop').hidden")
+        await page.until("document.querySelector('#turns').textContent.includes('Stopped')")
+        assert "step 1" in await page.text("#turns")

@@ -172,3 +172,23 @@ def test_a_question_that_nobody_would_read_is_not_asked(arguments):
     request = read(json.dumps(arguments), "ask_person")
     assert isinstance(request, tools.Misread)
     assert request.sentence.startswith("Nothing was asked.")
+
+
+@pytest.mark.parametrize(
+    ("timeout", "seconds"),
+    [
+        *((600, 600.0), ("600", 600.0), (1e300, 1e300), (0, None), (-5, None), ("soon", None)),
+        *((None, None), ([1], None), (float("nan"), None), (float("inf"), None), (True, 1.0)),
+    ],
+)
+def test_only_a_number_of_seconds_is_a_timeout(timeout, seconds):
+    request = read(json.dumps({"code": "f()", "timeout": timeout}))
+    assert (request.code, request.seconds) == ("f()", seconds)
+
+
+def test_a_timeout_is_offered_only_if_code_may_run_on():
+    about = {"can_see_images": True, "can_install": True, "can_find_tools": True, "can_ask": True}
+    for longest in (0.0, 3600.0):
+        run = tools.offered(**about, longest_run=longest)[0].parameters
+        assert ("timeout" in run["properties"]) == bool(longest)
+        assert run["required"] == ["code"]

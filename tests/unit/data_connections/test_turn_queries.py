@@ -49,3 +49,14 @@ def test_an_allowed_statement_runs_once_and_not_after_its_turn():
     turns.allow(*statement)
     turns.end("web/1")
     assert not turns.consume_approval(*statement)
+
+
+def test_a_job_and_a_turn_beside_it_have_queries_until_both_have_ended():
+    turns = turn_queries.TurnQueryLog()
+    turns.begin("web/1", 1)
+    turns.begin("web/1", 2)
+    turns.end("web/1", 1)
+    assert turns.is_running("web/1")
+    turns.begin("web/1", 2)
+    turns.end("web/1", 2)
+    assert not turns.is_running("web/1")
