@@ -65,7 +65,7 @@ def test_what_is_said_is_within_the_limit(one, other):
     can = display_items.Capabilities(text_characters=20, text_lines=3)
     found = chosen(values.Text("stdout", one), values.Result(plain=other), can=can)
     texts = [item.text for item in found if isinstance(item, display_items.TextItem)]
-    shown = [re.sub(r"\n?… [\d,]+ of [\d,]+ \w+ …\n?", "", text) for text in texts]
+    shown = [re.sub(r"\n?… [\d,]+ of [\d,]+ \w+ shown …\n?", "", text) for text in texts]
     # A value is shown in any case, as far as a quarter of the limit reaches.
     assert sum(map(len, shown)) <= 20 + 5
 
