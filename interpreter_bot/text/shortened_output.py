@@ -80,7 +80,8 @@ def _shares(needs: dict[str, int], limit: int) -> dict[str, int]:
 def _gap(text: str, max_lines: int, max_characters: int) -> _Gap | None:
     """Return what is to be left out of a text in its middle; None if all of it fits."""
     lines = text.split("\n")
-    if len(lines) <= max_lines and len(text) <= max_characters:
+    # One line too many takes no more room than the mark in its place.
+    if len(lines) <= max_lines + 1 and len(text) <= max_characters:
         return None
     head, tail = text, text
     if len(lines) > max_lines:

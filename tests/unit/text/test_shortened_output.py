@@ -49,6 +49,15 @@ def test_a_long_line_is_cut_between_letters():
     assert tail[0] == "e"
 
 
+def test_one_line_too_many_is_shown_in_place_of_a_mark():
+    text = "\n".join(f"step {number}" for number in range(11))
+    shown = [
+        shortened_output.shorten_text(text, max_characters=500, max_lines=most) for most in (10, 9)
+    ]
+    assert shown[0] == text
+    assert "9 of 11 lines shown" in shown[1]
+
+
 @hypothesis.given(
     strategies.lists(
         strategies.builds(
