@@ -23,7 +23,7 @@ _FENCE: Final = re.compile(r"([ \t]{0,12})(`{3,}|~{3,})[ \t]*\{?\.?([^\s`{}~]*)\
 _CLOSING: Final = re.compile(r"[ \t]{0,12}(`{3,}|~{3,})[ \t]*(?:<[^\n]*)?\r?\n?\Z")
 _FENCE_BEGUN: Final = re.compile(r"[ \t]*(?:`*|~*|`{3,}[^`]*|~{3,}[^`]*)\Z")
 _CLOSING_BEGUN: Final = re.compile(r"\s*[`~]*\s*\Z|\s*[`~]{3,}[ \t]*<")
-_LATE_CLOSING: Final = re.compile(r"[ \t]*(?:`{3,}|~{3,})[ \t]*(?:<[^\n]*)?\s*\Z")
+_LATE_CLOSING: Final = re.compile(r"[ \t]*(`{3,})[ \t]*(?:<[^\n]*)?\s*\Z")
 # The longest line that may still become an opening: fence, indent, a language, some words.
 _MAX_OPENING_CHARACTERS: Final = 80
 _MAX_TAG_CHARACTERS: Final = 100
@@ -423,8 +423,9 @@ class Parser:
                 self._pieces.append(Block(text[: self._string_start]))
             case _Place.PYTHON:
                 closing = _LATE_CLOSING.search(text, max(len(text) - _MAX_TAG_CHARACTERS, 0))
-                code = text[: closing.start()] if closing else text
-                self._pieces.append(Block(code, is_closed=closing is not None))
+                is_closed = closing is not None and closing[1].startswith(self._fence)
+                code = text[: closing.start()] if closing and is_closed else text
+                self._pieces.append(Block(code, is_closed=is_closed))
             case _Place.MAYBE_CALL | _Place.CALL:
                 if not is_cut or not written_calls.is_intended(text):
                     self._release(text, is_last=place is _Place.CALL)

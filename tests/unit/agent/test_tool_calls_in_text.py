@@ -396,6 +396,7 @@ def without_fences(code):
 
 @hypothesis.given(MARKED)
 @hypothesis.example("```python\n<tool_call>```<tool_call>")
+@hypothesis.example("```python\n~~~\n")
 def test_code_is_written_before_it_is_a_block(text):
     pieces = split(text)
     written = "".join(one.text for one in pieces if isinstance(one, tool_calls_in_text.Writing))
