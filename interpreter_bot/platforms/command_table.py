@@ -394,7 +394,8 @@ async def _settings(place: Place, text: str) -> Result:
     if refusal := place.refusals.get(widest):
         raise errors.BotError(refusal)
     chosen = preferences.parse(name, value, models)
-    await place.service.choose(_scope_of_choice(place.scope, widest), name, chosen)
+    scope_of_choice, author = _scope_of_choice(place.scope, widest), place.person.name
+    await place.service.choose(scope_of_choice, name, chosen, author=author or place.person.id)
     sentences = [access_words.setting_changed(name, preferences.written(chosen), scope)]
     holds = await _holds(place, name)
     if holds != preferences.written(chosen):
@@ -509,12 +510,12 @@ async def _memory(place: Place, text: str) -> Result:
         case "add", "" | "server" | "workspace":
             _scope_of_note(place, about)
             return _note_form(place_words.NEW_NOTE, "")
-        case "edit", _:
+        case "edit", _ if about:
             return _note_form(place_words.CHANGE_NOTE, (await _note(place, about)).text)
         case "forget", "all":
             await service.places.forget_all(_scope_of_form(place, ""))
             return Said(place_words.ALL_FORGOTTEN)
-        case "forget", _:
+        case "forget", _ if about:
             await service.places.forget(await _note(place, about))
             return Said(place_words.FORGOTTEN)
     raise errors.BotError(place_words.MEMORY_USAGE)

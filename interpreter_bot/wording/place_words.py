@@ -30,7 +30,6 @@ FIXED: Final = "Whoever runs this bot has set that for this place, so it can't b
 UNCHANGED: Final = "Nothing was changed."
 FORM_BY_COMMAND: Final = "A message can't open a form. Use `/interpreter` for that."
 _SCOPES: Final = {
-    "person": "for you",
     "channel": "for this channel",
     "server": "for the whole server",
     "platform": "for everybody",
@@ -75,6 +74,8 @@ def not_told(count: int) -> str:
 
 def origin(kind: str, author: str, *, is_fixed: bool) -> str:
     """Return who chose something, and for whom: a person, a channel, a server or a platform."""
+    if kind == "person":
+        return "set by you"
     by = "whoever runs this bot" if is_fixed else author
     return f"set {_SCOPES[kind]} by {by}" if by else f"set {_SCOPES[kind]}"
 

@@ -66,6 +66,10 @@ async def place_on(tmp_path):
         ("follow me", False),
         ("approval please", False),
         ("settings of my phone", False),
+        ("memory", True),
+        ("memory add", True),
+        ("memory leak in this code?", False),
+        ("memory forget 1", False),
     ],
 )
 async def test_what_a_command_in_words_names_has_to_exist(place_on, text, exists):
@@ -129,6 +133,45 @@ async def test_settings_are_shown_chosen_and_taken_back_for_three_scopes(place_o
         await chosen(place, "approval perhaps")
     with pytest.raises(errors.BotError, match=r"no such setting\. You can choose approval, model"):
         await chosen(place, "settings nothing on")
+
+
+async def test_what_holds_is_shown_with_who_chose_it_and_for_whom(place_on):
+    place = dataclasses.replace(place_on("slack"), refusals={})
+    await chosen(place, "follow off workspace")
+    await chosen(place, "settings model cheap")
+    other = dataclasses.replace(place, person=requests.Person("U2", "Bob\n_bold_"))
+    await chosen(other, "approval every channel")
+    await place.service.places.remember(values.Scope("slack", "T1", "C2"), "x", other.person)
+    assert await chosen(place, "place") == {
+        "instructions": "none",
+        "approval": "every (set for this channel by Bob _bold_)",
+        "model": "cheap (set by you)",
+        "follow_threads": "off (set for the whole server by owner)",
+        "notes": "0",
+        "tools": "tools.jira",
+    }
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        ("memory edit 1", "There is no note 1 here"),
+        ("memory forget 1; drop table notes", "There is no note 1; drop"),
+        ("memory forget", "Write memory, memory add"),
+        ("memory leak?", "Write memory, memory add"),
+        ("memory add somewhere", "Write memory, memory add"),
+        ("memory forget all", "Only admins"),
+        ("memory add workspace", "Only admins"),
+        ("place edit", "Only admins"),
+        ("place edit workspace", "Only admins"),
+    ],
+)
+async def test_what_cannot_be_done_in_a_place_is_said(place_on, words, sentence):
+    refusals = dict.fromkeys(("channel", "server"), "Only admins.")
+    place = dataclasses.replace(place_on("slack"), refusals=refusals)
+    await place.service.places.remember(values.Scope("slack", "T1", "C2"), "x", place.person)
+    with pytest.raises(errors.BotError, match=sentence):
+        await chosen(place, words)
 
 
 async def test_a_choice_weaker_than_what_holds_is_said_to_be(place_on):

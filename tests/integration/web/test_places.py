@@ -102,7 +102,7 @@ async def test_tabs_see_and_change_only_what_is_theirs(serving_fake):
             assert answer["problem"]
         await shown("submit", panel="place", rest="edit", entered={"instructions": "Be brief."})
         rows = {label: value for label, value, _ in (await shown(panel="place"))["rows"]}
-        assert rows["instructions"] == "Be brief. (set for you by you)"
+        assert rows["instructions"] == "Be brief. (set by you)"
         assert rows["approval"] == "plan (set for everybody by whoever runs this bot)"
         assert rows["notes"] == "1"
         assert [note.text for note in await service.places.notes(chat)] == ["Of a channel."]

@@ -61,7 +61,7 @@ const FORMS = {
   memory({ rows: all, rest, text }, { thread, say }) {
     const show = (rest) => say({ do: "show", thread, panel: "memory", rest });
     const act = (words, rest) => el("button", { class: "small", onclick: () => show(rest) }, words);
-    const drawn = (all ?? []).map(([number, words]) => el("tr", {}, el("td", { dir: "auto" }, words),
+    const drawn = (all ?? []).map(([number, words]) => el("tr", {}, el("td", { dir: "auto" }, inLocalTime(words)),
       el("td", { class: "row end" }, /^\d+$/.test(number) ? [act(buttonWords.edit, `edit ${number}`), act(placeWords.forget, `forget ${number}`)] : [])));
     const body = all ? el("table", { class: "rows" }, el("tbody", {}, drawn)) : el("p", {}, text);
     openPanel(placeWords.memory, body, el("div", { class: "row end" }, ...(rest ? [act(placeWords.allNotes, "")] : []), act(placeWords.addNote, "add")));
