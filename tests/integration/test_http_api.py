@@ -295,6 +295,43 @@ async def test_hostile_bodies_are_refused_in_a_sentence(serving):
             assert "nothing at this address" in await anna.refused(method, where, status=404)
 
 
+async def test_whatever_code_and_models_say_arrives(serving):
+    odd = (
+        "\x00\x1b[2J",
+        "\udc80",
+        "\u202egnp.exe",
+        "a\r\n\n\ndata: x\r\r",
+        "é" * 5_000,
+        "</script>",
+    )
+
+    async def say(turn):
+        turn.reply.step(1)
+        turn.reply.text("".join(odd))
+        shown = [values.Text("stdout", text) for text in odd]
+        shown += [values.Result(plain=text) for text in odd]
+        shown += [values.Error("E", odd[1], odd[1]), values.Html(html=b"\xff<b>", title=odd[1])]
+        await turn.run(0, odd[1], *shown, reason=odd[1])
+        turn.make(0, "\udc80.txt", b"x")
+        turn.reply.announcement(0, odd[1])
+        return "".join(odd)
+
+    async with serving(say, "anna") as (_, anna, _):
+        path = await anna.begin(title=odd[0], model="")
+        whole = await anna.call("POST", f"{path}/messages", {"text": "x"})
+        assert whole["status"] == "done"
+        assert "gnp.exe" in whole["text"]
+        assert len(whole["outputs"]) > len(odd)
+        async with anna.stream(path, text="x") as events:
+            received = [event async for event in events]
+        assert received[-1]["type"] == "over"
+        assert any(event["type"] == "html" and event["html"].endswith("<b>") for event in received)
+        message = {"role": "user", "content": "x"}
+        chat = await anna.call("POST", "/chat/completions", {"messages": [message]})
+        assert "gnp.exe" in chat["choices"][0]["message"]["content"]
+        assert len((await anna.call("GET", "/sessions"))["sessions"]) == 2
+
+
 async def test_a_hundred_clients_at_once_get_their_own_answers(serving):
     async def tell(turn):
         await asyncio.sleep(0.05)

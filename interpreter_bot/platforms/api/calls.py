@@ -132,16 +132,17 @@ def is_gone(http: web.Request) -> bool:
 
 def answer(document: pydantic.BaseModel, *, status: int = 200) -> web.Response:
     """Return a document as a response."""
-    return web.Response(
-        status=status, body=document.model_dump_json().encode(), content_type="application/json"
-    )
+    # Not by pydantic, which refuses lone surrogates: code may show any text.
+    return web.json_response(document.model_dump(mode="json"), status=status)
 
 
 def fault(error: Exception) -> documents.Error:
     """Return an error as clients get it."""
-    is_timeout = isinstance(error, web.HTTPException)
-    message = page_words.REQUEST_CUT_OFF if is_timeout else run_words.error_sentence(error)
-    return documents.Error(error=documents.Fault(message=message, type=type(error).__name__))
+    if isinstance(error, web.HTTPException):
+        error = errors.BotError(page_words.REQUEST_CUT_OFF)
+    kind = type(error).__name__ if isinstance(error, errors.BotError) else "InternalError"
+    fault = documents.Fault(message=run_words.error_sentence(error), type=kind)
+    return documents.Error(error=fault)
 
 
 def document(event: events.TurnEvent) -> event_json.EventJson:
