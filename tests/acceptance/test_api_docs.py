@@ -106,11 +106,11 @@ async def test_http(served, tmp_path):
     origin, variables = served
     script = "set -e\n" + CURL.replace(ADDRESS, origin)
     output = await run(tmp_path, variables, "bash", "-c", script)
-    assert '"text":"North sold most."' in output
+    assert '"text": "North sold most."' in output
     assert "event: stdout" in output
     assert "event: over" in output
     assert "south,1" in output
-    assert output.endswith('{"done":true}')
+    assert output.endswith('{"done": true}')
 
 
 async def test_openais_sdk(served, tmp_path):
