@@ -421,7 +421,8 @@ class _Work:
                 self.stream,
                 self._services.config.limits,
             )
-            environment.received.update(stored.infos)
+            infos = await turn_inputs.request_files(request, stored, environment)
+            environment.received.update(infos)
             self.stream.emit(events.NoticeShown(session_words.taken_up(request.text)))
             transcript.add_user_message(*await self._describe(request, stored, environment, model))
             await self.stream.keep_progress()

@@ -25,8 +25,9 @@ async def test_who_asked_steers_the_turn_and_others_wait(opened):
         bob = requests.Person("u2", "Bob")
         asking = [asyncio.create_task(house.ask("Read a.csv", first, id="1"))]
         await first.until("output")
-        file = attachment("b.csv", b"x\n1\n")
-        more = {"attachments": (file,), "may_steer": True, "id": "2"}
+        file, put = attachment("b.csv", b"x\n1\n"), attachment("c.csv", b"y\n")
+        await house.service.put(KEY, put)
+        more = {"attachments": (file,), "files": ("c.csv",), "may_steer": True, "id": "2"}
         asking.append(asyncio.create_task(house.ask("Use the other file", steering, **more)))
         more = {"person": bob, "may_steer": True, "id": "3"}
         asking.append(asyncio.create_task(house.ask("Hello", other, **more)))
@@ -37,15 +38,16 @@ async def test_who_asked_steers_the_turn_and_others_wait(opened):
         _, second, third = [json.dumps(request.messages) for request in house.server.requests]
     assert "Use the other file" in second
     assert "b.csv" in second
+    assert "c.csv" in second
     assert "Hello" not in second
     assert "Hello" in third
-    assert first.files.keys() == {"go"}, "the file of the person is none that code made"
+    assert first.files.keys() == {"go"}, "the files of the person are none that code made"
     assert [reply.end.text for reply in (first, steering, other)] == [
         "As in b.",
         session_words.TAKEN_UP,
         "Hi Bob.",
     ]
-    assert [turn.request for turn in past] == ["Read a.csv", "Hello"]
+    assert [turn.record.request for turn in past] == ["Read a.csv", "Hello"]
     assert events.NoticeShown(session_words.taken_up("Use the other file")) in past[0].events
 
 
@@ -59,7 +61,7 @@ async def test_what_comes_too_late_has_a_turn_of_its_own(opened):
         await asking
         past = await house.service.queries.history(KEY)
     assert (first.end.text, second.end.text) == ("One", "Two")
-    assert [turn.request for turn in past] == ["Count", "Go on"]
+    assert [turn.record.request for turn in past] == ["Count", "Go on"]
 
 
 async def test_the_next_bot_tells_the_model_what_steered_the_turn(opened, outliving):

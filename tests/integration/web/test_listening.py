@@ -61,6 +61,7 @@ async def test_a_turn_is_shown_as_it_happens(serving_fake):
                 text="hello you",
                 files=("a.csv",),
                 id=ONE,
+                may_steer=True,
             )
         ]
         assert bot.titles == {KEY: "hello you"}
