@@ -17,7 +17,7 @@ _log = logging.getLogger(__name__)
 
 
 class EarlyEnd(enum.Enum):
-    """Why work did not come to its own end."""
+    """Why work was ended early."""
 
     STOPPED = enum.auto()
     TIME_IS_UP = enum.auto()
@@ -26,10 +26,9 @@ class EarlyEnd(enum.Enum):
 async def run_until_stopped(
     work: Coroutine[None, None, T], *, stop: asyncio.Event | None, seconds: float
 ) -> T | EarlyEnd:
-    """Run work until it is done, `stop` is set or time is over; then cancel it and wait for its
-    end.
+    """Run work until it is done; if `stop` is set or time is over, cancel it and wait for its end.
 
-    What the work raises, and the caller's own cancellation, pass through.
+    Exceptions of the work, and a cancellation of the caller, are raised.
     """
     working = asyncio.create_task(work, name="turn")
     stopping = asyncio.create_task((stop or asyncio.Event()).wait(), name="stop of a turn")
@@ -39,7 +38,7 @@ async def run_until_stopped(
         )
         if not working.done():
             working.cancel()
-            # Not `await working`: that could not tell its cancellation from the caller's.
+            # `await working` could not distinguish its cancellation from that of the caller.
             await asyncio.wait({working})
         if working.cancelled():
             is_stopped = stop is not None and stop.is_set()
@@ -50,7 +49,7 @@ async def run_until_stopped(
         if not working.done():
             working.cancel()
         while not working.done():
-            # Cancelled once more: the first is passed on, but not before the work has ended.
+            # After a second cancellation, still wait for the work; the first one is raised then.
             with contextlib.suppress(asyncio.CancelledError):
                 await asyncio.wait({working})
 
@@ -60,7 +59,7 @@ async def run_until(
 ) -> bool:
     """Run work, and cancel it when `end` returns, such as when a client leaves.
 
-    What either raises passes through.
+    Exceptions of both are raised.
 
     Returns:
         Whether the work was done.
@@ -83,7 +82,7 @@ async def run_until(
 async def shielded(work: Coroutine[Any, Any, T]) -> T:
     """Run work to its end despite a cancellation of the caller, which is raised afterwards.
 
-    For work that is short, and bounded in time by itself.
+    It is for short work that limits its own time.
     """
     task = asyncio.create_task(work, name="finish")
     cancelled: asyncio.CancelledError | None = None
@@ -95,15 +94,15 @@ async def shielded(work: Coroutine[Any, Any, T]) -> T:
     if cancelled is None:
         return task.result()
     if not task.cancelled() and (fault := task.exception()) is not None:
-        _log.error("what had to be finished failed", exc_info=fault)
+        _log.error("work that was finished after a cancellation failed", exc_info=fault)
     raise cancelled
 
 
 async def in_thread(function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
     """Call a blocking function in a thread; even when cancelled, return only after it is done.
 
-    `asyncio.to_thread` leaves the thread behind when it is cancelled; it might then write to a
-    descriptor that was closed in between and now belongs to another file.
+    A cancelled `asyncio.to_thread` leaves its thread running, which might write to a descriptor
+    that was closed since and now belongs to another file.
     """
     context = contextvars.copy_context()
     future = asyncio.get_running_loop().run_in_executor(
@@ -116,5 +115,5 @@ async def in_thread(function: Callable[P, T], *args: P.args, **kwargs: P.kwargs)
             with contextlib.suppress(asyncio.CancelledError):
                 await asyncio.wait({future})
         if not future.cancelled():
-            future.exception()  # retrieved, so that asyncio does not log it
+            future.exception()  # Retrieved, so that asyncio does not log it.
         raise

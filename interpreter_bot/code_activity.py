@@ -1,4 +1,4 @@
-"""Values that say what code of a session may reach outside, and what it got from there."""
+"""Values about what code of a session may reach outside of the sandbox, and its use."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ class Reachable:
     Attributes:
         host: a name, an address, or `*.` and a name.
         ports: its ports.
-        methods: of HTTP that are let through; none means all.
-        paths: beginnings of those that are let through; none means all.
-        has_secret: the bot adds what code does not know.
-        needs_approval: a person is asked before.
+        methods: allowed HTTP methods; empty for all.
+        paths: prefixes of allowed paths; empty for all.
+        has_secret: the bot adds secrets to requests.
+        needs_approval: a person has to approve requests.
     """
 
     host: str
@@ -30,14 +30,14 @@ class Reachable:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Offer:
-    """Something that the bot offers to code in its own network, such as a data connection.
+    """A service of the bot for code, such as a data connection.
 
     Attributes:
-        kind: what it is, as its service is called.
-        name: of it.
+        kind: the name of its service.
+        name: its own name.
         description: a line for people and models.
         detail: for models only; may be long.
-        recent: for people only: what code of the session asked of it last, and what came of that.
+        recent: for people only: the latest requests of the session, and their outcomes.
     """
 
     kind: str
@@ -49,15 +49,16 @@ class Offer:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Reach:
-    """What code of a session may reach outside, and has exchanged there today.
+    """What code of a session may reach outside of the sandbox, and its traffic today.
 
     Attributes:
-        hosts: that it may reach; none means that it has no network.
-        bytes: that went either way, since this bot began or the day did.
-        max_bytes: that may.
-        offers: what the bot itself offers to code.
-        refusal: why nothing of what the operator allows can be reached; mostly empty.
-        allowed: what people let it do outside as long as its Python lives, such as "POST host:443".
+        hosts: allowed hosts; empty if it has no network.
+        bytes: sent and received today, since this bot started.
+        max_bytes: the limit of `bytes`.
+        offers: services of the bot.
+        allowed: approvals of people that are valid while its Python lives, such as
+            "POST host:443".
+        refusal: why nothing can be reached at all; mostly empty.
     """
 
     hosts: tuple[Reachable, ...] = ()
@@ -73,21 +74,21 @@ NOWHERE: Final = Reach()
 
 @dataclasses.dataclass(slots=True)
 class Contact:
-    """One attempt of code to reach the outside, as it is recorded.
+    """The record of one attempt of code to reach a host.
 
     Attributes:
         key: of the session.
         kernel_id: of its kernel.
-        method: of HTTP; CONNECT where only the host is known.
-        host: that was asked for, as far as it could be read.
-        port: of it.
-        path: without what follows a question mark; empty where it is not known.
-        status: of HTTP that code was answered with; 0 if it went before.
-        reason: why it was refused or ended; empty if nothing was wrong.
+        method: of HTTP; CONNECT if only the host is known.
+        host: the requested host, as far as it could be read.
+        port: the requested port.
+        path: without the query; empty if it is not known.
+        status: of the HTTP answer; 0 if there was none.
+        reason: why it was refused or ended; empty if it succeeded.
         sent_bytes: by code.
         received_bytes: by code.
         at: when it began, in seconds since the epoch.
-        seconds: that it took.
+        seconds: its duration.
     """
 
     key: str
@@ -106,19 +107,19 @@ class Contact:
 
 @dataclasses.dataclass(slots=True)
 class Query:
-    """One use of a data connection by code, as it is recorded.
+    """The record of one use of a data connection by code.
 
     Attributes:
         key: of the session.
         kernel_id: of its kernel.
-        person: who asked last there, by the platform's id.
+        person: whose turn it was, by the id on the platform.
         connection: its name.
-        statement: that was run, or the name of a file; without the values of parameters.
-        reason: why it failed, or was cut; empty if nothing was wrong.
-        rows: that it returned.
-        sent_bytes: that code was sent.
+        statement: the statement, without values of parameters, or the name of a file.
+        reason: why it failed, or was cut; empty if it succeeded.
+        rows: the number of returned rows.
+        sent_bytes: sent to code.
         at: when it began, in seconds since the epoch.
-        seconds: that it took.
+        seconds: its duration.
     """
 
     key: str
@@ -135,11 +136,11 @@ class Query:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class InstalledLayer:
-    """Packages that code had installed together into its running kernel.
+    """Packages that were installed together into a running kernel.
 
     Attributes:
-        name: by which the host keeps them.
-        packages: a line each, with version and hashes.
+        name: identifies them at the host.
+        packages: one line for each, with version and hashes.
     """
 
     name: str
@@ -148,14 +149,14 @@ class InstalledLayer:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class AskedQuery:
-    """One use of a data connection, as people see it under an answer; harmless text.
+    """One use of a data connection, for display under an answer; its text is harmless.
 
     Attributes:
         connection: its name.
-        statement: that was run, or the name of a file; a long one is cut.
-        rows: that it returned.
-        seconds: that it took.
-        reason: why it was refused, failed, or was cut; empty if nothing was wrong.
+        statement: the statement or the name of a file; a long one is cut.
+        rows: the number of returned rows.
+        seconds: its duration.
+        reason: why it was refused, failed, or was cut; empty if it succeeded.
     """
 
     connection: str
@@ -167,15 +168,15 @@ class AskedQuery:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Installation:
-    """Packages that were installed together into a running kernel.
+    """The record of packages that were installed together into a running kernel.
 
     Attributes:
         key: of the session.
         kernel_id: of its kernel.
         person: whose code it was.
-        layer: by which the host keeps them.
-        packages: a line each, with version and hashes.
-        at: when that is known to be done, in seconds since the epoch.
+        layer: identifies them at the host.
+        packages: one line for each, with version and hashes.
+        at: when they are known to be installed, in seconds since the epoch.
     """
 
     key: str

@@ -1,7 +1,6 @@
-"""Encryption of what is secret and stored: with Fernet (AES-128-CBC and HMAC-SHA-256), by a key
-ring whose first key encrypts and whose others still decrypt.
+"""Encryption of stored secrets with Fernet (AES-128-CBC and HMAC-SHA-256).
 
-It knows nothing of what it encrypts, nor where that is stored.
+The first key of a ring encrypts, and the others still decrypt.
 """
 
 from __future__ import annotations
@@ -18,21 +17,21 @@ from interpreter_bot import errors, logs, private_files, settings
 from interpreter_bot.wording import storage_words
 
 MARK: Final = "fernet:"
-"""Begins what is encrypted."""
+"""Prefix of encrypted text."""
 
 
 def secret_digest(secret: str) -> str:
-    """Return the digest by which a random secret is known that is not stored."""
+    """Return the digest that is stored instead of a random secret."""
     return hashlib.sha256(secret.encode("utf-8", "replace")).hexdigest()
 
 
 class KeyRing:
-    """Keys from the environment, or else from a file that is created when the first is needed.
+    """Keys from the environment, or else from a file that is created with the first key.
 
     Args:
-        keys: separated by white space or commas, the first of which encrypts; from the
-            environment, so that the file is of no account.
-        file: holds them otherwise, one a line.
+        keys: from the environment, separated by white space or commas; if there are any, the
+            file is ignored.
+        file: has the keys otherwise, one on each line.
 
     Raises:
         SettingsError: the keys are not valid.
@@ -41,8 +40,8 @@ class KeyRing:
     def __init__(self, keys: str, file: pathlib.Path) -> None:
         self._file = None if keys else file
         self.where = "encryption.keys" if keys else str(file)
-        """Where the keys are, for people."""
-        self._fernets = self._parsed(keys.replace(",", " "))
+        """The place of the keys, for people."""
+        self._fernets = self._parse_keys(keys.replace(",", " "))
         if keys:
             self._require_key()
 
@@ -59,23 +58,23 @@ class KeyRing:
             SettingsError: the keys cannot be used.
         """
         if not self._fernets and self._file is not None:
-            self._fernets = self._parsed(private_files.read_or_create(self._file, new_key))
+            self._fernets = self._parse_keys(private_files.read_or_create(self._file, new_key))
         self._require_key()
         return MARK + self._fernets[0].encrypt(text.encode()).decode("ascii")
 
     def decrypt(self, text: str) -> str:
-        """Decrypt a text; one that is not encrypted is returned as it is.
+        """Decrypt a text; a text in clear is returned unchanged.
 
         Raises:
             SettingsError: its key is missing.
         """
         if not text.startswith(MARK):
             return text
-        decrypted = self._decrypted(text)
+        decrypted = self._try_decrypt(text)
         if decrypted is None:
-            # It may have been added to the file since.
-            self._read()
-            decrypted = self._decrypted(text)
+            # The key may have been added to the file since.
+            self._read_file()
+            decrypted = self._try_decrypt(text)
         if decrypted is None:
             raise errors.SettingsError(storage_words.unknown_key(self.where))
         return decrypted
@@ -83,11 +82,11 @@ class KeyRing:
     def is_current(self, text: str) -> bool:
         """Return whether a text is encrypted with the first key."""
         if not self._fernets:
-            self._read()
-        return text.startswith(MARK) and self._decrypted(text, max_keys=1) is not None
+            self._read_file()
+        return text.startswith(MARK) and self._try_decrypt(text, max_keys=1) is not None
 
     def add_key(self) -> bool:
-        """Put a new key before all others in the file; False if they come from the environment.
+        """Put a new key before all others in the file; return False if the keys are not in a file.
 
         Raises:
             SettingsError: the file cannot be used.
@@ -97,25 +96,25 @@ class KeyRing:
         with private_files.locked_for_change(self._file):
             keys = "\n".join(filter(None, [new_key(), private_files.read(self._file)]))
             private_files.replace(self._file, keys)
-        self._fernets = self._parsed(keys)
+        self._fernets = self._parse_keys(keys)
         return True
 
-    def _read(self) -> None:
+    def _read_file(self) -> None:
         if self._file is not None:
-            self._fernets = self._parsed(private_files.read(self._file))
+            self._fernets = self._parse_keys(private_files.read(self._file))
 
     def _require_key(self) -> None:
         if not self._fernets:
             raise errors.SettingsError(storage_words.no_key(self.where))
 
-    def _parsed(self, keys: str) -> Sequence[fernet.Fernet]:
+    def _parse_keys(self, keys: str) -> Sequence[fernet.Fernet]:
         logs.add_secrets(keys.split())
         try:
             return [fernet.Fernet(key) for key in keys.split()]
         except ValueError as error:
             raise errors.SettingsError(storage_words.not_keys(self.where)) from error
 
-    def _decrypted(self, text: str, *, max_keys: int | None = None) -> str | None:
+    def _try_decrypt(self, text: str, *, max_keys: int | None = None) -> str | None:
         for key in self._fernets[:max_keys]:
             with contextlib.suppress(fernet.InvalidToken):
                 return key.decrypt(text.removeprefix(MARK)).decode()

@@ -1,8 +1,8 @@
-"""What happens in a turn, and what it asks people, as typed events.
+"""Events of a turn, and its questions to people.
 
-The model adapters and the agent emit some, the session's environment the others; a recorder stores
-them, platforms show them. They come from the event loop, in order; those of a turn end with
-`TurnEnded`. A cell is one execution; cells are counted from 0 within the turn.
+Model adapters, the agent and the environment of the session emit them; a recorder stores them, and
+platforms show them. They come in order from the event loop; the last one of a turn is `TurnEnded`.
+A cell is one execution; cells are counted from 0 within the turn.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from interpreter_bot import code_activity, values
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Queued:
-    """So many requests come first; comes again when that number changes."""
+    """The turn waits behind other requests; it is repeated when their number changes."""
 
     ahead: int
 
@@ -29,17 +29,17 @@ class Started:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class StepStarted:
-    """The model is called for the `number`th time, from 1; words that follow are new ones."""
+    """The model is called for the `number`th time, from 1; later text belongs to this call."""
 
     number: int
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class ProgressChanged:
-    """The turn waits for something, such as a model that is downloaded. Replaces the previous one.
+    """The turn waits for something, such as the download of a model. It replaces an earlier event.
 
     Attributes:
-        text: what is waited for; empty for nothing, any more.
+        text: what it waits for; empty when the wait is over.
         share: the part that is done, from 0 to 1; None if it is unknown.
     """
 
@@ -63,7 +63,7 @@ class CodeDrafted:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class CodeStarted:
-    """This code runs now; it replaces what was drafted of it."""
+    """Code begins to run; it replaces its draft."""
 
     cell: int
     code: str
@@ -84,8 +84,7 @@ class OutputShown:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class StoredDisplayShown:
-    """Code showed a display whose content lies in the store: in place of `OutputShown` in what is
-    recorded, and for who fetches the content."""
+    """Code showed a display with its content in the store; it replaces `OutputShown` in records."""
 
     cell: int
     output: values.StoredDisplay
@@ -93,7 +92,7 @@ class StoredDisplayShown:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class CodeFinished:
-    """A cell has ended; only files may come of it after this."""
+    """A cell has ended; after it, only its files may follow."""
 
     cell: int
     finished: values.Finished
@@ -104,7 +103,7 @@ class FileMade:
     """A cell made or changed a file.
 
     Attributes:
-        copy: in the reply's spool, where it belongs to the reply; None if that wants no copies.
+        copy: in the spool of the reply, which owns it; None if the reply wants no copies.
     """
 
     cell: int
@@ -117,8 +116,8 @@ class NoticeShown:
     """A sentence of the bot about the turn or the session.
 
     Attributes:
-        cell: that it is about; None for the latest.
-        is_copy_missing: of a file, since it could not be written to the reply's spool.
+        cell: the cell that it is about; None for the latest.
+        is_copy_missing: a file could not be copied to the spool of the reply.
     """
 
     text: str
@@ -128,7 +127,7 @@ class NoticeShown:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class PrivateNotice:
-    """A sentence for the person who asked and nobody else; it may hold a link. Not recorded."""
+    """A sentence only for the person who asked, perhaps with a link. It is not recorded."""
 
     text: str
 
@@ -142,17 +141,17 @@ class UsageChanged:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class TurnEnded:
-    """The turn is over. Comes once, and last, on every way out.
+    """The turn is over. It is always the last event, and comes once.
 
     Attributes:
         status: how it ended.
-        text: the model's last words, Markdown, in their final form, without dead links. Replaces
-            the text of the last step. Empty for code.
-        sentence: what went wrong, or that it was stopped, for people; empty if all went well.
-        seconds: wall time since the turn had its lane, in former bots too.
+        text: the final text of the model as Markdown without dead links, which replaces the text of
+            the last step; empty for code.
+        sentence: for people, if it failed or was stopped; empty otherwise.
+        seconds: wall time since `Started`, also in earlier bots.
         turn_id: its id in the store; 0 if it was not recorded.
-        queries: that its code sent to data connections.
-        goes_on: it ends here only, and goes on in the next bot.
+        queries: of its code to data connections.
+        goes_on: it only ends here, and continues in the next bot.
         is_quiet: a schedule's turn had nothing to report, so nothing of it is shown.
     """
 
@@ -171,12 +170,12 @@ class InputQuestion:
     """Running code called `input()` or `getpass`, or the model asks.
 
     Attributes:
-        id: digits. The next bot asks under the same id, so buttons that were shown still fit.
-        session: in which it is asked.
+        id: digits. The next bot asks with the same id, so that earlier buttons work.
+        session: its session.
         person: who may answer.
-        is_password: the answer is not to be shown, and is stored nowhere.
+        is_password: the answer is neither shown nor stored.
         is_of_model: the model asks, not code.
-        choices: answers to choose from; another one can be written.
+        choices: suggested answers; people can write another one.
     """
 
     id: str
@@ -189,35 +188,35 @@ class InputQuestion:
     choices: tuple[str, ...] = ()
 
     def chosen(self, text: str) -> str:
-        """Return the choice that a text names, by its words or its number; else the text."""
-        words = text.strip().casefold()
-        named = [choice for choice in self.choices if choice.casefold() == words]
-        numbered = [
-            choice for n, choice in enumerate(self.choices, 1) if words.rstrip(".") == f"{n}"
+        """Return the choice with the text or number of an answer; else the answer itself."""
+        answer = text.strip().casefold()
+        by_name = [choice for choice in self.choices if choice.casefold() == answer]
+        by_number = [
+            choice for n, choice in enumerate(self.choices, 1) if answer.rstrip(".") == f"{n}"
         ]
-        return next(iter(named + numbered), text)
+        return next(iter(by_name + by_number), text)
 
 
 Subject: TypeAlias = Literal[
     "code", "plan", "note", "tool", "statement", "schedule", "packages", "import", "request"
 ]
-"""What is to be approved; a plan is what the model said, which begins with the code, a note what
-is remembered. For the last three see `values.InputRequested`."""
+"""What a person should approve. A plan is the text of the model before the code, a note is to be
+remembered. For the last three see `values.InputRequested`."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class ApprovalQuestion:
-    """A person is asked whether this may run, or be done for code that runs.
+    """A person is asked whether code may run, or may do something.
 
     Attributes:
         id: see `InputQuestion`.
-        session: in which it is asked.
-        person: who asked for what it would be part of.
-        cell: that it would be, or belongs to.
-        code: all that would run, or be done.
-        facts: what a person should know of it, in lines.
-        choices: scopes of an approval beside this once, such as `FOR_SESSION`.
-        is_personal: it acts with an account of the person, so nobody else may answer.
+        session: its session.
+        person: whose turn it is.
+        cell: of the code.
+        code: the code, or the action.
+        facts: lines that a person should know.
+        choices: scopes of an approval besides once, such as `FOR_SESSION`.
+        is_personal: it uses an account of the person, so only this person may answer.
     """
 
     id: str
@@ -232,32 +231,32 @@ class ApprovalQuestion:
 
     @property
     def can_edit(self) -> bool:
-        """Whether something else may be approved in its place."""
+        """Whether a person may approve an edited version."""
         return self.subject not in ("packages", "import", "request")
 
 
 Question: TypeAlias = InputQuestion | ApprovalQuestion
 
 PICK: Final = "pick"
-"""Beginning of the actions of buttons that answer with a choice, whose place follows."""
+"""Prefix of the actions of buttons for choices; the index of the choice follows."""
 FOR_SESSION: Final = values.FOR_SESSION
-"""The scope that allows something again and again, as long as the session's Python lives."""
+"""The scope that allows something repeatedly while the Python of the session lives."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class TextAnswer:
-    """What a person answers to an `InputQuestion`; empty in the event about a password."""
+    """The answer of a person to an `InputQuestion`; empty in the event about a password."""
 
     text: str
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Approved:
-    """It may run.
+    """The person approved.
 
     Attributes:
-        scope: one of the question's choices; empty for this once.
-        edited: what may run instead; None for what was asked.
+        scope: one of the choices of the question; empty for once.
+        edited: the edited version that was approved; None for the original.
     """
 
     scope: str = ""
@@ -266,12 +265,12 @@ class Approved:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Declined:
-    """It may not run."""
+    """The person did not approve."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Unanswered:
-    """Nobody can be asked; the code is stopped, for this reason."""
+    """Nobody can be asked, so the code is stopped, with a reason."""
 
     reason: str
 
@@ -280,9 +279,9 @@ Answer: TypeAlias = TextAnswer | Approved | Declined | Unanswered
 
 
 def answer_of(question: Question, text: str | None) -> Answer:
-    """Return the answer of a person who wrote this; None refuses.
+    """Return the answer for the text of a person; None declines.
 
-    To an approval, a scope or what may run.
+    For an approval, the text is a scope or an edited version.
     """
     if isinstance(question, InputQuestion):
         return TextAnswer(text or "")
@@ -304,14 +303,14 @@ def approval_of(line: str, choices: Sequence[str]) -> Approved | Declined:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class QuestionAsked:
-    """The turn waits for an answer, which goes down by `SessionService.answer`."""
+    """The turn waits for an answer, which is passed to `SessionService.answer`."""
 
     question: Question
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class QuestionClosed:
-    """A question is answered, perhaps before this bot could ask it; or, by None, withdrawn."""
+    """A question is answered, perhaps in an earlier bot; with None, it is withdrawn."""
 
     question: Question
     answer: Answer | None
@@ -337,11 +336,11 @@ TurnEvent: TypeAlias = (
 )
 
 RecordedEvent: TypeAlias = TurnEvent | StoredDisplayShown
-"""An event of a turn that is recorded, or shown by its record."""
+"""An event that is recorded, or comes from a record."""
 
 Emit: TypeAlias = Callable[[TurnEvent], None]
-"""Receives an event; must not block. What it raises ends the turn: the reader is gone."""
+"""Receives an event without blocking; an exception ends the turn, as its reader is gone."""
 
 
 def discard(event: TurnEvent) -> None:
-    """Receive an event that nobody is shown."""
+    """Ignore an event."""

@@ -1,4 +1,4 @@
-"""Variables of a session, as kernels, sessions and platforms tell each other of them."""
+"""Values about the variables of a session, for kernels, sessions and platforms."""
 
 from __future__ import annotations
 
@@ -14,11 +14,12 @@ class SavedVariables:
     Attributes:
         kernel: id of the kernel that saved them.
         run_count: how many pieces of code had run there.
-        at: when, in seconds since the epoch.
-        kept: how many there are.
-        names: of the first of them.
-        lost: those that could not be saved, and why; the first of `lost_count`.
-        partly: those of which a part could not, and which; the first of `partly_count`.
+        at: when they were saved, in seconds since the epoch.
+        kept: the number of variables.
+        names: of the first ones.
+        lost: variables that could not be saved, and why; the first of `lost_count`.
+        partly: variables that were saved in part, and what is missing; the first of
+            `partly_count`.
     """
 
     kernel: str
@@ -34,13 +35,13 @@ class SavedVariables:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class RestoredState:
-    """What a session begins with that goes back, or that is a copy of another one.
+    """State of a session after going back to a checkpoint, or of a new copy.
 
     Attributes:
-        saved: the variables that its next kernel has; None if there are none.
-        missed_runs: how many more pieces of code had run by the checkpoint.
-        files_notice: why its files are as they are now, or one is missing in a copy, a sentence;
-            empty if they are as they were.
+        saved: the variables of its next kernel; None if there are none.
+        missed_runs: how many later pieces of code, up to the checkpoint, are not in `saved`.
+        files_notice: a sentence if its files differ from those of the checkpoint, or one is
+            missing in a copy; empty otherwise.
     """
 
     saved: SavedVariables | None = None
@@ -50,11 +51,11 @@ class RestoredState:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class SnapshotSize:
-    """What the saved variables of a session use of the disk.
+    """Disk space of the saved variables of a session.
 
     Attributes:
-        bytes: as files.
-        at: when they were saved or brought back last, in seconds since the epoch.
+        bytes: of their files.
+        at: when they were last saved or restored, in seconds since the epoch.
     """
 
     bytes: int
@@ -62,7 +63,7 @@ class SnapshotSize:
 
 
 SnapshotSizes: TypeAlias = Mapping[str, SnapshotSize]
-"""Of sessions by their keys; one of which nothing is saved is missing."""
+"""By keys of sessions, without those that have nothing saved."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -70,9 +71,9 @@ class HeldVariables:
     """The variables of a session.
 
     Attributes:
-        names: those that its kernel has, the latest first.
-        unlisted_count: how many it has besides.
-        saved: what its next kernel begins with; None if nothing is saved.
+        names: of variables in its kernel, the latest first.
+        unlisted_count: the number of variables besides `names`.
+        saved: the variables of its next kernel; None if nothing is saved.
     """
 
     names: tuple[str, ...] = ()

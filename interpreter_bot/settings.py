@@ -1,9 +1,9 @@
 """The operator's settings: environment variables, then `interpreter-bot.toml`, then defaults.
 
 A variable is named `INTERPRETER_BOT_<GROUP>__<NAME>`, a TOML key `[group] name`. `Settings()` is
-read in `cli` only; each layer receives its own group. Units are in the names. Every default of
-`Limits` is what people know from hosted interpreters. Keys and tokens of other services come from
-their usual variables, such as `OPENAI_API_KEY`, and stay out of files.
+read in `cli` only; each layer receives its own group. Units are in the names. The defaults of
+`Limits` are those of hosted interpreters. Keys and tokens of other services come from their usual
+variables, such as `OPENAI_API_KEY`, and not from files.
 """
 
 from __future__ import annotations
@@ -101,7 +101,7 @@ __all__ = [
 
 
 # Usual variables of other services, and the settings they set.
-_KNOWN: Final = {
+_SERVICE_VARIABLES: Final = {
     "DISCORD_TOKEN": ("discord", "token"),
     "SLACK_BOT_TOKEN": ("slack", "bot_token"),
     "SLACK_APP_TOKEN": ("slack", "app_token"),
@@ -112,17 +112,17 @@ _KNOWN: Final = {
 }
 
 
-class _Known(pydantic_settings.PydanticBaseSettingsSource):
-    """Settings source that reads those variables."""
+class _ServiceVariables(pydantic_settings.PydanticBaseSettingsSource):
+    """Settings source that reads the variables of other services."""
 
     def get_field_value(self, field: FieldInfo, field_name: str) -> tuple[Any, str, bool]:
-        """Return nothing field by field: the settings are nested."""
+        """Return nothing for single fields, as the settings are nested."""
         return None, field_name, False
 
     def __call__(self) -> dict[str, Any]:
-        """Return all that are set and not empty."""
+        """Return the variables that are set and not empty."""
         values_by_group: dict[str, Any] = {}
-        for variable, (group, name) in _KNOWN.items():
+        for variable, (group, name) in _SERVICE_VARIABLES.items():
             if value := os.environ.get(variable):
                 values_by_group.setdefault(group, {})[name] = value
         return values_by_group
@@ -146,42 +146,42 @@ class Settings(pydantic_settings.BaseSettings):
     snapshots: Snapshots = Snapshots()
     """Variables that outlive their kernel."""
     sandbox: Sandbox = Sandbox()
-    """The walls."""
+    """The sandbox of kernels."""
     package_index: PackageIndex = PackageIndex()
     """Packages that people install."""
     packages: tuple[ChannelPackages, ...] = ()
     """Packages that all conversations of a channel have, of that index."""
     egress: tuple[Egress, ...] = ()
-    """What code may reach outside; none listed means nothing."""
+    """Hosts that code may reach; without any, it has no network."""
     egress_limits: EgressLimits = EgressLimits()
-    """How much of that."""
+    """Limits of that traffic."""
     mcp_servers: tuple[McpServer, ...] = pydantic.Field((), max_length=256)
     """Servers whose tools code can call."""
     tool_logins: ToolLogins = ToolLogins()
-    """Logins of people there."""
+    """Logins of people at these servers."""
     connections: tuple[Connection, ...] = ()
     """Data that code may query."""
     connection_limits: ConnectionLimits = ConnectionLimits()
-    """How much of that."""
+    """Limits of these queries."""
     host: Host = Host()
     """The process that keeps the kernels."""
     paths: Paths = pydantic.Field(default_factory=Paths)
-    """Where things lie on the host."""
+    """Directories on the host."""
     models: tuple[Model, ...] = ()
-    """The language models that people can choose, the first by default. None listed means what
-    `OPENAI_API_KEY`, `OPENAI_BASE_URL` and `ANTHROPIC_API_KEY` lead to, or the embedded one."""
+    """The language models that people can choose, the first by default. Without any, those of
+    `OPENAI_API_KEY`, `OPENAI_BASE_URL` and `ANTHROPIC_API_KEY` are used, or the embedded one."""
     turn: TurnLimits = TurnLimits()
     """What one turn may use."""
     allowance: DailyAllowance = DailyAllowance()
     """What one person may use in a day."""
     patience: Patience = Patience()
-    """How long a model's server is waited for."""
+    """How long to wait for the servers of models."""
     agent: Instructions = Instructions()
-    """What models are told."""
+    """Instructions for models."""
     place: tuple[Place, ...] = ()
-    """What holds in some places."""
+    """Settings of single places."""
     memory: Memory = Memory()
-    """What is remembered in a place."""
+    """Notes that are remembered in a place."""
     local: EmbeddedModel = EmbeddedModel()
     """The embedded model."""
     sessions: Sessions = Sessions()
@@ -193,9 +193,9 @@ class Settings(pydantic_settings.BaseSettings):
     retention: Retention = Retention()
     """How long files are kept."""
     skills: Skills = Skills()
-    """What the operator teaches models."""
+    """Skills that the operator gives to models."""
     store: Store = Store()
-    """What is remembered, and where."""
+    """The database."""
     encryption: Encryption = Encryption()
     """The keys of stored secrets."""
     web: Web = Web()
@@ -208,7 +208,7 @@ class Settings(pydantic_settings.BaseSettings):
     """Our sandbox as tools of other agents."""
 
     def allowance_on(self, platform: str) -> DailyAllowance:
-        """Return the daily allowance of one person; limited where the bot is open to all."""
+        """Return the daily allowance of one person; it is limited if the bot is open to all."""
         is_open = platform == "discord" and self.discord.is_open
         if not is_open or self.allowance != DailyAllowance():
             return self.allowance
@@ -216,7 +216,7 @@ class Settings(pydantic_settings.BaseSettings):
 
     @property
     def has_doors(self) -> bool:
-        """Whether the bot may want to listen in the networks of kernels, which need walls."""
+        """Whether the bot may listen in the networks of kernels, which needs a sandbox."""
         return self.sandbox.enabled and bool(self.egress or self.connections or self.kernels.doors)
 
     def for_one_session(self) -> Settings:
@@ -224,7 +224,7 @@ class Settings(pydantic_settings.BaseSettings):
         return self.model_copy(update={"kernels": self.kernels.model_copy(update={"spares": 0})})
 
     def for_host(self) -> dict[str, str]:
-        """Return what a host process needs to know, as variables: nothing of it is a secret."""
+        """Return the settings for a host process as variables, without secrets."""
         paths = Paths(
             data=self.paths.data.absolute(),
             runtime=self.paths.runtime.absolute(),
@@ -232,7 +232,7 @@ class Settings(pydantic_settings.BaseSettings):
             private=self.private_paths,
         )
         tls = self.host.tls and self.host.tls.absolute()
-        # What was taken of the machine, or turned off by a flag, is not handed on as a setting.
+        # A flag that turned off the sandbox is not passed on as a setting.
         sandbox = self.sandbox.model_copy(update={"enabled": True})
         groups: dict[str, pydantic.BaseModel] = {
             "limits": self.limits,
@@ -251,9 +251,9 @@ class Settings(pydantic_settings.BaseSettings):
 
     @property
     def kernel_fingerprint(self) -> str:
-        """What tells settings of kernels from others: as whose, a person's kernel would differ.
+        """A digest of all settings that make kernels differ.
 
-        Nothing that depends on the process, or on how many kernels it keeps.
+        It depends neither on the process nor on the number of its kernels.
         """
         serialized = self.model_copy(update={"kernels": self._kernels_with_doors}).model_dump_json(
             include={"limits", "kernels", "sandbox", "snapshots", "package_index", "packages"},
@@ -263,15 +263,15 @@ class Settings(pydantic_settings.BaseSettings):
 
     @property
     def _kernels_with_doors(self) -> Kernels:
-        """The settings of kernels as a host has them, which knows of no rule of `egress`."""
-        is_wanted = bool(self.egress or self.kernels.doors)
-        return self.kernels.model_copy(update={"doors": is_wanted})
+        """The settings of kernels for a host, which does not know the rules of `egress`."""
+        has_doors = bool(self.egress or self.kernels.doors)
+        return self.kernels.model_copy(update={"doors": has_doors})
 
     @property
     def private_paths(self) -> tuple[pathlib.Path, ...]:
-        """Paths that no code in a kernel may see, whether they exist or will be created."""
+        """Paths that no code in a kernel may see, including those that do not exist yet."""
         files = (pathlib.Path(".env"), pathlib.Path(str(self.model_config["toml_file"])))
-        named = [self.paths.data, self.paths.runtime, *(path for path in files if path.exists())]
+        paths = [self.paths.data, self.paths.runtime, *(path for path in files if path.exists())]
         secret = [
             self.host.tls,
             self.web.token_file,
@@ -280,10 +280,10 @@ class Settings(pydantic_settings.BaseSettings):
         ]
         secret += [server.token_file for server in self.mcp_servers]
         secret += [connection.address_file for connection in self.connections]
-        named += filter(None, [*secret, *self.paths.private])
+        paths += filter(None, [*secret, *self.paths.private])
         if self.store.url.startswith("sqlite"):
-            named.append(pathlib.Path(self.store.url.partition(":///")[2]))
-        return tuple(path.absolute() for path in named)
+            paths.append(pathlib.Path(self.store.url.partition(":///")[2]))
+        return tuple(path.absolute() for path in paths)
 
     @classmethod
     def settings_customise_sources(
@@ -294,9 +294,9 @@ class Settings(pydantic_settings.BaseSettings):
         dotenv_settings: pydantic_settings.PydanticBaseSettingsSource,
         file_secret_settings: pydantic_settings.PydanticBaseSettingsSource,
     ) -> tuple[pydantic_settings.PydanticBaseSettingsSource, ...]:
-        """Order the sources: the TOML file beneath the environment."""
+        """Order the sources: environment variables take precedence over the TOML file."""
         toml = pydantic_settings.TomlConfigSettingsSource(settings_cls)
-        return init_settings, env_settings, _Known(settings_cls), toml
+        return init_settings, env_settings, _ServiceVariables(settings_cls), toml
 
 
 def load(file: pathlib.Path | None) -> Settings:
@@ -305,13 +305,13 @@ def load(file: pathlib.Path | None) -> Settings:
     Raises:
         ValidationError: a value is wrong.
         OSError: the named file cannot be read.
-        ValueError: it is not TOML.
+        ValueError: the file is not TOML.
     """
     if file is None:
         return Settings()
     file.read_bytes()
 
-    class _Named(Settings):
+    class _FileSettings(Settings):
         model_config = pydantic_settings.SettingsConfigDict(toml_file=file)
 
-    return _Named()
+    return _FileSettings()

@@ -1,4 +1,4 @@
-"""Opening of several things at once: what takes long begins early, and is waited for late."""
+"""Open several contexts at once: slow ones begin early, and are awaited late."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ T = TypeVar("T")
 async def opening(
     context: AbstractAsyncContextManager[T], name: str
 ) -> AsyncIterator[asyncio.Future[T]]:
-    """Open a context in a task of its own, which closes it in the end.
+    """Open a context in a task of its own, which also closes it.
 
-    Gives a future of what it yields, or of why it could not be opened.
+    Yields a future of its value, or of the error that prevented it.
     """
     opened: asyncio.Future[T] = asyncio.get_running_loop().create_future()
     closing = asyncio.Event()
@@ -29,7 +29,7 @@ async def opening(
         nonlocal is_open
         async with context as content:
             is_open = True
-            # Cancelled, if who waited for it was.
+            # It is done if a caller that waited for it was cancelled.
             if not opened.done():
                 opened.set_result(content)
             await closing.wait()
@@ -41,7 +41,7 @@ async def opening(
             opened.cancel()
         else:
             opened.set_exception(error)
-            # Should nobody wait for it any more, that is no news.
+            # Retrieved, as possibly nobody waits for it.
             opened.exception()
 
     holding = asyncio.create_task(hold(), name=name)

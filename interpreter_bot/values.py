@@ -20,7 +20,7 @@ _SCHEDULE: Final = "-schedule-"
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class SessionKey:
-    """Key of a conversation: unique per platform. Parts that a platform does not have are empty."""
+    """Key of a conversation, unique within its platform; parts that a platform lacks are empty."""
 
     platform: str
     workspace: str = ""
@@ -45,7 +45,7 @@ class SessionKey:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Scope:
-    """Scope of a choice. Empty parts are not narrowed: `Scope()` is everywhere."""
+    """Scope of a choice. An empty part includes everything: `Scope()` is everywhere."""
 
     platform: str = ""
     workspace: str = ""
@@ -54,7 +54,7 @@ class Scope:
 
     @property
     def place(self) -> Scope:
-        """The scope of a channel; where there is none, such as on the page, the person's own."""
+        """The scope of the channel; of the person if there is none, as on the page."""
         return dataclasses.replace(self, person="") if self.channel else self
 
     def includes(self, other: Scope) -> bool:
@@ -68,7 +68,7 @@ MAX_NOTE_CHARACTERS: Final = 500
 
 
 class Ending(enum.StrEnum):
-    """How an execution ended. Exactly one of these, always."""
+    """How an execution ended."""
 
     OK = "ok"
     ERROR = "error"
@@ -88,12 +88,12 @@ class Ending(enum.StrEnum):
 
 
 class Placement(NamedTuple):
-    """Which host of a fleet has a session.
+    """The host of a fleet that has a session.
 
     Attributes:
         data_id: of the host's data directory.
         epoch: number of the placement, from 1.
-        is_announced: whether people know that the session was moved there.
+        is_announced: people have been told that the session was moved there.
     """
 
     data_id: str
@@ -102,47 +102,47 @@ class Placement(NamedTuple):
 
 
 class SandboxLevel(enum.StrEnum):
-    """What keeps code from the machine and from other sessions; the weakest comes first."""
+    """The protection of the machine and of other sessions against code; the weakest comes first."""
 
     NONE = "none"
-    """Nothing: code may do what the bot may."""
+    """None: code may do everything that the bot may."""
     CONTAINER = "container"
-    """Landlock, user ids and a system call filter, where namespaces are refused."""
+    """Landlock, user ids and a system call filter, if namespaces are not available."""
     STANDARD = "standard"
-    """Namespaces besides."""
+    """Also namespaces."""
     FULL = "full"
-    """Control groups besides, which bound a session's memory and divide processors."""
+    """Also control groups, which limit the memory of sessions and divide processors."""
 
     @classmethod
     def weakest(cls, levels: Iterable[SandboxLevel]) -> SandboxLevel:
-        """Return the weakest of some, which hold for the same sessions."""
+        """Return the weakest of some levels."""
         return min(levels, key=list(cls).index, default=cls.FULL)
 
 
 class TurnStatus(enum.StrEnum):
-    """Where a turn stands; once it has ended, exactly one of the last four."""
+    """The state of a turn; all but the first are ends."""
 
     RUNNING = "running"
     DONE = "done"
     STOPPED = "stopped"
     """Somebody stopped it."""
     FAILED = "failed"
-    """It ended in a sentence about what went wrong."""
+    """It ended with a sentence about a fault."""
     INTERRUPTED = "interrupted"
-    """The bot died, or was told to end, in the middle of it."""
+    """The bot ended during the turn."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Usage:
-    """What was used: by one model call, or in sum by a turn, a session, a person in a day.
+    """Usage of one model call, or the sum of a turn, of a session, or of a person in a day.
 
     Attributes:
         input_tokens: read by the model.
         output_tokens: written by it.
-        is_estimated: a server did not count the tokens for us.
-        cached_tokens: those of the input that the server had in its cache.
-        cache_write_tokens: those of the input that it put there, where that has a price.
-        steps: model calls.
+        is_estimated: a server did not report its tokens.
+        cached_tokens: the part of the input that the server had in its cache.
+        cache_write_tokens: the part of the input that it wrote to the cache, if that has a price.
+        steps: number of model calls.
         money: in the currency of the price list.
         cpu_seconds: processor time of the kernel.
     """
@@ -158,7 +158,7 @@ class Usage:
 
     @property
     def tokens(self) -> int:
-        """Those read and those written together."""
+        """Input and output tokens together."""
         return self.input_tokens + self.output_tokens
 
     def __add__(self, other: Usage) -> Usage:
@@ -224,12 +224,12 @@ class Display:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Image(Display):
-    """A picture. The plain text of a figure that has a title is "Figure: " and that.
+    """A picture. The plain text of a figure with a title is "Figure: " and the title.
 
     Attributes:
         mime: one of image/png, image/jpeg, image/svg+xml, image/gif, image/webp.
         data: the file.
-        preview: of an SVG, a PNG for where none can be shown; may be empty.
+        preview: for an SVG, a PNG to show instead; may be empty.
     """
 
     mime: str
@@ -251,7 +251,7 @@ class Html(Display):
     Attributes:
         html: a whole document, or part of one, in UTF-8.
         title: what it is about, one line; may be empty.
-        preview: a PNG for where no HTML can be shown; may be empty.
+        preview: a PNG to show instead; may be empty.
     """
 
     html: bytes
@@ -269,7 +269,7 @@ class Table(Display):
         row_count: rows of the whole table, of which `rows` may be the head.
         column_count: columns of the whole table without its index.
         index_count: how many of the leading `columns` are the index.
-        handle: by which its kernel may still have the whole; empty if it never had.
+        handle: finds the whole table in its kernel, if it still has it; may be empty.
     """
 
     columns: tuple[str, ...]
@@ -281,7 +281,7 @@ class Table(Display):
 
     @property
     def is_whole(self) -> bool:
-        """Whether all of the table is here, and no cell of it is cut."""
+        """Whether the whole table is here, and no cell is cut."""
         shown = (len(self.rows), len(self.columns) - self.index_count)
         is_cut = any(cell.endswith("…") for row in self.rows for cell in row)
         return shown == (self.row_count, self.column_count) and not is_cut
@@ -293,7 +293,7 @@ class Latex(Display):
 
     Attributes:
         latex: with its delimiters as the kernel sent them.
-        preview: a PNG for where no LaTeX can be shown; may be empty.
+        preview: a PNG to show instead; may be empty.
     """
 
     latex: str
@@ -320,11 +320,11 @@ class Result(Display):
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class StoredDisplay(Display):
-    """A display whose content lies in a file of the store: every image, all HTML.
+    """A display with its content in a blob of the store: every image, all HTML.
 
     Attributes:
         mime: text/html, or one of those of `Image`.
-        sha256: by which the content is asked for; its lower-case hex digest.
+        sha256: of the content, in lower-case hexadecimal digits.
         size_bytes: of the content.
     """
 
@@ -368,11 +368,11 @@ class InputRequested:
     Attributes:
         prompt: what is asked.
         is_password: the answer is not to be shown.
-        subject: of what the bot asks approval for, in the prompt, while code runs: packages that it
-            installs, the package of a failed import, a request to the network; empty for input.
-        grant: what may be approved as long as the kernel lives, such as "POST host:443".
-        tool_request: not a person is asked but the bot, for tools: JSON, hostile.
-        number: within the execution, from 1; every bot that follows it gets the same.
+        subject: if the bot asks for approval while code runs: of packages to install, of the
+            package of a failed import, or of a request to the network; empty for input.
+        grant: what can be approved while the kernel lives, such as "POST host:443".
+        tool_request: a request to the bot for a tool, not to a person: hostile JSON.
+        number: within the execution, from 1; all bots that follow it see the same.
     """
 
     prompt: str
@@ -386,7 +386,7 @@ class InputRequested:
 YES: Final = "yes"
 FOR_SESSION: Final = "session"
 NO: Final = "no"
-"""Answers about approval: this once, as long as the kernel lives, not at all."""
+"""Answers about approval: once, while the kernel lives, not at all."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -395,9 +395,9 @@ class Finished:
 
     Attributes:
         ending: how it ended.
-        seconds: wall time from being sent to being over.
-        reason: a sentence for people; empty only where `ending` says it all.
-        kernel_lost: the kernel is gone, and every variable with it.
+        seconds: wall time from sending the code to its end.
+        reason: a sentence for people; empty only if `ending` is enough.
+        kernel_lost: the kernel and all its variables are gone.
     """
 
     ending: Ending
@@ -429,8 +429,8 @@ class FileChanges:
         files: regular files, by name; they may change again before they are read.
         skipped: (name, reason) of what will not be read; the reason ends the sentence
             "x was left out: …". At most 100.
-        is_truncated: there is, or at the mark there was, more than was scanned, or more was
-            skipped. What the mark did not scan may count as new now.
+        is_truncated: not all files were scanned, now or at the mark, or more were skipped. Files
+            that were not scanned at the mark may count as new.
     """
 
     files: tuple[FileInfo, ...]
@@ -444,7 +444,7 @@ class Artifact:
 
     Attributes:
         name: relative path in the workspace.
-        size_bytes: bytes that were read, which `sha256` is of.
+        size_bytes: of the bytes that were read, which `sha256` is of.
         sha256: lower-case hex digest.
         is_shown: the same picture was displayed in this turn.
     """
@@ -461,7 +461,7 @@ Output: TypeAlias = Text | Error | Image | Html | Table | Latex | Json | Result 
 StoredOutput: TypeAlias = (
     Text | Error | Table | Latex | Json | Result | Clear | Notice | StoredDisplay
 )
-"""An output as the store gives it back."""
+"""An output as stored."""
 
 Shown: TypeAlias = Image | Html | Table | Latex | Json | Result
 """Outputs that are displays."""

@@ -38,13 +38,13 @@ _MAX_FILES: Final = 100
 _CONTINUATION_BYTES: Final = bytes(range(0x80, 0xC0))
 
 
-def error(outputs: Sequence[output_screens.Standing]) -> values.Error | None:
+def error(outputs: Sequence[output_screens.VisibleOutput]) -> values.Error | None:
     """Find the exception that ended an execution, if one did."""
     return next((output for output in reversed(outputs) if isinstance(output, values.Error)), None)
 
 
 def execution(
-    outputs: Sequence[output_screens.Standing], finished: values.Finished, max_characters: int
+    outputs: Sequence[output_screens.VisibleOutput], finished: values.Finished, max_characters: int
 ) -> str:
     """Describe an execution: what is on its screen, then how it ended."""
     screen_text = _screen_text(outputs, max_characters)
@@ -62,7 +62,7 @@ def execution(
     )
 
 
-def _screen_text(outputs: Sequence[output_screens.Standing], max_characters: int) -> str:
+def _screen_text(outputs: Sequence[output_screens.VisibleOutput], max_characters: int) -> str:
     """Return a screen as text; long streams are cut in the middle."""
     words = [_describe(output).strip("\n") for output in outputs]
     places = [place for place, output in enumerate(outputs) if isinstance(output, values.Text)]
@@ -80,7 +80,7 @@ def _screen_text(outputs: Sequence[output_screens.Standing], max_characters: int
     return "\n".join(filter(None, words))
 
 
-def _describe(output: output_screens.Standing) -> str:
+def _describe(output: output_screens.VisibleOutput) -> str:
     match output:
         case values.Image():
             kind = output.mime.removeprefix("image/").removesuffix("+xml")

@@ -50,7 +50,9 @@ def png_size(data: bytes) -> tuple[int, int] | None:
     return width, height
 
 
-def of_outputs(outputs: Iterable[output_screens.Standing], max_count: int) -> tuple[bytes, ...]:
+def of_outputs(
+    outputs: Iterable[output_screens.VisibleOutput], max_count: int
+) -> tuple[bytes, ...]:
     """Return the last pictures that an execution showed, unscaled."""
     contents = filter(None, map(_picture_bytes, outputs))
     pictures = [
@@ -59,7 +61,7 @@ def of_outputs(outputs: Iterable[output_screens.Standing], max_count: int) -> tu
     return tuple(pictures[max(len(pictures) - max_count, 0) :])
 
 
-def _picture_bytes(output: output_screens.Standing) -> bytes:
+def _picture_bytes(output: output_screens.VisibleOutput) -> bytes:
     if isinstance(output, values.Image):
         return output.preview or output.data
     return output.preview if isinstance(output, _PREVIEWED) else b""

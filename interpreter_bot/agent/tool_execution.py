@@ -283,7 +283,7 @@ class ToolRunner:
         return values.Finished(values.Ending.REFUSED, 0.0, str(error))
 
     async def _pictures_for_model(
-        self, outputs: tuple[output_screens.Standing, ...], finished: values.Finished
+        self, outputs: tuple[output_screens.VisibleOutput, ...], finished: values.Finished
     ) -> _Pictures:
         """Return the pictures of an execution that the model may see."""
         contents = (

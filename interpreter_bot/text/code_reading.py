@@ -1,6 +1,6 @@
-"""Read Python that people write into chats: its marks, and what keyboards and clients change. Pure.
+"""Read Python in chat messages: find it by its marks, and undo changes of keyboards and clients.
 
-Strings and comments keep every character: only what is around them is mended.
+Pure. Strings and comments keep every character; only the code around them is mended.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ _SINGLE: Final = "‘’‚‛"  # noqa: RUF001
 _COMMENT: Final = r"#(?:(?!```)[^\n])*+"
 _TRIPLE: Final = r"\"\"\"(?:\\.|[^\\])*?\"\"\"|'''(?:\\.|[^\\])*?'''"
 _STRING: Final = r"\"(?:\\.|[^\"\\\n])*+\"|'(?:\\.|[^'\\\n])*+'"
-# An escaped character is passed over, so that each quote is looked at once.
+# An escaped character is skipped, so that each quote is examined once.
 _LITERAL: Final = re.compile(rf"(?s:{_TRIPLE})|{_STRING}|{_COMMENT}|\\.|(?P<ticks>`+)")
-_TYPED: Final = re.compile(
+_MENDABLE: Final = re.compile(
     rf"(?s:{_TRIPLE})|{_STRING}|#[^\n]*+|\\."
     rf"|(?P<triple>[{_DOUBLE}]{{3}}[^{_DOUBLE}]*+[{_DOUBLE}]{{3}})"
     rf"|[{_DOUBLE}](?P<double>[^{_DOUBLE}\n]*+)[{_DOUBLE}]?"
@@ -41,7 +41,7 @@ _INVISIBLE: Final = (
     *range(0x2060, 0x2070),
 )
 _SPACES: Final = (0xA0, 0x1680, *range(0x2000, 0x200B), 0x202F, 0x205F, 0x3000)
-_MENDED: Final = {
+_REPLACEMENTS: Final = {
     **dict.fromkeys(_INVISIBLE),
     **dict.fromkeys(_SPACES, " "),
     **dict.fromkeys((0x2028, 0x2029), "\n"),
@@ -61,11 +61,11 @@ class _Block:
 
 
 def code_of(text: str) -> str:
-    """Return the code of a text that is meant as code, with or without marks around it.
+    """Return the code of a text that is meant as code, with or without marks.
 
-    Words beside a block are left out; a text without marks is code as a whole.
+    Words around a block are left out; a text without marks is code as a whole.
     """
-    text = _lines(text)
+    text = _with_newlines(text)
     ticks = [match for match in _LITERAL.finditer(text) if match["ticks"]]
     fence = next((match.start() for match in ticks if len(match["ticks"]) > 2), None)
     if fence is not None and not (indent := text[:fence].rpartition("\n")[2]).strip():
@@ -75,32 +75,32 @@ def code_of(text: str) -> str:
         # Apostrophes among words may look like a string around a fence.
         blocks = _non_empty(_blocks(text, fence)) or _non_empty(_blocks(text))
         if blocks:
-            return _joined([block for block in blocks if block.is_python] or blocks)
-    if ticks and (spans := _spans(text)):
+            return _join_blocks([block for block in blocks if block.is_python] or blocks)
+    if ticks and (spans := _code_of_spans(text)):
         return spans
     return mended(text.strip().strip("`") if ticks else text).strip("\n").rstrip()
 
 
 def code_in(text: str) -> str:
-    """Return the Python among the words of a message: its blocks, else its spans; or nothing."""
-    text = _lines(text)
+    """Return the Python in a message: its blocks, else its spans; empty if there are none."""
+    text = _with_newlines(text)
     blocks = [block for block in _non_empty(_blocks(text)) if block.is_python]
-    return _joined(blocks) or ("" if "```" in text else _spans(text))
+    return _join_blocks(blocks) or ("" if "```" in text else _code_of_spans(text))
 
 
 def blocks(text: str) -> list[str]:
     """Return the Python of each code block of a text."""
-    return [block.code for block in _non_empty(_blocks(_lines(text))) if block.is_python]
+    return [block.code for block in _non_empty(_blocks(_with_newlines(text))) if block.is_python]
 
 
 def mended(code: str) -> str:
-    """Undo what keyboards and clients make of code: quotes, dashes, spaces, invisible letters."""
+    """Undo changes of code by keyboards and clients: quotes, dashes, spaces, invisible letters."""
     pieces: list[str] = []
-    place = 0
-    for literal in _TYPED.finditer(code):
-        pieces += (code[place : literal.start()].translate(_MENDED), _straight(literal))
-        place = literal.end()
-    pieces.append(code[place:].translate(_MENDED))
+    position = 0
+    for literal in _MENDABLE.finditer(code):
+        pieces += (code[position : literal.start()].translate(_REPLACEMENTS), _straight(literal))
+        position = literal.end()
+    pieces.append(code[position:].translate(_REPLACEMENTS))
     return "".join(pieces)
 
 
@@ -116,15 +116,15 @@ def _straight(literal: re.Match[str]) -> str:
     return f"{quote}{inside}{quote if len(text) > len(inside) + 1 else ''}"
 
 
-def _lines(text: str) -> str:
+def _with_newlines(text: str) -> str:
     return text.replace("\r\n", "\n").replace("\r", "\n")
 
 
-def _joined(blocks: list[_Block]) -> str:
+def _join_blocks(blocks: list[_Block]) -> str:
     return "\n\n".join(block.code for block in blocks)
 
 
-def _spans(text: str) -> str:
+def _code_of_spans(text: str) -> str:
     return "\n\n".join(mended(span["code"]).strip() for span in _SPAN.finditer(text))
 
 
@@ -132,23 +132,23 @@ def _non_empty(blocks: Iterator[_Block]) -> list[_Block]:
     return [block for block in blocks if block.code]
 
 
-def _blocks(text: str, place: int = 0) -> Iterator[_Block]:
-    """Iterate over the blocks from a place on; one without an end begins a line."""
-    while (fence := _FENCE.search(text, place)) is not None:
-        end, place = _end_of(text, fence)
+def _blocks(text: str, position: int = 0) -> Iterator[_Block]:
+    """Iterate over blocks from a position on; a block without an end must begin a line."""
+    while (fence := _FENCE.search(text, position)) is not None:
+        end, position = _find_block_end(text, fence)
         is_closed = end < len(text)
         if is_closed or fence["indent"] is not None:
-            yield _block(text[fence.end() : end], fence["indent"] or "", is_closed=is_closed)
+            yield _parse_block(text[fence.end() : end], fence["indent"] or "", is_closed=is_closed)
 
 
-def _end_of(text: str, fence: re.Match[str]) -> tuple[int, int]:
-    """Return where the content of a block ends, and where the text after it begins."""
+def _find_block_end(text: str, fence: re.Match[str]) -> tuple[int, int]:
+    """Return the end of the content of a block, and the start of the text after it."""
     marks = fence["marks"]
     closing = re.compile(rf"{marks[0]}{{{len(marks)},}}")
     if marks[0] == "~":
         closing = re.compile(rf"(?m:^[ \t]*~{{{len(marks)},}}[ \t]*$)")
     else:
-        # Backticks within a string of the code end nothing.
+        # Backticks in a string of the code do not end the block.
         for literal in _LITERAL.finditer(text, fence.end()):
             if literal["ticks"] and len(literal["ticks"]) >= len(marks):
                 return literal.start(), literal.end()
@@ -156,9 +156,9 @@ def _end_of(text: str, fence: re.Match[str]) -> tuple[int, int]:
     return (end.start(), end.end()) if end is not None else (len(text), len(text))
 
 
-def _block(body: str, indent: str, *, is_closed: bool) -> _Block:
+def _parse_block(body: str, indent: str, *, is_closed: bool) -> _Block:
     first, _, remainder = body.partition("\n")
-    info = _INFO.fullmatch(first.translate(_MENDED).strip())
+    info = _INFO.fullmatch(first.translate(_REPLACEMENTS).strip())
     if info is not None and remainder.strip():
         language, code = info["language"].lower(), remainder
     else:

@@ -1,11 +1,10 @@
-"""Sanitizing of foreign text for display: controls, escapes, bidi, surrogates. Pure.
+"""Make foreign text safe to display: controls, escapes, bidi, surrogates. Pure.
 
-Three degrees: `clean` removes terminal escapes and controls from a kernel's text, `harmless` also
-invisible characters, for text that is shown as it is, and `revealed` spells out everything hidden,
-for code that a person is to approve; it removes nothing, as hidden code would run all the same.
+`clean` removes terminal escapes and controls from text of a kernel. `harmless` also removes
+invisible characters, for text that is shown unchanged. `revealed` spells out everything hidden, for
+code that a person should approve; it removes nothing, as hidden code would run as well.
 
-Every pattern matches forwards from its first character and never backtracks, so that the time is
-proportional to the length of any text, hostile or not.
+No pattern backtracks, so the time is proportional to the length of any text, hostile or not.
 """
 
 from __future__ import annotations
@@ -16,26 +15,26 @@ import unicodedata
 from collections.abc import Iterator
 from typing import Final
 
-# Content of a string escape. A line end closes an open one, unlike in real terminals: there, a
-# forgotten byte would swallow everything that is printed after it.
+# Content of a string escape. A line end closes it, unlike in real terminals, where a missing byte
+# would swallow everything that is printed later.
 _STRING: Final = r"[^\x07\x18\x1a\x1b\x9c\r\n]*+"
 _ESCAPE: Final = (
     rf"\x1b(?:\[[0-?]*+[ -/]*+[@-~]?|[\]PX^_]{_STRING}[\x07\x18\x1a\x9c]?|[ -/]*+[0-~]?)"
 )
-# C1 controls are removed but open nothing: more often than a terminal's they are the second half of
-# a wrongly decoded character, followed by ordinary text. Only where parameters follow is one an
-# escape, and then only in what a screen shows.
+# C1 controls are removed, but begin no escape: mostly they are the second half of a wrongly decoded
+# character, followed by ordinary text. Only if parameters follow, and only in printed text, such a
+# control begins an escape.
 _C1_ESCAPE: Final = r"\x9b[0-?]++[ -/]*+[@-~]?"
 _CONTROLS: Final = r"[\x00-\x07\x0b\x0c\x0e-\x1f\x7f-\x9f]"
-# Invisible characters that can hide words from a reader. Those that scripts and emoji need are not
-# among them: joiners, single marks of direction, variation selectors.
+# Invisible characters that can hide words, without those that scripts and emoji need: joiners,
+# single marks of direction, variation selectors.
 _INVISIBLE: Final = (
     r"[\u00ad\u180e\u200b\u2060-\u2065\u206a-\u206f\ufeff\ufff0-\ufffb\U000e0000\U000e0001]"
 )
 # Flags of England, Scotland and Wales are a black flag and tags; elsewhere tags hide text.
 _TAGS: Final = r"(?<![\U0001f3f4\U000e0020-\U000e007e])[\U000e0020-\U000e007f]++"
-_OBEYED: Final = re.compile(f"{_ESCAPE}|{_CONTROLS}|\x08")
-# Colours, bold and their like; not what hides text, or lets it blink.
+_ESCAPES_AND_CONTROLS: Final = re.compile(f"{_ESCAPE}|{_CONTROLS}|\x08")
+# Colours, bold and the like, but nothing that hides text or makes it blink.
 _SEPARATOR: Final = "[;:]"
 _CODE: Final = (
     rf"(?:0?[0-479]|2[1-479]|[34][0-79]|9[0-7]|10[0-7]|[34]8{_SEPARATOR}5{_SEPARATOR}\d{{1,3}}"
@@ -49,17 +48,17 @@ _UNFINISHED: Final = re.compile(
     rf"(?:\x1b(?:\[[0-?]*+[ -/]*+|[\]PX^_]{_STRING}|[ -/]*+)|\x9b[0-?]*+[ -/]*+)\Z"
 )
 _MAX_ESCAPE_CHARACTERS: Final = 256
-# At a time: a search for what is everywhere keeps other threads waiting.
+# At a time, as a search with many matches keeps other threads waiting.
 _STEP_CHARACTERS: Final = 32_000
-# They make text read otherwise than it runs (CVE-2021-42574).
+# They make code look different from what runs (CVE-2021-42574).
 _REORDERING: Final = re.compile(r"[\u202a-\u202e\u2066-\u2069]")
 # Python and every screen take them for line ends.
-_RETURNS: Final = re.compile(r"\r\n?")
+_CARRIAGE_RETURNS: Final = re.compile(r"\r\n?")
 _SEPARATORS: Final = str.maketrans("\u2028\u2029", "\n\n")
 # Beyond this many times the wanted length, escapes are not removed before text is shortened.
 _MAX_ESCAPE_RATIO: Final = 16
-# Drawn as nothing, or as an empty cell, though Unicode counts them among letters, symbols and
-# marks: fillers of Hangul, an empty Braille cell, variation selectors, and others.
+# Letters, symbols and marks that are drawn as nothing or as an empty cell: fillers of Hangul, an
+# empty Braille cell, variation selectors, and others.
 _BLANK: Final = re.compile(
     r"[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u2800\u3164\ufe00-\ufe0f\uffa0"
     r"\U0001d173-\U0001d17a\U000e0000-\U000e0fff]"
@@ -67,22 +66,22 @@ _BLANK: Final = re.compile(
 _UNSEEN: Final = frozenset({"Cc", "Cf", "Cn", "Co", "Cs", "Zl", "Zp", "Zs"})
 _SEEN: Final = frozenset(" \t\n")
 _SYMBOLS: Final = frozenset({"So", "Sk"})
-_PICTURED, _JOINER = "\ufe0f", "\u200d"
+_EMOJI_SELECTOR, _JOINER = "\ufe0f", "\u200d"
 
 
 def clean(text: str) -> str:
-    """Remove escapes and controls but for newline, tab and carriage return."""
+    """Remove escapes and controls except newline, tab and carriage return."""
     if text.isprintable():
         return text
     if len(text) > _STEP_CHARACTERS:
         return Cleaner().feed(text)
-    return encodable(_OBEYED.sub("", text))
+    return encodable(_ESCAPES_AND_CONTROLS.sub("", text))
 
 
 def encodable(text: str) -> str:
-    """Write `?` for lone surrogates, which UTF-8 has no bytes for.
+    """Replace lone surrogates, which UTF-8 cannot encode, by `?`.
 
-    As Python's own replacement does, which is fifty times faster than a search for each of them.
+    Encoding with replacement is fifty times faster than a search for them.
     """
     return text if text.isascii() else text.encode("utf-8", "replace").decode()
 
@@ -96,12 +95,11 @@ def _steps(text: str) -> Iterator[str]:
 def harmless(text: str) -> str:
     r"""Remove escapes, controls and invisible characters except newline and tab.
 
-    Characters that reorder text are spelled out, such as `\u202e`, which is also how Python does
-    it.
+    Characters that reorder text are spelled out as in Python, such as `\u202e`.
     """
     if text.isascii() and text.isprintable():
         return text
-    return printed(_RETURNS.sub("\n", text)).replace("\x08", "")
+    return printed(_CARRIAGE_RETURNS.sub("\n", text)).replace("\x08", "")
 
 
 def printed(text: str) -> str:
@@ -122,12 +120,12 @@ def without_open_escape(text: str) -> tuple[str, str]:
 
 
 class Cleaner:
-    """Incremental `clean` of a stream in pieces, which may cut an escape in two."""
+    """`clean` for a stream in pieces, which may cut an escape in two."""
 
     def __init__(self, *, keeps_colours: bool = False) -> None:
-        """Keep colours if `keeps_colours`: each reader that shows none removes them."""
+        """Make it; with `keeps_colours`, readers that show no colours must remove them."""
         self._pending = ""
-        self._removed = _UNCOLOURED if keeps_colours else _OBEYED
+        self._removed = _UNCOLOURED if keeps_colours else _ESCAPES_AND_CONTROLS
 
     def feed(self, text: str) -> str:
         """Clean the next piece; an unfinished escape waits for the piece after it."""
@@ -146,7 +144,7 @@ class Cleaner:
 
 
 def _shortest(text: str, start: int) -> str:
-    """Shorten the unfinished escape at `start` as far as what may follow it allows."""
+    """Shorten the unfinished escape at `start` so that it is still continued alike."""
     kind = text[start + 1 : start + 2]
     if kind and kind in "]PX^_":
         return "\x1b]"
@@ -156,7 +154,7 @@ def _shortest(text: str, start: int) -> str:
 
 
 def head(text: str, max_bytes: int) -> str:
-    """Cut a text to so many bytes of UTF-8, on a character; lone surrogates are replaced."""
+    """Cut a text to so many bytes of UTF-8, between characters; replace lone surrogates."""
     start = encodable(text[:max_bytes])
     if start.isascii():
         return start
@@ -165,7 +163,7 @@ def head(text: str, max_bytes: int) -> str:
 
 
 def bounded(text: str, max_characters: int) -> str:
-    """Clean a text; cut a long one in the middle, where it says how much is missing."""
+    """Clean a text; in a long one, replace the middle by a note on its length."""
     if len(text) <= max_characters * _MAX_ESCAPE_RATIO:
         text = clean(text)
     if len(text) <= max_characters:
@@ -187,8 +185,8 @@ class Revealed:
     """Code spelled out for display.
 
     Attributes:
-        text: with `⟨U+202E⟩` in the place of a character that is invisible or reorders others.
-        warning: a sentence about those; empty if there are none.
+        text: characters that are invisible or reorder others are replaced, such as by `⟨U+202E⟩`.
+        warning: a sentence about these; empty if there are none.
     """
 
     text: str
@@ -196,17 +194,17 @@ class Revealed:
 
 
 def revealed(code: str) -> Revealed:
-    """Spell out characters of code that are invisible or make it read otherwise than it runs.
+    """Spell out characters of code that are invisible or reorder others.
 
-    Parts of a visible emoji are left as they are.
+    Parts of a visible emoji are kept.
     """
-    code = _RETURNS.sub("\n", code)
+    code = _CARRIAGE_RETURNS.sub("\n", code)
     if code.isascii() and all(line.isprintable() for line in re.split(r"[\n\t]", code)):
         return Revealed(code)
     pieces: list[str] = []
     count = 0
-    for place, letter in enumerate(code):
-        if letter in _SEEN or not _is_hidden(code, place):
+    for index, letter in enumerate(code):
+        if letter in _SEEN or not _is_hidden(code, index):
             pieces.append(letter)
         else:
             pieces.append(f"⟨U+{ord(letter):04X}⟩")
@@ -214,15 +212,17 @@ def revealed(code: str) -> Revealed:
     return Revealed("".join(pieces), _warning(count))
 
 
-def _is_hidden(code: str, place: int) -> bool:
-    letter = code[place]
+def _is_hidden(code: str, index: int) -> bool:
+    letter = code[index]
     if unicodedata.category(letter) not in _UNSEEN and not _BLANK.match(letter):
         return False
-    previous, following = code[place - 1 : place], code[place + 1 : place + 2]
-    if letter == _PICTURED:
+    previous, following = code[index - 1 : index], code[index + 1 : index + 2]
+    if letter == _EMOJI_SELECTOR:
         return not _is_symbol(previous) and following != "\u20e3"
     if letter == _JOINER:
-        return not (_is_symbol(previous) or previous == _PICTURED) or not _is_symbol(following)
+        return not (_is_symbol(previous) or previous == _EMOJI_SELECTOR) or not _is_symbol(
+            following
+        )
     return True
 
 

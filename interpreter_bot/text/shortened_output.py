@@ -9,14 +9,14 @@ from typing import Final
 
 # A line is cut if whole lines would leave more room than this empty.
 _WHOLE_LINES: Final = 0.5
-# Of what is shown of a long text, this part is its end.
+# One of so many parts of a shortened text is its end.
 _TAIL_PART: Final = 3
 _JOINED: Final = frozenset({"\u200d", "\ufe0e", "\ufe0f"})
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Printed:
-    """What was printed to a stream in one piece."""
+    """A text that was printed to a stream."""
 
     stream: str
     text: str
@@ -24,7 +24,7 @@ class Printed:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class _Gap:
-    """What is left out of a text, and the line that stands there instead."""
+    """A range of a text that is left out, and the line that replaces it."""
 
     start: int
     end: int
@@ -36,8 +36,7 @@ def shorten(
 ) -> tuple[str, ...]:
     """Return the text of each piece, without the middle of a stream that is too long.
 
-    A short stream leaves its room to the other one. The line that stands for what is left out
-    comes on top of the limits.
+    A short stream leaves its room to the other one. Lines that replace text are not counted.
     """
     unshortened: dict[str, str] = {}
     for piece in pieces:
@@ -48,10 +47,10 @@ def shorten(
     line_shares = lines if max_lines is None else _shares(lines, max_lines)
     gaps = {name: _gap(text, line_shares[name], characters[name]) for name, text in texts.items()}
     parts: list[str] = []
-    places = dict.fromkeys(unshortened, 0)
+    ends = dict.fromkeys(unshortened, 0)
     for piece in pieces:
-        start = places[piece.stream]
-        end = places[piece.stream] = start + len(piece.text)
+        start = ends[piece.stream]
+        end = ends[piece.stream] = start + len(piece.text)
         gap = gaps[piece.stream]
         if gap is None:
             parts.append(piece.text)
@@ -63,13 +62,13 @@ def shorten(
 
 
 def shorten_text(text: str, *, max_characters: int, max_lines: int) -> str:
-    """Return a text that is not printed, without its middle if it is too long."""
+    """Return another text, without its middle if it is too long."""
     gap = _gap(text, max_lines, max_characters)
     return f"{text[: gap.start]}{gap.mark}{text[gap.end :]}" if gap else text
 
 
 def _shares(needs: dict[str, int], limit: int) -> dict[str, int]:
-    """Divide room among streams, equally but for what one does not need."""
+    """Divide room equally among streams; those that need less leave theirs to others."""
     shares: dict[str, int] = {}
     for name, need in sorted(needs.items(), key=lambda item: item[1]):
         shares[name] = min(need, max(limit, 0) // (len(needs) - len(shares)))
@@ -78,7 +77,7 @@ def _shares(needs: dict[str, int], limit: int) -> dict[str, int]:
 
 
 def _gap(text: str, max_lines: int, max_characters: int) -> _Gap | None:
-    """Return what is to be left out of a text in its middle; None if all of it fits."""
+    """Return the middle of a text to leave out; None if the text fits."""
     lines = text.split("\n")
     # One line too many takes no more room than the mark in its place.
     if len(lines) <= max_lines + 1 and len(text) <= max_characters:

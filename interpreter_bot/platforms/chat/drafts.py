@@ -223,7 +223,7 @@ class TurnDrawing:
         is_shown = self._style.shows_code or self.is_brief or end is None or not end.turn_id
         return self._last_words is not None and not is_shown
 
-    def _outputs(self) -> Iterator[output_screens.Standing]:
+    def _outputs(self) -> Iterator[output_screens.VisibleOutput]:
         return (item.output for cell in self._log.cells for item in cell.screen.items)
 
     def _entry(self, entry: turn_log.Part) -> Iterator[layout.Part]:

@@ -126,7 +126,7 @@ class _Execution:
             yield self._file(_PRINTED_NUMBER, "output", ".txt", text, "all that was printed")
 
     def _items_of(
-        self, number: int, output: output_screens.Standing
+        self, number: int, output: output_screens.VisibleOutput
     ) -> Iterator[display_items.Item]:
         match output:
             case values.Error():
