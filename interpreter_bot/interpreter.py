@@ -5,8 +5,8 @@
     async with Interpreter(model="gpt-5", files=["sales.csv"]) as session:
         answer = await session.ask("Plot units by region")
 
-It opens what the command `ask` opens, and nothing of it outlives the context. `SyncInterpreter` is
-the same without `await`. Whoever imports this pays nothing: all else is imported on opening.
+It opens the same as the command `ask`, and nothing of it outlives the context. `SyncInterpreter` is
+the same without `await`. Importing this module is fast, as everything else is imported on opening.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ _T = TypeVar("_T")
 Path: TypeAlias = str | os.PathLike[str]
 
 AskPerson: TypeAlias = Callable[[events.Question], str | Awaitable[str | None] | None]
-"""Answers what a turn asks, such as `input()` in code; None declines it."""
+"""Answers questions of a turn, such as `input()` in code; None declines a question."""
 
 _PLATFORM: Final = "library"
 _PERSON_ID: Final = "you"
@@ -70,7 +70,7 @@ class AnswerError(errors.BotError):
     """The question was not answered.
 
     Attributes:
-        answer: what there is of it.
+        answer: the incomplete answer.
     """
 
     def __init__(self, answer: Answer) -> None:
@@ -90,7 +90,7 @@ class _Options:
         files: to be put into /mnt/data at the beginning.
         settings_file: by default `interpreter-bot.toml` in the working directory.
         approval: whether a person is asked before the model's code runs.
-        ask_person: answers what a turn asks. Without it, every question is declined.
+        ask_person: answers questions of a turn. Without it, every question is declined.
         unsafe_no_sandbox: run the code with your own rights.
     """
 

@@ -1,7 +1,7 @@
-"""Skills that an administrator accepted: copies in the data directory, which kernels are shown.
+"""Skills that an administrator accepted: copies in the data directory, which kernels can read.
 
-A copy is what was accepted, to the byte. While its source says something else, or is gone, there is
-no copy, and neither kernels nor models see the skill.
+A copy is exactly the accepted version. While its source differs or is gone, there is no copy, and
+neither kernels nor models see the skill.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ from interpreter_bot.wording import skill_words
 _log = logging.getLogger(__name__)
 
 DIRECTORY: Final = "skills"
-"""In the data directory: what kernels see at `skill_catalogue.MOUNTED`."""
+"""Directory of copies in the data directory; kernels see it at `skill_catalogue.MOUNTED`."""
 IMPORTABLE: Final = ".python"
-"""In that: links to all modules; see `guest.rootfs`."""
+"""Its directory of links to all modules; see `guest.rootfs`."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class _Accepted:
-    """What was accepted of a skill: its digest, and one of each file."""
+    """The digests of an accepted skill, and of its files."""
 
     digest: str
     files: Mapping[str, str]
@@ -40,14 +40,14 @@ class _Accepted:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class SkillStatus:
-    """Where a skill of the settings stands.
+    """The status of a skill of the settings.
 
     Attributes:
         name: of its directory.
         standing: whether it is used.
-        skill: as it is there; None if it is unusable.
-        reason: a sentence, where it is.
-        changes: files that differ from what was accepted.
+        skill: its present version; None if it is unusable.
+        reason: a sentence, if it is unusable.
+        changes: files that differ from the accepted version.
     """
 
     name: str
@@ -58,16 +58,16 @@ class SkillStatus:
 
 
 class AcceptedSkills:
-    """The accepted skills of one bot. Methods block, shortly."""
+    """The accepted skills of one bot. Methods block for a short time."""
 
     def __init__(self, directories: Sequence[pathlib.Path], data: pathlib.Path) -> None:
         self._sources = directories
-        self._shown = data / DIRECTORY
+        self._copies_directory = data / DIRECTORY
         self._accepted = acceptance.Records(data, "skills", _Accepted)
         self._catalogue: tuple[tuple[int, int], tuple[skill_files.Skill, ...]] | None = None
 
     def statuses(self) -> tuple[SkillStatus, ...]:
-        """Compare all with their sources.
+        """Compare all skills with their accepted versions.
 
         Raises:
             SkillError: a directory cannot be read.
@@ -76,33 +76,33 @@ class AcceptedSkills:
         return tuple(self._status(name, path) for name, path in sources.items())
 
     def refresh(self) -> tuple[SkillStatus, ...]:
-        """Compare all with their sources, and show those alone that are as they were accepted.
+        """Update the copies, so that there is one of each skill that equals its accepted version.
 
         Raises:
             SkillError: a directory cannot be read, or written to.
         """
         statuses = self.statuses()
-        if not self._sources and not self._shown.exists():
+        if not self._sources and not self._copies_directory.exists():
             return statuses
         skills = [
             status.skill for status in statuses if status.skill and status.standing is Standing.ON
         ]
         with _translated():
-            make_directory(self._shown)
+            make_directory(self._copies_directory)
             for name in self._names() - {skill.name for skill in skills}:
                 _log.warning("the skill %s is off: it was changed, removed or refused", name)
-                _remove(self._shown / name)
+                _remove(self._copies_directory / name)
             for skill in skills:
-                if not _is_copied(skill, self._shown / skill.name):
+                if not _is_copied(skill, self._copies_directory / skill.name):
                     self._copy(skill)
             self._link_modules(skills)
         return statuses
 
     def accept(self, name: str, digest: str) -> skill_files.Skill:
-        """Accept a skill as it is now, if `digest` names it; see `acceptance.check_version`.
+        """Accept the present version of a skill if it has a digest; see `acceptance.check_version`.
 
         Raises:
-            BotError: there is none, it is another version, or it cannot be used.
+            BotError: there is no such skill, it has another digest, or it cannot be used.
         """
         path = skill_files.find(self._sources).get(name)
         if path is None:
@@ -114,10 +114,10 @@ class AcceptedSkills:
         return skill
 
     def refuse(self, name: str) -> None:
-        """Take back that a skill was accepted.
+        """Revoke the acceptance of a skill.
 
         Raises:
-            BotError: it was not.
+            BotError: it was not accepted.
         """
         if name != pathlib.PurePath(name).name or not self._accepted.remove(name):
             raise skill_files.SkillError(skill_words.not_accepted(name))
@@ -125,29 +125,29 @@ class AcceptedSkills:
 
     def catalogue(self, max_characters: int) -> str:
         """Return the catalogue for a model; skills beyond `max_characters` are only named."""
-        return skill_catalogue.write(self._read_shown(), max_characters=max_characters)
+        return skill_catalogue.write(self._read_copies(), max_characters=max_characters)
 
     def content(self, path: str, *, start: int, max_bytes: int) -> bytes:
         """Return a part of a file of a skill, by its path below /skills.
 
         Raises:
-            FileMissingError: there is none.
+            FileMissingError: there is no such file.
             SkillError: it cannot be read.
         """
         name, _, file_path = path.partition("/")
         skill = next(
-            (candidate for candidate in self._read_shown() if candidate.name == name), None
+            (candidate for candidate in self._read_copies() if candidate.name == name), None
         )
         if skill is None or file_path not in skill.files:
             raise errors.FileMissingError(skill_words.no_file(f"{skill_catalogue.MOUNTED}/{path}"))
-        with _translated(), (self._shown / path).open("rb") as file:
+        with _translated(), (self._copies_directory / path).open("rb") as file:
             file.seek(start)
             return file.read(max_bytes)
 
-    def _read_shown(self) -> tuple[skill_files.Skill, ...]:
-        """Read what is shown; again when something came or went."""
+    def _read_copies(self) -> tuple[skill_files.Skill, ...]:
+        """Return the copied skills; read them again if one was added or removed."""
         try:
-            status = self._shown.stat()
+            status = self._copies_directory.stat()
         except FileNotFoundError:
             return ()
         version = (status.st_ino, status.st_mtime_ns)
@@ -155,8 +155,8 @@ class AcceptedSkills:
             skills = []
             for name in sorted(self._names()):
                 try:
-                    skill = skill_files.read(self._shown / name)
-                    # Its names suffice, and its contents may be large.
+                    skill = skill_files.read(self._copies_directory / name)
+                    # The names of files suffice, and contents may be large.
                     files = dict.fromkeys(skill.files, b"")
                     skills.append(dataclasses.replace(skill, files=files))
                 except skill_files.SkillError:
@@ -175,23 +175,25 @@ class AcceptedSkills:
         return SkillStatus(name, standing, skill, changes=changes)
 
     def _names(self) -> set[str]:
-        if not self._shown.is_dir():
+        if not self._copies_directory.is_dir():
             return set()
-        return {path.name for path in self._shown.iterdir() if not path.name.startswith(".")}
+        return {
+            path.name for path in self._copies_directory.iterdir() if not path.name.startswith(".")
+        }
 
     def _copy(self, skill: skill_files.Skill) -> None:
-        new_copy = self._shown / f".new-{secrets.token_hex(8)}"
+        new_copy = self._copies_directory / f".new-{secrets.token_hex(8)}"
         try:
             _write(skill, new_copy)
-            _remove(self._shown / skill.name)
-            new_copy.rename(self._shown / skill.name)
+            _remove(self._copies_directory / skill.name)
+            new_copy.rename(self._copies_directory / skill.name)
         finally:
             shutil.rmtree(new_copy, ignore_errors=True)
 
     def _link_modules(self, skills: Iterable[skill_files.Skill]) -> None:
-        """Gather all modules in one directory, so that kernels need one entry of `sys.path`.
+        """Link all modules in one directory, so that kernels need one entry of `sys.path`.
 
-        Links, below what kernels see: a module comes and goes with its skill, in live kernels too.
+        With links, modules come and go with their skills, also in running kernels.
         """
         targets: dict[str, str] = {}
         for skill in skills:
@@ -199,7 +201,7 @@ class AcceptedSkills:
                 if name in targets:
                     _log.warning("the module %s of the skill %s is hidden", name, skill.name)
                 targets.setdefault(name, f"../{skill.name}/{path}")
-        directory = self._shown / IMPORTABLE
+        directory = self._copies_directory / IMPORTABLE
         make_directory(directory)
         links = {pathlib.PurePath(target).name: target for target in targets.values()}
         for link in list(directory.iterdir()):
@@ -211,9 +213,9 @@ class AcceptedSkills:
 
 
 def prepare(data: pathlib.Path) -> pathlib.Path:
-    """Make and return the directory that kernels see at /skills, though it may stay empty.
+    """Make and return the directory that kernels see at /skills, even if it stays empty.
 
-    They look once whether its modules' directory is there.
+    Kernels check only once for the directory of modules.
     """
     make_directory(data / DIRECTORY)
     make_directory(data / DIRECTORY / IMPORTABLE)
@@ -223,7 +225,7 @@ def prepare(data: pathlib.Path) -> pathlib.Path:
 def make_directory(directory: pathlib.Path) -> None:
     """Make a directory that kernels can read, whatever the mask of this process."""
     directory.mkdir(parents=True, exist_ok=True)
-    # A host that runs as another user may have made it; it is as it should be then.
+    # If a host of another user has made it, it has the right mode already.
     if directory.stat().st_mode & 0o777 != 0o755:
         directory.chmod(0o755)
 
@@ -240,7 +242,7 @@ def _write(skill: skill_files.Skill, directory: pathlib.Path) -> None:
 
 
 def _remove(directory: pathlib.Path) -> None:
-    """Remove a copy, if it is there; at once for who looks."""
+    """Remove a copy, if it exists; for readers it disappears at once."""
     if directory.is_dir():
         removed = directory.with_name(f".old-{secrets.token_hex(8)}")
         directory.rename(removed)
@@ -257,7 +259,7 @@ def _is_copied(skill: skill_files.Skill, directory: pathlib.Path) -> bool:
 
 
 def _digests(skill: skill_files.Skill) -> dict[str, str]:
-    """Return a digest of each file, and of whether it may be executed."""
+    """Return a digest of each file, which includes whether it may be executed."""
     return {
         path: hashlib.sha256(b"%d" % (path in skill.programs) + content).hexdigest()
         for path, content in skill.files.items()
@@ -265,7 +267,7 @@ def _digests(skill: skill_files.Skill) -> dict[str, str]:
 
 
 def _changes(before: Mapping[str, str], after: Mapping[str, str]) -> Iterator[str]:
-    """Name the files that differ, and how."""
+    """Yield the files that differ, with the kind of difference."""
     for path in sorted(before.keys() | after.keys()):
         if path not in before:
             yield f"{path} (new)"

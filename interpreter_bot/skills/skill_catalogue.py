@@ -1,6 +1,6 @@
-"""The catalogue of skills, as a model is told of it. Pure.
+"""The catalogue of skills for models. Pure.
 
-Descriptions come from files: each stands in a list of its own, which its words cannot end.
+Descriptions come from files: each is escaped, so that it cannot end the list around it.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Final
 from interpreter_bot.skills import skill_files
 
 MOUNTED: Final = "/skills"
-"""Where kernels see them; `guest.rootfs` knows it too."""
+"""The directory of skills in kernels, which `guest.rootfs` also uses."""
 _INTRODUCTION: Final = (
     f"Your operator has written skills: instructions and files, read-only in {MOUNTED} of the "
     "kernel. When a task fits a skill's description, first read its SKILL.md, with read_file or in "

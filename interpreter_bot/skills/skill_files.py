@@ -1,6 +1,6 @@
-"""Files of one skill: read once, bounded, without following a link; and what its head says.
+"""Files and front matter of one skill, read once, with limits, and without following links.
 
-What is accepted is what was read here, so that nothing can be changed in between.
+The accepted version is the one that was read here, so nothing can change in between.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _MAX_HEAD_BYTES: Final = 16 * 1024
 _MAX_SKILL_BYTES: Final = 16 * 1024 * 1024
 _MAX_FILES: Final = 500
 _MAX_DEPTH: Final = 8
-_LEFT_OUT: Final = frozenset({"__pycache__", ".git", ".DS_Store"})
+_IGNORED_NAMES: Final = frozenset({"__pycache__", ".git", ".DS_Store"})
 
 
 class SkillError(errors.BotError):
@@ -42,9 +42,9 @@ class Skill:
     """A skill as it was read.
 
     Attributes:
-        name: of its directory too.
+        name: also of its directory.
         description: what it does and when to use it, one line.
-        author: as its metadata says; may be empty.
+        author: from its metadata; may be empty.
         files: contents by relative path.
         programs: those of the files that may be executed.
     """
@@ -80,7 +80,7 @@ class Skill:
 
 
 def find(directories: Sequence[pathlib.Path]) -> dict[str, pathlib.Path]:
-    """Find what may be skills in the directories of the settings: the first of a name counts.
+    """Find possible skills in the directories of the settings; the first of a name is used.
 
     Raises:
         SkillError: a directory cannot be read.
@@ -100,7 +100,7 @@ def read(directory: pathlib.Path) -> Skill:
     """Read a skill.
 
     Raises:
-        SkillError: it is none, it holds a link, or it is too large; the sentence says which.
+        SkillError: it is no skill, contains a link, or is too large.
     """
     files: dict[str, bytes] = {}
     programs = set()
@@ -108,7 +108,7 @@ def read(directory: pathlib.Path) -> Skill:
     try:
         root = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
         try:
-            for path, descriptor in _walk(root, ""):
+            for path, descriptor in _open_files(root, ""):
                 with os.fdopen(descriptor, "rb") as file:
                     content = file.read(left_bytes + 1)
                     is_program = os.fstat(file.fileno()).st_mode & 0o111 != 0
@@ -122,26 +122,26 @@ def read(directory: pathlib.Path) -> Skill:
             os.close(root)
     except OSError as error:
         raise SkillError(skill_words.unreadable(error.strerror)) from error
-    name, description, author = _head(files.get(HEAD_FILE, b""))
+    name, description, author = _read_front_matter(files.get(HEAD_FILE, b""))
     if name != directory.name:
         raise SkillError(skill_words.other_name(directory.name))
     return Skill(name, description, author, files, frozenset(programs))
 
 
-def _walk(directory: int, prefix: str) -> Iterator[tuple[str, int]]:
-    """Open all files of a directory: paths, and descriptors, which are the caller's to close.
+def _open_files(directory: int, prefix: str) -> Iterator[tuple[str, int]]:
+    """Open all files of a directory; yield paths and descriptors, which the caller closes.
 
     Raises:
-        SkillError: there is something else than files and directories.
+        SkillError: it contains something else than files and directories.
     """
     if prefix.count("/") > _MAX_DEPTH:
         raise SkillError(skill_words.TOO_DEEP)
     for name in sorted(os.listdir(directory)):
-        if name in _LEFT_OUT:
+        if name in _IGNORED_NAMES:
             continue
         path = prefix + name
         mode = os.stat(name, dir_fd=directory, follow_symlinks=False).st_mode
-        # A name that is no text could neither be shown nor asked for.
+        # A name that is not printable could neither be shown nor requested.
         if not path.isprintable() or not (stat.S_ISREG(mode) or stat.S_ISDIR(mode)):
             raise SkillError(
                 skill_words.not_a_plain_file(safe_text.harmless(safe_text.encodable(path)))
@@ -152,23 +152,23 @@ def _walk(directory: int, prefix: str) -> Iterator[tuple[str, int]]:
             yield path, descriptor
             continue
         try:
-            yield from _walk(descriptor, f"{path}/")
+            yield from _open_files(descriptor, f"{path}/")
         finally:
             os.close(descriptor)
 
 
-def _head(content: bytes) -> tuple[str, str, str]:
+def _read_front_matter(content: bytes) -> tuple[str, str, str]:
     """Read name, description and author from the front matter; other keys are ignored.
 
     Raises:
-        SkillError: there is none, or it is not as the format says.
+        SkillError: there is none, or it does not have the format.
     """
     text = content[:_MAX_HEAD_BYTES].decode("utf-8", "replace").replace("\r\n", "\n")
     preamble, mark, remainder = text.partition("---\n")
     matter, end, _ = remainder.partition("\n---")
     if preamble or not mark or not end:
         raise SkillError(skill_words.no_front_matter(HEAD_FILE))
-    # Imported here: without skills it would be a good part of the start of `exec`.
+    # Imported here, as importing it would be a large part of the start of `exec`.
     import yaml
 
     try:
