@@ -17,7 +17,7 @@ _Name: TypeAlias = Annotated[str, pydantic.Field(max_length=200)]
 class _Sent(pydantic.BaseModel):
     """A document that is sent to clients."""
 
-    model_config = pydantic.ConfigDict(use_attribute_docstrings=True)
+    model_config = pydantic.ConfigDict(use_attribute_docstrings=True, from_attributes=True)
 
 
 class _Body(_Sent):

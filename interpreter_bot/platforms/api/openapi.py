@@ -39,11 +39,6 @@ class Route:
     answer: type[pydantic.BaseModel] | None = None
     max_bytes: int = 1024 * 1024
 
-    @property
-    def summary(self) -> str:
-        """What it does, in a line."""
-        return (self.handle.__doc__ or "").partition("\n")[0]
-
 
 def describe(routes: Iterable[Route]) -> dict[str, Any]:
     """Return the description of some routes."""
@@ -74,7 +69,7 @@ def _operation(route: Route) -> dict[str, Any]:
     if route.body is not None and "stream" in route.body.model_fields:
         content = content | _EVENTS
     operation: dict[str, Any] = {
-        "summary": route.summary,
+        "summary": route.handle.__doc__,
         "parameters": [
             {"name": name, "in": "path", "required": True, "schema": {"type": "string"}}
             for name in names

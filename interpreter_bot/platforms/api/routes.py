@@ -13,13 +13,7 @@ from aiohttp import web
 
 from interpreter_bot import errors, values
 from interpreter_bot.platforms import client_tokens, http_runners
-from interpreter_bot.platforms.api import (
-    calls,
-    chat_completions,
-    documents,
-    openapi,
-    session_calls,
-)
+from interpreter_bot.platforms.api import calls, chat_completions, documents, openapi, session_calls
 from interpreter_bot.sessions import session_service
 from interpreter_bot.wording import api_words
 

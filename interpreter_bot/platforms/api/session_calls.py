@@ -103,7 +103,7 @@ def _document(log: turn_log.TurnLog) -> documents.Answer:
         reason=answer.sentence,
         code=answer.code,
         outputs=[calls.document(event) for event in shown],
-        files=[documents.File(name=file.name, size_bytes=file.size_bytes) for file in answer.files],
+        files=[documents.File.model_validate(file) for file in answer.files],
         notices=answer.notices,
         usage={name: value for name, value in usage.items() if name != "type"},
         seconds=answer.seconds,
@@ -125,7 +125,7 @@ async def answer_question(call: calls.Call) -> web.Response:
 async def list_files(call: calls.Call) -> web.Response:
     """List the files of a session."""
     infos = await call.service.queries.files(await call.session())
-    files = [documents.File(name=info.name, size_bytes=info.size_bytes) for info in infos]
+    files = [documents.File.model_validate(info) for info in infos]
     return calls.answer(documents.Files(files=files))
 
 
