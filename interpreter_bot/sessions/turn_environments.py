@@ -275,7 +275,9 @@ class SessionEnvironment:
             self._stream.emit(events.NoticeShown(run_words.UNSANDBOXED))
         if self.mark is None:
             # After taking the kernel, which changes the owner of files but not their content.
-            await self._hosts.create_checkpoint(*self._checkpoint)
+            if not self.kernel_id:
+                # Otherwise its first code became a job, and the checkpoint is from before that.
+                await self._hosts.create_checkpoint(*self._checkpoint)
             self.mark = await self.workspace.mark_files()
         self.kernel_id = kernel.id
         hosted_id = cancellable_executions.new_id()
