@@ -328,7 +328,8 @@ KILLS = 20
 COUNT = 1000
 
 
-@pytest.mark.timeout(600)
+@pytest.mark.slow
+@pytest.mark.timeout(900)
 async def test_a_thousand_schedules_run_once_each_over_twenty_kills(tmp_path, clock):
     async with conversations.opened(tmp_path) as service:
         house = House(service, clock)

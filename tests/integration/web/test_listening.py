@@ -367,6 +367,27 @@ async def test_raw_code_is_told_from_words(serving_fake):
     assert [(one.text, one.is_code) for one in bot.requests] == [("x = 1", True), ("x", True)]
 
 
+async def test_a_schedule_is_set_up_by_a_card_listed_and_run(serving_fake):
+    async with serving_fake({"hello": _hello}) as (bot, client), client.tab(THREAD) as tab:
+        await tab.say("say", id=ONE, text="/schedule daily 9:00 UTC: hello")
+        card = await tab.event("approve", ONE)
+        assert (card["title"], card["approve"]) == ("Set up this schedule?", "Confirm")
+        assert card["facts"].startswith("Next: ")
+        await tab.say("answer", question=card["id"], text=card["text"])
+        await tab.event("over", ONE)
+        await bot.idle()
+        await tab.say("say", id=TWO, text="/schedules")
+        ((number, schedule, _),) = (await tab.next("panel"))["rows"]
+        assert (number, schedule[:24]) == ("1", "daily 9:00: hello (next ")
+        (first,) = await bot.services.database.schedules.all(limit=9)
+        bot.schedules.now = lambda: first.due
+        await bot.schedules.fire()
+        shown = await tab.next("turn")
+        assert shown["request"] == "hello"
+        await bot.schedules.close()
+    assert bot.handled[-1].text == "hello"
+
+
 async def test_commands_are_answered_to_whoever_asked(serving_fake):
     async with (
         serving_fake(models=("A", "B")) as (bot, client),

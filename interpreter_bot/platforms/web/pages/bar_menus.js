@@ -9,6 +9,7 @@ import { buttonWords } from "./words.js";
 Object.assign(ICONS, {
   braces: "M8 4c-3 0-1 7-4 8 3 1 1 8 4 8M16 4c3 0 1 7 4 8-3 1-1 8-4 8",
   chart: "M5 20V10M12 20V4M19 20v-7",
+  clock: "M12 4a8 8 0 1 0 0 16 8 8 0 0 0 0-16M12 8v4l3 2",
   fork: "M6 4v16M6 14c8 0 12-2 12-9M15 8l3-3 3 3",
   gauge: "M4 18a9 9 0 1 1 16 0M12 15l4-5",
   help: "M12 4a8 8 0 1 0 0 16 8 8 0 0 0 0-16M10 10a2 2 0 1 1 3 1.7c-1 .6-1 1-1 1.8M12 16h.01",
@@ -64,6 +65,7 @@ const MENUS = {
         [menuWords.showCode, "code", () => showCode(!isCodeShown), { isOn: isCodeShown }]],
       [menuWords.colours, ...themes.map(([words, glyph, one]) => [words, glyph, () => chooseTheme(one), { isOn: one === theme, isOneOf: true }])],
       [menuWords.about,
+        [menuWords.schedules, "clock", show("schedules")],
         [menuWords.usage, "chart", show("usage")], [menuWords.limits, "gauge", show("limits")], [menuWords.network, "globe", show("network")],
         [menuWords.tools, "plug", show("tools")], [menuWords.help, "help", show("help")]],
     ];
