@@ -49,10 +49,10 @@ export function el(tag, properties = {}, ...children) {
   return element;
 }
 
-/** A sentence of the bot's own, whose addresses are links. */
+/** Return the nodes of a sentence of the bot, with links for its addresses. */
 export function linked(text) {
-  return text.split(/(https?:\/\/\S+)/).map((one, index) =>
-    index % 2 ? el("a", { href: one, target: "_blank", rel: "noopener noreferrer" }, one) : one);
+  return text.split(/(https?:\/\/\S+)/).map((part, index) =>
+    index % 2 ? el("a", { href: part, target: "_blank", rel: "noopener noreferrer" }, part) : part);
 }
 
 export function icon(name) {
@@ -68,34 +68,34 @@ export function icon(name) {
 
 const sheets = new Map();
 
-/** Fetch a style sheet of what not every conversation shows, and wait for it; once. */
+/** Load a style sheet that not every conversation needs, once, and wait for it. */
 export function styled(href) {
   if (!sheets.has(href))
     sheets.set(href, new Promise((go) => document.head.append(el("link", { rel: "stylesheet", href, onload: go, onerror: go }))));
   return sheets.get(href);
 }
 
-/** Let arrow keys go through a list of buttons. */
+/** Move the focus in a list of buttons by arrow keys. */
 export function moveByArrows(list, event) {
   const items = [...list.querySelectorAll("button")];
-  const at = items.indexOf(document.activeElement);
-  const to = { ArrowDown: at + 1, ArrowUp: at < 0 ? -1 : at - 1, Home: 0, End: -1 }[event.key];
-  if (to === undefined) return;
+  const index = items.indexOf(document.activeElement);
+  const newIndex = { ArrowDown: index + 1, ArrowUp: index < 0 ? -1 : index - 1, Home: 0, End: -1 }[event.key];
+  if (newIndex === undefined) return;
   event.preventDefault();
-  items.at(to % items.length).focus();
+  items.at(newIndex % items.length).focus();
 }
 
-/** Whether the colours are dark: those that were chosen in this browser, or else the system's. */
+/** Return whether the colours are dark, by the choice in this browser or else in the system. */
 export function isDark() {
   return (localStorage.getItem("theme") || (matchMedia("(prefers-color-scheme: dark)").matches ? "dark" : "light")) === "dark";
 }
 
 export const $ = (id) => document.getElementById(id);
 
-// Characters that are not seen, or that turn the order of those that are.
+// Characters that are invisible, or that reorder others.
 const DECEIVING = /[\u0000-\u001f\u007f-\u009f\u00ad\u061c\u115f\u1160\u180e\u200b-\u200f\u2028-\u202e\u2060-\u206f\u3164\ufeff\uffa0\ufff9-\ufffb]|[\u{e0000}-\u{e0fff}]/gu;
 
-// What is cut off can be reached by keys; what is whole is no stop on the way of Tab.
+// A box with hidden content can be reached by Tab, so that keys can scroll it; others cannot.
 const boxes = new ResizeObserver((entries) => {
   for (const { target } of entries) stopAt(target);
 });
@@ -106,23 +106,23 @@ function stopAt(box) {
   else if (document.activeElement !== box) box.removeAttribute("tabindex");
 }
 
-/** Let a box that scrolls take the focus while there is more in it than is seen. */
+/** Let a box take the focus while part of its content is hidden. */
 export function scrollable(box) {
   boxes.observe(box);
   return box;
 }
 
-/** Write a name so that it looks like what it is. */
+/** Replace the deceiving characters of a name. */
 export function plain(name) {
   return String(name).replace(DECEIVING, "\ufffd");
 }
 
-/** A name in an element of its own, whose direction does not turn what stands around it. */
+/** Return an element for a name, whose text direction does not affect its surroundings. */
 export function named(name, properties = {}) {
   return el("bdi", { title: plain(name), ...properties }, plain(name));
 }
 
-/** Sizes and times as the server's `text/formatting` says them. */
+/** Return a size as the server's `text/quantities` writes it. */
 export function size(bytes) {
   const units = [["TiB", 2 ** 40], ["GiB", 2 ** 30], ["MiB", 2 ** 20], ["KiB", 2 ** 10]];
   for (const [unit, factor] of units)
@@ -133,6 +133,7 @@ export function size(bytes) {
   return bytes === 1 ? "1 byte" : `${bytes} bytes`;
 }
 
+/** Return a duration as the server's `text/quantities` writes it. */
 export function duration(seconds) {
   if (seconds < 59.95) return `${Number(seconds.toFixed(seconds < 1 ? 2 : 1))} s`;
   const whole = Math.round(seconds), hours = Math.floor(whole / 3600);
@@ -140,13 +141,13 @@ export function duration(seconds) {
   return parts.filter(([number]) => number).map(([number, unit]) => `${number} ${unit}`).join(" ");
 }
 
-/** A made-up id, as conversations and requests have. */
+/** Return a random id for a conversation or a request. */
 export function madeUp() {
   const bytes = crypto.getRandomValues(new Uint8Array(16));
   return Array.from(bytes, (byte) => byte.toString(16).padStart(2, "0")).join("");
 }
 
-/** What every address of this page has in its query besides. */
+/** Query parameters that all addresses of this page have. */
 export const always = {};
 
 export function address(path, query) {
@@ -169,7 +170,7 @@ export function copier(text, label = buttonWords.copy) {
   return button;
 }
 
-// The clipboard is there for safe origins only, and a page on one's own network is none.
+// Browsers offer the clipboard only to pages with TLS or on this machine.
 function copyBySelection(text) {
   const area = el("textarea", { class: "unseen" });
   area.value = text;
@@ -180,7 +181,7 @@ function copyBySelection(text) {
   return done;
 }
 
-/** Let the browser save what is at an address, under a name if one is given. */
+/** Let the browser save a file from an address, under a name if one is given. */
 export function download(href, name = "") {
   const link = el("a", { href, download: name });
   document.body.append(link);

@@ -1,11 +1,11 @@
-// How the values of a column are spread, drawn small, and said in words.
+// The distribution of the values of a column, as a small drawing and in words.
 
 import { el, plain } from "./dom.js";
 import { tableWords } from "./later_words.js";
 
 const WIDTH = 96, HEIGHT = 22, FEW = 1000;
 
-/** @param {object | undefined} summary see `live_tables.Summary` */
+/** @param {object | undefined} summary see `live_data_views.Summary` */
 export function spread(summary) {
   if (!summary) return el("div", { class: "spread" });
   const gaps = summary.missing ? tableWords.missing(summary.missing, summary.is_sampled) : "";

@@ -1,4 +1,4 @@
-// What stands within a line of Markdown.
+// Inline elements of Markdown.
 
 import { el } from "./dom.js";
 import { formula } from "./formulas.js";
@@ -7,7 +7,7 @@ const DEEPEST = 6;
 const LONGEST_LABEL = 1000;
 const LONGEST_ADDRESS = 2000;
 const MAX_OPEN = 64;
-// Not what formulas begin with: an escape that none is meant by keeps its backslash.
+// Without the beginnings of formulas; other escapes keep their backslash.
 const ESCAPED = /[#$&*+\-./<=>?@\\\]^_`{|}~"'%\n]|!(?=\[)/y;
 const OPENING = /\\[([]|\${1,2}/y;
 const CLOSING = { "\\(": "\\)", "\\[": "\\]", $: "$", $$: "$$" };
@@ -17,7 +17,7 @@ const PUNCTUATION = /[!-/:-@[-`{-~]/;
 const BARE = /https?:\/\/[^\s<>"'`\\]{1,2000}/y;
 const ANGLED = /<((?:https?:\/\/|mailto:)[^\s<>]{1,2000})>/y;
 const DESTINATION = /\(\s{0,9}(?:<([^<>\n]{0,2000})>|((?:[^\s()\\]|\\[^]|\([^\s()]{0,500}\)){0,2000}))(?:\s{1,9}(?:"[^"]{0,500}"|'[^']{0,500}'))?\s{0,9}\)/y;
-// Where models say that files are; no browser could go there.
+// Addresses of files in answers of models, which no browser can open.
 const TO_FILE = /\(\s{0,9}<?(?:(?:sandbox|attachment):\/{0,3}(?:mnt\/data\/)?|(?:file:\/\/)?\/?mnt\/data\/)((?:[^()<>\n]|\([^()\n]{0,200}\)){1,500})>?\)/y;
 const BARE_FILE = /sandbox:\/{0,3}(?:mnt\/data\/)?([^\s()<>[\]"'`]{1,500})/y;
 const WORD = /[\p{L}\p{N}]/u;
@@ -97,7 +97,7 @@ function formulaAt(text, at, closed) {
   const from = at + opening.length;
   let end = closed.get(closing) ?? -1;
   if (end < from) {
-    // Every text is searched once, however many begin in it.
+    // Each text is searched once, however many formulas begin in it.
     end = text.indexOf(closing, from);
     if (end < 0) end = Infinity;
     closed.set(closing, end);

@@ -1,5 +1,5 @@
-// Markdown as nodes. Text of anybody's becomes text; the only addresses that become links are of
-// the web and of mail, and no picture is ever loaded from elsewhere.
+// Markdown as nodes. Foreign text only becomes text, only addresses of the web and of mail become
+// links, and no picture is loaded from elsewhere.
 
 import { el, copier, scrollable } from "./dom.js";
 import { highlighted } from "./python_highlighting.js";
@@ -19,7 +19,7 @@ const DELIMITERS = /^ {0,3}\|?[ \t]*:?-+:?[ \t]*(?:\|[ \t]*:?-+:?[ \t]*)*\|?[ \t
 const DISPLAY = /^ {0,3}(?:(\$\$|\\\[)|(\\begin\{((?:align|alignat|aligned|cases|eqnarray|equation|gather|gathered|multline|split|[bpvBV]?matrix)\*?)\}))/;
 const MAX_FORMULA_LINES = 200;
 
-/** Words that may still grow: what did not change is not drawn again. */
+/** Markdown that may grow; blocks that did not change are not drawn again. */
 export class Words {
   constructor() {
     this.element = el("div", { class: "words", dir: "auto" });
@@ -48,7 +48,7 @@ export class Words {
   }
 
   schedule() {
-    // What is told of the past is whole already.
+    // Text of a past turn is complete, so it is drawn before its element is shown.
     if (!this.element.isConnected) return this.draw();
     if (this.isScheduled) return;
     this.isScheduled = true;
@@ -63,7 +63,7 @@ export class Words {
     while (same < blocks.length && same < this.drawn.length && blocks[same].source === this.drawn[same]) same++;
     while (this.element.childNodes.length > same) this.element.lastChild.remove();
     const fresh = blocks.slice(same);
-    // With every node a browser looks for the direction anew, through all that came before it.
+    // For every added node, a browser would determine the direction anew from all text before it.
     if (fresh.length > MANY) this.element.removeAttribute("dir");
     for (const block of fresh) this.element.append(drawn(block, this.fileNamed, 0));
     this.element.dir = "auto";
@@ -87,10 +87,10 @@ function parsed(lines) {
   return blocks;
 }
 
-/** Close up the levels that headings leave out: who goes by headings finds none missing. */
+/** Renumber the levels of headings so that none is missing, for people who navigate by them. */
 function levelled(blocks) {
   const open = [];
-  for (const block of blocks.filter((one) => one.kind === "heading")) {
+  for (const block of blocks.filter((candidate) => candidate.kind === "heading")) {
     while (open.length && open.at(-1) >= block.level) open.pop();
     open.push(block.level);
     block.level = open.length;
@@ -108,16 +108,16 @@ function next(lines, at) {
   const display = displayed(lines, at);
   if (display) return display;
   if (QUOTE.test(line)) {
-    const end = endOf(lines, at, (one) => QUOTE.test(one));
-    return [end, { kind: "quote", lines: lines.slice(at, end).map((one) => one.replace(QUOTE, "")) }];
+    const end = endOf(lines, at, (line) => QUOTE.test(line));
+    return [end, { kind: "quote", lines: lines.slice(at, end).map((line) => line.replace(QUOTE, "")) }];
   }
   if (isTable(lines, at)) {
-    const end = endOf(lines, at + 2, (one) => one.includes("|"));
+    const end = endOf(lines, at + 2, (line) => line.includes("|"));
     return [end, { kind: "table", rows: lines.slice(at, end) }];
   }
   if (ITEM.test(line)) return list(lines, at);
-  const end = endOf(lines, at + 1, (one, place) => one.trim() && !breaks(lines, place));
-  return [end, { kind: "paragraph", text: lines.slice(at, end).map((one) => one.trimStart()).join("\n") }];
+  const end = endOf(lines, at + 1, (line, index) => line.trim() && !breaks(lines, index));
+  return [end, { kind: "paragraph", text: lines.slice(at, end).map((line) => line.trimStart()).join("\n") }];
 }
 
 /** A formula on lines of its own. */
@@ -129,7 +129,7 @@ function displayed(lines, at) {
   for (let end = at; end < lines.length && end - at < MAX_FORMULA_LINES; end++) {
     const place = lines[end].indexOf(closing, end === at ? whole.length : 0);
     if (place < 0) continue;
-    // What goes on behind it is a paragraph that begins with a formula.
+    // If text follows, it is a paragraph that begins with a formula.
     if (!/^[\s.,;]*$/.test(lines[end].slice(place + closing.length))) return null;
     const written = lines.slice(at, end + 1).join("\n").trim();
     const inner = written.slice(mark ? mark.length : 0, mark ? written.lastIndexOf(closing) : undefined);
@@ -161,7 +161,7 @@ function breaks(lines, at) {
 function fenced(lines, at, fence) {
   const [, marks, info] = fence;
   const closing = new RegExp(`^ {0,3}${marks[0]}{${Math.min(marks.length, 1000)},}[ \\t]*$`);
-  const end = endOf(lines, at + 1, (one) => !closing.test(one));
+  const end = endOf(lines, at + 1, (line) => !closing.test(line));
   const block = { kind: "code", language: info.trim().split(/\s/)[0], text: lines.slice(at + 1, end).join("\n") };
   return [Math.min(end + 1, lines.length), block];
 }
@@ -192,7 +192,7 @@ function list(lines, at) {
     else if (breaks(lines, at) || block.items.at(-1).at(-1) === "") break;
     else block.items.at(-1).push(lines[at]);
   }
-  block.isLoose = block.items.some((item, place) => item.includes("") && (place < block.items.length - 1 || item.at(-1) !== ""));
+  block.isLoose = block.items.some((item, index) => item.includes("") && (index < block.items.length - 1 || item.at(-1) !== ""));
   return [at, block];
 }
 
@@ -202,9 +202,9 @@ function sameKind(line, isOrdered) {
 }
 
 function cells(row) {
-  const found = row.trim().replace(/^\|/, "").match(/(?:[^|\\]|\\[^]|\\$)*(?:\||$)/g) ?? [];
-  const texts = found.map((one) => one.replace(/\|$/, "").replace(/\\\|/g, "|").trim());
-  // The last match is the empty one at the end.
+  const matches = row.trim().replace(/^\|/, "").match(/(?:[^|\\]|\\[^]|\\$)*(?:\||$)/g) ?? [];
+  const texts = matches.map((match) => match.replace(/\|$/, "").replace(/\\\|/g, "|").trim());
+  // The last match is empty.
   texts.pop();
   return texts;
 }
@@ -212,7 +212,7 @@ function cells(row) {
 function drawn(block, fileNamed, depth) {
   switch (block.kind) {
     case "heading":
-      // Headings of an answer stand beneath that of its turn.
+      // Headings of an answer are below that of its turn.
       return el(`h${Math.min(block.level + 2, 6)}`, {}, inline(block.text, fileNamed));
     case "rule":
       return el("hr");
@@ -241,8 +241,8 @@ function listed(block, fileNamed, depth) {
     const task = /^\[([ xX])\] /.exec(lines[0]);
     const rest = task ? [lines[0].slice(4), ...lines.slice(1)] : lines;
     const children = within(rest, fileNamed, depth);
-    // In a tight list the words of an item are no paragraph.
-    const tight = block.isLoose ? children : children.flatMap((one) => (one.nodeName === "P" ? [...one.childNodes] : [one]));
+    // In a tight list, the text of an item is no paragraph.
+    const tight = block.isLoose ? children : children.flatMap((child) => (child.nodeName === "P" ? [...child.childNodes] : [child]));
     const box = task ? el("input", { type: "checkbox", disabled: true, checked: task[1] !== " ", "aria-label": task[1] === " " ? outputWords.toDo : outputWords.done }) : null;
     return el("li", { class: task ? "task" : null }, box, tight);
   });
@@ -250,22 +250,22 @@ function listed(block, fileNamed, depth) {
 }
 
 function table(rows, fileNamed) {
-  const sides = cells(rows[1]).map((one) => (one.endsWith(":") ? (one.startsWith(":") ? "center" : "end") : "start"));
+  const sides = cells(rows[1]).map((cell) => (cell.endsWith(":") ? (cell.startsWith(":") ? "center" : "end") : "start"));
   const row = (source, tag) => {
     const texts = cells(source);
-    return el("tr", {}, sides.map((side, place) => el(texts[place] ? tag : "td", { class: side }, inline(texts[place] ?? "", fileNamed))));
+    return el("tr", {}, sides.map((side, index) => el(texts[index] ? tag : "td", { class: side }, inline(texts[index] ?? "", fileNamed))));
   };
   return scrollable(el("div", { class: "wide-table" },
-    el("table", {}, el("thead", {}, row(rows[0], "th")), el("tbody", {}, rows.slice(2).map((one) => row(one, "td"))))));
+    el("table", {}, el("thead", {}, row(rows[0], "th")), el("tbody", {}, rows.slice(2).map((source) => row(source, "td"))))));
 }
 
-/** Code with its language and a button to copy it. */
 /** A button that asks the page to do something with a text: "run", "edit" or "ask". */
 export function requester(kind, text, words) {
   const request = ({ currentTarget }) => currentTarget.dispatchEvent(new CustomEvent(kind, { bubbles: true, detail: text }));
   return el("button", { type: "button", class: `small to-${kind}`, onclick: request }, words);
 }
 
+/** Code with its language, and buttons to copy and use it. */
 export function codeBlock(text, language) {
   const isPython = /^(?:python3?|py|ipython)$/i.test(language);
   const name = language.slice(0, 20);

@@ -1,4 +1,4 @@
-// What code showed, in order: text, pictures, tables, pages.
+// Outputs of code, in order: text, pictures, tables, pages.
 
 import { address, copier, el, icon, isDark, plain, scrollable } from "./dom.js";
 import { formula } from "./formulas.js";
@@ -10,14 +10,14 @@ const FIGURE = /^<?Figure(?:: | size\b)/;
 const TALLEST = 900;
 const frames = new Map();
 
-// A page says how tall it is. It is believed within bounds, and about itself alone.
+// A page reports its height, which is accepted within limits, and only for the page itself.
 addEventListener("message", (event) => {
   const frame = frames.get(event.source);
   const height = Number(event.data?.height);
   if (frame && Number.isFinite(height)) frame.style.height = `${Math.min(Math.max(height, 48), TALLEST)}px`;
 });
 
-// Pages are drawn anew where the colours change: a chart has its own.
+// Pages are loaded again when the colours change, as charts have colours of their own.
 function redrawPages() {
   for (const frame of document.querySelectorAll("iframe[src^='/frame?']")) {
     const source = themed(frame.getAttribute("src"));
@@ -79,7 +79,7 @@ export class Outputs {
     this.element.append(node);
   }
 
-  /** Make little of the error by which code is stopped: the person wanted it. */
+  /** Show the error of stopped code as a note, as the person stopped it. */
   calm() {
     const last = this.element.querySelector(":scope > .error:last-child details");
     if (!last?.querySelector("summary").textContent.startsWith("KeyboardInterrupt")) return;
@@ -99,7 +99,7 @@ export class Outputs {
     place.className = `output ${event.type}`;
     place.event = event;
     const node = event.type === "table" ? (await import("./table_outputs.js")).table(event, this.say) : drawn(event);
-    // Meanwhile it may have been updated.
+    // It may have been updated since.
     if (place.event === event) place.replaceChildren(node);
   }
 
@@ -136,7 +136,7 @@ function words(text) {
   return shown.element;
 }
 
-/** What code shows as LaTeX: one formula, or words with some in them. */
+/** LaTeX that code shows: one formula, or text with formulas. */
 function typeset(latex) {
   const whole = /^\s*(?:\$\$([^$]+)\$\$|\$([^$]+)\$|\\\[([^]+)\\\])\s*$/.exec(latex);
   return whole ? formula(whole[1] ?? whole[2] ?? whole[3], latex.trim(), true) : words(latex);
@@ -150,11 +150,11 @@ function failure(event) {
   return trace;
 }
 
-/** A traceback without its last words, which are shown above it. */
+/** Return a traceback without its last line, which is shown above it. */
 function withoutLast(traceback, words) {
   const trace = traceback.trimEnd();
   const [last] = /(?<=\n).*$/.exec(trace) ?? [];
-  // Before its name may stand where it is from.
+  // The name may follow that of its module.
   if (trace !== words && trace.endsWith(words)) return trace.slice(0, -words.length).replace(/[\w.]+$/, "").trimEnd();
   return last && words.startsWith(last) ? trace.slice(0, -last.length).trimEnd() : trace;
 }
@@ -167,7 +167,7 @@ function link(words, glyph, href, properties = {}) {
   return el("a", { class: "small", href, ...properties }, icon(glyph), el("span", {}, words));
 }
 
-/** What a display says it is about, as the name of a file; empty if it says nothing of use. */
+/** Return the text of a display as the name of a file; empty if it is of no use. */
 function titleOf(text) {
   const line = (text ?? "").replace(FIGURE, "").split("\n")[0].trim();
   return /^<.*>$|^Figure\(/.test(line) ? "" : plain(line).slice(0, 80);
@@ -175,22 +175,22 @@ function titleOf(text) {
 
 function picture(event) {
   const query = { sha256: event.sha256, suffix: event.mime.slice(6).replace("jpeg", "jpg").replace("+xml", "") };
-  const where = address("/picture", query), title = titleOf(event.text);
+  const source = address("/picture", query), title = titleOf(event.text);
   const save = address("/output", { ...query, title: title || "picture" });
-  const image = el("img", { src: where, alt: event.text || outputWords.picture, loading: "lazy", onerror: gone });
+  const image = el("img", { src: source, alt: event.text || outputWords.picture, loading: "lazy", onerror: gone });
   function gone() {
     image.replaceWith(el("p", { class: "notice" }, outputWords.pictureDeleted));
   }
   return el("figure", {},
-    el("a", { href: where, target: "_blank", rel: "noopener", title: buttonWords.enlarge, "data-enlarged": title || outputWords.picture, "data-save": save }, image),
+    el("a", { href: source, target: "_blank", rel: "noopener", title: buttonWords.enlarge, "data-enlarged": title || outputWords.picture, "data-save": save }, image),
     tools(link(buttonWords.download, "down", save)));
 }
 
-/** A page of somebody else's, behind walls: see sandboxed_displays.py. */
+/** A frame with a foreign page in its sandbox; see sandboxed_displays.py. */
 export function framed(query, title) {
-  const frame = el("iframe", { title, sandbox: "allow-scripts", loading: "lazy", src: themed(address("/frame", query)), onload: known });
-  function known() {
-    for (const [key, one] of frames) if (!one.isConnected) frames.delete(key);
+  const frame = el("iframe", { title, sandbox: "allow-scripts", loading: "lazy", src: themed(address("/frame", query)), onload: register });
+  function register() {
+    for (const [source, known] of frames) if (!known.isConnected) frames.delete(source);
     frames.set(frame.contentWindow, frame);
   }
   return frame;

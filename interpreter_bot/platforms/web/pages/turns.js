@@ -1,4 +1,4 @@
-// One turn: what was asked, and everything that came of it, in order.
+// One turn: its request, and all its events, in order.
 
 import { duration, el, icon, named, copier, linked, scrollable } from "./dom.js";
 import { fileCard, fileLink } from "./files.js";
@@ -6,9 +6,9 @@ import { Words, codeBlock, requester } from "./markdown.js";
 import { Outputs } from "./outputs.js";
 import { buttonWords, pythonWords, tokenCount, turnWords } from "./words.js";
 
-// More than that is read where it stands.
+// Longer answers are not announced to screen readers, but read in place.
 const MAX_SPOKEN = 1500;
-/** Ends the cell of code that goes on as a turn of its own. */
+/** The ending of a cell whose code continues as a turn of its own. */
 const BACKGROUND = "in background";
 
 export class Turn {
@@ -23,7 +23,7 @@ export class Turn {
     this.cells = new Map();
     this.questions = new Map();
     this.artifacts = new Map();
-    /** Hashes of the pictures that are displayed: a file that has the same is not shown again. */
+    /** Hashes of displayed pictures; files with the same content are not shown again. */
     this.pictures = new Set();
     this.words = null;
     this.draft = null;
@@ -50,16 +50,16 @@ export class Turn {
     this.state.replaceChildren(...[this.state.firstChild, this.stateWords, beside].filter(Boolean));
     clearInterval(this.clock);
     if (!words || this.over) return;
-    // The same wait goes on, however often it is told.
+    // A repeated event continues the same wait.
     if (words !== this.awaited?.words) this.awaited = { words, since: Date.now() };
     const { since } = this.awaited;
     const most = words === turnWords.running && this.around.limit?.();
-    const tell = () => {
+    const showSeconds = () => {
       const seconds = (Date.now() - since) / 1000;
       if (!this.state.isConnected) clearInterval(this.clock);
       else if (seconds > 2) this.stateWords.textContent = `${words} ${most ? turnWords.ofAtMost(duration(Math.round(seconds)), duration(most)) : duration(Math.round(seconds))}`;
     };
-    this.clock = setInterval(tell, 1000);
+    this.clock = setInterval(showSeconds, 1000);
   }
 
   on_waiting({ ahead }) {
