@@ -16,7 +16,7 @@ _SILENT_SECONDS: Final = 20.0
 _T = TypeVar("_T")
 
 
-class _StrangersFaults(logging.Filter):
+class _ClientFaults(logging.Filter):
     """Logs in a line that a stranger sent no HTTP, instead of a traceback of the library."""
 
     def filter(self, record: logging.LogRecord) -> bool:
@@ -29,7 +29,7 @@ class _StrangersFaults(logging.Filter):
 
 
 _log = logging.getLogger(__name__)
-_log.addFilter(_StrangersFaults())
+_log.addFilter(_ClientFaults())
 
 
 def runner(application: web.Application, *, closing_seconds: float) -> web.AppRunner:

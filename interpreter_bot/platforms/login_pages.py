@@ -88,7 +88,7 @@ async def serve(
     app.router.add_get(f"{PATH}/back/{{server}}", pages.back, allow_head=False)
     app.router.add_post(f"{PATH}/back/{{server}}", pages.finish)
     app.router.add_get(f"{PATH}/{{ticket}}", pages.begin, allow_head=False)
-    app.router.add_post(f"{PATH}/{{ticket}}", pages.go_on)
+    app.router.add_post(f"{PATH}/{{ticket}}", pages.continue_login)
     runner = http_runners.runner(app, closing_seconds=_CLOSING_SECONDS)
     await runner.setup()
     try:
@@ -121,9 +121,9 @@ class _LoginPages:
         """Show what a link is for."""
         login = await self._logins.find_login(request.match_info["ticket"])
         form = _FORM.format(action=html.escape(request.path), fields="", label=page_words.GO_ON)
-        return _page(page_words.log_in_at(login.account.server), _who(login) + form)
+        return _page(page_words.log_in_at(login.account.server), _login_facts(login) + form)
 
-    async def go_on(self, request: web.Request) -> web.StreamResponse:
+    async def continue_login(self, request: web.Request) -> web.StreamResponse:
         """Use a link up, and lead to the login of the server."""
         self._check_origin(request)
         ticket = request.match_info["ticket"]
@@ -154,7 +154,7 @@ class _LoginPages:
         form = _FORM.format(
             action=html.escape(request.path), fields=fields, label=page_words.LET_BOT_USE
         )
-        return _page(page_words.let_bot_use(login.account.server), _who(login) + form)
+        return _page(page_words.let_bot_use(login.account.server), _login_facts(login) + form)
 
     async def finish(self, request: web.Request) -> web.StreamResponse:
         """Finish the login of a person who agreed."""
@@ -162,15 +162,15 @@ class _LoginPages:
         form = await http_runners.body(request.post())
         returned = {name: str(form[name]) for name in _RETURNED if name in form}
         login = await self._logins.finish(request.match_info["server"], returned, _mark(request))
-        told = _DONE.format(server=login.account.server, name=_shown(login.name or "you"))
-        response = _page(page_words.LOGGED_IN, told)
+        message = _DONE.format(server=login.account.server, name=_escape(login.name or "you"))
+        response = _page(page_words.LOGGED_IN, message)
         response.del_cookie(_COOKIE, path=request.path)
         return response
 
     def _check_origin(self, request: web.Request) -> None:
         origin = urllib.parse.urlsplit(self.address)
-        wanted = f"{origin.scheme}://{origin.netloc}"
-        if request.headers.get("Origin", wanted) != wanted:
+        expected_origin = f"{origin.scheme}://{origin.netloc}"
+        if request.headers.get("Origin", expected_origin) != expected_origin:
             raise web.HTTPForbidden(text=page_words.OTHER_PAGE)
 
 
@@ -178,24 +178,24 @@ def _mark(request: web.Request) -> str:
     return request.cookies.get(_COOKIE, "")
 
 
-def _who(login: tool_logins.Login) -> str:
+def _login_facts(login: tool_logins.Login) -> str:
     account = login.account
     place = f"{account.platform}/{account.workspace}" if account.workspace else account.platform
     return _WHO.format(
-        server=_shown(account.server),
-        issuer=f", by {_shown(login.issuer)}," if login.issuer else "",
-        name=_shown(login.name or account.person),
-        person=_shown(account.person),
-        platform=_shown(_PLATFORMS.get(place, place)),
+        server=_escape(account.server),
+        issuer=f", by {_escape(login.issuer)}," if login.issuer else "",
+        name=_escape(login.name or account.person),
+        person=_escape(account.person),
+        platform=_escape(_PLATFORMS.get(place, place)),
     )
 
 
-def _shown(text: str) -> str:
+def _escape(text: str) -> str:
     return html.escape(safe_text.harmless(text)[:200])
 
 
 def _page(title: str, body: str, *, status: int = 200) -> web.Response:
-    text = _PAGE.format(title=_shown(title), body=body)
+    text = _PAGE.format(title=_escape(title), body=body)
     return web.Response(status=status, text=text, content_type="text/html")
 
 
@@ -210,4 +210,4 @@ async def _sentences(request: web.Request, handler: _Handler) -> web.StreamRespo
         return await handler(request)
     except errors.BotError as error:
         _log.info("a login was refused", exc_info=error)
-        return _page("That did not work", f"<p>{_shown(str(error))}</p>", status=400)
+        return _page("That did not work", f"<p>{_escape(str(error))}</p>", status=400)
