@@ -9,7 +9,10 @@ from interpreter_bot.platforms import command_table
 from tests.fakes import offers
 from tests.integration.slack.worlds import connected
 
-ALWAYS = {name for name, row in command_table.offered("slack").items() if not row.needs}
+ON_BY_DEFAULT = ("", "memory", "schedules")
+ALWAYS = {
+    name for name, row in command_table.offered("slack").items() if row.needs in ON_BY_DEFAULT
+}
 
 
 def listed(text):
