@@ -9,6 +9,7 @@ from interpreter_bot import events, settings, values
 from interpreter_bot.sessions import schedules
 from tests.fakes import openai_server, replies
 from tests.integration.sessions.conftest import KEY
+from tests.integration.sessions.test_restarts import ALL, BRIEF, TICKS
 
 pytestmark = pytest.mark.kernel
 
@@ -22,7 +23,7 @@ class Calendar:
         self.schedules = house.service.schedules
         self.schedules.now = lambda: self.now
         self.now = datetime.datetime.now(datetime.UTC)
-        house.service.notify_through("web", self._notify)
+        house.service.notify_through("web", self._notify, go_on=self._show)
         self.schedules.open_platform("web", schedules.Platform(self._show, self._check, "never"))
 
     async def _notify(self, key, sentence):
@@ -196,3 +197,29 @@ async def test_a_model_proposes_and_is_asked_again_and_need_not_answer(opened):
         offered = [{tool["function"]["name"] for tool in one["tools"]} for one in asked]
         assert all("nothing_to_report" not in names for names in offered[:2])
         assert all("propose_schedule" not in names for names in offered[2:])
+
+
+async def test_a_run_goes_on_in_the_next_bot_and_is_shown_once(opened, outliving):
+    async with opened(sessions=BRIEF) as house:
+        calendar = Calendar(house)
+        await house.run(TICKS)
+        await calendar.propose("daily 9:00 UTC: refresh it")
+        running = replies.Reply()
+
+        async def show(request):
+            await house.handle(request, running)
+
+        calendar.schedules.open_platform("web", schedules.Platform(show, calendar._check, "never"))
+        (schedule,) = await calendar.schedules.visible(KEY, "u1")
+        calendar.now = schedule.due
+        await calendar.schedules.fire()
+        await running.until("output")
+    assert running.end.goes_on
+    async with opened() as house:
+        calendar = Calendar(house)
+        await house.service.resumptions.close()
+        await calendar.schedules.fire()
+        await calendar.schedules.close()
+        (reply,) = calendar.shown
+        assert printed(reply).splitlines() == ALL
+        assert await calendar.history() == ["done"]
