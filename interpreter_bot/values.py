@@ -13,8 +13,9 @@ import urllib.parse
 from collections.abc import Collection, Iterable
 from typing import Final, Literal, NamedTuple, TypeAlias
 
-SCHEDULED: Final = "000"
-"""Begins the ids of requests of schedules: digits, as ids in buttons are, and no network's own."""
+SCHEDULED: Final = 12 * "0"
+"""Begins the ids of requests of schedules; a number follows, as ids in buttons are up to 19 digits.
+No network's id begins so, nor does one that is random, or a digest."""
 _SCHEDULE: Final = "-schedule-"
 
 
