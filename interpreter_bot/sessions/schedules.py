@@ -131,9 +131,12 @@ class Schedules:
             for schedule in await self._table.due(now, self._platforms):
                 # Times that were missed since then have no run of their own.
                 await self._table.claim(schedule, _next_time(schedule, now))
+        busy: set[int] = set()
         for run, schedule in await self._table.unfinished_runs(self._platforms):
-            if run.id not in self._tasks:
+            # One at a time of each schedule, as its code has one session.
+            if schedule.id not in busy and run.id not in self._tasks:
                 self._begin_task(run, schedule)
+            busy.add(schedule.id)
 
     def _begin_task(self, run: records.ScheduleRun, schedule: records.Schedule) -> None:
         task = asyncio.create_task(
@@ -194,8 +197,7 @@ class Schedules:
                 await self._pause(schedule, refusal)
                 return refusal
             if schedule.code:
-                async with self._copies:
-                    await self._copy_files(schedule)
+                await self._copy_files(schedule)
             await platform.show(self._request(run, schedule, platform.approval))
         except errors.StoreError:
             raise
@@ -211,7 +213,9 @@ class Schedules:
         hosts, database = self._services.hosts, self._services.database
         key, runs_key = schedule.key, schedule.runs_key
         address = values.text(runs_key)
-        async with self._lanes.turn(key, person=schedule.person, waiting=lambda _: None):
+        turn = self._lanes.turn(key, person=schedule.person, waiting=lambda _: None)
+        # In this order, as the turn that runs may wait for a person.
+        async with turn, self._copies:
             await hosts.forget(address)
             await hosts.fork(values.text(key), address)
         await hosts.release(address)
@@ -302,8 +306,13 @@ class Schedules:
         return schedule_proposals.shown_time(due, schedule.zone)
 
     async def run_now(self, schedule: records.Schedule) -> None:
-        """Run a schedule now, besides its times."""
-        await self._table.begin_run(schedule.id, self.now())
+        """Run a schedule now, besides its times.
+
+        Raises:
+            BotError: a run waits already.
+        """
+        if not await self._table.begin_run(schedule.id, self.now()):
+            raise errors.BotError(schedule_words.RUN_WAITS)
         await self.fire()
 
     async def delete(self, schedule: records.Schedule) -> None:

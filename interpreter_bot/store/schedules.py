@@ -16,6 +16,8 @@ from interpreter_bot.wording import schedule_words
 _S = records.Schedule
 _R = records.ScheduleRun
 _MAX_RUNS: Final = 50
+# Of a schedule: one runs, one waits.
+_MAX_UNFINISHED: Final = 2
 # Those that are claimed in one transaction.
 _MAX_DUE: Final = 100
 
@@ -94,10 +96,19 @@ class Schedules(transactions.Aggregate):
                 await self.begin_run(schedule.id, schedule.due)
             return is_first
 
-    async def begin_run(self, schedule_id: int, due: datetime.datetime) -> None:
-        """Begin a run, unless there was one for that time."""
+    async def begin_run(self, schedule_id: int, due: datetime.datetime) -> bool:
+        """Begin a run, unless there was one for that time, or one waits for another one's end.
+
+        Returns:
+            Whether this call did.
+        """
         insert = self._transactions.insert(_R).values(schedule_id=schedule_id, due=due, sentence="")
-        await self._transactions.change(insert.on_conflict_do_nothing())
+        is_open = _R.schedule_id == schedule_id, _R.ended.is_(None)
+        count = sa.select(sa.func.count()).select_from(_R).where(*is_open)
+        async with self._transactions.together(is_writing=True):
+            if await self._transactions.one(count) >= _MAX_UNFINISHED:
+                return False
+            return await self._transactions.change(insert.on_conflict_do_nothing()) == 1
 
     async def unfinished_runs(
         self, platforms: Collection[str]

@@ -36,6 +36,7 @@ NEVER_AGAIN: Final = "There is no further time."
 DELETED: Final = "Deleted."
 DELETED_MEANWHILE: Final = "The schedule was deleted."
 STARTED: Final = "It runs now."
+RUN_WAITS: Final = "It is running, and its next run is waiting already."
 _FRESH: Final = (
     "Runs the code of the last answer again, in a new Python with a copy of these files, without "
     "a model."

@@ -5,7 +5,7 @@ import datetime
 
 import pytest
 
-from interpreter_bot import events, settings, values
+from interpreter_bot import errors, events, settings, values
 from interpreter_bot.sessions import schedules
 from tests.fakes import openai_server, replies
 from tests.integration.sessions.conftest import KEY
@@ -223,3 +223,22 @@ async def test_a_run_goes_on_in_the_next_bot_and_is_shown_once(opened, outliving
         (reply,) = calendar.shown
         assert printed(reply).splitlines() == ALL
         assert await calendar.history() == ["done"]
+
+
+async def test_runs_of_a_schedule_follow_each_other_and_do_not_pile_up(opened):
+    async with opened() as house:
+        calendar = Calendar(house)
+        await house.run("import time\ntime.sleep(1.5)\nprint('whole')")
+        await calendar.propose("daily 9:00 UTC: refresh it")
+        (schedule,) = await calendar.schedules.visible(KEY, "u1")
+        for _ in range(2):
+            await asyncio.sleep(1)
+            await calendar.schedules.run_now(schedule)
+            calendar.now += datetime.timedelta(seconds=1)
+        with pytest.raises(errors.BotError, match="its next run is waiting already"):
+            await calendar.schedules.run_now(schedule)
+        while calendar.schedules._tasks:
+            await asyncio.sleep(0.05)
+            await calendar.schedules.fire()
+        assert [printed(reply) for reply in calendar.shown] == ["whole\n"] * 2
+        assert await calendar.history() == ["done", "done"]
