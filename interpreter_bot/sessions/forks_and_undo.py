@@ -25,7 +25,6 @@ from interpreter_bot.wording import session_words
 
 _log = logging.getLogger(__name__)
 
-# People see the end of an answer a moment before it is recorded.
 _MAX_CELLS: Final = 300
 _MAX_TURNS: Final = 1000
 _TITLE_CHARACTERS: Final = 190
@@ -176,14 +175,14 @@ class SessionBranches:
     async def _find_start(self, source: records.Session, turn_id: int) -> _BranchStart:
         database = self._services.database
         turns = await database.turns.of_session(source.id, limit=_MAX_TURNS)
-        index = next((n for n, execution in enumerate(turns) if execution.id == turn_id), None)
+        index = next((n for n, turn in enumerate(turns) if turn.id == turn_id), None)
         if index is None or not (turns[index].request or turns[index].attachments):
             raise errors.BotError(session_words.QUESTION_GONE)
         turn = turns[index]
         if index and turns[index - 1].instead_of is not None:
             # The notice at the start of a branch: this is one more alternative to the same turn.
             turn = turns[index - 1]
-        executions = await database.executions.of_turns([execution.id for execution in turns])
+        executions = await database.executions.of_turns([turn.id for turn in turns])
         executed = [
             execution for execution in executions if execution.ending is not values.Ending.REFUSED
         ]

@@ -18,6 +18,7 @@ from interpreter_bot import errors, values
 from interpreter_bot.sessions import requests
 from interpreter_bot.wording import session_words
 
+# People see the end of an answer a moment before it is recorded.
 _RECORDING_SECONDS: Final = 3.0
 
 

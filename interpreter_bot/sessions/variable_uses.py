@@ -62,7 +62,7 @@ def find(
 
 
 def latest_assignments(codes: Iterable[str], names: Collection[str]) -> tuple[str, ...]:
-    """Return the cells that gave names to variables last, in the order in which they ran.
+    """Return the cells that last assigned the variables, in the order in which they ran.
 
     Args:
         codes: of all cells, the latest first.
