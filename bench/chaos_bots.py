@@ -24,7 +24,7 @@ async def _serve() -> None:
     config = settings.load(None)
     async with (
         execution_startup.hold_active_bot(config, lambda: None) as bot,
-        execution_startup.open_hosts(config, kernels_outlive=True) as hosts,
+        execution_startup.open_hosts(config, kernels_outlive_bot=True) as hosts,
         service_startup.open_conversations(
             config, {}, secrets={}, hosts=asyncio.sleep(0, hosts), bot=bot
         ) as service,

@@ -103,7 +103,7 @@ def check_version(name: str, digest: str, current: str) -> None:
         raise errors.BotError(operator_words.other_version(name, digest))
 
 
-def standing(accepted: str | None, current: str) -> Standing:
+def find_standing(accepted: str | None, current: str) -> Standing:
     """Compare the digest of what was accepted, None if nothing was, with that of what is there."""
     if accepted is None:
         return Standing.NEW

@@ -187,7 +187,7 @@ class InputQuestion:
     is_of_model: bool = False
     choices: tuple[str, ...] = ()
 
-    def chosen(self, text: str) -> str:
+    def find_choice(self, text: str) -> str:
         """Return the choice with the text or number of an answer; else the answer itself."""
         answer = text.strip().casefold()
         by_name = [choice for choice in self.choices if choice.casefold() == answer]

@@ -61,7 +61,7 @@ class Scope:
     def includes(self, other: Scope) -> bool:
         """Return whether another scope is this one or within it."""
         parts = zip(dataclasses.astuple(self), dataclasses.astuple(other), strict=True)
-        return all(mine in ("", theirs) for mine, theirs in parts)
+        return all(own_part in ("", other_part) for own_part, other_part in parts)
 
 
 MAX_NOTE_CHARACTERS: Final = 500

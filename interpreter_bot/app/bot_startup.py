@@ -49,7 +49,7 @@ async def open_service(
     *,
     secrets: Mapping[str, str] | None = None,
     is_ephemeral: bool = False,
-    kernels_outlive: bool = False,
+    kernels_outlive_bot: bool = False,
     broker: Broker | None = None,
     bot: active_bot.ActiveBot | None = None,
 ) -> AsyncIterator[session_service.SessionService]:
@@ -60,7 +60,7 @@ async def open_service(
         environment: holds the keys of models.
         secrets: holds what rules of `egress` name; by default, `environment` does.
         is_ephemeral: leaves nothing behind: no file, no memory.
-        kernels_outlive: see `execution_startup.open_hosts`.
+        kernels_outlive_bot: see `execution_startup.open_hosts`.
         broker: lets code reach the outside, if that is open already.
         bot: for which it is opened; None for a process beside the bot.
 
@@ -73,14 +73,14 @@ async def open_service(
         with garbage_collection.paused(freezes=not is_ephemeral):
             if broker is None:
                 opening_broker = execution_startup.open_broker(
-                    config, secrets, kernels_outlive=kernels_outlive
+                    config, secrets, kernels_outlive_bot=kernels_outlive_bot
                 )
                 broker = await stack.enter_async_context(opening_broker)
             opening_hosts = execution_startup.open_hosts(
                 config,
                 doorkeeper=broker,
                 is_ephemeral=is_ephemeral,
-                kernels_outlive=kernels_outlive,
+                kernels_outlive_bot=kernels_outlive_bot,
             )
             hosts = await stack.enter_async_context(side_by_side.opening(opening_hosts, "hosts"))
             await asyncio.to_thread(importlib.import_module, "interpreter_bot.app.service_startup")

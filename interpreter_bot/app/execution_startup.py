@@ -27,14 +27,14 @@ _SEED_BYTES: Final = 32
 
 @contextlib.asynccontextmanager
 async def open_broker(
-    config: settings.Settings, environment: Mapping[str, str], *, kernels_outlive: bool = False
+    config: settings.Settings, environment: Mapping[str, str], *, kernels_outlive_bot: bool = False
 ) -> AsyncIterator[broker.Broker | None]:
     """Open what lets code reach the outside; None where the settings list nothing.
 
     Args:
         config: the settings in effect.
         environment: holds the secrets that rules of `egress` name.
-        kernels_outlive: kernels may outlive this process, and know the next one's doors.
+        kernels_outlive_bot: kernels may outlive this process, and know the next one's doors.
 
     Raises:
         SettingsError: a rule cannot be used.
@@ -46,7 +46,7 @@ async def open_broker(
     from interpreter_bot.egress import broker
 
     seed = b""
-    if kernels_outlive:
+    if kernels_outlive_bot:
         file = config.paths.data / _SEED_FILE
         new_seed = functools.partial(secrets.token_hex, _SEED_BYTES)
         seed = (await asyncio.to_thread(private_files.read_or_create, file, new_seed)).encode()
@@ -119,7 +119,7 @@ async def open_hosts(
     *,
     doorkeeper: kernel_doors.Doorkeeper | None = None,
     is_ephemeral: bool = False,
-    kernels_outlive: bool = False,
+    kernels_outlive_bot: bool = False,
 ) -> AsyncIterator[ports.Hosts]:
     """Open the host of kernels.
 
@@ -127,7 +127,7 @@ async def open_hosts(
         config: the settings in effect.
         doorkeeper: decides what kernels reach; None lets them reach nothing.
         is_ephemeral: no file of a session outlives it.
-        kernels_outlive: kernels are to outlive this process, as far as the settings say so.
+        kernels_outlive_bot: kernels are to outlive this process, as far as the settings say so.
 
     Raises:
         BotError: it cannot be opened; the sentence says why.
@@ -138,7 +138,7 @@ async def open_hosts(
         config,
         doorkeeper,
         is_ephemeral=is_ephemeral,
-        kernels_outlive=kernels_outlive,
+        kernels_outlive_bot=kernels_outlive_bot,
     )
     async with opening as hosts:
         if doorkeeper is not None and not hosts.has_doors:
@@ -151,14 +151,14 @@ def _open_hosts(
     doorkeeper: kernel_doors.Doorkeeper | None,
     *,
     is_ephemeral: bool,
-    kernels_outlive: bool,
+    kernels_outlive_bot: bool,
 ) -> AbstractAsyncContextManager[ports.Hosts]:
     if is_ephemeral and doorkeeper is None:
         return _open_ephemeral(config)
-    if kernels_outlive and config.host.fleet:
+    if kernels_outlive_bot and config.host.fleet:
         return _open_fleet(config, doorkeeper)
     # Imported here: who finds a host needs no kernels, and who has none no client of HTTP.
-    if not kernels_outlive or config.host.mode == "inside":
+    if not kernels_outlive_bot or config.host.mode == "inside":
         from interpreter_bot.hosts import local_startup
 
         return local_startup.open_host(config, is_ephemeral=is_ephemeral, doorkeeper=doorkeeper)

@@ -112,7 +112,7 @@ class Turns:
         reply: Reply,
         attachments: Sequence[requests.Attachment],
     ) -> events.TurnEnded:
-        self._interrupter.stop_by(functools.partial(self._service.stop, self._key))
+        self._interrupter.set_stop(functools.partial(self._service.stop, self._key))
         request = requests.Request(
             key=self._key,
             person=_PERSON,

@@ -35,7 +35,7 @@ class Interrupter:
         self._task = asyncio.current_task()
         self._stop_task: asyncio.Future[object] | None = None
 
-    def stop_by(self, stop: Callable[[], Awaitable[object]]) -> None:
+    def set_stop(self, stop: Callable[[], Awaitable[object]]) -> None:
         """Set how to stop the next code; earlier stops are forgotten."""
         self.stop_current = stop
         self._stop_task = None

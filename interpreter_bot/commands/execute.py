@@ -94,11 +94,11 @@ def run(config: settings.Settings, options: argparse.Namespace) -> int:
                 if piped is not None:
                     attachments.append((piped.name, piped.chunks()))
                 await session.attach(attachments)
-                interrupter.stop_by(session.stop)
+                interrupter.set_stop(session.stop)
                 async with console_runs.ticking(reply.tick):
                     is_ok = await session.run(codes)
                 while watched is not None and (cells := await watched.changed(interrupter)):
-                    interrupter.stop_by(session.stop)
+                    interrupter.set_stop(session.stop)
                     async with console_runs.ticking(reply.tick):
                         is_ok = await session.run(cells + options.cell)
                 return 0 if is_ok else console_runs.FAILED
@@ -151,7 +151,7 @@ class _WatchedFile:
         async def end() -> None:
             is_over.set()
 
-        interrupter.stop_by(end)
+        interrupter.set_stop(end)
         while not is_over.is_set():
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(_POLL_SECONDS):

@@ -16,7 +16,7 @@ from interpreter_bot import code_activity, errors, settings, side_by_side, value
 from interpreter_bot.app import bot_startup, execution_startup
 from interpreter_bot.wording import operator_words
 
-_ENDED = 130
+_INTERRUPTED_STATUS = 130
 
 
 def check_sdk() -> None:
@@ -78,7 +78,7 @@ async def _serve(config: settings.Settings) -> int:
 
             await startup.serve_stdio(await opening_service, lines)
     except asyncio.CancelledError:
-        return _ENDED
+        return _INTERRUPTED_STATUS
     return 0
 
 

@@ -57,7 +57,7 @@ def run(config: settings.Settings, options: argparse.Namespace) -> int:
 async def _run(config: settings.Settings, environment: Mapping[str, str]) -> int:
     with _ending() as end:
         try:
-            return await run_bot(config, environment, end, kernels_outlive=True)
+            return await run_bot(config, environment, end, kernels_outlive_bot=True)
         except asyncio.CancelledError:
             return _FAILED
 
@@ -67,11 +67,11 @@ async def run_bot(
     environment: Mapping[str, str],
     end: asyncio.Event,
     *,
-    kernels_outlive: bool = False,
+    kernels_outlive_bot: bool = False,
 ) -> int:
     """Stand by while another bot is active, then run the bot until `end` is set.
 
-    `kernels_outlive` is that of `execution_startup.open_hosts`.
+    `kernels_outlive_bot` is that of `execution_startup.open_hosts`.
 
     Returns:
         The exit status.
@@ -88,7 +88,7 @@ async def run_bot(
         restarting = asyncio.create_task(_restart_when_lost(bot, end), name="restart")
         try:
             opening = bot_startup.open_service(
-                config, environment, kernels_outlive=kernels_outlive, bot=bot
+                config, environment, kernels_outlive_bot=kernels_outlive_bot, bot=bot
             )
             return await _run_platforms(config, opening, platforms, end)
         finally:

@@ -211,7 +211,7 @@ def _no_namespaces(results: trial_kernels.ProbeResults, sandbox: settings.Sandbo
 
 def _missing_in_container() -> Iterator[Finding]:
     """Report what needs namespaces and does not apply."""
-    for name, detail in doctor_words.NOT_IN_CONTAINERS.items():
+    for name, detail in doctor_words.DIFFERENT_IN_CONTAINERS.items():
         yield _finding(name, None, detail, fix=doctor_words.STRONGER)
 
 

@@ -135,7 +135,7 @@ class Broker:
         self,
         key: str,
         kernel_id: str,
-        doors: Callable[[], Awaitable[kernel_doors.Doors | None]],
+        obtain_doors: Callable[[], Awaitable[kernel_doors.Doors | None]],
     ) -> kernel_doors.DoorSetup | None:
         """Open the doors of a kernel, once; see `kernel_doors.Doorkeeper.open`."""
         if kernel_id in self.kernels:
@@ -151,7 +151,7 @@ class Broker:
             return kernel_doors.DoorSetup(code, self._refusal)
         self._opening.add(kernel_id)
         try:
-            if (opened := await doors()) is not None:
+            if (opened := await obtain_doors()) is not None:
                 self._pending_setups[kernel_id] = self._open_doors(key, kernel_id, opened)
         finally:
             self._opening.discard(kernel_id)

@@ -22,7 +22,7 @@ _MAX_HOSTS: Final = 256
 _VALID_DAYS: Final = 30
 _KEY_BYTES: Final = 48
 # Of the curve P-256.
-_ORDER: Final = 0xFFFFFFFF00000000FFFFFFFFFFFFFFFFBCE6FAADA7179E84F3B9CAC2FC632551
+_CURVE_ORDER: Final = 0xFFFFFFFF00000000FFFFFFFFFFFFFFFFBCE6FAADA7179E84F3B9CAC2FC632551
 _NAME: Final = "interpreter-bot, for one session"
 _USAGES: Final = (
     "digital_signature",
@@ -109,7 +109,9 @@ def _key(seed: bytes) -> ec.EllipticCurvePrivateKey:
         return ec.generate_private_key(ec.SECP256R1())
     # Much longer than the order of the curve, so that all numbers are equally likely.
     wide = hashlib.shake_256(seed).digest(_KEY_BYTES)
-    return ec.derive_private_key(1 + int.from_bytes(wide, "big") % (_ORDER - 1), ec.SECP256R1())
+    return ec.derive_private_key(
+        1 + int.from_bytes(wide, "big") % (_CURVE_ORDER - 1), ec.SECP256R1()
+    )
 
 
 def _usage(*names: str) -> x509.KeyUsage:

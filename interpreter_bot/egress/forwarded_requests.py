@@ -168,13 +168,13 @@ class _Transfer:
                 task.cancel()
             await asyncio.wait(both)
 
-    def _count_sent(self, number: int) -> None:
+    def _count_sent(self, byte_count: int) -> None:
         self._reset_idle()
-        self.traffic.count_sent(self.contact, number)
+        self.traffic.count_sent(self.contact, byte_count)
 
-    def _count_received(self, number: int) -> None:
+    def _count_received(self, byte_count: int) -> None:
         self._reset_idle()
-        self.traffic.count_received(self.contact, number)
+        self.traffic.count_received(self.contact, byte_count)
 
     def _reset_idle(self) -> None:
         self.idle.reschedule(asyncio.get_running_loop().time() + self.idle_seconds)

@@ -17,10 +17,10 @@ from interpreter_bot.wording import network_words
 
 _MAX_CHARACTERS: Final = 253
 _LABEL: Final = re.compile(r"(?!-)[a-z0-9_-]{1,63}(?<!-)", re.ASCII)
-_LAST: Final = re.compile(r"[a-z][a-z0-9-]*", re.ASCII)
+_LAST_LABEL: Final = re.compile(r"[a-z][a-z0-9-]*", re.ASCII)
 _WILDCARD: Final = "*."
 # Anybody can get a name below these.
-_SHARED: Final = {
+_SHARED_DOMAINS: Final = {
     *("amazonaws.com", "appspot.com", "azureedge.net", "azurewebsites.net", "cloudapp.net"),
     *("cloudfront.net", "duckdns.org", "firebaseapp.com", "fly.dev", "github.io", "gitlab.io"),
     *("githubusercontent.com", "herokuapp.com", "netlify.app", "ngrok.app", "ngrok.io"),
@@ -54,7 +54,7 @@ def normalized(host: str) -> str:
     name = name.lower().removesuffix(".")
     labels = name.split(".")
     is_name = len(name) <= _MAX_CHARACTERS and all(map(_LABEL.fullmatch, labels))
-    if not is_name or not _LAST.fullmatch(labels[-1]):
+    if not is_name or not _LAST_LABEL.fullmatch(labels[-1]):
         raise NameRefusedError
     return name
 
@@ -81,7 +81,7 @@ def pattern(host: str) -> str:
         raise errors.SettingsError(network_words.not_a_host(host)) from error
     labels = name.split(".")
     is_country = len(labels) == 2 and len(labels[1]) == 2 and labels[0] in _SECOND_LEVELS
-    is_broad = len(labels) < 2 or is_country or name in _SHARED or literal(name) is not None
+    is_broad = len(labels) < 2 or is_country or name in _SHARED_DOMAINS or literal(name) is not None
     if is_wildcard and is_broad:
         raise errors.SettingsError(network_words.too_broad(host))
     return _WILDCARD + name if is_wildcard else name

@@ -166,13 +166,13 @@ async def relay(
     loop = asyncio.get_running_loop()
     idle = asyncio.timeout(idle_seconds)
 
-    def sent(number: int) -> None:
+    def sent(byte_count: int) -> None:
         idle.reschedule(loop.time() + idle_seconds)
-        traffic.count_sent(contact, number)
+        traffic.count_sent(contact, byte_count)
 
-    def received(number: int) -> None:
+    def received(byte_count: int) -> None:
         idle.reschedule(loop.time() + idle_seconds)
-        traffic.count_received(contact, number)
+        traffic.count_received(contact, byte_count)
 
     both = (
         asyncio.create_task(_copy(client, server, sent), name="egress up"),

@@ -95,14 +95,14 @@ class Proxy:
                     self._serve_connection(endpoint), name="egress connection"
                 )
                 self._tasks.add(task)
-                task.add_done_callback(self._release)
+                task.add_done_callback(self._on_connection_done)
         finally:
             for task in self._tasks:
                 task.cancel()
             if self._tasks:
                 await asyncio.wait(self._tasks)
 
-    def _release(self, task: asyncio.Task[None]) -> None:
+    def _on_connection_done(self, task: asyncio.Task[None]) -> None:
         self._tasks.discard(task)
         self._slots.release()
         if not task.cancelled() and (error := task.exception()) is not None:
@@ -166,11 +166,11 @@ class Proxy:
     ) -> tuple[str, policies.Rule]:
         """Find the rule for a host and port, as written in a request."""
         text = host_and_port.decode("latin-1")
-        name, colon, number = text.rpartition(":")
+        name, colon, port_text = text.rpartition(":")
         if not colon or text.endswith("]"):
-            name, number = text, str(port)
-        is_port = number.isascii() and number.isdigit() and len(number) < 6
-        contact.host, contact.port = name[:253], int(number) if is_port else 0
+            name, port_text = text, str(port)
+        is_port = port_text.isascii() and port_text.isdigit() and len(port_text) < 6
+        contact.host, contact.port = name[:253], int(port_text) if is_port else 0
         contact.host, rule = self._context.policy().find(name, contact.port)
         return contact.host, rule
 

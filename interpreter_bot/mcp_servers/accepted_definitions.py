@@ -79,7 +79,7 @@ def compare(accepted: definitions.Listing, seen: definitions.Listing) -> Accepte
     """Compare what a server sent with what was accepted of it."""
     digests = {name: definitions.digest(tool) for name, tool in accepted.tools.items()}
     standings = {
-        name: acceptance.standing(digests.get(name), definitions.digest(tool))
+        name: acceptance.find_standing(digests.get(name), definitions.digest(tool))
         for name, tool in seen.tools.items()
     }
     tools = tuple(
@@ -88,6 +88,6 @@ def compare(accepted: definitions.Listing, seen: definitions.Listing) -> Accepte
         if standing is Standing.ON
     )
     standings |= {name: Standing.GONE for name in digests if name not in seen.tools}
-    standings[""] = acceptance.standing(accepted.instructions, seen.instructions)
+    standings[""] = acceptance.find_standing(accepted.instructions, seen.instructions)
     is_same = standings[""] is Standing.ON
     return Accepted(accepted.instructions if is_same else "", tools, standings)

@@ -13,7 +13,7 @@ from interpreter_bot.mcp_servers import definitions
 from interpreter_bot.text import safe_text
 
 _MAX_PARTS: Final = 100
-_LEFT_OUT: Final = "[There were {count} parts more.]"
+_OMITTED_PARTS: Final = "[There were {count} parts more.]"
 _MAX_URL_CHARACTERS: Final = 2_000
 
 
@@ -25,7 +25,7 @@ def as_json(result: mcp_types.CallToolResult, secrets: Iterable[str] = ()) -> di
     """
     parts = [_part(part) for part in result.content[:_MAX_PARTS]]
     if len(result.content) > _MAX_PARTS:
-        parts.append({"text": _LEFT_OUT.format(count=len(result.content) - _MAX_PARTS)})
+        parts.append({"text": _OMITTED_PARTS.format(count=len(result.content) - _MAX_PARTS)})
     structured = result.structured_content
     content = json.dumps([parts, structured])
     content = redaction.redact(content, [json.dumps(secret)[1:-1] for secret in secrets])

@@ -44,8 +44,11 @@ def describe_servers(entries: Sequence[tool_broker.OfferedServer]) -> str:
     if not tools:
         return ""
     described, remaining = tools[:_MAX_DESCRIBED], tools[_MAX_DESCRIBED:]
-    server, first = tools[0]
-    lines = [_INTRODUCTION.format(server=server, function=first.function), "<available_tools>"]
+    first_server, first_tool = tools[0]
+    lines = [
+        _INTRODUCTION.format(server=first_server, function=first_tool.function),
+        "<available_tools>",
+    ]
     lines += [_line(name, tool) for name, tool in described]
     lines.append("</available_tools>")
     if remaining:

@@ -177,7 +177,7 @@ class PersonLogins:
         sealed = await self._store.find(account)
         return sealed is not None and self._refused_digests.get(account) != secret_digest(sealed)
 
-    async def check(self, account: records.Account) -> None:
+    async def require_login(self, account: records.Account) -> None:
         """Raise LoginNeededError if a person has not logged in."""
         if not await self.has(account):
             raise _login_needed(account)
@@ -337,7 +337,7 @@ class PersonBearer(httpx2.Auth):
             if not self.is_refused:
                 return
 
-    def check(self) -> None:
+    def require_login(self) -> None:
         """Raise LoginNeededError if the server refused the token."""
         if self.is_refused:
             raise _login_needed(self._account)

@@ -43,9 +43,9 @@ _END_SECONDS: Final = 2.0
 _MEASURE_SECONDS: Final = 0.5
 _CHUNK_BYTES: Final = 4_000
 _MAX_LOGGED_BYTES: Final = 64_000
-_TOO_MUCH: Final = "the MCP server %s took too much memory, and is ended"
-_TOO_FULL: Final = "the MCP server %s has too many files, or too large ones, and is ended"
-_TOO_MANY: Final = "the MCP server %s has too many processes, and is ended"
+_TOO_MUCH_MEMORY: Final = "the MCP server %s took too much memory, and is ended"
+_TOO_MANY_FILES: Final = "the MCP server %s has too many files, or too large ones, and is ended"
+_TOO_MANY_PROCESSES: Final = "the MCP server %s has too many processes, and is ended"
 _UNMEASURED: Final = "the MCP server %s cannot be measured, and is ended"
 
 
@@ -168,7 +168,7 @@ async def _message_streams(
             await asyncio.wait(tasks)
             if watching.cancelled() and group is not None and group.oom_kills():
                 # It was killed for its memory before it was measured.
-                _log.warning(_TOO_MUCH, server.name)
+                _log.warning(_TOO_MUCH_MEMORY, server.name)
             await _end(process)
         finally:
             _kill(process)
@@ -293,15 +293,15 @@ def _excess(
             place.st_dev, os.path.realpath(directory), mapped_bytes=program_cgroups.FILES_BYTES + 1
         )
     if files.is_over_limit or files.bytes + deleted_bytes > program_cgroups.FILES_BYTES:
-        return _TOO_FULL
+        return _TOO_MANY_FILES
     if group is not None:
         # The group bounds memory and processes, but after an OOM kill some processes may remain.
-        return _TOO_MUCH if group.oom_kills() else ""
+        return _TOO_MUCH_MEMORY if group.oom_kills() else ""
     max_tasks = _MAX_PROCESSES + program_cgroups.WALLS_PROCESSES
     reading = processes.reading(server.memory_bytes, max_tasks)
     if reading.tasks > max_tasks:
-        return _TOO_MANY
-    return _TOO_MUCH if reading.memory_bytes > server.memory_bytes else ""
+        return _TOO_MANY_PROCESSES
+    return _TOO_MUCH_MEMORY if reading.memory_bytes > server.memory_bytes else ""
 
 
 async def _end(process: asyncio.subprocess.Process) -> None:
@@ -310,10 +310,10 @@ async def _end(process: asyncio.subprocess.Process) -> None:
         process.stdin.close()
     # Its remaining output is read and dropped: the program may wait for that to end.
     outputs = [_drain(stream) for stream in (process.stdout, process.stderr) if stream is not None]
-    ending = asyncio.gather(*outputs, process.wait())
-    await asyncio.wait({ending}, timeout=_END_SECONDS)
+    process_end = asyncio.gather(*outputs, process.wait())
+    await asyncio.wait({process_end}, timeout=_END_SECONDS)
     _kill(process)
-    await ending
+    await process_end
 
 
 def _kill(process: asyncio.subprocess.Process) -> None:

@@ -337,7 +337,7 @@ class ServerConnection:
     def _check_login(self) -> None:
         """Raise LoginNeededError if a failure is due to a missing login."""
         if self._bearer is not None:
-            self._bearer.check()
+            self._bearer.require_login()
 
     @contextlib.contextmanager
     def _translated(self, seconds: float) -> Iterator[None]:

@@ -182,7 +182,7 @@ class ToolBroker:
             return self._connections[server]
         if account is None or self.logins is None:
             raise errors.BotError(tool_words.not_listed(server))
-        await self.logins.check(account)
+        await self.logins.require_login(account)
         if account not in self._personal_connections:
             if len(self._personal_connections) >= _MAX_PERSONAL_CONNECTIONS:
                 await self._close_idle_personal()

@@ -155,7 +155,7 @@ class Questions:
             raise errors.AnswerRefusedError(question_words.EXPIRED)
         question = entry.question
         if isinstance(question, events.InputQuestion) and isinstance(answer, events.TextAnswer):
-            answer = events.TextAnswer(question.chosen(answer.text))
+            answer = events.TextAnswer(question.find_choice(answer.text))
         # Shielded, as the page may close: a stored answer must also reach the turn.
         await cancellation.shielded(self._accept_answer(entry, answer))
 

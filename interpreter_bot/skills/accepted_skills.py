@@ -170,7 +170,7 @@ class AcceptedSkills:
         except skill_files.SkillError as error:
             return SkillStatus(name, Standing.UNUSABLE, reason=str(error))
         accepted = self._accepted.read(name)
-        standing = acceptance.standing(accepted.digest if accepted else None, skill.digest)
+        standing = acceptance.find_standing(accepted.digest if accepted else None, skill.digest)
         changes = tuple(_changes(accepted.files, _digests(skill))) if accepted else ()
         return SkillStatus(name, standing, skill, changes=changes)
 

@@ -183,7 +183,7 @@ NOT_FROZEN: Final = (
     "not frozen without control groups of version 2: what code left running continues"
 )
 APART: Final = "pid, mnt, net, ipc, uts: one per session"
-NOT_IN_CONTAINERS: Final = {
+DIFFERENT_IN_CONTAINERS: Final = {
     "host name": "the container's own",
     "second wall of files": "Landlock is the first one at the level 'container'",
 }

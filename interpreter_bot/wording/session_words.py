@@ -9,7 +9,7 @@ from interpreter_bot.text import quantities
 _TITLE_CHARACTERS: Final = 80
 _FILES_STAY: Final = "Files stay as they are now."
 # By whether variables are those of the last save, and whether files stay.
-_BACK: Final = {
+_RESTORED_PARTS: Final = {
     (False, False): "Variables, files and history are",
     (True, False): "Files and history are",
     (False, True): "Variables and history are",
@@ -110,7 +110,9 @@ def undone(request: str, missed_runs: int, files_notice: str) -> str:
     """
     title = quantities.one_line(request, _TITLE_CHARACTERS)
     moment = f"before “{title}”" if title else "before the last answer"
-    sentences = [f"Undone. {_BACK[bool(missed_runs), bool(files_notice)]} back to {moment}."]
+    sentences = [
+        f"Undone. {_RESTORED_PARTS[bool(missed_runs), bool(files_notice)]} back to {moment}."
+    ]
     if missed_runs:
         missed = quantities.count(missed_runs, "earlier run")
         sentences.append(f"Variables were restored from the last save, which misses {missed}.")

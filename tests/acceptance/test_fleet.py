@@ -299,7 +299,7 @@ async def sessions_of_both(hosts, database, machines):
 
 async def test_people_hear_that_a_machine_took_variables_and_files(config, machines):
     async with (
-        execution_startup.open_hosts(config, kernels_outlive=True) as hosts,
+        execution_startup.open_hosts(config, kernels_outlive_bot=True) as hosts,
         service_startup.open_conversations(
             config, {}, secrets={}, hosts=futures.done(hosts)
         ) as service,

@@ -23,7 +23,7 @@ from interpreter_bot.hosts import cancellable_executions
 
 async def main():
     shown = []
-    opening = execution_startup.open_hosts(settings.Settings(), kernels_outlive=True)
+    opening = execution_startup.open_hosts(settings.Settings(), kernels_outlive_bot=True)
     async with opening as hosts, hosts.lease("pods") as lease:
         kernel = await lease.kernel()
         await cancellable_executions.run(

@@ -282,7 +282,7 @@ async def test_only_nodes_that_offer_it_have_a_host_which_may_be_there_before_ra
 @contextlib.asynccontextmanager
 async def opened(config):
     """Open what a bot has, and wait for both hosts."""
-    async with execution_startup.open_hosts(config, kernels_outlive=True) as hosts:
+    async with execution_startup.open_hosts(config, kernels_outlive_bot=True) as hosts:
 
         async def has_both():
             return len(hosts._connected_hosts()) == 2

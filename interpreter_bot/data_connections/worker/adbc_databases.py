@@ -81,7 +81,7 @@ class AdbcDatabase(ports.Database):
         self._is_postgresql = self.has_reading_transactions = kind == "postgresql"
         self._address = specification.address
         self._options = dict(specification.options)
-        self._writes = specification.writes
+        self._may_write = specification.writes
         self._cursor: Any = None
 
     @contextlib.contextmanager
@@ -129,7 +129,7 @@ class AdbcDatabase(ports.Database):
             return "?"
 
         text = statement.render(parameter)
-        with self._open(limits.seconds, reads=not self._writes) as cursor:
+        with self._open(limits.seconds, reads=not self._may_write) as cursor:
             if self._is_postgresql and statement.first_word not in _COPYABLE_WORDS:
                 cursor.adbc_statement.set_options(**{"adbc.postgresql.use_copy": "false"})
             cursor.execute(text, parameters or None)

@@ -76,7 +76,7 @@ class SqlalchemyEngine(ports.Database):
             poolclass=pool.NullPool,
             connect_args=specification.options | _ONE_STATEMENT.get(driver, {}),
         )
-        self._writes = specification.writes
+        self._may_write = specification.writes
         self.has_reading_transactions = self._engine.dialect.name in _BEGINNINGS
         self._driver_connection: Any = None
         # The id of the present connection in MySQL.
@@ -116,7 +116,7 @@ class SqlalchemyEngine(ports.Database):
             dialect = self._engine.dialect
             # Known only now, as addresses of MySQL may lead to MariaDB.
             name = "mariadb" if getattr(dialect, "is_mariadb", False) else dialect.name
-            beginnings = () if self._writes else _BEGINNINGS.get(name, ())
+            beginnings = () if self._may_write else _BEGINNINGS.get(name, ())
             for template in beginnings:
                 connection.exec_driver_sql(template.format(**seconds))
             streamed = connection.execution_options(stream_results=True, yield_per=_BATCH_ROWS)
@@ -125,7 +125,7 @@ class SqlalchemyEngine(ports.Database):
                 results.send_rows(list(result.keys()), iter(result))
             if results.cut and self._is_mysql:
                 self._abandon(result)
-            if self._writes:
+            if self._may_write:
                 connection.commit()
 
     def tables(self) -> list[ports.Table]:

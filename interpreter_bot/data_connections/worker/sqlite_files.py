@@ -40,7 +40,7 @@ class SqliteFile(ports.Database):
     def __init__(self, specification: ports.Specification) -> None:
         address = specification.address.removeprefix("sqlite://")
         self._path = pathlib.Path(address.removeprefix("sqlite:"))
-        self._writes = specification.writes
+        self._may_write = specification.writes
         self._connection: sqlite3.Connection | None = None
         self._is_cancelled = False
 
@@ -64,7 +64,7 @@ class SqliteFile(ports.Database):
         limits: worker_messages.Limits,
         results: arrow_results.Results,
     ) -> None:
-        allowed = _WRITING if self._writes else _READING
+        allowed = _WRITING if self._may_write else _READING
 
         def authorize(action: int, _: str | None, name: str | None, *__: str | None) -> int:
             is_function = action == sqlite3.SQLITE_FUNCTION
@@ -74,7 +74,7 @@ class SqliteFile(ports.Database):
         def should_abort() -> bool:
             return self._is_cancelled or results.seconds_left < 0
 
-        with self._open(mode="rw" if self._writes else "ro") as connection:
+        with self._open(mode="rw" if self._may_write else "ro") as connection:
             for kind, limit in _LIMITS:
                 connection.setlimit(kind, limit)
             connection.set_progress_handler(should_abort, _STEPS_BETWEEN_CHECKS)

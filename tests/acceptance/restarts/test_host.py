@@ -53,7 +53,7 @@ from tests import futures
 from tests.fakes import replies
 config = settings.Settings.model_validate_json(sys.argv[1])
 async def main():
-    async with bot_startup.open_service(config, {}, kernels_outlive=True) as service:
+    async with bot_startup.open_service(config, {}, kernels_outlive_bot=True) as service:
         key, person = values.SessionKey("console", thread="t"), requests.Person("you")
         reply = replies.Reply()
         asked = requests.Request(key=key, person=person, text=sys.argv[2], is_code=True)
