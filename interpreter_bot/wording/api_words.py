@@ -13,6 +13,7 @@ NO_PLACE: Final = "There is nothing at this address. GET /v1/openapi.json lists 
 UNKNOWN_PART: Final = "A message has parts of another kind than text, image_url and file."
 TEXT_OR_CODE: Final = "Send either text or code, not both."
 NO_QUESTION: Final = "The last message has to be the user's."
+TOO_MANY_VALUES: Final = "The request is too large: it has too many parts."
 OWN_TOOLS: Final = "This model has tools of its own and takes no others: leave out tools."
 ONLY_TEXT: Final = "This model answers in Markdown: leave out response_format."
 ONLY_DATA_URLS: Final = (
@@ -45,6 +46,10 @@ def wrong_body(faults: Iterable[str]) -> str:
 
 def too_large(limit_bytes: int) -> str:
     return f"The request is too large: the limit is {quantities.size(limit_bytes)}."
+
+
+def too_many_files(limit: int) -> str:
+    return f"A message may have at most {limit:,} pictures or files."
 
 
 def files_made(names: Sequence[str]) -> str:

@@ -6,6 +6,7 @@ import contextlib
 import hashlib
 import itertools
 import json
+import time
 
 import openai
 import pytest
@@ -261,6 +262,36 @@ async def test_pictures_and_files_come_along(serving):
         for url in ("http://127.0.0.1:9/x.png", "file:///etc/passwd", "data:x;base64,?", ""):
             with pytest.raises(openai.BadRequestError, match="data URLs"):
                 await Chat(anna).say([{"type": "image_url", "image_url": {"url": url}}])
+
+
+@pytest.mark.parametrize("text", ["![", "![](data:", "![x](data:image/png;base64,"])
+async def test_text_like_pictures_without_end_takes_no_time(serving, text):
+    async with serving(echo, "anna") as (bot, anna):
+        said = text * (300_000 // len(text))
+        began = time.process_time()
+        chat = Chat(anna)
+        chat.messages += [{"role": "user", "content": "x"}, {"role": "assistant", "content": said}]
+        await chat.say("next")
+        assert time.process_time() - began < 2
+        assert bot.requests[-1].recent[-1].text == said
+
+
+async def test_what_comes_along_is_bounded(serving):
+    async with serving(echo, "anna") as (bot, anna):
+        pictures = [{"type": "image_url", "image_url": {"url": PICTURE}}] * 101
+        with pytest.raises(openai.BadRequestError, match="at most 100 pictures or files"):
+            await Chat(anna).say(pictures)
+        chat = Chat(anna)
+        chat.messages.append({"role": "system", "content": "x" * 100_001})
+        with pytest.raises(openai.BadRequestError, match="100,000 characters"):
+            await chat.say("hello")
+        for option in ({"tools": [0] * 600_000}, {"messages": [{}] * 300_000}):
+            with pytest.raises(openai.APIStatusError, match="too many parts") as refusal:
+                await anna.post("/chat/completions", body=option, cast_to=object)
+            assert refusal.value.status_code == 413
+        assert bot.requests == []
+        await Chat(anna).say(pictures[1:])
+        assert len(bot.requests[-1].attachments) == 100
 
 
 async def _read(stream, said):

@@ -29,7 +29,7 @@ from interpreter_bot import errors, events, values
 from interpreter_bot.platforms.api import calls, documents
 from interpreter_bot.sessions import requests
 from interpreter_bot.text import quantities
-from interpreter_bot.wording import api_words
+from interpreter_bot.wording import api_words, session_words
 
 _log = logging.getLogger(__name__)
 
@@ -39,10 +39,12 @@ _SESSION_HEADER: Final = "X-Session-Id"
 _SESSION_HEADERS: Final = (_SESSION_HEADER, "X-OpenWebUI-Chat-Id")
 _PICTURE_BYTES: Final = 1024 * 1024
 _ALT_CHARACTERS: Final = 80
+_MAX_FILES: Final = 100
 _COMPARED_CHARACTERS: Final = 60
 _DATA_URL: Final = re.compile(r"data:([\w.+-]+/[\w.+-]+)?(?:;[\w.+=-]+)*;base64,(.*)", re.DOTALL)
-# Pictures of ours in what clients send back.
-_PICTURE: Final = re.compile(r"!\[([^\]]*)\]\(data:[^)]*\)")
+# Pictures of ours in what clients send back. No part of a match may begin another one, or else
+# hostile text would take minutes.
+_PICTURE: Final = re.compile(r"!\[([^\[\]]{0,80})\]\(data:[\w+/=;,.-]*\)")
 _FAILED: Final = (values.TurnStatus.FAILED, values.TurnStatus.INTERRUPTED)
 
 
@@ -224,8 +226,11 @@ class _Conversation:
         answers = _trailing(earlier, "assistant")
         answered = earlier[: len(earlier) - len(answers)]
         others = [message for message in body.messages if message.role not in ("user", "assistant")]
+        system = "\n\n".join(map(_text, others))
+        if len(system) > requests.MAX_CHARACTERS:
+            raise errors.BotError(session_words.message_too_long(requests.MAX_CHARACTERS))
         return cls(
-            system="\n\n".join(map(_text, others)),
+            system=system,
             earlier=earlier,
             question=question,
             id=_digest(body.user, said),
@@ -282,6 +287,8 @@ def _attachments(messages: Iterable[documents.ChatMessage]) -> Iterator[requests
     of_person = [message for message in messages if message.role == "user"]
     urls = itertools.chain.from_iterable(map(_urls, of_person))
     for number, (name, url) in enumerate(urls, 1):
+        if number > _MAX_FILES:
+            raise errors.BotError(api_words.too_many_files(_MAX_FILES))
         match = _DATA_URL.fullmatch(url)
         if match is None:
             raise errors.BotError(api_words.ONLY_DATA_URLS)

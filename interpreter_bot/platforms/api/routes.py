@@ -22,6 +22,8 @@ _log = logging.getLogger(__name__)
 _SCHEME: Final = "bearer "
 _CONVERSATION_BYTES: Final = 32 * 1024 * 1024
 _PIECE_BYTES: Final = 64 * 1024
+# Of a document. Millions of them take gigabytes, and nothing else goes on while they are read.
+_MAX_JSON_VALUES: Final = 500_000
 _Route: Final = openapi.Route
 _STATUSES: Final[dict[type[Exception], int]] = {
     web.HTTPRequestTimeout: 408,
@@ -138,6 +140,8 @@ async def _body(http: web.Request, route: openapi.Route) -> pydantic.BaseModel |
     if route.body is None:
         return None
     data = await http_runners.body(_read(http, route.max_bytes))
+    if sum(map(data.count, (b"{", b"[", b","))) > _MAX_JSON_VALUES:
+        raise errors.FileTooLargeError(api_words.TOO_MANY_VALUES)
     try:
         # In a thread, as it may be large.
         return await asyncio.to_thread(route.body.model_validate_json, data)
