@@ -794,7 +794,7 @@ COMMANDS: Final = (
     ),
     Command(
         "place",
-        "Show what holds here, such as instructions; administrators edit it.",
+        "Show what applies here, such as instructions; administrators can edit it.",
         _place,
         (
             Argument(

@@ -6,8 +6,8 @@ from typing import Final
 
 from interpreter_bot.text import quantities
 
-TITLE: Final = "What holds here"
-FORM_TITLES: Final = ("What holds here", "What holds everywhere")
+TITLE: Final = "What applies here"
+FORM_TITLES: Final = ("What applies here", "What applies everywhere")
 """Of the form of a channel, and of a whole server."""
 LABELS: Final = {
     "instructions": "Instructions for the model",

@@ -12,8 +12,8 @@ FORM: Final = f"Write when, a time zone, a colon, and what to do: {_EXAMPLE}."
 NO_ZONE: Final = f"Which time zone? Write it before the colon: {_EXAMPLE}."
 TWO_KINDS_OF_DAYS: Final = "Name days of the month or weekdays, not both."
 NOTHING_TO_REFRESH: Final = (
-    "There is no answer in this conversation whose code could run again. Let something be "
-    "computed here first."
+    "No answer in this conversation ran code, so there is nothing to refresh. Ask for something "
+    "first."
 )
 CODE_TOO_LONG: Final = "The code of this conversation is too long to be run again."
 NO_MODEL: Final = (
@@ -32,10 +32,10 @@ NO_RUNS: Final = "It has not run yet."
 PAUSED_BY_PERSON: Final = "Paused by a person."
 CODE_FAILED: Final = "The code failed."
 NO_ANSWER: Final = "The condition is neither true nor false."
-NEVER_AGAIN: Final = "There is no further time."
+NEVER_AGAIN: Final = "It will not run again."
 DELETED: Final = "Deleted."
 DELETED_MEANWHILE: Final = "The schedule was deleted."
-STARTED: Final = "It runs now."
+STARTED: Final = "Running it now."
 RUN_WAITS: Final = "It is running, and its next run is waiting already."
 _FRESH: Final = (
     "Runs the code of the last answer again, in a new Python with a copy of these files, without "
@@ -73,7 +73,7 @@ def too_long(max_characters: int) -> str:
 
 def not_understood(times: str) -> str:
     return (
-        f"I do not understand the times “{_shortened(times)}”. Write, for example, “weekdays "
+        f"I don't understand the times “{_shortened(times)}”. Write, for example, “weekdays "
         "9:00”, “mon, thu 14:30”, “hourly”, “every 15 minutes”, “monthly 1 9:00”, “feb 29 9:00”, "
         "or a line of a crontab, such as “0 9 * * 1-5”."
     )
@@ -81,17 +81,17 @@ def not_understood(times: str) -> str:
 
 def unknown_zone(zone: str) -> str:
     return (
-        f"I do not know the time zone “{_shortened(zone)}”. Write a name such as Europe/Berlin, or "
+        f"I don't know the time zone “{_shortened(zone)}”. Write a name such as Europe/Berlin, or "
         "UTC."
     )
 
 
 def never(times: str) -> str:
-    return f"“{_shortened(times)}” does not come in the next ten years."
+    return f"“{_shortened(times)}” does not occur in the next ten years."
 
 
 def too_often(min_minutes: float) -> str:
-    return f"At least {quantities.duration(60 * min_minutes)} have to be between two runs."
+    return f"Runs have to be at least {quantities.duration(60 * min_minutes)} apart."
 
 
 def no_expression(condition: str) -> str:
@@ -128,7 +128,7 @@ def failed(number: int, sentence: str) -> str:
 
 
 def paused(number: int, reason: str) -> str:
-    return f"Schedule {number} is paused. {reason} “schedules resume {number}” lets it go on."
+    return f"Schedule {number} is paused. {reason} “schedules resume {number}” resumes it."
 
 
 def paused_after_failures(count: int, sentence: str) -> str:
@@ -136,7 +136,7 @@ def paused_after_failures(count: int, sentence: str) -> str:
 
 
 def resumed(first: str) -> str:
-    return f"It goes on, next on {first}."
+    return f"Resumed. It runs next on {first}."
 
 
 def listed(times: str, what: str, state: str) -> str:

@@ -158,7 +158,7 @@ async def test_three_failures_in_a_row_pause_it_and_are_told(house):
     assert (key, sentence) == (
         KEY,
         f"Schedule {number} is paused. It failed 3 times in a row. It is broken. “schedules resume "
-        f"{number}” lets it go on.",
+        f"{number}” resumes it.",
     )
     house.service.script = conversations.echo
     await house.service.schedules.resume(await house.table.get(number))
@@ -174,7 +174,7 @@ async def test_an_owner_who_may_no_longer_use_the_place_pauses_it(house):
     await house.fire(at=START + 72 * HOUR)
     assert house.shown == []
     assert [sentence for _, sentence in house.told] == [
-        f"Schedule {number} is paused. You may not. “schedules resume {number}” lets it go on."
+        f"Schedule {number} is paused. You may not. “schedules resume {number}” resumes it."
     ]
     assert await house.runs(number) == ["failed: You may not."]
 

@@ -54,12 +54,12 @@ def test_times_are_understood(times, cron):
     ],
 )
 def test_other_times_are_refused_with_examples(times):
-    with pytest.raises(errors.BotError, match="I do not understand the times"):
+    with pytest.raises(errors.BotError, match="I don't understand the times"):
         parse(f"{times} UTC: say hello")
 
 
 def test_a_time_that_never_comes_is_refused():
-    with pytest.raises(errors.BotError, match="does not come in the next ten years"):
+    with pytest.raises(errors.BotError, match="does not occur in the next ten years"):
         parse("feb 30 9:00 UTC: say hello")
 
 
@@ -68,7 +68,7 @@ def test_times_that_are_too_close_are_refused(times):
     if times.startswith("59"):
         assert parse(f"{times} UTC: say hello")
         return
-    with pytest.raises(errors.BotError, match="At least 15 min have to be between two runs"):
+    with pytest.raises(errors.BotError, match="Runs have to be at least 15 min apart"):
         parse(f"{times} UTC: say hello")
 
 

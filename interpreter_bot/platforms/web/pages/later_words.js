@@ -34,7 +34,7 @@ export const menuWords = {
   settings: "Settings",
   model: "Model",
   approval: "Approval",
-  place: "What holds here",
+  place: "What applies here",
   memory: "Memory",
   showCode: "Show code",
   colours: "Colours",
@@ -100,7 +100,7 @@ export const placeWords = {
   allNotes: "All notes",
   forget: "Forget",
   memory: "What I remember here",
-  place: "What holds here",
+  place: "What applies here",
   save: "Save",
 };
 
