@@ -18,6 +18,8 @@ COMMANDS = {
     "page": ("page",),
 }
 """What each thing offers. Nothing is offered without."""
+ON_BY_DEFAULT = ("", "memory", "schedules")
+"""What commands may need and have where nothing was turned off."""
 
 
 class _Doors:

@@ -164,7 +164,9 @@ async def test_what_cannot_be_set_up_is_a_sentence(opened):
     async with opened(no_model=True, schedules=limits) as house:
         calendar = Calendar(house)
         propose = calendar.propose
-        assert "ran code, so there is nothing to refresh" in await propose("daily 9:00 UTC: refresh this")
+        assert "ran code, so there is nothing to refresh" in await propose(
+            "daily 9:00 UTC: refresh this"
+        )
         assert "No model is set up" in await propose("daily 9:00 UTC: say hello")
         assert "Write when, a time zone" in await propose("tomorrow")
         await house.run("print(1)")

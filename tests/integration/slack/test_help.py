@@ -9,9 +9,10 @@ from interpreter_bot.platforms import command_table
 from tests.fakes import offers
 from tests.integration.slack.worlds import connected
 
-ON_BY_DEFAULT = ("", "memory", "schedules")
 ALWAYS = {
-    name for name, row in command_table.offered("slack").items() if row.needs in ON_BY_DEFAULT
+    name
+    for name, row in command_table.offered("slack").items()
+    if row.needs in offers.ON_BY_DEFAULT
 }
 
 
