@@ -527,7 +527,10 @@ class _Work:
             can_propose_schedules=environment.can_propose_schedules,
             is_scheduled=self._request.is_scheduled,
             tool_index=environment.tools.index() if environment.tools is not None else None,
-            be_steered=functools.partial(self._be_steered, environment, model, memory.transcript),
+            # A run may have nothing to report, but who writes waits for an answer.
+            be_steered=None
+            if self._request.is_scheduled
+            else functools.partial(self._be_steered, environment, model, memory.transcript),
             propose_note=proposals.propose if can_propose else None,
             longest_run=services.jobs.max_seconds(self._request.key)
             if services.hosts.outlives_bot

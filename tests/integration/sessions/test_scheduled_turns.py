@@ -244,3 +244,28 @@ async def test_runs_of_a_schedule_follow_each_other_and_do_not_pile_up(opened):
             await calendar.schedules.fire()
         assert [printed(reply) for reply in calendar.shown] == ["whole\n"] * 2
         assert await calendar.history() == ["done", "done"]
+
+
+async def test_what_its_owner_writes_meanwhile_is_answered_by_a_turn_of_its_own(opened):
+    script = [
+        openai_server.call("propose_schedule", CRON),
+        openai_server.text("It is set up."),
+        openai_server.code("import time; print('waits', flush=True); time.sleep(2)"),
+        openai_server.call("nothing_to_report", {}),
+        openai_server.text("Hello."),
+    ]
+    async with opened(*script) as house:
+        calendar = Calendar(house)
+        await house.ask("tell me every day what is new", replies.Reply(approvals=[True]))
+        running = replies.Reply()
+
+        async def show(request):
+            await house.handle(request, running)
+
+        calendar.schedules.open_platform("web", schedules.Platform(show, calendar._check, "never"))
+        (schedule,) = await calendar.schedules.visible(KEY, "u1")
+        await calendar.schedules.run_now(schedule)
+        await running.until("output")
+        reply = await house.ask("Hello", may_steer=True, id="m1")
+    assert running.end.is_quiet
+    assert reply.end.text == "Hello."
