@@ -39,6 +39,7 @@ class Job:
         began: wall-clock time.
         is_in_background: its turn goes on, or ends, without it.
         has_ended: its code has; what came of it is being recorded.
+        is_stopped: a person stopped it before a turn followed it.
         request: of the turn that is to follow it; None once that has begun.
         last_output: the end of what it printed.
     """
@@ -46,6 +47,7 @@ class Job:
     began: float
     is_in_background: bool = False
     has_ended: bool = False
+    is_stopped: bool = False
     request: requests.Request | None = None
     last_output: str = ""
     is_over: asyncio.Event = dataclasses.field(default_factory=asyncio.Event)

@@ -90,7 +90,7 @@ class SessionService:
         self.branches = forks_and_undo.SessionBranches(services, self._lanes)
         self.places = services.places
         self.logins = tool_logins.ToolLogins(services)
-        self._stops = turn_stops.TurnStops(self._lanes)
+        self._stops = turn_stops.TurnStops(self._lanes, services.jobs)
         self._tasks: set[asyncio.Task[Any]] = set()
         # Files on their way outside of turns, by session.
         self._uploads: collections.Counter[values.SessionKey] = collections.Counter()
@@ -177,9 +177,11 @@ class SessionService:
             self._stops.running(request.key, stop, is_job=True),
             self.services.jobs.following(request.key),
         ):
-            stop.is_restart = self._lanes.is_closed
+            job = self.services.jobs.find(request.key)
+            is_stopped = job is not None and job.is_stopped
+            stop.is_restart = self._lanes.is_closed and not is_stopped
             stop.goes_on = not self.services.hosts.ends_with_bot
-            if stop.is_restart:
+            if stop.is_restart or is_stopped:
                 stop.set()
             # What people write meanwhile is not for it.
             return await turns.run_turn(self.services, request, reply, lambda: (), stop=stop)
@@ -483,8 +485,9 @@ class SessionService:
     async def _hold_lane(self, key: values.SessionKey) -> AsyncIterator[None]:
         """Stop the session's turn and its job, and hold its lane before all that wait."""
         await self.stop(key)
-        self._stops.stop_job(key)
         async with self._lanes.turn(key, person="", waiting=lambda _: None, is_first=True):
+            # Only now, as the turn may just have let its code go on as a job.
+            self._stops.stop_job(key)
             await self.services.jobs.wait_over(key)
             yield
 

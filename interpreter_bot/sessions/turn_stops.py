@@ -8,7 +8,7 @@ from collections.abc import Collection, Iterator
 from typing import Final
 
 from interpreter_bot import events, values
-from interpreter_bot.sessions import lanes
+from interpreter_bot.sessions import jobs, lanes
 from interpreter_bot.wording import session_words
 
 _STOPPED: Final = "Stopped."
@@ -62,10 +62,12 @@ class TurnStops:
 
     Args:
         all_lanes: of all sessions.
+        all_jobs: of all sessions.
     """
 
-    def __init__(self, all_lanes: lanes.Lanes) -> None:
+    def __init__(self, all_lanes: lanes.Lanes, all_jobs: jobs.Jobs) -> None:
         self._lanes = all_lanes
+        self._all_jobs = all_jobs
         self._running: dict[values.SessionKey, StopSignal] = {}
         self._jobs: dict[values.SessionKey, StopSignal] = {}
         self._expected: dict[tuple[values.SessionKey, str], StopSignal] = {}
@@ -103,7 +105,13 @@ class TurnStops:
 
     def stop_job(self, key: values.SessionKey) -> bool:
         """Stop the job of a session; return whether there was one."""
-        return _stop_sentence(self._jobs.get(key))
+        if (stop := self._jobs.get(key)) is not None:
+            return _stop_sentence(stop)
+        job = self._all_jobs.find(key)
+        if job is None or job.is_stopped:
+            return False
+        job.is_stopped = True
+        return True
 
     def cancel(self, key: values.SessionKey, request_id: str) -> bool:
         """Withdraw a request, or stop its turn, but no other one; return whether it was active."""

@@ -337,3 +337,18 @@ async def test_code_that_cannot_be_handed_over_is_stopped_and_the_turn_says_so(
         again = await house.run("3 + 3")
     assert (reply.end.status, shown.replies) == (values.TurnStatus.FAILED, [])
     assert [one.plain for one in again.of("output") if isinstance(one, values.Result)] == ["6"]
+
+
+async def test_a_job_is_stopped_while_its_turn_still_answers(opened, outliving):
+    slow = openai_server.text(*["word "] * 40, delay_seconds=0.5)
+    async with opened(runs(60), slow, **SHORT) as house:
+        shown = Shown(house)
+        reply = replies.Reply()
+        asking = asyncio.create_task(house.ask("Compute", reply))
+        await reply.until("text")
+        async with asyncio.timeout(8):
+            await house.service.reset(KEY)
+        await asking
+        assert not house.service.is_busy(KEY)
+        job = await shown.first()
+    assert job.end.status is values.TurnStatus.STOPPED
