@@ -9,11 +9,12 @@ import asyncio
 import contextlib
 import dataclasses
 import logging
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Mapping, Sequence
 from typing import Any, Final
 
 from interpreter_bot import cancellation, errors, session_variables, values
 from interpreter_bot.sessions import (
+    jobs,
     lanes,
     requests,
     session_dependencies,
@@ -28,6 +29,8 @@ _log = logging.getLogger(__name__)
 _MAX_CELLS: Final = 300
 _MAX_TURNS: Final = 1000
 _TITLE_CHARACTERS: Final = 190
+# Of one turn.
+_MAX_JOBS: Final = 20
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -178,7 +181,8 @@ class SessionBranches:
         index = next((n for n, turn in enumerate(turns) if turn.id == turn_id), None)
         if index is None or not (turns[index].request or turns[index].attachments):
             raise errors.BotError(session_words.QUESTION_GONE)
-        turn = turns[index]
+        turn = (await self._with_origin(turns[index]))[0]
+        index = turns.index(turn)
         if index and turns[index - 1].instead_of is not None:
             # The notice at the start of a branch: this is one more alternative to the same turn.
             turn = turns[index - 1]
@@ -190,7 +194,9 @@ class SessionBranches:
             execution.turn_id for execution in executed if execution.turn_id >= turn.id
         ]
         before = tuple(execution for execution in executed if execution.turn_id < turn.id)
-        return _BranchStart(turn, min(later_turn_ids, default=0), before)
+        first = next((later for later in turns if later.id == min(later_turn_ids, default=0)), None)
+        checkpoint = 0 if first is None else (await self._with_origin(first))[0].id
+        return _BranchStart(turn, checkpoint, before)
 
     async def _restore(
         self, source: records.Session, new_key: values.SessionKey, checkpoint: int
@@ -252,8 +258,9 @@ class SessionBranches:
                 raise errors.BotError(session_words.NOTHING_TO_UNDO)
             if turn_id not in (None, turn.id):
                 raise errors.BotError(session_words.NOT_LAST)
-            state = await cancellation.shielded(self._undo_turn(session, turn))
-            return Undone(turn.request, state.missed_runs, state.files_notice)
+            undone = await self._with_origin(turn)
+            state = await cancellation.shielded(self._undo_turns(session, undone))
+            return Undone(undone[0].request, state.missed_runs, state.files_notice)
 
     async def undo_edited(self, request: requests.Request) -> None:
         """If a request edits the last one, undo that one's turn first.
@@ -268,7 +275,7 @@ class SessionBranches:
             turn = await self._last_turn(session) if session is not None else None
             if session and turn and turn.request_id == request.id:
                 await cancellation.shielded(
-                    self._undo_turn(session, turn, requires_everything=True)
+                    self._undo_turns(session, [turn], requires_everything=True)
                 )
         except errors.BotError:
             # The request then runs on the present variables, like any other.
@@ -283,17 +290,35 @@ class SessionBranches:
             raise errors.BotError(session_words.BUSY)
         return last[0]
 
-    async def _undo_turn(
-        self, session: records.Session, turn: records.Turn, *, requires_everything: bool = False
+    async def _with_origin(self, turn: records.Turn) -> Sequence[records.Turn]:
+        """Return a turn; if it is that of a job, after the turn that began it and those between.
+
+        They are undone together, as they have one checkpoint.
+        """
+        earlier = await self._services.database.turns.of_session(
+            turn.session_id, limit=_MAX_JOBS, before=turn.id
+        )
+        for place, origin in enumerate(earlier):
+            ids = (jobs.request_id(origin.id, cell) for cell in range(_MAX_CELLS))
+            if turn.request_id in ids:
+                return [*earlier[place:], turn]
+        return [turn]
+
+    async def _undo_turns(
+        self,
+        session: records.Session,
+        undone: Sequence[records.Turn],
+        *,
+        requires_everything: bool = False,
     ) -> session_variables.RestoredState:
-        """Restore the session to before a turn, and delete the turn."""
-        database = self._services.database
-        executions = await database.executions.of_turn(turn.id)
+        """Restore the session to before its last turns, and delete these."""
+        database, ids = self._services.database, [turn.id for turn in undone]
+        executions = await database.executions.of_turns(ids)
         if all(execution.ending is values.Ending.REFUSED for execution in executions):
-            await database.turns.delete(turn.id)
+            await database.turns.delete(*ids)
             return session_variables.RestoredState()
         state = await self._services.hosts.restore_checkpoint(
-            values.text(session.key), f"{turn.id}", requires_everything=requires_everything
+            values.text(session.key), f"{ids[0]}", requires_everything=requires_everything
         )
         row = self._kernel_row(session, state, session_words.UNDONE)
 
@@ -301,9 +326,9 @@ class SessionBranches:
             try:
                 async with database.together(is_writing=True):
                     await database.sessions.note_kernel(session.id, row)
-                    await database.turns.delete(turn.id)
+                    await database.turns.delete(*ids)
             except errors.StoreError:
-                _log.exception("that turn %d was undone could not be recorded", turn.id)
+                _log.exception("that turn %d was undone could not be recorded", ids[0])
                 return False
             return True
 

@@ -16,7 +16,7 @@ from typing import Final
 
 from interpreter_bot import errors, settings, values
 from interpreter_bot.agent import chat_messages
-from interpreter_bot.sessions import requests
+from interpreter_bot.sessions import questions, requests
 from interpreter_bot.text import quantities
 from interpreter_bot.wording import job_words
 
@@ -29,6 +29,11 @@ _RUNNING: Final = chat_messages.Note(
     "[Code of an earlier turn has been running in the background for {duration}. Until it ends no "
     "other code can run; the person can stop it. What it printed last:]\n{output}"
 )
+
+
+def request_id(turn_id: int, cell: int) -> str:
+    """Return the id of the request of a job: code of a turn, by its number there."""
+    return questions.question_id(turn_id, cell, "job", "")
 
 
 @dataclasses.dataclass(eq=False, slots=True)

@@ -29,9 +29,9 @@ from interpreter_bot.sessions import (
     approval_policy,
     approvals,
     code_tool_calls,
+    jobs,
     note_proposals,
     ports,
-    questions,
     quotas,
     requests,
     schedule_proposals,
@@ -294,7 +294,7 @@ class _Work:
             is_job=True,
         )
         turn = await self._recorder.hand_over(
-            progress.document(), questions.question_id(turn_id, self.stream.cell, "job", "")
+            progress.document(), jobs.request_id(turn_id, self.stream.cell)
         )
         if self._services.connections is not None:
             # Its queries are allowed also between the two turns.

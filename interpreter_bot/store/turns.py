@@ -191,9 +191,9 @@ class Turns(transactions.Aggregate):
             await self._transactions.change(questions)
             return await self._transactions.change(end) == 1
 
-    async def delete(self, turn_id: int) -> None:
-        """Delete a turn with everything in it. Its usage stays counted."""
-        await self._transactions.change(sa.delete(_T).where(_T.id == turn_id))
+    async def delete(self, *turn_ids: int) -> None:
+        """Delete turns with everything in them. Their usage stays counted."""
+        await self._transactions.change(sa.delete(_T).where(_T.id.in_(turn_ids)))
 
     async def get(self, turn_id: int) -> records.Turn | None:
         """Return the turn with an id."""

@@ -112,7 +112,7 @@ async def outliving(short_path, monkeypatch):
     numbers = itertools.count()
     async with contextlib.AsyncExitStack() as stack:
 
-        async def another():
+        async def another(**groups):
             await stack.aclose()
             # Of the former nothing is left, not even what its code showed.
             place = short_path / f"host{next(numbers)}"
@@ -120,6 +120,7 @@ async def outliving(short_path, monkeypatch):
             config = settings.Settings(
                 kernels=settings.Kernels(preload=(), spares=0),
                 paths=settings.Paths(data=place / "data", runtime=place / "r"),
+                **groups,
             )
             host = await stack.enter_async_context(local_startup.open_host(config))
             begun = await stack.enter_async_context(executions.Executions.open(place / "journals"))

@@ -352,3 +352,22 @@ async def test_a_job_is_stopped_while_its_turn_still_answers(opened, outliving):
         assert not house.service.is_busy(KEY)
         job = await shown.first()
     assert job.end.status is values.TurnStatus.STOPPED
+
+
+async def test_a_job_is_undone_with_the_turn_that_began_it(opened, outliving):
+    script = [openai_server.code("kept = 1"), openai_server.text("One.")]
+    script += [runs(4), openai_server.text("It runs.")]
+    await outliving(snapshots=settings.Snapshots(enabled=True))
+    async with opened(*script, **SHORT) as house:
+        shown = Shown(house)
+        await house.ask("Begin")
+        await house.ask("Compute")
+        job = await shown.first()
+        await job.until("over")
+        await house.service.resumptions.close()
+        undone = await house.service.branches.undo(KEY)
+        past = await house.service.queries.history(KEY)
+        reply = await house.run("import os; print(kept, os.path.exists('made.txt'))")
+    assert undone.request == "Compute"
+    assert [turn.record.request for turn in past] == ["Begin"]
+    assert reply.of("output")[-1] == values.Text("stdout", "1 False\n")
