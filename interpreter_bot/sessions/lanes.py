@@ -10,9 +10,10 @@ import asyncio
 import collections
 import contextlib
 import dataclasses
+import functools
 import math
 from collections.abc import AsyncIterator, Callable
-from typing import Final
+from typing import Final, TypeAlias
 
 from interpreter_bot import errors, values
 from interpreter_bot.sessions import requests
@@ -32,6 +33,11 @@ class WithdrawnError(LaneError):
 
 class TakenUpError(LaneError):
     """The turn that runs has taken the request up."""
+
+
+Steering: TypeAlias = tuple[requests.Request, Callable[[], bool]]
+"""A request that waits, and a function that lets the turn that runs take it up: then it has no turn
+of its own any more. That returns False if the request was withdrawn meanwhile."""
 
 
 @dataclasses.dataclass(eq=False, slots=True)
@@ -97,7 +103,7 @@ class Lanes:
             key: the session.
             person: the person whose share is counted.
             request_id: for `withdraw`.
-            request: for `take_up`.
+            request: for `find_steering`.
             waiting: called with the number of requests before this one, whenever that changes.
             is_first: pass all that wait in this lane; for what people do to the session.
 
@@ -148,20 +154,18 @@ class Lanes:
                 return True
         return False
 
-    def take_up(self, key: values.SessionKey, person: str) -> list[requests.Request]:
-        """Let the turn that runs in a session take up what its person asks for meanwhile.
-
-        Returns:
-            Those requests, which have no turn of their own any more.
-        """
-        taken = []
-        for ticket in self._lanes.get(key, ()):
-            request = ticket.request
-            may_steer = request is not None and request.may_steer and not request.is_edit
-            if request and may_steer and ticket.person == person and not ticket.granted.done():
-                ticket.granted.set_exception(TakenUpError(session_words.TAKEN_UP))
-                taken.append(request)
-        return taken
+    def find_steering(self, key: values.SessionKey, person: str) -> list[Steering]:
+        """Return what a person asks for meanwhile, and the turn that runs may take up."""
+        tickets = [
+            ticket
+            for ticket in self._lanes.get(key, ())
+            if ticket.person == person and not ticket.granted.done()
+        ]
+        return [
+            (ticket.request, functools.partial(_take_up, ticket))
+            for ticket in tickets
+            if ticket.request and ticket.request.may_steer and not ticket.request.is_edit
+        ]
 
     def empty(self, key: values.SessionKey) -> None:
         """Refuse all that wait in a session; the turn that runs goes on."""
@@ -256,6 +260,13 @@ class Lanes:
         return sorted(
             ready_tickets, key=lambda ticket: (self._by_person[ticket.person], ticket.number)
         )
+
+
+def _take_up(ticket: _Ticket) -> bool:
+    if ticket.granted.done():
+        return False
+    ticket.granted.set_exception(TakenUpError(session_words.TAKEN_UP))
+    return True
 
 
 def _report_position(ticket: _Ticket) -> None:

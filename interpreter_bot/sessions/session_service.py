@@ -161,9 +161,9 @@ class SessionService:
             except asyncio.CancelledError:
                 reply.emit(self._withdrawn())
                 raise
-            take_up = functools.partial(self._lanes.take_up, request.key, request.person.id)
+            find = functools.partial(self._lanes.find_steering, request.key, request.person.id)
             try:
-                return await turns.run_turn(self.services, request, reply, take_up, stop=stop)
+                return await turns.run_turn(self.services, request, reply, find, stop=stop)
             finally:
                 job = self.services.jobs.take_request(request.key)
                 # Otherwise it is left to the next bot.

@@ -30,6 +30,7 @@ from interpreter_bot.sessions import (
     approvals,
     code_tool_calls,
     jobs,
+    lanes,
     note_proposals,
     ports,
     quotas,
@@ -54,7 +55,7 @@ from interpreter_bot.wording import job_words, model_words, session_words, varia
 _log = logging.getLogger(__name__)
 
 _T = TypeVar("_T")
-TakeUp: TypeAlias = Callable[[], Sequence[requests.Request]]
+FindSteering: TypeAlias = Callable[[], Sequence[lanes.Steering]]
 
 _STATUSES: Final = {
     loops.OutcomeKind.ANSWERED: values.TurnStatus.DONE,
@@ -67,7 +68,7 @@ async def run_turn(
     services: session_dependencies.SessionDependencies,
     request: requests.Request,
     reply: ports.Reply,
-    take_up: TakeUp,
+    find_steering: FindSteering,
     *,
     stop: turn_stops.StopSignal,
 ) -> events.TurnEnded:
@@ -77,13 +78,13 @@ async def run_turn(
         services: shared by all turns.
         request: the request.
         reply: gets all events. The end is shown before it is recorded.
-        take_up: returns what the person wrote to it meanwhile, each once.
+        find_steering: returns what the person wrote to it meanwhile.
         stop: set to end the turn now.
     """
     started = time.monotonic() - request.elapsed_seconds
     recorder = turn_recording.Recorder(services.database, services.hosts.acknowledge)
     stream = turn_streams.TurnStream(request, reply, recorder, asking=services.questions, stop=stop)
-    work = _Work(services, request, stream, recorder, take_up)
+    work = _Work(services, request, stream, recorder, find_steering)
     try:
         end = await _catch_all(work.run(stop))
         if end.status is values.TurnStatus.STOPPED:
@@ -160,9 +161,9 @@ class _Work:
         request: requests.Request,
         stream: turn_streams.TurnStream,
         recorder: turn_recording.Recorder,
-        take_up: TakeUp,
+        find_steering: FindSteering,
     ) -> None:
-        self._take_up = take_up
+        self._find_steering = find_steering
         self._services = services
         self._request = request
         self.stream = stream
@@ -414,7 +415,7 @@ class _Work:
         transcript: transcripts.Transcript,
     ) -> None:
         """Add to the transcript what the person wrote since the turn began."""
-        for request in self._take_up():
+        for request, take_up in self._find_steering():
             stored = await turn_inputs.store_attachments(
                 request.attachments,
                 environment.workspace,
@@ -423,8 +424,12 @@ class _Work:
             )
             infos = await turn_inputs.request_files(request, stored, environment)
             environment.received.update(infos)
+            message = await self._describe(request, stored, environment, model)
+            # Not before: if the turn ends meanwhile, the request has one of its own.
+            if not take_up():
+                continue
             self.stream.emit(events.NoticeShown(session_words.taken_up(request.text)))
-            transcript.add_user_message(*await self._describe(request, stored, environment, model))
+            transcript.add_user_message(*message)
             await self.stream.keep_progress()
 
     async def _drop_known_messages(self, request: requests.Request) -> requests.Request:

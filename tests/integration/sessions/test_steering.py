@@ -64,6 +64,32 @@ async def test_what_comes_too_late_has_a_turn_of_its_own(opened):
     assert [turn.record.request for turn in past] == ["Count", "Go on"]
 
 
+async def test_what_is_not_taken_up_before_a_stop_has_a_turn_of_its_own(opened):
+    is_sent, may_end = asyncio.Event(), asyncio.Event()
+
+    async def send_slowly():
+        is_sent.set()
+        await may_end.wait()
+        yield b"x"
+
+    async with opened(openai_server.code(WAIT), openai_server.text("As in b.")) as house:
+        first, steering = replies.Reply(), replies.Reply()
+        asking = [asyncio.create_task(house.ask("Read a.csv", first, id="1"))]
+        await first.until("output")
+        file = requests.Attachment("b.csv", send_slowly)
+        more = {"attachments": (file,), "may_steer": True, "id": "2"}
+        asking.append(asyncio.create_task(house.ask("Use the other file", steering, **more)))
+        await steering.until("waiting")
+        await house.service.put(KEY, attachment("go", b"1"))
+        await is_sent.wait()
+        assert await house.service.stop(KEY)
+        may_end.set()
+        await asyncio.gather(*asking)
+        past = await house.service.queries.history(KEY)
+    assert steering.end.text == "As in b."
+    assert [turn.record.request for turn in past] == ["Read a.csv", "Use the other file"]
+
+
 async def test_the_next_bot_tells_the_model_what_steered_the_turn(opened, outliving):
     slow = openai_server.text(*"So slow", delay_seconds=0.5)
     async with opened(openai_server.code(WAIT), slow, sessions=BRIEF) as house:
