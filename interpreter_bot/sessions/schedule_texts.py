@@ -15,7 +15,8 @@ from interpreter_bot.store import records
 from interpreter_bot.wording import schedule_words
 
 MAX_CHARACTERS: Final = 2000
-_MAGIC: Final = "%schedule"
+# As people type it on the page. No Python begins so.
+_COMMAND: Final = "/schedule"
 _MAX_LOOKED_AHEAD: Final = 30
 _MAX_TIMES_CHARACTERS: Final = 100
 _MAX_ZONE_CHARACTERS: Final = 64
@@ -80,14 +81,14 @@ class Plan:
 
 
 def as_code(text: str) -> str:
-    """Return the line of code by which a person proposes a schedule without a model."""
-    return f"{_MAGIC} {text}"
+    """Return the command as the text of a request that runs it in place of code."""
+    return f"{_COMMAND} {text}"
 
 
 def of_code(code: str) -> str | None:
-    """Return the schedule that a line of code proposes; None if it is other code."""
-    magic, _, text = code.strip().partition(" ")
-    return text.strip() if magic == _MAGIC else None
+    """Return the schedule that such a request proposes; None if it is code."""
+    command, _, text = code.strip().partition(" ")
+    return text.strip() if command == _COMMAND else None
 
 
 def parse(text: str, *, zone: str, now: datetime.datetime, min_minutes: float) -> Plan:

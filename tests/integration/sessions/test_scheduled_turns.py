@@ -38,7 +38,7 @@ class Calendar:
     async def propose(self, text, *approvals):
         """Set up a schedule as a person does without a model; return the sentence about it."""
         reply = replies.Reply(approvals=list(approvals) or [True])
-        await self.house.run(f"%schedule {text}", reply)
+        await self.house.run(f"/schedule {text}", reply)
         return (reply.of("announcement") or [reply.end.sentence])[-1]
 
     async def next_day(self):
@@ -145,7 +145,7 @@ async def test_the_card_says_what_will_be_and_can_be_changed_before_it_is_confir
         calendar = Calendar(house)
         await house.run("print(1)")
         reply = Reply(approvals=["weekdays 10:30 UTC: refresh this", True])
-        await house.run("%schedule daily 9:00 Europe/Berlin: refresh this", reply)
+        await house.run("/schedule daily 9:00 Europe/Berlin: refresh this", reply)
         assert [question.code for question in asked] == [
             "daily 9:00 Europe/Berlin: refresh this",
             "weekdays 10:30 UTC: refresh this",

@@ -115,5 +115,5 @@ def test_words_say_what_is_done(what, kind, condition):
 
 def test_a_proposal_is_a_line_of_code():
     assert schedule_texts.of_code(schedule_texts.as_code("daily 9:00: x")) == "daily 9:00: x"
-    assert schedule_texts.of_code("%schedules") is None
+    assert schedule_texts.of_code("/schedules") is None
     assert schedule_texts.of_code("print(1)") is None
