@@ -177,9 +177,9 @@ Result: TypeAlias = Said | Listed | FileSent | Private | Run | Help | Form
 Effect: TypeAlias = Callable[[Place, str], Awaitable[Result]]
 Submit: TypeAlias = Callable[[Place, str, Mapping[str, str]], Awaitable[Result]]
 
-_CHATS: Final = frozenset({"slack", "discord"})
+_CHAT_NETWORKS: Final = frozenset({"slack", "discord"})
 _SCOPES: Final = {"me": "me", "channel": "channel", "server": "server", "workspace": "server"}
-_ALL: Final = _CHATS | {"web", "console"}
+_ALL_PLATFORMS: Final = _CHAT_NETWORKS | {"web", "console"}
 _FORMS: Final = frozenset({"add", "edit"})
 """Words with which arguments begin that open a form."""
 
@@ -199,7 +199,7 @@ class Argument:
     is_required: bool = False
     choices: tuple[str, ...] = ()
     names: Callable[[Place, Sequence[str]], Awaitable[Sequence[str]]] | None = None
-    platforms: frozenset[str] = _ALL
+    platforms: frozenset[str] = _ALL_PLATFORMS
 
     @property
     def is_switch(self) -> bool:
@@ -234,7 +234,7 @@ class Command:
     help: str
     effect: Effect | None = None
     arguments: tuple[Argument, ...] = ()
-    platforms: frozenset[str] = _ALL
+    platforms: frozenset[str] = _ALL_PLATFORMS
     needs: Literal["", "models", "network", "tools", "logins", "page", "memory", "schedules"] = ""
     is_public: bool = False
     is_request: bool = False
@@ -383,8 +383,11 @@ async def _settings(place: Place, text: str) -> Result:
     models = place.service.queries.models
     if not value:
         facts = [
-            session_facts.Fact(each, f"{await _holds(place, each)} ({access_words.SETTINGS[each]})")
-            for each in ([name] if name else place.settings)
+            session_facts.Fact(
+                setting_name,
+                f"{await _holds(place, setting_name)} ({access_words.SETTINGS[setting_name]})",
+            )
+            for setting_name in ([name] if name else place.settings)
         ]
         if name:
             choices = (*preferences.possible_values(name, models), command_words.DEFAULT)
@@ -732,7 +735,7 @@ COMMANDS: Final = (
         "undo",
         "Go back to before the last answer: variables, files and history.",
         _undo,
-        platforms=_ALL - {"console"},
+        platforms=_ALL_PLATFORMS - {"console"},
         is_public=True,
         questions={"": (command_words.UNDO_QUESTION, "Undo")},
     ),
@@ -740,27 +743,27 @@ COMMANDS: Final = (
         "fork",
         "Continue in a copy of this conversation: variables, files and history.",
         _fork,
-        platforms=_ALL - {"console"},
+        platforms=_ALL_PLATFORMS - {"console"},
         is_public=True,
     ),
     Command(
         "files",
         "List the files of this conversation.",
         _files,
-        (Argument("name", "The file to get", names=_file_names, platforms=_CHATS),),
+        (Argument("name", "The file to get", names=_file_names, platforms=_CHAT_NETWORKS),),
     ),
     Command("variables", "List variables and what is saved.", _variables),
     Command(
         "notebook",
         "Get this conversation as a notebook.",
         _notebook,
-        platforms=_ALL - {"console"},
+        platforms=_ALL_PLATFORMS - {"console"},
     ),
     Command(
         "page",
         "Get a link to read this conversation on the page.",
         _page,
-        platforms=_CHATS,
+        platforms=_CHAT_NETWORKS,
         needs="page",
     ),
     Command(
@@ -818,7 +821,7 @@ COMMANDS: Final = (
         "List what I remember here; add, edit or forget a note.",
         _memory,
         (Argument("action", "add, edit 3, forget 3 or forget all", names=_note_actions),),
-        platforms=_ALL - {"console"},
+        platforms=_ALL_PLATFORMS - {"console"},
         needs="memory",
         submit=_submit_note,
     ),
@@ -833,7 +836,7 @@ COMMANDS: Final = (
                 is_required=True,
             ),
         ),
-        platforms=_ALL - {"console"},
+        platforms=_ALL_PLATFORMS - {"console"},
         needs="schedules",
         is_request=True,
     ),

@@ -83,11 +83,13 @@ class Answer(ports.Reply):
         self._network = network
         self._plan = plan
         self._spawn = spawn
-        self._takes = network.capabilities(plan.at)
+        self._capabilities = network.capabilities(plan.at)
         self._log = turn_log.TurnLog()
-        self.uploads: Final = uploads.UploadSpool(marks, file_bytes=self._takes.max_file_bytes)
+        self.uploads: Final = uploads.UploadSpool(
+            marks, file_bytes=self._capabilities.max_file_bytes
+        )
         self._drawing = drafts.TurnDrawing(
-            self._log, plan.style, marks, self._takes, self.uploads.make
+            self._log, plan.style, marks, self._capabilities, self.uploads.make
         )
         self.is_left = False
         self.refusal = ""
@@ -103,7 +105,7 @@ class Answer(ports.Reply):
             self.uploads.refuse,
             deliveries,
             pace=plan.pace,
-            refresh_seconds=self._takes.refresh_seconds,
+            refresh_seconds=self._capabilities.refresh_seconds,
             shows_working=not plan.style.is_job,
         )
 
@@ -156,7 +158,7 @@ class Answer(ports.Reply):
         if self.uploads.is_forbidden:
             parts.append(file_words.NO_ATTACHMENTS)
         return layout.lay_out(
-            parts, self._takes, self._offered(), may_grow=self._drawing.is_growing
+            parts, self._capabilities, self._offered(), may_grow=self._drawing.is_growing
         )
 
     def _offered(self) -> tuple[transport.Button, ...]:
@@ -174,9 +176,9 @@ class Answer(ports.Reply):
         actions = [*self._drawing.actions(is_visitable=self._plan.is_visitable)]
         offered = [buttons.make(action, str(end.turn_id), owner) for action in actions]
         tables = self._drawing.tables[:_MAX_TABLES] if actions else []
-        for count, number in enumerate(tables, start=1):
-            label = chat_words.table_as_csv(count) if len(tables) > 1 else ""
-            offered.append(buttons.make("csv", number, owner, label))
+        for position, table_number in enumerate(tables, start=1):
+            label = chat_words.table_as_csv(position) if len(tables) > 1 else ""
+            offered.append(buttons.make("csv", table_number, owner, label))
         return tuple(offered)
 
     def _show(self, event: events.TurnEvent) -> None:

@@ -61,15 +61,15 @@ class OrderedClaims:
             events: where they are claimed.
             spawn: runs what was prepared in a task; by default it is waited for.
         """
-        self._network = network
+        self._network_name = network
         self._events = events
         self._spawn = spawn
-        self._orders: weakref.WeakValueDictionary[Hashable, asyncio.Lock]
-        self._orders = weakref.WeakValueDictionary()
+        self._locks: weakref.WeakValueDictionary[Hashable, asyncio.Lock]
+        self._locks = weakref.WeakValueDictionary()
 
-    def order(self, place: Hashable) -> asyncio.Lock:
+    def lock_of(self, place: Hashable) -> asyncio.Lock:
         """Return the lock of a place, first come, first served; unused ones take no memory."""
-        return self._orders.setdefault(place, asyncio.Lock())
+        return self._locks.setdefault(place, asyncio.Lock())
 
     async def handle(
         self,
@@ -79,10 +79,10 @@ class OrderedClaims:
         is_claimed: bool = False,
     ) -> bool:
         """Claim, prepare and start an event at its turn; False if another bot claimed it."""
-        async with contextlib.AsyncExitStack() as stack, self.order(envelope.key):
+        async with contextlib.AsyncExitStack() as stack, self.lock_of(envelope.key):
             if not is_claimed and not await self.claim(envelope):
                 return False
-            await stack.enter_async_context(self._events.settled(self._network, envelope.name))
+            await stack.enter_async_context(self._events.settled(self._network_name, envelope.name))
             start = await prepare()
             claim_scope = stack.pop_all()
         await self.start(claim_scope, start, envelope.name)
@@ -91,7 +91,7 @@ class OrderedClaims:
     async def claim(self, envelope: Envelope) -> bool:
         """Claim an event; False if a bot did before."""
         return await self._events.claim(
-            self._network,
+            self._network_name,
             envelope.name,
             key=envelope.key,
             request_id=envelope.request_id,

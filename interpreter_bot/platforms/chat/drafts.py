@@ -87,22 +87,22 @@ class TurnDrawing:
         log: turn_log.TurnLog,
         style: AnswerStyle,
         marks: markup.Markup,
-        takes: transport.Capabilities,
+        capabilities: transport.Capabilities,
         attach: Attach,
     ) -> None:
         self._log = log
         self._style = style
         self._marks = marks
-        self._takes = takes
+        self._capabilities = capabilities
         self._attach = attach
         items = dataclasses.replace(
             _OF_CODE if style.is_code else _OF_MODEL,
-            pictures=takes.pictures,
-            shows_table=takes.shows_table,
+            pictures=capabilities.pictures,
+            shows_table=capabilities.shows_table,
         )
         self._selector = output_selection.OutputSelector(items)
         self._selected: dict[int, tuple[display_items.Item, ...]] = {}
-        self._is_streamed = takes.streams and not style.is_code
+        self._is_streamed = capabilities.streams and not style.is_code
         self._late: list[transport.Upload] = []
         self._draws = 0
         self._first_draws: dict[str, int] = {}
@@ -169,7 +169,7 @@ class TurnDrawing:
         if is_visitable:
             yield "page"
         is_done = end.status is values.TurnStatus.DONE
-        if self._takes.has_feedback and is_done and not style.is_code:
+        if self._capabilities.has_feedback and is_done and not style.is_code:
             yield "feedback"
 
     @property
@@ -232,7 +232,10 @@ class TurnDrawing:
                 yield from self._words(entry)
             case turn_log.Cell() if self._log.end is not None or not self._is_streamed:
                 for part in self._cell(entry):
-                    if isinstance(part, transport.Upload) and not self._takes.uploads_by_edit:
+                    if (
+                        isinstance(part, transport.Upload)
+                        and not self._capabilities.uploads_by_edit
+                    ):
                         yield from self._in_own_message(part)
                     else:
                         yield part
@@ -267,7 +270,7 @@ class TurnDrawing:
 
     def _words(self, entry: turn_log.Words) -> Iterator[layout.Part]:
         """Draw the model's words; of very many the beginning and, in the end, the end."""
-        log, characters = self._log, self._takes.max_characters
+        log, characters = self._log, self._capabilities.max_characters
         is_growing = entry is log.last_words and log.open_question is None
         is_whole = log.end is not None or not is_growing
         parts: list[_Words] = []
@@ -279,7 +282,7 @@ class TurnDrawing:
                 parts += message_splitting.split(block.text, characters)
             else:
                 is_held_back = True
-        head, rest = _divided(parts, self._takes.max_messages * characters, characters)
+        head, rest = _divided(parts, self._capabilities.max_messages * characters, characters)
         tail = _last(rest, characters)
         missing = sum(map(_length, rest)) - sum(map(_length, tail))
         if is_whole and not missing:
@@ -294,7 +297,7 @@ class TurnDrawing:
         number = 1 + log.parts.index(entry)
         data = entry.text.encode("utf-8", "replace")
         whole = self._attach(f"answer-{number}.md", chat_words.WHOLE_ANSWER, data)
-        if isinstance(whole, transport.Upload) and not self._takes.uploads_by_edit:
+        if isinstance(whole, transport.Upload) and not self._capabilities.uploads_by_edit:
             self._late.append(whole)
         else:
             yield whole
@@ -410,7 +413,7 @@ class TurnDrawing:
         owner = marks.mention(self._style.owner)
         if isinstance(question, events.ApprovalQuestion):
             code = [*self._code_to_approve(question)]
-            if not self._takes.uploads_by_edit:
+            if not self._capabilities.uploads_by_edit:
                 # All of the code is there before it can be approved.
                 yield from (part for part in code if isinstance(part, transport.Upload))
                 code = [part for part in code if not isinstance(part, transport.Upload)]
@@ -441,7 +444,7 @@ class TurnDrawing:
         revealed = safe_text.revealed(question.code)
         if revealed.warning:
             yield f"⚠️ {revealed.warning}"
-        head = _head(revealed.text, 60, self._takes.max_characters * 4 // 5)
+        head = _head(revealed.text, 60, self._capabilities.max_characters * 4 // 5)
         block = self._marks.code(head, "" if question.subject == "note" else "py")
         yield block
         if head != revealed.text.strip("\n") or head.strip() not in block:
@@ -460,7 +463,7 @@ class TurnDrawing:
 
     def _item(self, item: display_items.Item) -> Iterator[layout.Part]:
         match item:
-            case display_items.TableItem() if self._takes.shows_table(item.table):
+            case display_items.TableItem() if self._capabilities.shows_table(item.table):
                 if not item.table.is_whole:
                     yield self._marks.small_print(tables.size(item.table, len(item.table.rows)))
                 yield item.table

@@ -302,10 +302,12 @@ class RequestsInFlight:
             BotError: it cannot be shown.
         """
         at = await self.network.locate(request)
-        chosen = await self.chosen_by(request.key, request.person.id)
+        author_preferences = await self.chosen_by(request.key, request.person.id)
         # If models exist, a person's code came by a command, which does not show the code.
         is_command = request.is_code and not request.is_scheduled
-        shows_code = bool(self._service.queries.models) if is_command else chosen.show_code
+        shows_code = (
+            bool(self._service.queries.models) if is_command else author_preferences.show_code
+        )
         entry = self.open(request.id, request.person.id, at)
         self.begin(
             entry,

@@ -85,7 +85,9 @@ class Network(Protocol[_RawContra, _T]):
     async def is_in_own_thread(self, message: Message[_T], /) -> bool:
         """Return whether a message stands in a thread in which the bot was asked before."""
 
-    async def mention_reason(self, message: Message[_T], chosen: preferences.Preferences, /) -> str:
+    async def mention_reason(
+        self, message: Message[_T], author_preferences: preferences.Preferences, /
+    ) -> str:
         """Return why messages in such a thread need a mention, as a sentence; empty if they do
         not."""
 
@@ -104,7 +106,7 @@ class Network(Protocol[_RawContra, _T]):
     async def prepare(
         self,
         message: Message[_T],
-        chosen: preferences.Preferences,
+        author_preferences: preferences.Preferences,
         /,
         *,
         code: str,
@@ -114,7 +116,7 @@ class Network(Protocol[_RawContra, _T]):
 
         Args:
             message: that is for the bot.
-            chosen: what its author prefers there.
+            author_preferences: what its author prefers there.
             code: for which its command stands; empty if it is none.
             is_edit: its answer takes the place of the one to its former words.
 
@@ -154,17 +156,17 @@ class Inbox(claims.OrderedClaims, Generic[_Raw, _T]):
         """
         super().__init__(platform, service.events, spawn)
         self._service = service
-        self._messages = network
+        self._network = network
         self._settings = settings
         self._edit_seconds = edit_seconds
         self._answers = cachetools.LRUCache[str, None](_MAX_ANSWERS)
 
     async def receive(self, raw: _Raw) -> None:
         """Handle a new message if it is for the bot, and no process claimed it before."""
-        message = await self._messages.parse(raw)
+        message = await self._network.parse(raw)
         if message is None:
             return
-        async with contextlib.AsyncExitStack() as stack, self.order(message.at.session):
+        async with contextlib.AsyncExitStack() as stack, self.lock_of(message.at.session):
             question = await self._find_question(message)
             if question is None and not await self._is_for_bot(message):
                 return
@@ -174,7 +176,7 @@ class Inbox(claims.OrderedClaims, Generic[_Raw, _T]):
                 envelope = dataclasses.replace(envelope, content=None)
             if not await self.claim(envelope):
                 return
-            await stack.enter_async_context(self._events.settled(self._network, message.name))
+            await stack.enter_async_context(self._events.settled(self._network_name, message.name))
             start = await self._prepare(message, question=question)
             claim_scope = stack.pop_all()
         await self.start(claim_scope, start, message.name)
@@ -184,12 +186,12 @@ class Inbox(claims.OrderedClaims, Generic[_Raw, _T]):
 
         Networks themselves edit messages, such as to add previews: the same words are no edit.
         """
-        message = await self._messages.parse(raw)
+        message = await self._network.parse(raw)
         if message is None or message.name in self._answers:
             return
         if time.time() - message.sent_at > self._edit_seconds:
             return
-        async with contextlib.AsyncExitStack() as stack, self.order(message.at.session):
+        async with contextlib.AsyncExitStack() as stack, self.lock_of(message.at.session):
             if not await self._is_for_bot(message, announces=False):
                 return
             envelope = _envelope(message)
@@ -199,7 +201,7 @@ class Inbox(claims.OrderedClaims, Generic[_Raw, _T]):
                 envelope = dataclasses.replace(envelope, name=message.name + message.version)
                 if not await self.claim(envelope):
                     return
-            await stack.enter_async_context(self._events.settled(self._network, envelope.name))
+            await stack.enter_async_context(self._events.settled(self._network_name, envelope.name))
             start = await self._prepare(message, is_edit=is_edit)
             claim_scope = stack.pop_all()
         await self.start(claim_scope, start, envelope.name)
@@ -208,7 +210,7 @@ class Inbox(claims.OrderedClaims, Generic[_Raw, _T]):
         """Handle a message that a bot had claimed which is gone, as it stands there now."""
 
         async def prepare() -> claims.StartRequest | None:
-            message = await self._messages.find_again(event)
+            message = await self._network.find_again(event)
             return await self._prepare(message) if message is not None else None
 
         envelope = claims.Envelope(name=event.event_id, key=event.key, request_id="")
@@ -234,7 +236,7 @@ class Inbox(claims.OrderedClaims, Generic[_Raw, _T]):
                 is_answer = question.id in message.answers
             else:
                 # A password typed there is refused, so that no model reads it as a request.
-                is_answer = not cannot_be_answer and await self._messages.may_answer(
+                is_answer = not cannot_be_answer and await self._network.may_answer(
                     message, question
                 )
             if is_answer:
@@ -244,7 +246,7 @@ class Inbox(claims.OrderedClaims, Generic[_Raw, _T]):
     async def _answer(self, message: Message[_T], question: events.InputQuestion) -> bool:
         """Answer a question by a message; say whether nothing else is to come of that."""
         if question.is_password:
-            await self._messages.say(message, question_words.NO_PASSWORDS)
+            await self._network.say(message, question_words.NO_PASSWORDS)
             return True
         answer = events.TextAnswer(message.text)
         try:
@@ -260,19 +262,19 @@ class Inbox(claims.OrderedClaims, Generic[_Raw, _T]):
         """Return whether a message is for the bot; if a mention is needed, announce that once."""
         if message.is_addressed:
             return True
-        if message.is_for_others or not await self._messages.is_in_own_thread(message):
+        if message.is_for_others or not await self._network.is_in_own_thread(message):
             return False
         is_stop = message.command is not None and message.command.command.name == "stop"
         if is_stop and self._service.works_for(message.session, message.person.id):
             # In a crowd, too, "stop" of who asked means the answer.
             return True
-        reason = await self._messages.mention_reason(message, await self._chosen_by(message))
+        reason = await self._network.mention_reason(message, await self._chosen_by(message))
         # Claimed, so that a later start does not answer it after people left or settings changed.
         # If it was claimed before, it answered a question and was delivered twice.
-        if reason and announces and await self._events.claim(self._network, message.name):
+        if reason and announces and await self._events.claim(self._network_name, message.name):
             thread = values.text(message.at.session)
-            if await self._events.claim(self._network, f"needs a mention {thread}"):
-                await self._messages.say(message, reason)
+            if await self._events.claim(self._network_name, f"needs a mention {thread}"):
+                await self._network.say(message, reason)
         return not reason
 
     async def _chosen_by(self, message: Message[_T]) -> preferences.Preferences:
@@ -292,16 +294,18 @@ class Inbox(claims.OrderedClaims, Generic[_Raw, _T]):
         async with self._refusing(message):
             if question is not None and await self._answer(message, question):
                 return None
-            message, code = await self._messages.admit(message), ""
+            message, code = await self._network.admit(message), ""
             if message.command is not None:
-                place, view = await self._messages.command_place(message)
+                place, view = await self._network.command_place(message)
                 start = await commands.of_words(message.command, message.text, place, view)
                 if isinstance(start, command_table.Run):
                     code = start.code
                 elif start is not None:
                     return start
-            chosen = await self._chosen_by(message)
-            start = await self._messages.prepare(message, chosen, code=code, is_edit=is_edit)
+            author_preferences = await self._chosen_by(message)
+            start = await self._network.prepare(
+                message, author_preferences, code=code, is_edit=is_edit
+            )
             return start and functools.partial(self._run, message, start)
         return None
 
@@ -324,7 +328,7 @@ class Inbox(claims.OrderedClaims, Generic[_Raw, _T]):
         except Exception as error:
             if not isinstance(error, errors.BotError):
                 _log.exception("a message could not be taken")
-            await self._messages.refuse(
+            await self._network.refuse(
                 message,
                 run_words.error_sentence(error),
                 is_private=isinstance(error, policies.NotAllowedError),

@@ -16,7 +16,7 @@ from interpreter_bot.platforms.rendering import message_splitting
 
 _ALMOST_FULL: Final = 0.68
 """A line that does not fit begins the next message from here on, instead of being broken."""
-_LONG_WORD: Final = 200
+_LONG_WORD_CHARACTERS: Final = 200
 STATUS_CHARACTERS: Final = 90
 """Characters of a message that are left for its status."""
 
@@ -54,10 +54,10 @@ class _Layout:
     is written: nothing that was read moves.
     """
 
-    def __init__(self, takes: transport.Capabilities) -> None:
+    def __init__(self, capabilities: transport.Capabilities) -> None:
         self.drafts: list[transport.Draft] = []
-        self._takes = takes
-        self._almost_full = int(_ALMOST_FULL * takes.max_characters)
+        self._capabilities = capabilities
+        self._almost_full = int(_ALMOST_FULL * capabilities.max_characters)
         self._words: list[str] = []
         self._characters = 0
         self._status = ""
@@ -82,7 +82,7 @@ class _Layout:
                 self._write_line(part.text, may_grow=part.may_grow)
             case Status():
                 self._follow(part)
-                room = self._takes.max_characters + STATUS_CHARACTERS - self._characters
+                room = self._capabilities.max_characters + STATUS_CHARACTERS - self._characters
                 if len(part.text) > room:
                     self.close()
                 self._status = part.text
@@ -90,17 +90,17 @@ class _Layout:
                 self._follow(part)
                 self._end_paragraph()
                 self._write(part)
-                self._is_paragraph = self._takes.has_paragraphs
+                self._is_paragraph = self._capabilities.has_paragraphs
 
     def _follow(self, part: str | Line | Status) -> None:
         """Begin a new message for words after a table or files, which are shown below."""
-        is_above = bool(self._uploads or (self._table and not isinstance(part, Status)))
-        if is_above and (isinstance(part, str) or part.text.strip()):
+        has_attachments = bool(self._uploads or (self._table and not isinstance(part, Status)))
+        if has_attachments and (isinstance(part, str) or part.text.strip()):
             self.close()
 
     def _end_paragraph(self) -> None:
         """Let what follows begin a paragraph, if the network has any."""
-        if self._takes.has_paragraphs and self._words and self._words[-1]:
+        if self._capabilities.has_paragraphs and self._words and self._words[-1]:
             self._append("")
         self._is_paragraph = False
 
@@ -110,19 +110,19 @@ class _Layout:
 
     def _write(self, text: str) -> None:
         """Write text that should stay together."""
-        if self._characters + len(text) > self._takes.max_characters:
+        if self._characters + len(text) > self._capabilities.max_characters:
             self.close()
-        *whole, last = message_splitting.split(text, self._takes.max_characters) or ("",)
+        *whole, last = message_splitting.split(text, self._capabilities.max_characters) or ("",)
         for piece in whole:
             self._append(piece)
             self.close()
         self._append(last)
 
     def _write_line(self, text: str, *, may_grow: bool) -> None:
-        text, room = text.rstrip(), self._takes.max_characters - self._characters
+        text, room = text.rstrip(), self._capabilities.max_characters - self._characters
         if len(text) <= room:
             # Near the end of a message it, or its last word, may turn out to belong to the next.
-            if may_grow and room - len(text) < _LONG_WORD:
+            if may_grow and room - len(text) < _LONG_WORD_CHARACTERS:
                 text = text[: text.rfind(" ") + 1].rstrip()
             if not (may_grow and self._characters > self._almost_full):
                 self._append(text)
@@ -130,15 +130,16 @@ class _Layout:
             self.close()
             self._write_line(text, may_grow=may_grow)
         else:
-            place = message_splitting.break_before(text, room, is_code=False)
-            self._append(text[:place].rstrip())
+            break_index = message_splitting.break_before(text, room, is_code=False)
+            self._append(text[:break_index].rstrip())
             self.close()
-            self._write_line(text[place:].lstrip(), may_grow=may_grow)
+            self._write_line(text[break_index:].lstrip(), may_grow=may_grow)
 
     def _attach(self, upload: transport.Upload) -> None:
         together = sum(known.size_bytes for known in self._uploads) + upload.size_bytes
         is_full = (
-            len(self._uploads) >= self._takes.max_files or together > self._takes.max_message_bytes
+            len(self._uploads) >= self._capabilities.max_files
+            or together > self._capabilities.max_message_bytes
         )
         if (self._uploads and is_full) or self._is_apart(upload):
             self.close()
@@ -146,14 +147,14 @@ class _Layout:
 
     def _is_apart(self, upload: transport.Upload) -> bool:
         """Return whether a file has a message of its own, or one with files of its kind."""
-        if self._takes.uploads_by_edit:
+        if self._capabilities.uploads_by_edit:
             return False
         has_others = any(known.is_picture != upload.is_picture for known in self._uploads)
         return bool(self._words or self._status or self._table) or has_others
 
     def _add_table(self, table: values.Table) -> None:
         size = sum(len(cell) for row in (table.columns, *table.rows) for cell in row)
-        is_full = self._characters + size > self._takes.max_characters
+        is_full = self._characters + size > self._capabilities.max_characters
         if self._table or self._uploads or self._status or is_full:
             self.close()
         self._table = table
@@ -177,7 +178,7 @@ class _Layout:
 
 def lay_out(
     parts: Iterable[Part],
-    takes: transport.Capabilities,
+    capabilities: transport.Capabilities,
     buttons: tuple[transport.Button, ...] = (),
     *,
     may_grow: bool = False,
@@ -186,17 +187,19 @@ def lay_out(
 
     Args:
         parts: of it.
-        takes: what messages take.
+        capabilities: what messages can have.
         buttons: below it.
         may_grow: words may follow in the last message.
     """
-    layout = _Layout(takes)
+    layout = _Layout(capabilities)
     for part in parts:
         layout.add(part)
     layout.close()
     drafts = layout.drafts
     if drafts and buttons:
-        places = [n for n, draft in enumerate(drafts) if takes.uploads_by_edit or not draft.uploads]
+        places = [
+            n for n, draft in enumerate(drafts) if capabilities.uploads_by_edit or not draft.uploads
+        ]
         if not places:
             places = [len(drafts)]
             drafts.append(transport.Draft(""))

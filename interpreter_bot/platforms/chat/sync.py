@@ -28,7 +28,7 @@ Send: TypeAlias = Callable[[transport.Draft], Awaitable[transport.Posted]]
 
 _MAX_TRIES: Final = 8
 _MAX_PAUSE_SECONDS: Final = 20.0
-_MAX_LIMIT_SECONDS: Final = 600.0
+_MAX_RATE_LIMIT_SECONDS: Final = 600.0
 _NOT_SHOWN: Final = transport.Draft(chat_words.PART_REFUSED)
 
 
@@ -164,10 +164,10 @@ class MessageSync:
         self._draw = draw
         await self._round(_MAX_TRIES)
 
-    async def _round(self, most_tries: int) -> bool:
+    async def _round(self, max_tries: int) -> bool:
         """Send the differences between what stands and what is wanted; say whether all was."""
         attempt = 0
-        while attempt < most_tries:
+        while attempt < max_tries:
             if attempt:
                 await asyncio.sleep(min(0.5 * 2**attempt, _MAX_PAUSE_SECONDS))
             try:
@@ -177,7 +177,7 @@ class MessageSync:
                 self._refuse(error)
                 continue
             except transport.RateLimitedError as error:
-                await asyncio.sleep(min(error.seconds, _MAX_LIMIT_SECONDS))
+                await asyncio.sleep(min(error.seconds, _MAX_RATE_LIMIT_SECONDS))
             except transport.RetryableError as error:
                 _log.info("a message could not be sent, it is tried again", exc_info=error)
             else:

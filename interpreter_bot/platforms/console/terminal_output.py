@@ -31,7 +31,7 @@ class Collapser:
             if part == "\r":
                 self._has_returned = True
             elif part == "\n":
-                lines.append(self.rest() + "\n")
+                lines.append(self.take_incomplete_line() + "\n")
             else:
                 if self._has_returned:
                     # Only what follows replaces a line: "\r\n" and a last "\r" do not.
@@ -40,12 +40,12 @@ class Collapser:
                 self._line.append(part)
         return "".join(lines)
 
-    def rest(self) -> str:
+    def take_incomplete_line(self) -> str:
         """Return and forget the incomplete line."""
-        rest = "".join(self._line)
+        incomplete_line = "".join(self._line)
         self._line.clear()
         self._has_returned = False
-        return rest
+        return incomplete_line
 
 
 class Stream:
@@ -77,7 +77,7 @@ class Stream:
     def flush(self) -> None:
         """Write the incomplete line, which nothing will complete."""
         if self._collapser is not None:
-            self._write(self._collapser.rest())
+            self._write(self._collapser.take_incomplete_line())
         if self._has_colours:
             self._has_colours = False
             self._file.write("\x1b[0m")

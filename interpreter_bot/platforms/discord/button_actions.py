@@ -212,12 +212,12 @@ class ButtonActions:
 
         The response to an interaction may have files even if the bot may attach none there.
         """
-        readable = safe_text.revealed(question.code)
-        warning = f"⚠️ {readable.warning}" if readable.warning else ""
+        revealed_code = safe_text.revealed(question.code)
+        warning = f"⚠️ {revealed_code.warning}" if revealed_code.warning else ""
         await self._handler.reply(
             interaction,
             question_words.all_code(reason, warning).rstrip(),
-            uploads=(command_views.in_memory("to-approve.py", readable.text.encode()),),
+            uploads=(command_views.in_memory("to-approve.py", revealed_code.text.encode()),),
             offered=tuple(
                 buttons.make(action, question.id, question.person) for action in ("run", "refuse")
             ),

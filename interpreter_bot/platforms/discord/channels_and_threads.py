@@ -36,7 +36,7 @@ _MAX_MESSAGES: Final = 100
 _UNREAD: Final = 0
 """Nobody's id, which is among a thread's people until its messages were read."""
 _MAX_OPENING_SECONDS: Final = 60.0
-_MAX_LIMIT_SECONDS: Final = 10.0
+_MAX_RATE_LIMIT_SECONDS: Final = 10.0
 """If Discord opens no thread for longer than this, the answer is a reply."""
 _RETRY_SECONDS: Final = (0.5, 2.0, 8.0)
 
@@ -219,7 +219,7 @@ class Threads:
                     self._people.pop(thread.id, None)
         return people <= {person}
 
-    async def open(self, message: discord.Message, title: str) -> int | None:
+    async def open_thread(self, message: discord.Message, title: str) -> int | None:
         """Open a thread on a message.
 
         Returns:
@@ -231,8 +231,10 @@ class Threads:
         if guild.get_thread(message.id) is not None:
             # It was opened by an earlier answer to the message.
             return message.id
-        member = guild.get_member(self._client.user.id) if self._client.user is not None else None
-        bot_permissions = channel.permissions_for(member) if member is not None else None
+        bot_member = (
+            guild.get_member(self._client.user.id) if self._client.user is not None else None
+        )
+        bot_permissions = channel.permissions_for(bot_member) if bot_member is not None else None
         if bot_permissions and not (
             bot_permissions.create_public_threads and bot_permissions.send_messages_in_threads
         ):
@@ -279,9 +281,9 @@ async def open_thread(limits: rate_limits.RateLimits, message: discord.Message, 
 
 def _is_limited(limits: rate_limits.RateLimits, route: str) -> bool:
     seconds = limits.seconds_left(route)
-    if seconds > _MAX_LIMIT_SECONDS:
+    if seconds > _MAX_RATE_LIMIT_SECONDS:
         _log.warning("no thread may be opened for %.0f s", seconds)
-    return seconds > _MAX_LIMIT_SECONDS
+    return seconds > _MAX_RATE_LIMIT_SECONDS
 
 
 async def _create(message: discord.Message, title: str) -> bool:

@@ -259,12 +259,12 @@ class InteractionHandler:
         """Open the request of an interaction; return the function that starts it."""
         place = channels_and_threads.of_interaction(interaction)
         person = channels_and_threads.person(interaction.user)
-        chosen = await self.in_flight.chosen_by(place.key, person.id)
+        author_preferences = await self.in_flight.chosen_by(place.key, person.id)
         request = requests.Request(
             key=place.key,
             person=person,
             text=text,
-            model=chosen.model,
+            model=author_preferences.model,
             is_code=is_code,
             id=str(interaction.id),
             **fields,
@@ -272,7 +272,7 @@ class InteractionHandler:
         handle = discord_transport.LiveInteraction(interaction)
         at = channels_and_threads.location(place, handle=handle)
         entry = self.in_flight.open(request.id, person.id, at)
-        shows_code = is_code or chosen.show_code
+        shows_code = is_code or author_preferences.show_code
         return functools.partial(self.in_flight.answer, entry, request, shows_code=shows_code)
 
     async def report_error(self, interaction: discord.Interaction[Any], error: Exception) -> None:

@@ -99,7 +99,7 @@ class MessageEvents:
         if not _is_of_a_person(raw):
             return None
         self._threads.note_person(raw)
-        async with self.inbox.order(("channel of", raw.channel.id)):
+        async with self.inbox.lock_of(("channel of", raw.channel.id)):
             channel = await self._find_channel(raw)
         original = message_parsing.replied_message(raw)
         answers = None
@@ -155,8 +155,10 @@ class MessageEvents:
         first_request = await self._threads.first_request(message.source.channel)
         return first_request is not None and message.source.message.id >= first_request
 
-    async def mention_reason(self, message: _Message, chosen: preferences.Preferences) -> str:
-        if not chosen.follow_threads:
+    async def mention_reason(
+        self, message: _Message, author_preferences: preferences.Preferences
+    ) -> str:
+        if not author_preferences.follow_threads:
             return access_words.MENTION_OR_REPLY
         if not self._client.intents.message_content:
             return access_words.MENTION_OR_REPLY_TO_BE_READ
@@ -211,7 +213,7 @@ class MessageEvents:
     async def prepare(
         self,
         message: _Message,
-        chosen: preferences.Preferences,
+        author_preferences: preferences.Preferences,
         *,
         code: str,
         is_edit: bool,
@@ -237,7 +239,7 @@ class MessageEvents:
             key=message.at.session,
             person=message.person,
             text=code or parsed.text,
-            model=chosen.model,
+            model=author_preferences.model,
             attachments=self._files.of(parsed.attachments),
             is_code=bool(code),
             id=message.id,
@@ -247,8 +249,8 @@ class MessageEvents:
         return await self._in_flight.prepare(
             request,
             message.at,
-            functools.partial(self._find_place, message, chosen),
-            shows_code=chosen.show_code and not request.is_code,
+            functools.partial(self._find_place, message, author_preferences),
+            shows_code=author_preferences.show_code and not request.is_code,
             is_edit=is_edit,
         )
 
@@ -273,16 +275,16 @@ class MessageEvents:
         await self._in_flight.refuse(message.at, person, sentence, is_private=is_private)
 
     async def _find_place(
-        self, message: _Message, chosen: preferences.Preferences
+        self, message: _Message, author_preferences: preferences.Preferences
     ) -> transport.Location:
         """Find the location of the answer: a thread on the message, or else a reply to it."""
         raw, channel = message.source.message, message.source.channel
         if isinstance(channel, discord.Thread) or raw.guild is None:
             return message.at
-        if chosen.threads:
+        if author_preferences.threads:
             title = message_parsing.title(message.text)
             async with self._network.show_working(message.at):
-                thread_id = await self._threads.open(raw, title)
+                thread_id = await self._threads.open_thread(raw, title)
             if thread_id is not None:
                 self._recent.follow(thread_id)
                 session = dataclasses.replace(message.at.session, thread=str(thread_id))

@@ -276,15 +276,15 @@ class ButtonActions:
         question = self._service.questions.require(
             question_id, place.user, is_admin=is_admin, edits=press.action == "change"
         )
-        facts = {"channel": place.channel, "question": question.id}
+        form_metadata = {"channel": place.channel, "question": question.id}
         if isinstance(question, events.ApprovalQuestion):
             if len(question.code) > _EDITED_CHARACTERS:
                 raise errors.BotError(question_words.TOO_LONG_TO_EDIT)
-            view = home_and_modal_views.edit_form(facts, question)
+            view = home_and_modal_views.edit_form(form_metadata, question)
         else:
             label = quantities.one_line(question.prompt, _LABEL_CHARACTERS)
             is_of_model = question.is_of_model
-            view = home_and_modal_views.answer_form(facts, label, is_of_model=is_of_model)
+            view = home_and_modal_views.answer_form(form_metadata, label, is_of_model=is_of_model)
         await self.open_form(place, press.trigger, view)
 
     async def open_form(

@@ -200,8 +200,8 @@ def session_value(overview: past_turns.SessionOverview) -> str:
 def session_text(overview: past_turns.SessionOverview) -> str:
     """Describe a session as mrkdwn."""
     title = markdown.escaped(quantities.one_line(overview.record.title, 100)) or "Untitled"
-    where = overview.record.key.channel
-    place = slack_words.DIRECT_MESSAGE if where.startswith("D") else f"<#{where}>"
+    channel = overview.record.key.channel
+    channel_text = slack_words.DIRECT_MESSAGE if channel.startswith("D") else f"<#{channel}>"
     state = "running" if overview.is_busy else "idle" if overview.has_kernel else "stopped"
     memory = ""
     if overview.memory_bytes is not None:
@@ -212,7 +212,7 @@ def session_text(overview: past_turns.SessionOverview) -> str:
         f"{overview.record.used:%Y-%m-%d %H:%M} UTC",
     )
     used = f"<!date^{seconds}^{{date_short_pretty}} at {{time}}|{plain}>"
-    return f"*{title}*\n{place}, {state}{memory}, last used {used}"
+    return f"*{title}*\n{channel_text}, {state}{memory}, last used {used}"
 
 
 def _session(overview: past_turns.SessionOverview, models: Sequence[str]) -> list[blocks.Block]:

@@ -194,10 +194,10 @@ class InteractionRequests:
         person, is_code = request.person, request.is_code
         heading = slack_transport.heading(person.name) if is_code else ""
         at = slack_transport.location(place, request.key, title=title, heading=heading)
-        chosen = await self._in_flight.chosen_by(request.key, person.id)
+        author_preferences = await self._in_flight.chosen_by(request.key, person.id)
         entry = self._in_flight.open(request.id, person.id, at)
         reply = self._in_flight.begin(
-            entry, is_code=is_code, shows_code=is_code or chosen.show_code
+            entry, is_code=is_code, shows_code=is_code or author_preferences.show_code
         )
         if not place.thread:
             # Nothing runs in a channel in which nothing of it can be shown.

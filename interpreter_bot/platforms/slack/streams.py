@@ -24,8 +24,8 @@ from interpreter_bot.text import fences, quantities
 MAX_CHARACTERS: Final = 9_000
 """Of one message; a longer answer continues in another. Slack refuses more than 12,000."""
 
-_MAX_WORD: Final = 60
-_MAX_STATUS: Final = 250
+_MAX_WORD_CHARACTERS: Final = 60
+_MAX_STATUS_CHARACTERS: Final = 250
 _BROKEN_SCHEME: Final = ":\u200b//"
 
 
@@ -115,8 +115,8 @@ class Stream:
         """Return the chunk that shows the status as a task, which is complete without a status."""
         if status == self._status:
             return []
-        title = quantities.one_line(status or self._status, _MAX_STATUS)
-        title = markdown.defused(title).replace("://", _BROKEN_SCHEME)[:_MAX_STATUS]
+        title = quantities.one_line(status or self._status, _MAX_STATUS_CHARACTERS)
+        title = markdown.defused(title).replace("://", _BROKEN_SCHEME)[:_MAX_STATUS_CHARACTERS]
         state = "in_progress" if status else "complete"
         self._status = status
         return [{"type": "task_update", "id": "status", "title": title, "status": state}]
@@ -134,15 +134,15 @@ class Stream:
 
 
 def _open_fence(text: str) -> fences.Fence | None:
-    open_after = [after for _, _, after in fences.scanned(text.splitlines(keepends=True))]
-    return open_after[-1] if open_after else None
+    open_fences = [after for _, _, after in fences.scanned(text.splitlines(keepends=True))]
+    return open_fences[-1] if open_fences else None
 
 
 def _whole_words(text: str) -> int:
     """Return the length up to the end of the last whole word; a very long word is cut."""
     line_start = text.rfind("\n") + 1
     end = line_start + markdown.safe_length(text[line_start:])
-    for index in range(end, max(end - _MAX_WORD, 0), -1):
+    for index in range(end, max(end - _MAX_WORD_CHARACTERS, 0), -1):
         if text[index - 1].isspace():
             return index
-    return end if end > _MAX_WORD else 0
+    return end if end > _MAX_WORD_CHARACTERS else 0

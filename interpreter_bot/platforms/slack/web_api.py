@@ -76,18 +76,19 @@ class _Lane:
         self._seconds = seconds
         self._allowance = float(_BURST)
         self._refilled_at = time.monotonic()
-        self._queue: list[tuple[bool, int]] = []
+        # Each entry: whether it waits behind first signs, and its order of arrival.
+        self._waiters: list[tuple[bool, int]] = []
         self._numbers = itertools.count()
 
     @property
     def has_waiters(self) -> bool:
         """Whether a message waits."""
-        return bool(self._queue)
+        return bool(self._waiters)
 
     async def acquire(self, *, is_first_sign: bool) -> None:
         """Wait for permission to post."""
         entry = (not is_first_sign, next(self._numbers))
-        self._queue.append(entry)
+        self._waiters.append(entry)
         try:
             while True:
                 now = time.monotonic()
@@ -95,13 +96,13 @@ class _Lane:
                     _BURST, self._allowance + (now - self._refilled_at) / self._seconds
                 )
                 self._refilled_at = now
-                if self._allowance >= 1 and entry == min(self._queue):
+                if self._allowance >= 1 and entry == min(self._waiters):
                     self._allowance -= 1
                     return
                 missing_share = max(1 - self._allowance, _LANE_CHECK_SHARE)
                 await asyncio.sleep(missing_share * self._seconds)
         finally:
-            self._queue.remove(entry)
+            self._waiters.remove(entry)
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -269,7 +270,7 @@ class WebApi:
                     raise
                 _log.warning("Slack refused the token; asking again: %s", error)
                 await asyncio.sleep(token_pause)
-            except _BrokenError as error:
+            except _NoResponseError as error:
                 broken_since = broken_since or time.monotonic()
                 await asyncio.sleep(next(pauses))
                 if error.may_have_run and method not in _IDEMPOTENT_METHODS:
@@ -304,11 +305,11 @@ class WebApi:
         except sdk_errors.SlackApiError as error:
             raise self._translate(workspace.team, method, error) from error
         except aiohttp.ClientConnectorError as error:
-            raise _BrokenError(may_have_run=False) from error
+            raise _NoResponseError(may_have_run=False) from error
         except (aiohttp.ClientError, TimeoutError, OSError, ValueError) as error:
             if deadline.expired():
                 raise WaitError(slack_words.RATE_LIMITED) from error
-            raise _BrokenError(may_have_run=True) from error
+            raise _NoResponseError(may_have_run=True) from error
         return dict(response.data) if isinstance(response.data, dict) else {}
 
     def _translate(self, team: str, method: str, error: sdk_errors.SlackApiError) -> Exception:
@@ -321,9 +322,9 @@ class WebApi:
             return WaitError(slack_words.RATE_LIMITED)
         if code in api_errors.RATE_LIMIT_CODES:
             # Without a header that says how long, so slack_sdk does not repeat it.
-            return _BrokenError(may_have_run=False)
+            return _NoResponseError(may_have_run=False)
         if status >= 500 or code in api_errors.TEMPORARY_CODES or not code:
-            return _BrokenError(may_have_run=True)
+            return _NoResponseError(may_have_run=True)
         refusal = api_errors.error_of_code(method, code)
         if not isinstance(refusal, api_errors.GoneError):
             _log.info("Slack refused %s: %s", method, code)
@@ -350,7 +351,7 @@ def _form(arguments: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-class _BrokenError(Exception):
+class _NoResponseError(Exception):
     """No response came, or none of Slack. With `may_have_run` the call may have taken effect."""
 
     def __init__(self, *, may_have_run: bool) -> None:

@@ -308,8 +308,8 @@ def _is_loopback(name: str) -> bool:
 
 
 def _refuse(request: web.Request) -> web.Response:
-    is_click = request.headers.get("Sec-Fetch-Site") in {"cross-site", "same-site"}
-    can_reload = is_click and request.path == "/" and not request.query
+    is_from_other_site = request.headers.get("Sec-Fetch-Site") in {"cross-site", "same-site"}
+    can_reload = is_from_other_site and request.path == "/" and not request.query
     return web.Response(
         status=200 if can_reload else 401,
         text=_RELOADING if can_reload else _LOCKED,

@@ -16,7 +16,7 @@ class Terminal(io.StringIO):
 
 def collapsed(*pieces):
     collapser = terminal_output.Collapser()
-    return "".join(map(collapser.feed, pieces)) + collapser.rest()
+    return "".join(map(collapser.feed, pieces)) + collapser.take_incomplete_line()
 
 
 @pytest.mark.parametrize(
