@@ -143,10 +143,13 @@ class Places:
         await self._database.notes.erase(scope)
 
     async def erase(self, scope: values.Scope) -> None:
-        """Delete instructions and notes of a place that is gone, not who may do what in it."""
+        """Delete instructions, notes and schedules of a place that is gone, not who may do what in
+        it.
+        """
         async with self._database.together(is_writing=True):
             await self._database.notes.erase(scope)
             await self._database.choices.erase(scope, INSTRUCTIONS)
+            await self._database.schedules.erase(scope)
 
 
 def checked_note(text: str) -> str:

@@ -108,7 +108,9 @@ def is_around(table: type[records.Scoped], scope: values.Scope) -> list[sa.Colum
     return [getattr(table, part).in_({getattr(scope, part), ""}) for part in _SCOPE]
 
 
-def is_within(table: type[records.Scoped], scope: values.Scope) -> list[sa.ColumnElement[bool]]:
+def is_within(
+    table: type[records.Scoped | records.Schedule], scope: values.Scope
+) -> list[sa.ColumnElement[bool]]:
     """Return the conditions that rows are of a scope or of one within it."""
     if not (scope.workspace or scope.channel or scope.person):
         raise ValueError("a whole platform is never erased")

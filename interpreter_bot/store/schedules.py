@@ -10,7 +10,7 @@ from typing import Final
 import sqlalchemy as sa
 
 from interpreter_bot import errors, values
-from interpreter_bot.store import columns, records, transactions
+from interpreter_bot.store import columns, preferences, records, transactions
 from interpreter_bot.wording import schedule_words
 
 _S = records.Schedule
@@ -74,6 +74,11 @@ class Schedules(transactions.Aggregate):
     async def delete_in(self, key: values.SessionKey) -> None:
         """Delete the schedules of a session."""
         is_there = (getattr(_S, part) == value for part, value in dataclasses.asdict(key).items())
+        await self._transactions.change(sa.delete(_S).where(*is_there))
+
+    async def erase(self, scope: values.Scope) -> None:
+        """Delete the schedules of a workspace or a channel."""
+        is_there = preferences.is_within(_S, scope)
         await self._transactions.change(sa.delete(_S).where(*is_there))
 
     async def due(

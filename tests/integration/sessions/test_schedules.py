@@ -179,6 +179,15 @@ async def test_an_owner_who_may_no_longer_use_the_place_pauses_it(house):
     assert await house.runs(number) == ["failed: You may not."]
 
 
+async def test_a_place_that_is_gone_takes_its_schedules_with_it(house):
+    keys = [KEY, values.SessionKey("slack", "T1", "C2"), values.SessionKey("slack", "T2", "C1")]
+    for key in keys:
+        await house.add(key=key)
+    for scope, left in ((("slack", "T1", "C1"), keys[1:]), (("slack", "T1"), keys[2:])):
+        await house.service.places.erase(values.Scope(*scope))
+        assert [schedule.key for schedule in await house.table.all(limit=9)] == left
+
+
 async def test_a_network_that_does_not_say_whether_the_owner_may_pauses_nothing(house):
     number = await house.add()
     house.refusal = errors.BotError("It cannot be reached.")
