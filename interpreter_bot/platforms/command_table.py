@@ -628,6 +628,9 @@ async def _schedules(place: Place, text: str) -> Result:
         raise errors.BotError(schedule_words.ACTIONS)
     is_admin = "channel" not in place.refusals
     schedule = await schedules.find(key, person, number.strip(), is_admin=is_admin)
+    if action in ("resume", "run") and schedule.channel != key.channel:
+        # Not all networks say whether the owner can still be there.
+        raise errors.BotError(schedule_words.ONLY_THERE)
     match action:
         case "pause":
             await schedules.pause(schedule)

@@ -264,6 +264,13 @@ class Schedules:
         await self._table.set_due(schedule.id, None, reason)
         await self._notify(schedule.key, schedule_words.paused(schedule.id, reason))
 
+    async def pause_of_owner(self, key: values.SessionKey, person: str, reason: str) -> None:
+        """Pause the schedules of a person who may no longer use a channel, for a reason."""
+        for schedule in await self._table.visible(key, person):
+            is_there = (schedule.person, schedule.channel) == (person, key.channel)
+            if is_there and schedule.due is not None:
+                await self._pause(schedule, reason)
+
     # Commands -----------------------------------------------------------------------------
 
     async def visible(self, key: values.SessionKey, person: str) -> Sequence[records.Schedule]:

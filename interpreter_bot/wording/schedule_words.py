@@ -37,6 +37,7 @@ DELETED: Final = "Deleted."
 DELETED_MEANWHILE: Final = "The schedule was deleted."
 STARTED: Final = "Running it now."
 RUN_WAITS: Final = "It is running, and its next run is waiting already."
+ONLY_THERE: Final = "That can only be done in the channel where it was set up."
 _FRESH: Final = (
     "Runs the code of the last answer again, in a new Python with a copy of these files, without "
     "a model."

@@ -100,7 +100,8 @@ class MessageEvents:
     async def on_event(
         self, workspace: installations.InstalledWorkspace, event: Mapping[str, Any]
     ) -> None:
-        """Handle a `message` or an `app_mention`: one that is new, edited or deleted.
+        """Handle a `message` or an `app_mention`: one that is new, edited or deleted, or tells that
+        somebody left.
 
         Slack sends two events for a mention in a channel.
         """
@@ -118,6 +119,11 @@ class MessageEvents:
                 deleted = workspace.team, f"{channel}/{event.get('deleted_ts')}"
                 await self._in_flight.stop(
                     lambda entry: (entry.at.session.workspace, entry.id) == deleted
+                )
+            case "channel_leave" | "group_leave":
+                key = values.SessionKey(PLATFORM, workspace.team, channel)
+                await self._service.schedules.pause_of_owner(
+                    key, str(event.get("user", "")), access_words.NOT_THERE_ANY_MORE
                 )
             case _:
                 await self.inbox.receive(RawMessage(workspace, event))

@@ -60,6 +60,24 @@ async def test_it_is_listed_and_paused_by_words(slack, service, app):
     assert schedule.due is None
 
 
+async def test_who_leaves_the_channel_leaves_no_schedule_running(slack, service, app):
+    await set_up(slack, service)
+    for user, kind in (("U2", "channel_leave"), ("U1", "group_leave")):
+        event = {"type": "message", "subtype": kind, "channel": "C1", "user": user, "ts": "9.9"}
+        before = await service.services.database.schedules.all(limit=9)
+        assert before[0].due is not None
+        slack.event(event)
+        await slack.until(lambda: all(d.acked is not None for d in slack.deliveries))
+        await service.idle()
+    await slack.until(lambda: "no longer in this channel" in str(slack.world.messages))
+    for words in ("schedules resume 1", "schedules run 1"):
+        before = len(slack.calls)
+        slack.say("U1", "DU1", words)
+        await slack.until(lambda before=before: "only be done in" in str(slack.calls[before:]))
+    (schedule,) = await service.services.database.schedules.all(limit=9)
+    assert schedule.due is None
+
+
 async def test_words_that_are_no_schedule_are_for_the_model(slack, service, app):
     ts = slack.say("U1", "C1", "<@UBOT> schedule a meeting with Bob")
     await slack.until(lambda: "echo: schedule a meeting with Bob" in str(slack.answers("C1", ts)))
