@@ -138,7 +138,10 @@ class Interpreter(_Options):
 
     async def __aexit__(self, *_: object) -> None:
         """Stop what runs. Python, variables and files are gone."""
-        await self._stack.aclose()
+        try:
+            await self.stop()
+        finally:
+            await self._stack.aclose()
 
     async def ask(self, text: str, *, files: Sequence[Path] = ()) -> Answer:
         """Ask the model, which runs code; `files` come along.
@@ -362,7 +365,8 @@ class SyncInterpreter(_Options):
     def stream(
         self, text: str = "", *, code: str = "", files: Sequence[Path] = ()
     ) -> Iterator[events.TurnEvent]:
-        turn = self._session.stream(text, code=code, files=files)
+        session = self._session
+        turn = session.stream(text, code=code, files=files)
 
         async def receive() -> events.TurnEvent | None:
             return await anext(turn, None)
@@ -374,7 +378,8 @@ class SyncInterpreter(_Options):
             while (event := self._wait(receive())) is not None:
                 yield event
         finally:
-            self._wait(close())
+            if self._opened_session is session:
+                self._wait(close())
 
     async def _serve(self, has_begun: threading.Event) -> None:
         self._loop = asyncio.get_running_loop()

@@ -8,6 +8,7 @@ import subprocess
 import sys
 import tempfile
 import threading
+import time
 
 import pytest
 
@@ -183,6 +184,26 @@ async def test_without_await_it_works_where_a_loop_runs():
         session.reset()
     assert threading.current_thread() is threading.main_thread()
     assert "interpreter-bot" not in {thread.name for thread in threading.enumerate()}
+
+
+@pytest.mark.filterwarnings("error")
+def test_closing_stops_what_runs_at_once():
+    session, answers = SyncInterpreter().open(), []
+    code = "import time\nprint('begun', flush=True)\ntime.sleep(60)"
+    turn = session.stream(code=code)
+    while not isinstance(next(turn), events.OutputShown):
+        pass
+    waiting = threading.Thread(target=lambda: answers.extend(turn))
+    waiting.start()
+    began = time.monotonic()
+    session.close()
+    waiting.join()
+    assert time.monotonic() - began < 10
+    assert answers[-1].status is values.TurnStatus.STOPPED
+    with SyncInterpreter() as session:
+        turn = session.stream(code="1 + 1")
+        next(turn)
+    turn.close()
 
 
 def test_the_import_costs_nothing():
