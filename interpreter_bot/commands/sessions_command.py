@@ -52,16 +52,16 @@ async def _run(config: settings.Settings, options: argparse.Namespace) -> int:
             if not (hosts or options.json):
                 sys.stderr.write(f"{operator_words.NO_HOST_ANSWERS}\n")
             return 0
-        chosen = _find_entries(entries, options.names)
+        chosen_entries = _find_entries(entries, options.names)
         if options.verb == "forget" and not options.yes:
-            await _confirm_forgetting(chosen)
+            await _confirm_forgetting(chosen_entries)
         action: Callable[[session_listings.Entry], Awaitable[str]]
         if options.verb == "move":
             action = functools.partial(_move, database, _find_host(hosts, options.host))
         else:
             action = _actions(config, database, hosts)[options.verb]
         failures = 0
-        for entry in chosen:
+        for entry in chosen_entries:
             try:
                 line = await action(entry)
             except errors.BotError as error:
@@ -78,7 +78,7 @@ def _find_entries(
     Raises:
         BotError: no session, or several, have such a name.
     """
-    chosen = {}
+    entries_by_key = {}
     for name in names:
         matches = [
             entry for entry in entries if name and name in (entry.key, entry.name[: len(name)])
@@ -91,11 +91,11 @@ def _find_entries(
                 if matches
                 else operator_words.no_session(safe_name)
             )
-        chosen[matches[0].key] = matches[0]
-    return list(chosen.values())
+        entries_by_key[matches[0].key] = matches[0]
+    return list(entries_by_key.values())
 
 
-async def _confirm_forgetting(chosen: Sequence[session_listings.Entry]) -> None:
+async def _confirm_forgetting(entries: Sequence[session_listings.Entry]) -> None:
     """Ask for confirmation before sessions are forgotten.
 
     Raises:
@@ -103,9 +103,9 @@ async def _confirm_forgetting(chosen: Sequence[session_listings.Entry]) -> None:
     """
     if not (sys.stdin and sys.stdin.isatty()):
         raise errors.BotError(operator_words.NOBODY_CONFIRMS)
-    for entry in chosen:
+    for entry in entries:
         sys.stdout.write("  ".join(entry.cells()[:5]) + "\n")
-    sys.stdout.write(operator_words.confirm_forgetting(len(chosen)))
+    sys.stdout.write(operator_words.confirm_forgetting(len(entries)))
     sys.stdout.flush()
     answers = terminal_input.StdinAnswers(is_script=False)
     if isinstance(await answers.approval(()), events.Declined):

@@ -62,14 +62,14 @@ def check(request: h11.Request, host: str, port: int, rule: policies.Rule) -> st
 def _names_host(value: bytes, host: str, port: int) -> bool:
     """Return whether the header Host names a host and port."""
     text = value.decode("latin-1")
-    name, colon, number = text.rpartition(":")
+    name, colon, port_text = text.rpartition(":")
     if not colon or text.endswith("]"):
-        name, number = text, ""
+        name, port_text = text, ""
     try:
         is_host = host_names.normalized(name) == host
     except host_names.NameRefusedError:
         return False
-    return is_host and number in (str(port), *_OMITTED_PORTS.get(port, ()))
+    return is_host and port_text in (str(port), *_OMITTED_PORTS.get(port, ()))
 
 
 def authority(host: str, port: int) -> bytes:

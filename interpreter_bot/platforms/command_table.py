@@ -396,13 +396,15 @@ async def _settings(place: Place, text: str) -> Result:
     widest = _SCOPES[scope]
     if refusal := place.refusals.get(widest):
         raise errors.BotError(refusal)
-    chosen = preferences.parse(name, value, models)
+    parsed_value = preferences.parse(name, value, models)
     scope_of_choice, author = _scope_of_choice(place.scope, widest), place.person.name
-    await place.service.choose(scope_of_choice, name, chosen, author=author or place.person.id)
-    sentences = [access_words.setting_changed(name, preferences.written(chosen), scope)]
+    await place.service.choose(
+        scope_of_choice, name, parsed_value, author=author or place.person.id
+    )
+    sentences = [access_words.setting_changed(name, preferences.written(parsed_value), scope)]
     holds = await _holds(place, name)
-    if holds != preferences.written(chosen):
-        if name == preferences.APPROVAL and chosen is not None:
+    if holds != preferences.written(parsed_value):
+        if name == preferences.APPROVAL and parsed_value is not None:
             sentences.append(access_words.WEAKER)
         sentences.append(access_words.in_effect(holds))
     return Said(" ".join(sentences))
@@ -424,7 +426,9 @@ async def _place(place: Place, action: str) -> Result:
     ] or [session_facts.Fact(preferences.INSTRUCTIONS, place_words.NONE)]
     for name in place.settings:
         value = await _holds(place, name)
-        origins = [one for one in choices.of(name) if preferences.written(one.value) == value]
+        origins = [
+            choice for choice in choices.of(name) if preferences.written(choice.value) == value
+        ]
         facts.append(session_facts.chosen(name, value, origins[-1] if origins else None))
     if service.places.max_notes:
         count = len(await service.places.notes(place.scope))
@@ -588,8 +592,8 @@ async def _holds(place: Place, name: str) -> str:
     queries, default = place.service.queries, place.settings[name]
     if name == preferences.APPROVAL:
         return await queries.approval(place.scope, approval_policy.strictest(default))
-    chosen = await queries.choices(place.scope)
-    return preferences.written(getattr(preferences.effective(chosen, place.settings), name))
+    choices = await queries.choices(place.scope)
+    return preferences.written(getattr(preferences.effective(choices, place.settings), name))
 
 
 def _scope_of_choice(scope: values.Scope, widest: str) -> values.Scope:
@@ -619,8 +623,8 @@ async def _schedules(place: Place, text: str) -> Result:
     schedules, key, person = place.service.schedules, place.key.place, place.person.id
     if not text:
         facts = [
-            session_facts.Fact(str(one.id), schedules.described(one))
-            for one in await schedules.visible(key, person)
+            session_facts.Fact(str(listed_schedule.id), schedules.described(listed_schedule))
+            for listed_schedule in await schedules.visible(key, person)
         ]
         return Listed(command_words.SCHEDULES, facts) if facts else Said(schedule_words.NONE)
     action, _, number = text.lower().partition(" ")

@@ -144,9 +144,9 @@ class MessageSync:
                 if failures:
                     self._has_changed.set()
                 # Networks shut out bots that insist while they are refused.
-                rest = self._pace() * 2**failures - (time.monotonic() - started)
+                pause_seconds = self._pace() * 2**failures - (time.monotonic() - started)
                 with contextlib.suppress(TimeoutError):
-                    async with asyncio.timeout(min(max(rest, 0), _MAX_PAUSE_SECONDS)):
+                    async with asyncio.timeout(min(max(pause_seconds, 0), _MAX_PAUSE_SECONDS)):
                         await self._is_urgent.wait()
 
     async def close(self, sentence: str) -> None:
@@ -305,8 +305,8 @@ def _recognize(slot: Slot, draft: transport.Draft) -> None:
     """Note that a message of a former bot has the files that are wanted: nobody edits those."""
     is_of_files = bool(draft.uploads) and not draft.full_text
     if is_of_files and slot.draft is transport.UNKNOWN and slot.key is not None:
-        wanted = make_key(slot.key.request_id, slot.key.index, draft)
-        if slot.key.digest == wanted.digest:
+        expected_key = make_key(slot.key.request_id, slot.key.index, draft)
+        if slot.key.digest == expected_key.digest:
             slot.draft = draft
 
 

@@ -154,8 +154,8 @@ def _key(channel: object, guild_id: int | None) -> values.SessionKey:
     if isinstance(channel, discord.Thread):
         parent = str(channel.parent_id)
         return values.SessionKey(PLATFORM, str(guild_id or ""), parent, str(channel.id))
-    number = getattr(channel, "id", 0)
-    return values.SessionKey(PLATFORM, str(guild_id or ""), str(number))
+    channel_id = getattr(channel, "id", 0)
+    return values.SessionKey(PLATFORM, str(guild_id or ""), str(channel_id))
 
 
 class Threads:
@@ -188,9 +188,9 @@ class Threads:
         if thread.id not in self._first_requests:
             place = of_channel(thread, thread.guild)
             turns = await self._service.queries.history(place.key, limit=_MAX_TURNS)
-            ids = [turn.record.request_id.partition("-")[0] for turn in turns]
-            numbers = [int(number) for number in ids if number.isdecimal()]
-            self._first_requests[thread.id] = min(numbers, default=0 if turns else None)
+            text_ids = [turn.record.request_id.partition("-")[0] for turn in turns]
+            message_ids = [int(text_id) for text_id in text_ids if text_id.isdecimal()]
+            self._first_requests[thread.id] = min(message_ids, default=0 if turns else None)
         return self._first_requests[thread.id]
 
     def join(self, thread_id: int, message_id: int) -> None:

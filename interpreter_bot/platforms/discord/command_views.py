@@ -281,8 +281,8 @@ class ChannelView(_View):
     async def ask(self, question: str, label: str, invocation: command_table.Invocation) -> None:
         is_undo = invocation.command.name == "undo"
         action = invocation.command.name + ("" if is_undo else invocation.argument)
-        number = invocation.argument if is_undo else "0"
-        yes = buttons.make(action, number, str(self._person), label)
+        turn_id = invocation.argument if is_undo else "0"
+        yes = buttons.make(action, turn_id, str(self._person), label)
         no = buttons.make("dismiss", "0", str(self._person))
         await self._send(question, view=persistent_buttons.view((yes, no)))
 

@@ -137,8 +137,8 @@ class _Client(discord.Client):
 
     async def on_raw_bulk_message_delete(self, event: discord.RawBulkMessageDeleteEvent) -> None:
         """Handle the deletion of many messages at once."""
-        for number in event.message_ids:
-            await self.listener.on_delete(number)
+        for message_id in event.message_ids:
+            await self.listener.on_delete(message_id)
 
     async def on_connect(self) -> None:
         """Handle that Discord has accepted the connection."""

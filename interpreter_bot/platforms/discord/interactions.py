@@ -142,11 +142,11 @@ class InteractionHandler:
             payload: from Discord.
             is_again: a dead bot acknowledged and claimed it, and this bot takes it over.
         """
-        number = int(payload["id"])
+        interaction_id = int(payload["id"])
         if is_again:
-            self._reclaimed_ids.add(number)
+            self._reclaimed_ids.add(interaction_id)
         else:
-            self._payloads[number] = payload
+            self._payloads[interaction_id] = payload
 
     async def _send_refusal(self, interaction: discord.Interaction[Any], refusal: str) -> bool:
         if refusal:

@@ -137,8 +137,10 @@ class MessageEvents:
         return message.channel
 
     async def find_again(self, event: event_claims.LostEvent) -> _Message | None:
-        number = event.content["channel"]
-        channel = self._client.get_channel(number) or await self._client.fetch_channel(number)
+        channel_id = event.content["channel"]
+        channel = self._client.get_channel(channel_id) or await self._client.fetch_channel(
+            channel_id
+        )
         if not isinstance(channel, discord.abc.Messageable):
             return None
         return await self.parse(await channel.fetch_message(event.content["message"]))

@@ -86,9 +86,9 @@ class MissedMessages:
         for overview in reversed(
             await self._service.recent(channels_and_threads.PLATFORM, limit=_MAX_RECENT)
         ):
-            number = channels_and_threads.channel_of(overview.record.key)
-            if number is not None:
-                self._direct.setdefault(number)
+            channel_id = channels_and_threads.channel_of(overview.record.key)
+            if channel_id is not None:
+                self._direct.setdefault(channel_id)
         before = datetime.timedelta(seconds=self._config.look_back_seconds)
         since = discord.utils.time_snowflake(discord.utils.utcnow() - before)
         self._missed_since = since if self._missed_since is None else min(since, self._missed_since)
@@ -103,7 +103,9 @@ class MissedMessages:
             channels: list[discord.abc.Messageable] = []
             for guild in self._client.guilds:
                 channels += self._changed_channels(guild, since)
-            channels += [self._client.get_partial_messageable(number) for number in self._direct]
+            channels += [
+                self._client.get_partial_messageable(channel_id) for channel_id in self._direct
+            ]
             await self._handle_missed(channels, since)
 
     async def catch_up_in(self, guild: discord.Guild) -> None:

@@ -190,9 +190,9 @@ def parse_submission(interaction: discord.Interaction[Any]) -> SubmittedModal | 
             text = str(field.get("value", ""))
         elif field.get("custom_id") == "files":
             files += [
-                attachments_by_id[number]
-                for number in field.get("values", ())
-                if number in attachments_by_id
+                attachments_by_id[attachment_id]
+                for attachment_id in field.get("values", ())
+                if attachment_id in attachments_by_id
             ]
     attachments = tuple(
         file_transfers.AttachedFile(file["filename"], file["size"], file["url"]) for file in files

@@ -188,12 +188,14 @@ def _input(label: str, element: block_elements.InputInteractiveElement) -> slack
     )
 
 
-def _select(name: str, titles: Sequence[str], chosen: str) -> block_elements.StaticSelectElement:
+def _select(
+    name: str, titles: Sequence[str], selected_value: str
+) -> block_elements.StaticSelectElement:
     options = [
         basic_components.Option(text=blocks.plain(title), value=title)
         for title in (_OPERATORS_CHOICE, *titles)
     ]
-    initial = next((option for option in options if option.value == chosen), options[0])
+    initial = next((option for option in options if option.value == selected_value), options[0])
     return block_elements.StaticSelectElement(
         action_id=name, options=options, initial_option=initial
     )

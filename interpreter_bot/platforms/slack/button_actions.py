@@ -84,14 +84,14 @@ Action: TypeAlias = Callable[[Press], Coroutine[Any, Any, None]]
 def parse_press(place: message_posting.Place, args: AsyncArgs) -> Press:
     """Parse a press."""
     body, action = args.body, args.payload
-    chosen = action.get("selected_option") or action
+    choice = action.get("selected_option") or action
     message = body.get("message") or {}
     ts = str(message.get("ts") or "")
     return Press(
         place=dataclasses.replace(place, thread=str(message.get("thread_ts") or ts)),
         message=ts,
         action=str(action["action_id"]),
-        value=str(chosen.get("value") or action.get("selected_user") or ""),
+        value=str(choice.get("value") or action.get("selected_user") or ""),
         trigger=str(body.get("trigger_id", "")),
         reply=text_sender(args.respond) if place.channel else None,
     )

@@ -187,12 +187,14 @@ class MessageEvents:
             self._answers_former_bot(thread, slack_message) or slack_message.ts >= thread.joined_at
         )
 
-    async def mention_reason(self, message: _Message, chosen: preferences.Preferences) -> str:
+    async def mention_reason(
+        self, message: _Message, author_preferences: preferences.Preferences
+    ) -> str:
         slack_message = message.source.message
         thread = await self._read_thread(message.source.workspace, slack_message)
         if self._answers_former_bot(thread, slack_message):
             return ""
-        if not chosen.follow_threads:
+        if not author_preferences.follow_threads:
             return access_words.MENTION_ME
         people = thread.people
         if not thread.is_whole:
@@ -257,7 +259,7 @@ class MessageEvents:
     async def prepare(
         self,
         message: _Message,
-        chosen: preferences.Preferences,
+        author_preferences: preferences.Preferences,
         *,
         code: str,
         is_edit: bool,
@@ -271,11 +273,14 @@ class MessageEvents:
             request = await self._request(message, code)
             at = dataclasses.replace(at, session=request.key)
             start = await self._in_flight.prepare(
-                request, at, shows_code=chosen.show_code and not request.is_code, is_edit=is_edit
+                request,
+                at,
+                shows_code=author_preferences.show_code and not request.is_code,
+                is_edit=is_edit,
             )
         else:
             entry = self._in_flight.open(message.id, message.person.id, at)
-            self._in_flight.begin(entry, is_code=False, shows_code=chosen.show_code)
+            self._in_flight.begin(entry, is_code=False, shows_code=author_preferences.show_code)
             try:
                 request = await self._request(message)
             except Exception as error:

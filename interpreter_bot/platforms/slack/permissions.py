@@ -35,22 +35,22 @@ _CACHE_SECONDS: Final = 600.0
 _MAX_CACHED: Final = 10_000
 
 
-def rules(chosen: Mapping[str, Any], config: settings.Slack) -> policies.Rules:
+def rules(choices: Mapping[str, Any], config: settings.Slack) -> policies.Rules:
     """Return the rules in effect in a workspace; invalid choices of its admins are ignored."""
     return policies.Rules(
         workspaces=config.allowed_workspaces,
-        people=_ids(chosen.get(PEOPLE)) or config.allowed_people,
-        groups=_ids(chosen.get(GROUPS)) or config.allowed_groups,
-        channels=_ids(chosen.get(CHANNELS)) or config.allowed_channels,
+        people=_ids(choices.get(PEOPLE)) or config.allowed_people,
+        groups=_ids(choices.get(GROUPS)) or config.allowed_groups,
+        channels=_ids(choices.get(CHANNELS)) or config.allowed_channels,
         allows_guests=config.allows_guests,
         allows_outsiders=config.allows_strangers,
     )
 
 
-def _ids(chosen: object) -> tuple[str, ...]:
-    if isinstance(chosen, str) or not isinstance(chosen, Iterable):
+def _ids(ids: object) -> tuple[str, ...]:
+    if isinstance(ids, str) or not isinstance(ids, Iterable):
         return ()
-    return tuple(map(str, chosen))
+    return tuple(map(str, ids))
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
