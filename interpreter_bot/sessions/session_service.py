@@ -261,15 +261,20 @@ class SessionService:
                 return await exports.save_table(hosts, kernel, handle, suffix)
 
     async def delete(self, key: values.SessionKey) -> None:
-        """Delete a session: records, variables, files. Its usage stays counted."""
+        """Delete a session: records, variables, files, schedules, and what ran of these with copies
+        of its files. Its usage stays counted.
+        """
         # First, as a waiting request would create the session anew.
         self._lanes.empty(key)
         async with self._hold_lane(key):
             await self._release_kernel(key, files=True)
-            await self.services.database.schedules.delete_in(key)
+            deleted = await self.services.database.schedules.delete_in(key)
             session = await self.services.database.sessions.find(key)
             if session is not None:
                 await self.services.database.sessions.delete(session.id)
+        for schedule in deleted:
+            if schedule.code:
+                await self.delete(schedule.runs_key)
 
     async def delete_files(self, session: records.Session, sentence: str) -> bool:
         """Delete the files of a session that is not in use, and tell its people.

@@ -71,10 +71,10 @@ class Schedules(transactions.Aggregate):
         """Delete a schedule with its runs."""
         await self._transactions.change(sa.delete(_S).where(_S.id == schedule_id))
 
-    async def delete_in(self, key: values.SessionKey) -> None:
-        """Delete the schedules of a session."""
+    async def delete_in(self, key: values.SessionKey) -> tuple[records.Schedule, ...]:
+        """Delete the schedules of a session, and return them."""
         is_there = (getattr(_S, part) == value for part, value in dataclasses.asdict(key).items())
-        await self._transactions.change(sa.delete(_S).where(*is_there))
+        return await self._transactions.all(sa.delete(_S).where(*is_there).returning(_S))
 
     async def erase(self, scope: values.Scope) -> None:
         """Delete the schedules of a workspace or a channel."""

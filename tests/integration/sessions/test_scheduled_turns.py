@@ -81,6 +81,19 @@ async def test_refresh_runs_the_code_again_in_a_new_python_with_copies_of_the_fi
         assert (await house.service.queries.history(KEY))[-1].record.request == "print(n)"
 
 
+async def test_who_deletes_a_conversation_deletes_the_copies_of_its_files(opened):
+    async with opened() as house:
+        calendar = Calendar(house)
+        await house.run("open('n.txt', 'w').write('1')")
+        await calendar.propose("daily 9:00 UTC: refresh this")
+        await calendar.next_day()
+        runs, queries = KEY.for_schedule(1), house.service.queries
+        assert [info.name for info in await queries.files(runs)] == ["n.txt"]
+        await house.service.delete(KEY)
+        assert not await queries.exists(runs)
+        assert await queries.files(runs) == ()
+
+
 async def test_code_that_fails_is_shown_and_pauses_after_three_times(opened):
     async with opened() as house:
         calendar = Calendar(house)
