@@ -288,10 +288,13 @@ def of_turn(
     database = services.database
 
     async def find_others() -> frozenset[str]:
-        # Everyone with a turn counts: a file that their code wrote may be imported.
-        session = await database.sessions.find(request.key)
-        people = frozenset() if session is None else await database.turns.people(session.id)
-        return (people | variables.people) - {request.person.id, ""}
+        # Everyone with a turn counts: a file that their code wrote may be imported. What a schedule
+        # runs, and its files, come from the session in which it was set up.
+        people = variables.people
+        for key in {request.key, request.key.place}:
+            if (session := await database.sessions.find(key)) is not None:
+                people |= await database.turns.people(session.id)
+        return people - {request.person.id, ""}
 
     return ToolRequests(
         services.tools,

@@ -9,6 +9,7 @@ from interpreter_bot import errors, settings, values
 from interpreter_bot.platforms import login_pages
 from interpreter_bot.sessions import requests
 from tests.fakes import authorization_server, replies, tool_servers
+from tests.integration.sessions import test_scheduled_turns
 
 pytestmark = pytest.mark.kernel
 
@@ -136,6 +137,23 @@ async def test_what_a_person_left_calls_nothing_as_another_who_does_not_agree(op
         await house.run("1", person=requests.Person("u3", "Carl"))
         refused = replies.Reply(approvals=[None])
         assert "was not approved" in said(await house.run(CALL, refused, person=BERT))
+
+
+async def test_a_schedule_calls_nothing_as_its_owner_in_code_of_others(opened):
+    async with _world(opened) as (giver, house):
+        calendar, broker = test_scheduled_turns.Calendar(house), house.service.services.tools
+        first = await house.service.logins.link(KEY, requests.Person("u1", "Anna"), "jira")
+        await log_in(giver, re.search(r"http://\S+", first)[0], "anna")
+        broker.definitions.accept("jira", broker.definitions.seen("jira").digest)
+        await house.run(CALL)
+        await calendar.propose("daily 9:00 UTC: refresh it")
+        await calendar.next_day()
+        await house.run("open('x.py', 'w').write('')", person=BERT)
+        await calendar.next_day()
+        alone, beside_bert = map(said, calendar.shown)
+        assert "anna" in alone
+        assert "anna" not in beside_bert
+        assert "nobody" in beside_bert.lower()
 
 
 async def test_nobody_logs_in_where_no_page_is_served(opened):
