@@ -71,7 +71,7 @@ def system(
     today: datetime.date,
     packages: Mapping[str, str] = MappingProxyType({}),
     can_install: bool = False,
-    added: Sequence[str] = (),
+    channel_packages: Sequence[str] = (),
     reach: code_activity.Reach = code_activity.NOWHERE,
     sandbox_level: values.SandboxLevel = values.SandboxLevel.FULL,
     skills: str = "",
@@ -88,7 +88,7 @@ def system(
         today: the date; last, because what changes last costs a server's prompt cache least.
         packages: versions of what is installed, by name; empty if unknown.
         can_install: whether code can have packages installed.
-        added: what the channel has besides, as requirements of packages.
+        channel_packages: what the channel has besides, as requirements of packages.
         reach: what code may reach outside.
         sandbox_level: what keeps code apart; in ordinary containers, some of Python is different.
         skills: the operator's, and how they are used.
@@ -105,7 +105,7 @@ def system(
         upload=quantities.size(limits.upload_bytes),
         workspace=quantities.size(limits.workspace_bytes),
         output=quantities.size(limits.output_bytes),
-        packages=_packages_text(packages, added, can_install=can_install),
+        packages=_packages_text(packages, channel_packages, can_install=can_install),
         network=_network(reach, can_install=can_install),
     )
     plan = read("plan") if is_planned else ""
@@ -174,11 +174,13 @@ def _network(reach: code_activity.Reach, *, can_install: bool) -> str:
     return _REACHED.format(hosts=hosts, others=_INSTALLABLE if can_install else _NOT_INSTALLABLE)
 
 
-def _packages_text(packages: Mapping[str, str], added: Sequence[str], *, can_install: bool) -> str:
+def _packages_text(
+    packages: Mapping[str, str], channel_packages: Sequence[str], *, can_install: bool
+) -> str:
     """Return the sentences about what can be imported, and what need not be tried."""
     if not packages:
         return "What is installed is not known here; look before you rely on a package."
-    names = [*added]
+    names = [*channel_packages]
     names += [
         f"{name} {'.'.join(version.split('.')[:2])}"
         for name, version in packages.items()

@@ -22,66 +22,67 @@ WrittenCall: TypeAlias = tuple[str, str]
 _MAX_CALLS: Final = 64
 _MAX_CHARACTERS: Final = 200_000
 
-_SPELLED: Final = "|".join(sorted(map(re.escape, tools.NAMES)))
-_SPACE: Final = r"(?:\w{1,20}:|\uff5cDSML\uff5c)?"
-_SPECIAL: Final = r"<[|\uff5c][^<>\n]{1,60}[|\uff5c]>"
+_ANY_TOOL_NAME: Final = "|".join(sorted(map(re.escape, tools.NAMES)))
+_NAMESPACE: Final = r"(?:\w{1,20}:|\uff5cDSML\uff5c)?"
+_SPECIAL_MARKUP: Final = r"<[|\uff5c][^<>\n]{1,60}[|\uff5c]>"
 _MARKER: Final = re.compile(
-    rf"<(?!/).*(?:tool|function|call|invoke|action|python_tag|{_SPELLED})|\[TOOL_", re.IGNORECASE
+    rf"<(?!/).*(?:tool|function|call|invoke|action|python_tag|{_ANY_TOOL_NAME})|\[TOOL_",
+    re.IGNORECASE,
 )
 # Tokens that only mark a beginning or an end.
 _TOKEN: Final = re.compile(
-    rf"\s+|{_SPECIAL}|\[/?TOOL_\w{{1,20}}\]|</?{_SPACE}(?:tool|function)_?\w{{0,10}}>|`{{3,}}\w*\n?",
+    rf"\s+|{_SPECIAL_MARKUP}|\[/?TOOL_\w{{1,20}}\]|</?{_NAMESPACE}(?:tool|function)_?\w{{0,10}}>|`{{3,}}\w*\n?",
     re.IGNORECASE,
 )
 _LAST_TOKENS: Final = re.compile(
-    rf"(?:\s|{_SPECIAL}|</?[\w:]{{1,40}}>|\[/?[A-Z_]{{4,20}}\]|`{{3,}})+\Z"
+    rf"(?:\s|{_SPECIAL_MARKUP}|</?[\w:]{{1,40}}>|\[/?[A-Z_]{{4,20}}\]|`{{3,}})+\Z"
 )
 _MAX_LAST_CHARACTERS: Final = 400
-_BLOCK: Final = re.compile(
-    rf"<{_SPACE}(?:function|invoke)(?:\s*=\s*|\s+name\s*=\s*)[\"']?([\w.:-]{{1,80}})[\"']?[^<>\n]{{0,80}}>"
+_BLOCK_START: Final = re.compile(
+    rf"<{_NAMESPACE}(?:function|invoke)(?:\s*=\s*|\s+name\s*=\s*)[\"']?([\w.:-]{{1,80}})[\"']?[^<>\n]{{0,80}}>"
 )
-_BLOCK_END: Final = re.compile(rf"\s*</{_SPACE}(?:function|invoke)>")
-_PARAMETER: Final = re.compile(
-    rf"\s*<{_SPACE}parameter(?:\s*=\s*|\s+name\s*=\s*)[\"']?(\w{{1,40}})[\"']?[^<>\n]{{0,80}}>"
+_BLOCK_END: Final = re.compile(rf"\s*</{_NAMESPACE}(?:function|invoke)>")
+_PARAMETER_START: Final = re.compile(
+    rf"\s*<{_NAMESPACE}parameter(?:\s*=\s*|\s+name\s*=\s*)[\"']?(\w{{1,40}})[\"']?[^<>\n]{{0,80}}>"
 )
 _PARAMETER_END: Final = re.compile(
-    rf"</{_SPACE}parameter>(?=\s*(?:\Z|</?{_SPACE}(?:parameter|function|invoke|tool_call)\b|<[|\uff5c]))"
+    rf"</{_NAMESPACE}parameter>(?=\s*(?:\Z|</?{_NAMESPACE}(?:parameter|function|invoke|tool_call)\b|<[|\uff5c]))"
 )
-_PAIRED: Final = re.compile(r"([\w.:-]{1,80})\s*(?=<arg_key>)")
+_PAIRS_START: Final = re.compile(r"([\w.:-]{1,80})\s*(?=<arg_key>)")
 _PAIR: Final = re.compile(
     r"\s*<arg_key>(\w{1,40})</arg_key>\s*<arg_value>(.*?)</arg_value>"
     r"(?=\s*(?:<arg_key>|</tool_call>|\Z))",
     re.DOTALL,
 )
-_HARMONY: Final = re.compile(
+_HARMONY_MESSAGE: Final = re.compile(
     r"to=([\w.]{1,80})[^\n{]{0,120}?<\|message\|>(.*?)(?=<\|call\|>|<\|end\|>|<\|start\|>|\Z)",
     re.DOTALL,
 )
 _NAME_BEFORE_JSON: Final = re.compile(
     r"(?<![\w.])([A-Za-z_][\w.-]{0,80})(?::\d{1,4})?\s*+(?:\[CALL_ID\]\w{0,40})?"
-    rf"(?:\[ARGS\]|{_SPECIAL}|`{{3,}}\w{{0,10}})?\s*+(?=\{{)"
+    rf"(?:\[ARGS\]|{_SPECIAL_MARKUP}|`{{3,}}\w{{0,10}})?\s*+(?=\{{)"
 )
-_NAMES: Final = ("name", "tool_name", "function", "tool")
-_ARGUMENTS: Final = ("arguments", "parameters")
+_NAME_KEYS: Final = ("name", "tool_name", "function", "tool")
+_ARGUMENT_KEYS: Final = ("arguments", "parameters")
 # What a line begins with that is a call without a marker; blanks do not count.
 _BEGINNINGS: Final = (
-    *(f'{{"{key}":' for key in (*_NAMES, *_ARGUMENTS, "tool_calls")),
+    *(f'{{"{key}":' for key in (*_NAME_KEYS, *_ARGUMENT_KEYS, "tool_calls")),
     *('{"type":"function', '{"id":'),
     *(f"{name}(" for name in sorted(tools.NAMES)),
 )
 _MAX_BEGINNING: Final = 60
-_CODE: Final = re.compile(
+_CODE_SPAN: Final = re.compile(
     r"^[ \t]*(`{3,}|~{3,}).*?(?:^[ \t]*\1|\Z)|`[^`\n]*`", re.MULTILINE | re.DOTALL
 )
-_INTENDED: Final = re.compile(
-    rf"(?:[<=\"'./:]|to=)(?:{_SPELLED})\b[\"'>]?\s*+(?:[,({{\[<>|]|\Z)"
+_INTENDED_CALL: Final = re.compile(
+    rf"(?:[<=\"'./:]|to=)(?:{_ANY_TOOL_NAME})\b[\"'>]?\s*+(?:[,({{\[<>|]|\Z)"
     r"|\brun_code\s*+(?:\(\s*+(?:code\s*=|[\"'])|[:=]?\s*+\{|<[|\uff5c]|\[ARGS\])"
 )
 # A line that begins with the name of a tool in marks of no known kind; no link, and no sentence.
-_UNKNOWN: Final = re.compile(
+_UNKNOWN_MARKER: Final = re.compile(
     r"^[ \t]*(?:<{1,3}|\[{1,2}|@{1,2}|\{{1,2}|\u27e6|\u00ab)[ \t]*"
     r"(?:(?:tool_?call|function_?call|call|tool|function|invoke|use|exec|action)[ \t:=_\"']{1,3})?"
-    rf"(?:functions\.)?(?:{_SPELLED})\b(?!\]\()",
+    rf"(?:functions\.)?(?:{_ANY_TOOL_NAME})\b(?!\]\()",
     re.IGNORECASE | re.MULTILINE,
 )
 
@@ -121,19 +122,19 @@ def read(text: str) -> list[WrittenCall]:
 
 def is_intended(text: str) -> bool:
     """Return whether a text that holds no readable call was still meant as one."""
-    return _INTENDED.search(text) is not None
+    return _INTENDED_CALL.search(text) is not None
 
 
 def is_unmarked(words: str) -> bool:
     """Return whether words hold a call without a marker that is known; code in them is none."""
-    prose = _CODE.sub("", words)
-    return is_intended(prose) or _UNKNOWN.search(prose) is not None
+    prose = _CODE_SPAN.sub("", words)
+    return is_intended(prose) or _UNKNOWN_MARKER.search(prose) is not None
 
 
 def _blocks(text: str) -> Iterator[WrittenCall]:
     """`<function=NAME>`, `<invoke name="NAME">`, with parameters in tags, or JSON."""
     position = 0
-    for opening in itertools.islice(_BLOCK.finditer(text), _MAX_CALLS):
+    for opening in itertools.islice(_BLOCK_START.finditer(text), _MAX_CALLS):
         # One within the code of another is no call.
         if opening.start() < position or not tools.canonical_name(opening[1]):
             continue
@@ -148,7 +149,7 @@ def _blocks(text: str) -> Iterator[WrittenCall]:
 def _parameters(text: str, position: int) -> tuple[object, int]:
     """Read parameters in tags, and return their end; None if one of them does not end."""
     parameters: dict[str, str] = {}
-    while opening := _PARAMETER.match(text, position):
+    while opening := _PARAMETER_START.match(text, position):
         end = _PARAMETER_END.search(text, opening.end())
         if end is None:
             return None, position
@@ -163,7 +164,7 @@ def _value(text: str) -> str:
 
 def _pairs(text: str) -> Iterator[WrittenCall]:
     """`NAME<arg_key>…</arg_key><arg_value>…</arg_value>`."""
-    for opening in itertools.islice(_PAIRED.finditer(text), _MAX_CALLS):
+    for opening in itertools.islice(_PAIRS_START.finditer(text), _MAX_CALLS):
         pairs: dict[str, str] = {}
         position = opening.end()
         while pair := _PAIR.match(text, position):
@@ -175,7 +176,7 @@ def _pairs(text: str) -> Iterator[WrittenCall]:
 
 def _harmony(text: str) -> Iterator[WrittenCall]:
     """`to=functions.NAME …<|message|>…<|call|>`."""
-    for message in _HARMONY.finditer(text):
+    for message in _HARMONY_MESSAGE.finditer(text):
         yield message[1], message[2].strip()
 
 
@@ -246,8 +247,8 @@ def _named_in(value: object) -> Iterator[WrittenCall]:
     if isinstance(inner, list | dict):
         yield from _named_in(inner)
         return
-    name = next((value[key] for key in _NAMES if isinstance(value.get(key), str)), "")
-    arguments: object = next((value[key] for key in _ARGUMENTS if key in value), {})
+    name = next((value[key] for key in _NAME_KEYS if isinstance(value.get(key), str)), "")
+    arguments: object = next((value[key] for key in _ARGUMENT_KEYS if key in value), {})
     if tools.canonical_name(name):
         yield name, arguments if isinstance(arguments, str) else json.dumps(arguments)
 

@@ -163,7 +163,7 @@ async def list_sessions(
     hosts_by_data_id: dict[str, remote_host.RemoteHost] = {}
     if config.host.fleet:
         hosts_by_data_id = {remote.connection.status.data_id: remote for remote in hosts}
-    places = await database.placements.of(keys) if hosts_by_data_id else {}
+    places = await database.placements.find_all(keys) if hosts_by_data_id else {}
     entries = []
     for key in keys:
         session, person = sessions_by_key.get(key, (None, ""))

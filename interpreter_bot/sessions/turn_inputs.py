@@ -91,7 +91,7 @@ async def system_prompt(
         reach=reach,
         sandbox_level=sandbox_level,
         can_install=bool(config.package_index.url),
-        added=place_packages(config, request.key),
+        channel_packages=place_packages(config, request.key),
         skills=await asyncio.to_thread(environment.skills.catalogue, _MAX_SKILL_CHARACTERS),
         tools="" if environment.tools is None else environment.tools.prompt(),
         note=config.agent.note,

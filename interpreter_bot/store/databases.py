@@ -53,7 +53,7 @@ _upgrade_lock = threading.Lock()
 _log = logging.getLogger(__name__)
 
 
-def config(connection: sqlalchemy.Connection | None = None) -> alembic.config.Config:
+def alembic_config(connection: sqlalchemy.Connection | None = None) -> alembic.config.Config:
     """Return Alembic's configuration; `migrations/env.py` uses the connection, if given."""
     import alembic.config
 
@@ -99,7 +99,7 @@ def _migrate(connection: sqlalchemy.Connection) -> None:
     import alembic.util
 
     try:
-        alembic.command.upgrade(config(connection), "head")
+        alembic.command.upgrade(alembic_config(connection), "head")
     except alembic.util.CommandError as error:
         raise errors.StoreError(storage_words.OTHER_DATABASE) from error
 

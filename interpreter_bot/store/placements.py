@@ -21,7 +21,7 @@ class Placements(transactions.Aggregate):
         row = await self._transactions.first(sa.select(_T).where(_T.session_digest == _digest(key)))
         return None if row is None else _placement(row)
 
-    async def of(self, keys: Collection[str]) -> dict[str, values.Placement]:
+    async def find_all(self, keys: Collection[str]) -> dict[str, values.Placement]:
         """Return the placements of sessions that have one; one query reads all placements."""
         rows = await self._transactions.all(sa.select(_T))
         placements = {row.session_digest: _placement(row) for row in rows}

@@ -142,8 +142,8 @@ class Session(Record):
     @property
     def used_after_file_notice(self) -> bool:
         """Whether it was used after the sentence about its files was written."""
-        at = self.files.get("at")
-        return at is not None and datetime.datetime.fromisoformat(at) < self.used
+        noticed_at = self.files.get("at")
+        return noticed_at is not None and datetime.datetime.fromisoformat(noticed_at) < self.used
 
 
 class Turn(Record):

@@ -54,14 +54,14 @@ class FencedLlm:
     """A model without tools, over `chat_completions`; text after a code block is invented.
 
     Args:
-        through: sends and receives.
+        chat: sends and receives.
         is_small: use the short rules, as a long prompt makes the code of small models worse.
     """
 
     def __init__(
-        self, through: chat_completions.ChatCompletionsLlm, *, is_small: bool = False
+        self, chat: chat_completions.ChatCompletionsLlm, *, is_small: bool = False
     ) -> None:
-        self._chat = through
+        self._chat = chat
         self._is_small = is_small
 
     async def reply(

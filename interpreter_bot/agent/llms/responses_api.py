@@ -113,7 +113,7 @@ def _receive_event(
             fields = {name: text for name in ("id", "phase") if (text := _text(item, name))}
             assembler.reasoning.add_item({"message": fields})
         case "response.output_item.done" if _text(item, "type") == "reasoning":
-            if thought := _reasoning(item):
+            if thought := _convert_reasoning(item):
                 assembler.reasoning.add_item({"reasoning": thought})
         case "response.completed" | "response.incomplete":
             _end(getattr(event, "response", None), assembler)
@@ -134,7 +134,7 @@ def _end(response: object, assembler: model_reply_assembly.ModelReplyAssembler) 
     assembler.usage = sdk_errors.usage(input_tokens, output_tokens, details)
 
 
-def _reasoning(item: object) -> dict[str, Any] | None:
+def _convert_reasoning(item: object) -> dict[str, Any] | None:
     """Convert an item of reasoning to be given back; None if only its server could find it."""
     if not isinstance(item, openai.BaseModel):
         return None

@@ -61,7 +61,7 @@ class StartingServerLlm:
     ) -> None:
         self._server = server
         self._connect = connect
-        self._reached: tuple[ServerAddress, ports.Llm] | None = None
+        self._connected: tuple[ServerAddress, ports.Llm] | None = None
         self._connecting = asyncio.Lock()
 
     async def reply(
@@ -72,11 +72,11 @@ class StartingServerLlm:
             progress=lambda text, share: emit(events.ProgressChanged(text, share))
         )
         async with self._connecting:
-            if self._reached is None or self._reached[0] != address:
+            if self._connected is None or self._connected[0] != address:
                 # It imports what its SDK needs.
-                self._reached = (address, await asyncio.to_thread(self._connect, address))
-            reached = self._reached[1]
-        return await reached.reply(prompt, emit=emit)
+                self._connected = (address, await asyncio.to_thread(self._connect, address))
+            llm = self._connected[1]
+        return await llm.reply(prompt, emit=emit)
 
 
 class RetryingLlm:

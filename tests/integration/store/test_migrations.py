@@ -50,7 +50,7 @@ async def test_opening_an_empty_database_makes_the_tables(url, opening):
 async def test_migrations_lead_to_exactly_the_tables_of_the_code(url, opening):
     async with opening():
         pass
-    await on(url, lambda connection: alembic.command.check(databases.config(connection)))
+    await on(url, lambda connection: alembic.command.check(databases.alembic_config(connection)))
 
 
 @pytest.mark.first_case
@@ -133,7 +133,7 @@ def test_an_installed_bot_brings_its_migrations(tmp_path):
         "url = engines.parse('sqlite:///bot.db')\n"
         "engines.make_file(url)\n"
         "databases.upgrade(url)\n"
-        "print(databases.config().get_main_option('script_location'))\n"
+        "print(databases.alembic_config().get_main_option('script_location'))\n"
     )
     environment = {**os.environ, "PYTHONPATH": str(tmp_path / "installed")}
     output = subprocess.check_output(
@@ -143,7 +143,7 @@ def test_an_installed_bot_brings_its_migrations(tmp_path):
 
 
 def test_migrations_form_one_line_and_are_named_by_number():
-    scripts = alembic.script.ScriptDirectory.from_config(databases.config())
+    scripts = alembic.script.ScriptDirectory.from_config(databases.alembic_config())
     found = list(scripts.walk_revisions())
     assert len(scripts.get_heads()) == 1
     assert all(re.fullmatch(r"\d{4}_[a-z_]+\.py", os.path.basename(s.path)) for s in found)

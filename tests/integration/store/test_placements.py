@@ -46,7 +46,7 @@ async def test_people_are_told_of_a_move_once(database):
 async def test_many_are_found_at_once(database):
     for key in ("s", "t", "u"):
         await database.placements.put(key, f"of {key}", after=0)
-    found = await database.placements.of(["u", "s", "none"])
+    found = await database.placements.find_all(["u", "s", "none"])
     assert found == {"u": ("of u", 1, True), "s": ("of s", 1, True)}
 
 

@@ -112,11 +112,6 @@ class OnDemandModel:
             return objection
         return self._failure
 
-    def begin(self) -> None:
-        """Start the server in the background, so that the first request waits less."""
-        if not self.unavailable:
-            self._ensure_start()
-
     async def ready(
         self, *, progress: retries.Progress = lambda _text, _share: None
     ) -> retries.ServerAddress:

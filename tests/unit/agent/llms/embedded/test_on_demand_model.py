@@ -120,10 +120,9 @@ async def test_one_who_stops_waiting_takes_nothing_from_the_others(model, tmp_pa
     assert len(notes()) == 1
 
 
-async def test_begun_in_the_background_it_is_there_at_once(model, tmp_path):
+async def test_a_server_that_runs_is_there_at_once(model, tmp_path):
     told = []
     async with opened(model(), tmp_path) as local:
-        local.begin()
         await local.ready()
         await local.ready(progress=lambda *news: told.append(news))
     assert told == []
@@ -180,9 +179,10 @@ async def test_what_failed_is_tried_again(model, tmp_path):
         assert local.unavailable == ""
 
 
-async def test_a_failure_in_the_background_disturbs_nobody(model, tmp_path):
+async def test_a_failure_that_nobody_waits_for_disturbs_nobody(model, tmp_path):
     async with opened(model(fails="no"), tmp_path) as local:
-        local.begin()
+        with pytest.raises(TimeoutError):
+            await asyncio.wait_for(local.ready(), 0.001)
         async with asyncio.timeout(30):
             while not local.unavailable:  # noqa: ASYNC110
                 await asyncio.sleep(0.01)
@@ -235,7 +235,6 @@ async def test_a_file_that_only_bears_the_official_name_is_refused(tmp_path):
 async def test_what_the_settings_switch_off_is_off(model, tmp_path):
     async with opened(model(), tmp_path, enabled=False) as local:
         assert "local.enabled" in local.unavailable
-        local.begin()
         with pytest.raises(model_files.NoLocalModelError, match="switched off"):
             await local.ready()
     assert not (tmp_path / "notes").exists()
