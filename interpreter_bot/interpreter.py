@@ -186,7 +186,7 @@ class Interpreter(_Options):
         attachment = code_sources.attachment(pathlib.Path(path))
         if data is not None:
             attachment = requests.attachment(os.fspath(path), data)
-        return await self._service.put(self._key, attachment)
+        return await self._service.put_file(self._key, attachment)
 
     async def list_files(self) -> tuple[values.FileInfo, ...]:
         """Return the files in /mnt/data."""

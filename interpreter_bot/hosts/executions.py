@@ -77,11 +77,11 @@ class Questions:
                 questioner.withdraw(self._number)
 
     async def _await_answer(self, answer: asyncio.Future[str]) -> str:
-        remaining = self._input_seconds
-        while not answer.done() and remaining > 0:
+        seconds_left = self._input_seconds
+        while not answer.done() and seconds_left > 0:
             self._questioners_changed.clear()
             # Time runs only while somebody is asked.
-            timeout = remaining if self._questioners and remaining < math.inf else None
+            timeout = seconds_left if self._questioners and seconds_left < math.inf else None
             began = time.monotonic()
             questioners_change = asyncio.create_task(
                 self._questioners_changed.wait(), name="change of questioners"
@@ -92,7 +92,7 @@ class Questions:
             finally:
                 questioners_change.cancel()
             if timeout is not None:
-                remaining -= time.monotonic() - began
+                seconds_left -= time.monotonic() - began
         if not answer.done():
             raise errors.UnansweredError
         return answer.result()

@@ -36,7 +36,7 @@ from interpreter_bot.wording import host_words
 
 _log = logging.getLogger(__name__)
 
-_FRAME: Final = struct.Struct("<IQ")
+_FRAME_HEADER: Final = struct.Struct("<IQ")
 _FIRST_WAIT_SECONDS: Final = 0.02
 _MAX_WAIT_SECONDS: Final = 1.0
 _HEARTBEAT_SECONDS: Final = 20.0
@@ -321,7 +321,7 @@ class HostConnection:
             # Only a bot restarts hosts; commands do not count as bots.
             params={} if self._restart_host is None else {"bot": "1"},
             heartbeat=_HEARTBEAT_SECONDS,
-            max_msg_size=messages.EVENT_BYTES + _FRAME.size,
+            max_msg_size=messages.EVENT_BYTES + _FRAME_HEADER.size,
         )
         async with opening as socket:
             self._socket = socket
@@ -383,9 +383,9 @@ class HostConnection:
         """
         try:
             if message.type is aiohttp.WSMsgType.BINARY:
-                number, event = _FRAME.unpack_from(message.data)
+                number, event = _FRAME_HEADER.unpack_from(message.data)
                 if (call := self._calls.get(number)) is not None:
-                    call.on_event(event, message.data[_FRAME.size :])
+                    call.on_event(event, message.data[_FRAME_HEADER.size :])
                 return
         except struct.error as error:
             raise messages.MalformedError("this is no event") from error

@@ -177,7 +177,7 @@ async def open_host(
         doorkeeper=doorkeeper,
         ends_with_bot=may_start and _ends_with_bot(),
     )
-    keeps_hosts = False
+    leaves_hosts_running = False
     try:
         async with contextlib.AsyncExitStack() as stack:
             async with (
@@ -188,11 +188,11 @@ async def open_host(
                 hosts = await stack.enter_async_context(opening)
                 await hosts.wait_connected()
             yield hosts
-            keeps_hosts = hosts.keeps_hosts
+            leaves_hosts_running = hosts.leaves_hosts_running
     finally:
         # Also if the bot failed to start. A bot that is killed, or whose turns continue in the
         # next bot, leaves the host running.
-        if may_start and not keeps_hosts:
+        if may_start and not leaves_hosts_running:
             await cancellation.shielded(starter.end())
 
 

@@ -150,13 +150,13 @@ class Doorkeeper(Protocol):
         """Record that kernels have no doors, with a reason for people and code."""
 
     async def open(
-        self, key: str, kernel_id: str, doors: Callable[[], Awaitable[Doors | None]]
+        self, key: str, kernel_id: str, obtain_doors: Callable[[], Awaitable[Doors | None]]
     ) -> DoorSetup | None:
         """Open the doors of a kernel before code runs, if the rules of session `key` allow
         anything.
 
-        Called before each execution. `doors` obtains the doors, which the doorkeeper then closes;
-        it returns None if the kernel has none.
+        Called before each execution. `obtain_doors` returns the doors, which the doorkeeper then
+        closes; None if the kernel has none.
 
         Returns:
             The setup to run in the kernel; None if the kernel has it already, or needs none.

@@ -36,12 +36,12 @@ class RollingLease:
         self,
         host: remote_host.RemoteHost,
         lease: Callable[[remote_host.RemoteHost], Awaitable[ports.Lease]],
-        find: Callable[[], Awaitable[remote_host.RemoteHost]],
+        find_host: Callable[[], Awaitable[remote_host.RemoteHost]],
     ) -> None:
-        """Keep `host`, which `find` returned last; `lease` leases the session's kernel there."""
+        """Keep `host`, which `find_host` returned last; `lease` leases the kernel there."""
         self._host = host
         self._lease = lease
-        self._find_host = find
+        self._find_host = find_host
         self._current_lease: ports.Lease | None = None
 
     async def begin(self) -> ports.Lease:
@@ -66,7 +66,8 @@ class RollingHosts(session_router.SessionRouter):
 
     Attributes:
         ends_with_bot: whether hosts end at an orderly end of the bot.
-        keeps_hosts: whether hosts go on for the next bot, despite an orderly end of this one.
+        leaves_hosts_running: whether hosts go on for the next bot, despite an orderly end of this
+            one.
     """
 
     def __init__(
@@ -79,7 +80,7 @@ class RollingHosts(session_router.SessionRouter):
     ) -> None:
         super().__init__(doorkeeper)
         self.ends_with_bot = ends_with_bot
-        self.keeps_hosts = False
+        self.leaves_hosts_running = False
         self._newest_link = newest_link
         self._restart_host = restart_host
         # The newest first.
@@ -186,7 +187,7 @@ class RollingHosts(session_router.SessionRouter):
         return False
 
     def keep_for_next_bot(self) -> None:
-        self.keeps_hosts = True
+        self.leaves_hosts_running = True
 
     @contextlib.asynccontextmanager
     async def lease(self, key: str, *, person: str = "") -> AsyncIterator[RollingLease]:
@@ -195,8 +196,8 @@ class RollingHosts(session_router.SessionRouter):
             async def lease_at(host: remote_host.RemoteHost) -> ports.Lease:
                 return await stack.enter_async_context(host.lease(key, person=person))
 
-            find = functools.partial(self.host_of, key)
-            rolling_lease = RollingLease(await find(), lease_at, find)
+            find_host = functools.partial(self.host_of, key)
+            rolling_lease = RollingLease(await find_host(), lease_at, find_host)
             await rolling_lease.begin()
             yield rolling_lease
 

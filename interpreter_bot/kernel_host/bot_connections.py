@@ -29,7 +29,7 @@ from interpreter_bot.wording import host_words
 
 _log = logging.getLogger(__name__)
 
-_FRAME: Final = struct.Struct("<IQ")
+_FRAME_HEADER: Final = struct.Struct("<IQ")
 
 
 @dataclasses.dataclass(slots=True)
@@ -302,7 +302,7 @@ class BotConnection:
     async def _send_event(self, number: int, event: int, record: bytes) -> None:
         # One at a time, so that events for a slow bot do not fill the memory.
         async with self._send_lock:
-            await self._socket.send_bytes(_FRAME.pack(number, event) + record)
+            await self._socket.send_bytes(_FRAME_HEADER.pack(number, event) + record)
 
     async def _end_calls_and_leases(self) -> None:
         for task in [*self._call_tasks.values(), *self._send_tasks]:

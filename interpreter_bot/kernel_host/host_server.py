@@ -142,7 +142,7 @@ class HostServer:
             archives=archives,
         )
         server._data_id, server._data_inode = await asyncio.to_thread(_identity, host.data)
-        runner = await server._runner()
+        runner = await server._make_runner()
         listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         try:
             _bind(listener, path, bot_uid)
@@ -160,7 +160,7 @@ class HostServer:
             listener.close()
             await asyncio.to_thread(path.unlink, missing_ok=True)
 
-    async def _runner(self) -> web.AppRunner:
+    async def _make_runner(self) -> web.AppRunner:
         answers = request_answers.RequestAnswers(
             self._host, self.executions, self._epochs, self._archives, self._doors, self._drain
         )

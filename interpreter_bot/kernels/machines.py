@@ -39,7 +39,7 @@ _log = logging.getLogger(__name__)
 _PATH_BYTES = 107 - len("/01234567/k-0")
 # A thread that reads a large message may hold the interpreter for so long while the event loop
 # waits. Python's default of five milliseconds would be due after each system call of the loop.
-_SWITCH_SECONDS = 0.0005
+_THREAD_SWITCH_SECONDS = 0.0005
 _PROCESS_DIRECTORY: Final = re.compile(r"([0-9]+)-([0-9]+)(?:\.[0-9]+)?")
 _numbers: Final = itertools.count()
 # Directories of a session without mounts; `guest/container_walls` opens these descriptors.
@@ -79,7 +79,7 @@ async def opened(
         SettingsError: a directory cannot be used.
     """
     raise_open_files()
-    sys.setswitchinterval(_SWITCH_SECONDS)
+    sys.setswitchinterval(_THREAD_SWITCH_SECONDS)
     directory = config.paths.data / ("ephemeral" if is_ephemeral else "workspaces")
     async with contextlib.AsyncExitStack() as stack:
         if is_ephemeral:

@@ -323,7 +323,7 @@ class SessionService:
             for session in sessions
         )
 
-    async def begin(self, key: values.SessionKey) -> None:
+    async def create_session(self, key: values.SessionKey) -> None:
         """Record a session in which nothing was asked yet."""
         await self.services.database.sessions.open(key)
 
@@ -336,7 +336,7 @@ class SessionService:
         """Set the mark of a session for lists, if there is one."""
         await self.services.database.sessions.set_mark(key, mark)
 
-    async def put(self, key: values.SessionKey, attachment: requests.Attachment) -> str:
+    async def put_file(self, key: values.SessionKey, attachment: requests.Attachment) -> str:
         """Put a file into a session's workspace; return its name there.
 
         Raises:

@@ -34,7 +34,7 @@ from interpreter_bot.wording import file_words, session_words
 
 _log = logging.getLogger(__name__)
 
-_MAX_CHARACTERS: Final = 3000
+_MAX_REPLY_CHARACTERS: Final = 3000
 _CUT: Final = f"\n{session_words.REST_IN_HISTORY}"
 _FENCE: Final = "```\n{}\n```"
 
@@ -355,9 +355,9 @@ class LateReply(ports.Reply):
         # What earlier code showed was for the model.
         outputs = log.cells[-1].screen.outputs if log.cells else ()
         plain = "".join(output.plain for output in outputs).strip().replace("```", "` ` `")
-        room = max(_MAX_CHARACTERS - len("\n\n".join([*parts, *end, _FENCE])), 0)
+        room = max(_MAX_REPLY_CHARACTERS - len("\n\n".join([*parts, *end, _FENCE])), 0)
         if shown := plain[:room]:
             parts.append(_FENCE.format(shown))
         text = "\n\n".join(filter(None, [*parts, *end]))
-        is_whole = len(text) <= _MAX_CHARACTERS and shown == plain
-        return text if is_whole else text[:_MAX_CHARACTERS] + _CUT
+        is_whole = len(text) <= _MAX_REPLY_CHARACTERS and shown == plain
+        return text if is_whole else text[:_MAX_REPLY_CHARACTERS] + _CUT

@@ -290,13 +290,17 @@ class SessionEnvironment:
         self._variables.note_start(kernel.id, runs=kernel.run_count + 1)
         listener = self._make_listener(show)
         executing = kernel.execute(
-            code, execution_id=hosted_id, show=listener, ask=self._answer_code, seconds=longest
+            code,
+            execution_id=hosted_id,
+            show=listener,
+            ask=self._answer_code_request,
+            seconds=longest,
         )
         return await self._wait_for_end(
             executing, hosted_id, began=None if longest is None else time.time()
         )
 
-    async def _answer_code(self, request: values.InputRequested) -> str:
+    async def _answer_code_request(self, request: values.InputRequested) -> str:
         """Answer a request of running code: for tools, for approval, or for input.
 
         Packages need approval only if code does.
@@ -431,7 +435,7 @@ class SessionEnvironment:
         self._stream.follow_code(execution)
         hosted_id = execution.hosted_id
         following = self._hosts.follow(
-            hosted_id, show=self._make_listener(show), ask=self._answer_code
+            hosted_id, show=self._make_listener(show), ask=self._answer_code_request
         )
         began = execution.started.timestamp() if is_long else None
         return await self._wait_for_end(following, hosted_id, began=began)

@@ -240,7 +240,9 @@ async def test_files_are_kept_until_a_reset_that_says_so(conversation):
         yield b"a,b\n"
         yield b"1,2\n"
 
-    name = await conversation.service.put(conversation.key, requests.Attachment("a.csv", pieces, 8))
+    name = await conversation.service.put_file(
+        conversation.key, requests.Attachment("a.csv", pieces, 8)
+    )
     await conversation.service.reset(conversation.key)
     (listed,) = await conversation.service.queries.files(conversation.key)
     assert (listed.name, listed.size_bytes) == (name, 8)

@@ -143,8 +143,8 @@ def choose_processors(cores: float) -> list[int]:
 
 def _proc_files(limits: settings.Limits) -> dict[str, str]:
     """Build /proc files that show libraries the session's resources instead of the host's."""
-    total = limits.memory_bytes // settings.KIB
-    rows = {"MemTotal": total, "MemFree": total, "MemAvailable": total}
+    total_kib = limits.memory_bytes // settings.KIB
+    rows = {"MemTotal": total_kib, "MemFree": total_kib, "MemAvailable": total_kib}
     rows |= dict.fromkeys(("Buffers", "Cached", "Shmem", "SReclaimable", "Active", "Inactive"), 0)
     rows |= {"SwapTotal": 0, "SwapFree": 0}
     return {

@@ -171,5 +171,5 @@ def _enter(uids: str, gids: str) -> None:
 
 def _check(result: int) -> None:
     if result < 0:
-        number = ctypes.get_errno()
-        raise OSError(number, os.strerror(number))
+        error_number = ctypes.get_errno()
+        raise OSError(error_number, os.strerror(error_number))

@@ -24,7 +24,7 @@ async def begin(call: calls.Call) -> web.Response:
     if body.model:
         call.service.queries.check_model(body.model)
     key = call.key()
-    await call.service.begin(key)
+    await call.service.create_session(key)
     if body.title:
         await call.service.rename(key, body.title)
     if body.model:
@@ -138,7 +138,7 @@ async def upload(call: calls.Call) -> web.Response:
         lambda: http_files.pieces(call.http, limit),
         size_bytes=call.http.content_length,
     )
-    name = await call.service.put(key, attachment)
+    name = await call.service.put_file(key, attachment)
     return calls.answer(documents.Stored(name=name), status=201)
 
 

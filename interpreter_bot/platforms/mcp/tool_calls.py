@@ -144,7 +144,7 @@ class ToolCalls:
             log = await self._run(client, key, _NO_CODE)
             if not log.cells and log.end is not None:
                 raise errors.BotError(log.end.sentence)
-        name = await self._service.put(key, requests.attachment(parameters.name, data))
+        name = await self._service.put_file(key, requests.attachment(parameters.name, data))
         if not parameters.session:
             await self._service.rename(key, name)
         return tool_results.sentence(mcp_words.stored(name, key.thread))

@@ -242,7 +242,7 @@ class MessageEvents:
         source = message.source
         key = await self._read_session(source)
         # From now on, messages in this thread are for the bot.
-        await self._service.begin(key)
+        await self._service.create_session(key)
         profile = await self._dependencies.permissions.profile(
             source.workspace, message.person.id, source.message.user_team
         )

@@ -49,7 +49,7 @@ class Files:
         attachment = requests.Attachment(
             name or "file", lambda: http_files.pieces(request, limit), size_bytes=size
         )
-        return web.json_response({"name": await self._service.put(key, attachment)})
+        return web.json_response({"name": await self._service.put_file(key, attachment)})
 
     async def download(self, request: web.Request) -> web.StreamResponse:
         """Serve a file of a workspace as a download, never inline."""

@@ -79,7 +79,7 @@ async def test_lists_show_titles_models_and_kernels(opened):
 
 async def test_files_are_read_in_pieces(opened):
     async with opened() as house:
-        name = await house.service.put(KEY, attachment("a.bin", b"x" * 3_000_000))
+        name = await house.service.put_file(KEY, attachment("a.bin", b"x" * 3_000_000))
         async with house.service.queries.reading(KEY, name) as (info, chunks):
             size = sum([len(chunk) async for chunk in chunks])
     assert (info.size_bytes, size) == (3_000_000, 3_000_000)

@@ -81,7 +81,7 @@ class Keeper:
         session = await self.services.database.sessions.open(key(thread))
         turn = await self.services.database.turns.start(session.id, person=person, text="")
         await self.services.database.turns.finish(turn.id, values.TurnStatus.DONE)
-        await self.house.service.put(key(thread), attachment("f", bytes(mib * MIB)))
+        await self.house.service.put_file(key(thread), attachment("f", bytes(mib * MIB)))
 
 
 @pytest.fixture
@@ -164,7 +164,7 @@ async def test_any_use_refutes_a_warning(opened_keeper, use):
             await keeper.house.run("pass")
             await keeper.services.hosts.pool.release(values.text(KEY))
         else:
-            await keeper.house.service.put(KEY, attachment("new.csv", b"1"))
+            await keeper.house.service.put_file(KEY, attachment("new.csv", b"1"))
         assert await keeper.house.service.queries.notice(KEY) == ""
         # As old as before: only that it was used stands between it and its end.
         await keeper.age(31, "t")
@@ -197,7 +197,7 @@ async def test_a_deletion_cut_short_is_finished_without_a_word(opened_keeper):
             row = {"gone": "They were deleted.", "at": columns.now().isoformat()}
             await keeper.services.database.sessions.note_files(session.id, row)
         # What came after it is no part of it.
-        await keeper.house.service.put(key("b"), attachment("new", b"1"))
+        await keeper.house.service.put_file(key("b"), attachment("new", b"1"))
         assert await keeper.retention.apply() == 1
         assert keeper.told == []
         assert await keeper.files("a") == []
@@ -244,7 +244,7 @@ async def test_an_upload_in_the_moment_of_deletion_is_kept(opened_keeper):
             yield b"1"
 
         service = keeper.house.service
-        sent = service.put(key("early"), requests.Attachment("new", slow, None))
+        sent = service.put_file(key("early"), requests.Attachment("new", slow, None))
         sending = asyncio.create_task(sent)
         await arrived.wait()
         # It is known to be used by now; only the upload itself speaks against it.
@@ -256,7 +256,7 @@ async def test_an_upload_in_the_moment_of_deletion_is_kept(opened_keeper):
 
         deleting = asyncio.create_task(service.delete_files(await keeper.session("late"), "Gone."))
         await until(lambda: values.text(key("late")) in keeper.services.hosts.pool._file_work)
-        await service.put(key("late"), attachment("new", b"1"))
+        await service.put_file(key("late"), attachment("new", b"1"))
         assert await deleting
         assert await keeper.files("late") == ["new"]
 

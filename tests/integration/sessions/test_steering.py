@@ -26,13 +26,13 @@ async def test_who_asked_steers_the_turn_and_others_wait(opened):
         asking = [asyncio.create_task(house.ask("Read a.csv", first, id="1"))]
         await first.until("output")
         file, put = attachment("b.csv", b"x\n1\n"), attachment("c.csv", b"y\n")
-        await house.service.put(KEY, put)
+        await house.service.put_file(KEY, put)
         more = {"attachments": (file,), "files": ("c.csv",), "may_steer": True, "id": "2"}
         asking.append(asyncio.create_task(house.ask("Use the other file", steering, **more)))
         more = {"person": bob, "may_steer": True, "id": "3"}
         asking.append(asyncio.create_task(house.ask("Hello", other, **more)))
         await asyncio.gather(steering.until("waiting"), other.until("waiting"))
-        await house.service.put(KEY, attachment("go", b"1"))
+        await house.service.put_file(KEY, attachment("go", b"1"))
         await asyncio.gather(*asking)
         past = await house.service.queries.history(KEY)
         _, second, third = [json.dumps(request.messages) for request in house.server.requests]
@@ -99,7 +99,7 @@ async def test_the_next_bot_tells_the_model_what_steered_the_turn(opened, outliv
         more = {"may_steer": True, "id": "2"}
         asking.append(asyncio.create_task(house.ask("Use the other file", steering, **more)))
         await steering.until("waiting")
-        await house.service.put(KEY, attachment("go", b"1"))
+        await house.service.put_file(KEY, attachment("go", b"1"))
         await first.until("text")
     await asyncio.gather(*asking)
     assert steering.end.text == session_words.TAKEN_UP

@@ -247,7 +247,7 @@ async def test_attachments_good_and_bad(opened):
 @pytest.mark.slow
 async def test_files_that_are_there_already_are_described_too(opened):
     async with opened(openai_server.text("Fine.")) as house:
-        name = await house.service.put(KEY, attachment("t.csv", b"a,b\n1,2\n"))
+        name = await house.service.put_file(KEY, attachment("t.csv", b"a,b\n1,2\n"))
         await house.ask("look", files=(name,), context="Bob: what a table!")
         told = house.server.requests[0].messages[1]["content"]
     assert told.index("Bob: what") < told.index("a (integer), b (integer)") < told.index("look")
