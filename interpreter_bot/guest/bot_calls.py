@@ -39,8 +39,8 @@ def _describe_variables(shell: Any) -> list[dict[str, Any]]:
     return variable_descriptions.describe(shell.defined_variables())
 
 
-def _look_at_table(shell: Any, handle: str, question: str) -> str | None:
-    return dataframe_displays.view(handle, question, shell.execution_count)
+def _look_at_table(shell: Any, handle: str, request_json: str) -> str | None:
+    return dataframe_displays.view(handle, request_json, shell.execution_count)
 
 
 def _open_doors(shell: Any, proxy: int, services: int, authority: str, offered: list[str]) -> None:
@@ -59,8 +59,8 @@ def _refuse_doors(shell: Any, reason: str) -> None:
     data_connection_objects.install(shell.user_ns, shell.user_ns_hidden, 0, refusal=reason)
 
 
-def _restore_variables(shell: Any, number: int) -> dict[str, str]:
-    failed = snapshot_readers.restore(shell.user_ns, shell.variables_directory, number)
+def _restore_variables(shell: Any, generation: int) -> dict[str, str]:
+    failed = snapshot_readers.restore(shell.user_ns, shell.variables_directory, generation)
     dataframe_displays.restore_handles(shell.user_ns)
     return failed
 
@@ -69,8 +69,8 @@ def _save_table(_: Any, handle: str, name: str) -> bool:
     return dataframe_displays.save(handle, name)
 
 
-def _save_variables(shell: Any, number: int, seconds: float, max_bytes: int) -> None:
-    shell.begin_saving(number, seconds=seconds, max_bytes=max_bytes)
+def _save_variables(shell: Any, generation: int, seconds: float, max_bytes: int) -> None:
+    shell.begin_saving(generation, seconds=seconds, max_bytes=max_bytes)
 
 
 def _show_scaled(

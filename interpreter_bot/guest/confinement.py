@@ -56,9 +56,9 @@ def enter_namespaces(
     syscalls.rename_host()
     if not has_network:
         syscalls.raise_loopback()
-    restricted = syscalls.MS_NOSUID | syscalls.MS_NODEV
+    mount_flags = syscalls.MS_NOSUID | syscalls.MS_NODEV
     syscalls.umount("/proc")
-    syscalls.mount("proc", "/proc", "proc", restricted | syscalls.MS_NOEXEC)
+    syscalls.mount("proc", "/proc", "proc", mount_flags | syscalls.MS_NOEXEC)
     for name, sizes in () if has_network else _TCP_QUEUE_SIZES.items():
         _write(f"/proc/sys/net/ipv4/{name}", sizes)
     syscalls.umount(rootfs.HOST)
@@ -67,7 +67,7 @@ def enter_namespaces(
     rootfs.mount_temporary(readable, size)
     os.mkdir(rootfs.HOME, mode=0o700)
     os.chown(rootfs.HOME, uid, uid)
-    syscalls.mount("shm", "/dev/shm", "tmpfs", restricted | syscalls.MS_NOEXEC, size)
+    syscalls.mount("shm", "/dev/shm", "tmpfs", mount_flags | syscalls.MS_NOEXEC, size)
 
 
 def mask_proc(files: dict[str, str]) -> None:
@@ -130,7 +130,7 @@ def enter_user_namespace(uid: int) -> None:
     _write("/proc/sys/user/max_user_namespaces", "0")
 
 
-def limit(limits: Mapping[str, int | Sequence[int]], *, initial_data_bytes: int = 0) -> None:
+def set_limits(limits: Mapping[str, int | Sequence[int]], *, initial_data_bytes: int = 0) -> None:
     """Set resource limits that cannot be raised again.
 
     Args:

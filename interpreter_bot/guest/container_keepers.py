@@ -58,7 +58,7 @@ class Keeper(init_processes.Init):
             far_ends.append(far_end.detach())
         return far_ends
 
-    def _fork_kernel(self, key: str, entry_files: list[int], listeners: list[int]) -> None:
+    def _fork_kernel(self, signing_key: str, entry_files: list[int], listeners: list[int]) -> None:
         self._kernel_pid = os.fork()
         if self._kernel_pid == 0:
             # The kernel joins control groups: 0 is the process that writes.
@@ -72,7 +72,7 @@ class Keeper(init_processes.Init):
             doors = (door.channel for door in self._doors.values())
             for endpoint in (self._channel, self._link, *self._wakeup_sockets, *doors):
                 endpoint.close()
-            self._run_kernel(self._kernel_end, self._kernel, key, listeners)
+            self._run_kernel(self._kernel_end, self._kernel, signing_key, listeners)
         self._kernel_end.close()
         for descriptor in (*entry_files, *listeners):
             os.close(descriptor)

@@ -120,8 +120,8 @@ def _beginning(path: str) -> str:
     encoding = delimited_text.find_encoding(path)
     with open(path, encoding=encoding.name, errors="replace") as file:
         text = file.read(_TEXT_CHARACTERS)
-    doubt = "" if encoding.is_certain else f", in {encoding.name}, which is a guess"
-    return f"Its beginning{doubt}:\n{text}"
+    encoding_note = "" if encoding.is_certain else f", in {encoding.name}, which is a guess"
+    return f"Its beginning{encoding_note}:\n{text}"
 
 
 def _describe_lines(path: str, name: str) -> str:

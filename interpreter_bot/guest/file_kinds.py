@@ -7,9 +7,9 @@ import os
 import zipfile
 
 _HEAD_BYTES = 64 * 1024
-_OLE = b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1"
+_OLE_SIGNATURE = b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1"
 # Name of the stream of an encrypted document in such a container.
-_ENCRYPTED = "EncryptedPackage".encode("utf-16-le")
+_ENCRYPTED_STREAM = "EncryptedPackage".encode("utf-16-le")
 _NEEDS_PASSWORD = (
     "It is protected by a password, so it cannot be opened here. Ask the person for a copy "
     "without one."
@@ -56,7 +56,7 @@ _SIGNATURES = (
     (b"\0\x01\0\0Standard Jet DB", 0, "a database of Access", "Ask the person to save it as CSV."),
     (b"\0\x01\0\0Standard ACE DB", 0, "a database of Access", "Ask the person to save it as CSV."),
 )
-_PICTURES = (
+_PICTURE_SIGNATURES = (
     (b"\x89PNG\r\n", 0),
     (b"\xff\xd8\xff", 0),
     (b"GIF8", 0),
@@ -92,12 +92,15 @@ def find_kind(path: str) -> tuple[str, str]:
         head = file.read(_HEAD_BYTES)
     if head.startswith(b"PK\x03\x04") or head.startswith(b"PK\x05\x06"):
         return _zip_kind(path)
-    if head.startswith(_OLE):
+    if head.startswith(_OLE_SIGNATURE):
         return _ole_kind(path)
-    if any(head.startswith(signature, place) for signature, place in _PICTURES) and b"\0" in head:
+    if (
+        any(head.startswith(signature, offset) for signature, offset in _PICTURE_SIGNATURES)
+        and b"\0" in head
+    ):
         return "picture", "It is a picture."
-    for signature, place, kind, advice in _SIGNATURES:
-        if head.startswith(signature, place):
+    for signature, offset, kind, advice in _SIGNATURES:
+        if head.startswith(signature, offset):
             if path.lower().endswith(_COMPRESSED_TABLE_SUFFIXES):
                 advice = "Read it with pandas.read_csv, which unpacks it."
             return "other", " ".join(
@@ -162,7 +165,7 @@ def _ole_kind(path: str) -> tuple[str, str]:
     """Distinguish workbooks, documents and encrypted files in Microsoft's container."""
     with open(path, "rb") as file:
         content = file.read(min(os.path.getsize(path), 64 * 1024 * 1024))
-    if _ENCRYPTED in content:
+    if _ENCRYPTED_STREAM in content:
         return "other", _NEEDS_PASSWORD
     for stream, kind in (("Workbook", "workbook"), ("Book", "workbook"), ("WordDocument", "doc")):
         if stream.encode("utf-16-le") in content:

@@ -367,7 +367,7 @@ class _ContainerForkServer(_ForkServer):
         self,
         link: socket.socket,
         kernel: control_messages.KernelParameters,
-        key: str,
+        signing_key: str,
         listeners: list[int],
     ) -> NoReturn:
         kernel_processes.run_in_container(
@@ -375,7 +375,7 @@ class _ContainerForkServer(_ForkServer):
             self._configuration,
             kernel,
             self._run_kernel,
-            key=key,
+            signing_key=signing_key,
             listeners=listeners,
             data_bytes=self._data_bytes,
         )

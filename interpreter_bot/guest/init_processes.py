@@ -88,7 +88,7 @@ class Init(abc.ABC):
         """Create the bot's listening sockets at ports of the session's loopback."""
 
     @abc.abstractmethod
-    def _fork_kernel(self, key: str, entry_files: list[int], listeners: list[int]) -> None:
+    def _fork_kernel(self, signing_key: str, entry_files: list[int], listeners: list[int]) -> None:
         """Start the kernel; sets `_kernel_pid` and `_kernel_fd`."""
 
     @abc.abstractmethod
@@ -185,10 +185,10 @@ class _NamespaceInit(Init):
             doors.append(door.detach())
         return doors
 
-    def _fork_kernel(self, key: str, entry_files: list[int], listeners: list[int]) -> None:
+    def _fork_kernel(self, signing_key: str, entry_files: list[int], listeners: list[int]) -> None:
         with self._kernel_requests:
             self._request_kernel(self._kernel_requests)
-        self._start_kernel(key, entry_files, listeners)
+        self._start_kernel(signing_key, entry_files, listeners)
 
     def _request_kernel(self, kernel_requests: socket.socket) -> None:
         names = ["pid"] if self._has_namespaces else []
@@ -198,12 +198,12 @@ class _NamespaceInit(Init):
             control_messages.send(kernel_requests, control_messages.ForkKernel(), outgoing)
         _close(namespaces)
 
-    def _start_kernel(self, key: str, entry_files: list[int], listeners: list[int]) -> None:
+    def _start_kernel(self, signing_key: str, entry_files: list[int], listeners: list[int]) -> None:
         """Send the kernel's process its parameters, and wait until it is confined."""
         names = _NAMESPACES if self._has_namespaces else ()
         namespaces = [os.open(f"/proc/self/ns/{name}", os.O_RDONLY) for name in names]
         outgoing = [*entry_files, *listeners, *namespaces]
-        request = control_messages.ConfineKernel(self._kernel, key, len(entry_files))
+        request = control_messages.ConfineKernel(self._kernel, signing_key, len(entry_files))
         control_messages.send(self._link, request, outgoing)
         _close(outgoing)
         # The kernel enters its user namespace while /proc/sys is writable; then this process makes

@@ -97,12 +97,12 @@ class GuestShell(package_requests.InstallingShell):
         """Return the variables that code has defined, newest first."""
         return variable_descriptions.defined_variables(self.user_ns, self.user_ns_hidden)
 
-    def begin_saving(self, number: int, *, seconds: float, max_bytes: int) -> None:
+    def begin_saving(self, generation: int, *, seconds: float, max_bytes: int) -> None:
         """Start a child that saves all variables as a new generation; see `snapshots.begin`."""
         names = snapshots.names_of(self.user_ns, self.user_ns_hidden)
         dataframe_displays.begin_saving(self.user_ns)
         self._saving = snapshots.begin(
-            *(self.user_ns, names, self.variables_directory, number),
+            *(self.user_ns, names, self.variables_directory, generation),
             seconds=seconds,
             max_bytes=max_bytes,
         )

@@ -55,7 +55,7 @@ _WARM_UP = (
     ("1 / 0", ()),
     ("import numpy, pandas, matplotlib.pyplot", ("numpy", "pandas", "matplotlib.pyplot")),
 )
-_DISPLAYS = frozenset({"display_data", "execute_result", "update_display_data"})
+_DISPLAY_TYPES = frozenset({"display_data", "execute_result", "update_display_data"})
 _UPDATES_PER_DISPLAY = 20
 _MAX_WAITING_DISPLAYS = 8
 _MAX_PROMPT_CHARACTERS = 4000
@@ -63,7 +63,7 @@ _END_OF_INPUT = "There is no more input."
 # Slightly more than the bot shows, and slightly less than the limit of a message.
 _PLAIN_CHARACTERS = 200_000
 _FORM_CHARACTERS = 14 * 1024 * 1024
-_PRINTS = frozenset({"stream", "status", "execute_input", "iopub_welcome"})
+_TYPES_WITHOUT_PUSH = frozenset({"stream", "status", "execute_input", "iopub_welcome"})
 _WAITING_MESSAGES = 50_000
 _LATE_SIGNALS = (
     *(signal.SIGALRM, signal.SIGVTALRM, signal.SIGPROF, signal.SIGUSR1, signal.SIGUSR2),
@@ -113,7 +113,7 @@ class _GuestSession(sessions.Session):
         bot_thread: the thread that runs the bot's own code, whose displays are sent directly.
         displays_left: number of displays that may still be sent; the bot checks again.
         queued_displays: displays since the last execution.
-        figures: hashes of pictures of figures that the execution has shown.
+        figure_hashes: hashes of pictures of figures that the execution has shown.
     """
 
     printer: ClassVar[standard_streams.Printer | None] = None
@@ -123,7 +123,7 @@ class _GuestSession(sessions.Session):
     queued_displays: ClassVar[collections.deque[tuple[Any, dict[str, Any], Any]]] = (
         collections.deque(maxlen=_MAX_WAITING_DISPLAYS)
     )
-    figures: ClassVar[set[int]] = set()
+    figure_hashes: ClassVar[set[int]] = set()
 
     def send(self, stream: Any, msg_or_type: Any, *args: Any, **options: Any) -> Any:
         """Send a message; see the parent class."""
@@ -131,7 +131,7 @@ class _GuestSession(sessions.Session):
             # A child that code forked sends nothing, and locks of other threads stay locked there.
             return None
         kind = msg_or_type if isinstance(msg_or_type, str) else msg_or_type["header"]["msg_type"]
-        if kind in _DISPLAYS and not isinstance(msg_or_type, str):
+        if kind in _DISPLAY_TYPES and not isinstance(msg_or_type, str):
             if threading.get_ident() != self.bot_thread:
                 if self.execution is None:
                     self.queued_displays.append((stream, msg_or_type, options))
@@ -146,7 +146,7 @@ class _GuestSession(sessions.Session):
                 return None
             html_displays.complete(msg_or_type["content"]["data"])
             _make_fit(msg_or_type["content"]["data"])
-        if kind not in _PRINTS and self.printer is not None:
+        if kind not in _TYPES_WITHOUT_PUSH and self.printer is not None:
             self.printer.push()
         return super().send(stream, msg_or_type, *args, **options)
 
@@ -155,15 +155,15 @@ class _GuestSession(sessions.Session):
         data = content["data"]
         if not str(data.get("text/plain")).startswith("<Figure ") or "image/png" not in data:
             return False
-        picture = hash(data["image/png"])
-        is_repeated = picture in self.figures and not content.get("transient")
-        self.figures.add(picture)
+        picture_hash = hash(data["image/png"])
+        is_repeated = picture_hash in self.figure_hashes and not content.get("transient")
+        self.figure_hashes.add(picture_hash)
         return is_repeated
 
     def begin(self, request: dict[str, Any], max_displays: int) -> None:
         """Send waiting and later displays for this request."""
         _GuestSession.execution, _GuestSession.displays_left = request, max_displays
-        self.figures.clear()
+        self.figure_hashes.clear()
         if self.printer is not None:
             self.printer.begin(request)
         while self.queued_displays:
@@ -374,7 +374,7 @@ class _GuestApp(kernelapp.IPKernelApp):
     def start_confined(self, spec: kernel_processes.KernelSpec) -> None:
         """Open the channels and serve until the kernel ends."""
         self.context = zmq.Context()
-        self.session.key, self.session.pid = spec.key.encode(), os.getpid()
+        self.session.key, self.session.pid = spec.signing_key.encode(), os.getpid()
         self.session.session = sessions.new_id()
         shell_fd, iopub_fd, stdin_fd = spec.listeners
         kernel = self.kernel
@@ -453,8 +453,8 @@ def warm_up(configuration: control_messages.Configuration) -> None:
     completions.find(shell, "x['")
     sys.stdout.close()
     sys.stdout = stdout
-    if plots := sys.modules.get("matplotlib.pyplot"):
-        plots.close("all")
+    if pyplot := sys.modules.get("matplotlib.pyplot"):
+        pyplot.close("all")
         # Otherwise every fork would drop the fonts, which copies a megabyte.
         preloads.drop_fonts()
     interpreter_state.note_initial_state()

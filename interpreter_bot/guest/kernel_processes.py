@@ -26,14 +26,14 @@ class KernelSpec:
 
     Attributes:
         configuration: what the bot sent the fork server.
-        key: signs the messages of the kernel and the bot.
+        signing_key: signs the messages of the kernel and the bot.
         listeners: sockets of its channels.
         home: working directory.
         variables: directory of saved variables.
     """
 
     configuration: control_messages.Configuration
-    key: str
+    signing_key: str
     listeners: list[int]
     home: str
     variables: str = rootfs.VARIABLES
@@ -62,7 +62,7 @@ def run_in_container(
     kernel: control_messages.KernelParameters,
     run_kernel: Callable[[KernelSpec], None],
     *,
-    key: str,
+    signing_key: str,
     listeners: list[int],
     data_bytes: int,
 ) -> NoReturn:
@@ -81,7 +81,7 @@ def run_in_container(
         for notifier in notifiers:
             # With it, code could answer its own calls.
             os.close(notifier)
-        return KernelSpec(configuration, key, listeners, home, variables)
+        return KernelSpec(configuration, signing_key, listeners, home, variables)
 
     _run(link, confine, run_kernel)
 
@@ -176,6 +176,6 @@ def _limit_and_lower_priority(
         signal.signal(number, signal.SIG_DFL)
     os.nice(_NICENESS)
     syscalls.lower_disk_priority()
-    confinement.limit(kernel.rlimits, initial_data_bytes=data_bytes)
+    confinement.set_limits(kernel.rlimits, initial_data_bytes=data_bytes)
     if kernel.affinity and configuration.walls != confinement.NOTHING:
         os.sched_setaffinity(0, kernel.affinity)

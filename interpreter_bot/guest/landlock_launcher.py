@@ -17,7 +17,7 @@ from . import confinement, landlock, program_walls, rootfs, syscalls
 def main(arguments: list[str]) -> None:
     """Confine this process and execute the program; `arguments` are WALLS, PROGRAM and its own."""
     walls = program_walls.LandlockWalls(**json.loads(arguments[0]))
-    confinement.limit(walls.rlimits)
+    confinement.set_limits(walls.rlimits)
     syscalls.forbid_new_privileges()
     landlock.restrict(walls.readable, walls.writable, rootfs.device_paths(), ports=walls.ports)
     confinement.confine()

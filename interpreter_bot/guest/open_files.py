@@ -19,18 +19,18 @@ import tempfile
 import time
 from collections.abc import Iterator
 
-_FILES = "/proc/self/fd"
-_BUFFERED = (
+_DESCRIPTOR_DIRECTORY = "/proc/self/fd"
+_BUFFERED_TYPES = (
     *(io.TextIOWrapper, io.BufferedWriter, io.BufferedRandom),
     *(gzip.GzipFile, bz2.BZ2File, lzma.LZMAFile),
 )
 # Formats that are unreadable until closing has written their last bytes.
-_CLOSED_LAST = (
+_UNREADABLE_UNTIL_CLOSED = (
     *(".zip", ".gz", ".bz2", ".xz", ".tar", ".tgz", ".xlsx", ".xlsm", ".docx", ".pptx"),
     *(".parquet", ".feather", ".arrow", ".h5", ".hdf5", ".nc", ".npz", ".mp4", ".avi"),
 )
-_RESULTS = (
-    *_CLOSED_LAST,
+_RESULT_SUFFIXES = (
+    *_UNREADABLE_UNTIL_CLOSED,
     *(".csv", ".tsv", ".txt", ".json", ".jsonl", ".md", ".html", ".pdf", ".xml", ".svg"),
     *(".png", ".jpg", ".jpeg", ".gif", ".webp", ".db", ".sqlite", ".pkl", ".wav", ".mp3"),
 )
@@ -65,7 +65,8 @@ class OpenFiles:
         unfinished = {
             path
             for path in opened.values()
-            if path.startswith(self._real_home + "/") and path.lower().endswith(_CLOSED_LAST)
+            if path.startswith(self._real_home + "/")
+            and path.lower().endswith(_UNREADABLE_UNTIL_CLOSED)
         }
         for path in sorted(unfinished - self._reported)[:_MAX_NAMED]:
             name = os.path.relpath(path, self._real_home)
@@ -87,7 +88,7 @@ class OpenFiles:
         with contextlib.suppress(OSError):
             if not f"{os.getcwd()}/".startswith(f"{os.path.realpath(places[0])}/"):
                 places.append(os.getcwd())
-        remaining = _MAX_FILES
+        files_left = _MAX_FILES
         for place in dict.fromkeys(places):
             if place == self._home or place.startswith(self._home + "/"):
                 continue
@@ -96,33 +97,35 @@ class OpenFiles:
                 folders[:] = [name for name in folders if not name.startswith((".", "tmp"))]
                 folders[:] = [name for name in folders if f"{directory}/{name}" != self._home]
                 for name in names:
-                    remaining -= 1
-                    if name.lower().endswith(_RESULTS) and not name.startswith((".", "tmp")):
+                    files_left -= 1
+                    if name.lower().endswith(_RESULT_SUFFIXES) and not name.startswith(
+                        (".", "tmp")
+                    ):
                         path = f"{directory}/{name}"
                         with contextlib.suppress(OSError):
                             yield path, os.stat(path).st_mtime_ns
-                if remaining < 0 or directory.count("/") - place.count("/") > 2:
+                if files_left < 0 or directory.count("/") - place.count("/") > 2:
                     folders.clear()
-                if remaining < 0:
+                if files_left < 0:
                     break
 
 
 def _find_open_files() -> Iterator[tuple[int, str]]:
     """Find the regular files that this process has open and may write to."""
-    for name in os.listdir(_FILES):
+    for name in os.listdir(_DESCRIPTOR_DIRECTORY):
         with contextlib.suppress(OSError, ValueError):
-            number = int(name)
-            if stat.S_ISREG(os.fstat(number).st_mode):
+            descriptor = int(name)
+            if stat.S_ISREG(os.fstat(descriptor).st_mode):
                 with open(f"/proc/self/fdinfo/{name}") as info:
                     flags = int(info.read().partition("flags:")[2].split()[0], 8)
                 if flags & os.O_ACCMODE != os.O_RDONLY:
-                    yield number, os.readlink(f"{_FILES}/{name}")
+                    yield descriptor, os.readlink(f"{_DESCRIPTOR_DIRECTORY}/{name}")
 
 
 def _flush(opened: dict[int, str]) -> None:
     """Flush buffers of these files, not of pipes and sockets, which may block."""
     for file in gc.get_objects():
-        if type(file) in _BUFFERED:
+        if type(file) in _BUFFERED_TYPES:
             # Any exception: the disk may be full, or the file closed behind its back.
             with contextlib.suppress(Exception):
                 if not file.closed and file.writable() and file.fileno() in opened:

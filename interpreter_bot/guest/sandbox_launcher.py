@@ -166,7 +166,7 @@ def _exec_in_container(walls: SandboxWalls, program: list[str]) -> NoReturn:
         "NPROC": _PROGRAMS_OF_ONE_USER * walls.rlimits["NPROC"],
         "FSIZE": walls.temporary_bytes,
     }
-    confinement.limit(walls.rlimits | container_limits)
+    confinement.set_limits(walls.rlimits | container_limits)
     uid = None if os.getuid() else walls.uid
     if uid is not None:
         os.chown(walls.temporary, uid, uid)
@@ -232,7 +232,7 @@ def _run(walls: SandboxWalls, program: list[str]) -> NoReturn:
 
 
 def _exec_program(walls: SandboxWalls, program: list[str]) -> NoReturn:
-    confinement.limit(walls.rlimits)
+    confinement.set_limits(walls.rlimits)
     if not landlock.restrict_kernel(walls.readable) and walls.has_network:
         # Sockets of the host that have no file would be within reach.
         raise OSError("with a network, Landlock is needed")

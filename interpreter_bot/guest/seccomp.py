@@ -227,9 +227,9 @@ _SENDS: dict[_Numbers, int] = {
     (307, 269): _FOURTH_ARGUMENT,  # sendmmsg
 }
 # NEWNS|NEWCGROUP|NEWUTS|NEWIPC|NEWUSER|NEWPID|NEWNET, and NEWTIME.
-_NAMESPACES = 0x7E020000 | 0x80
+_CLONE_NAMESPACES = 0x7E020000 | 0x80
 # The files of a thread that shares no descriptors are not shown in /proc for its process.
-_THREAD, _SHARED_FILES = 0x10000, 0x400
+_CLONE_THREAD, _CLONE_FILES = 0x10000, 0x400
 _CLOSE_RANGE_UNSHARE = 2
 _TIOCSTI, _TIOCLINUX = 0x5412, 0x541C
 # FS_IOC_SETFLAGS, FS_IOC32_SETFLAGS, FS_IOC_SETVERSION, FS_IOC32_SETVERSION, FS_IOC_FSSETXATTR,
@@ -359,9 +359,9 @@ def _common_rules(column: int) -> bytes:
 
 def _clone_rule() -> bytes:
     """Deny new namespaces, and threads that do not share their descriptors."""
-    rule = _load(_FIRST_ARGUMENT) + _if_any_bit(_NAMESPACES, _DENY)
-    rule += _instruction(_AND, _THREAD | _SHARED_FILES)
-    return rule + _if_equal(_THREAD, _DENY) + _ALLOW
+    rule = _load(_FIRST_ARGUMENT) + _if_any_bit(_CLONE_NAMESPACES, _DENY)
+    rule += _instruction(_AND, _CLONE_THREAD | _CLONE_FILES)
+    return rule + _if_equal(_CLONE_THREAD, _DENY) + _ALLOW
 
 
 def _ioctl_rule() -> bytes:

@@ -1,8 +1,8 @@
 """The files of a generation: pickles with their buffers, an index of them, and a manifest.
 
 The directory of a session's snapshots has large buffers that generations share, `blobs/<digest>`,
-and for each generation `<number>/variables`, `<number>/index.json` and `<number>/manifest.json`,
-which is written last and read by `kernels/snapshot_manifests`. Readers map variables privately:
+and for each generation, in `<generation>/`, `variables`, `index.json` and `manifest.json`, which is
+written last and read by `kernels/snapshot_manifests`. Readers map variables privately:
 arrays are available at once, pages are loaded when touched, and writing copies a page.
 """
 
@@ -109,17 +109,19 @@ class Manifest:
     blobs: dict[str, int] = dataclasses.field(default_factory=dict)
 
 
-def create(directory: str, number: int) -> None:
+def create(directory: str, generation: int) -> None:
     """Create the empty file of a generation's variables."""
     os.makedirs(os.path.join(directory, "blobs"), mode=0o700, exist_ok=True)
-    os.makedirs(os.path.join(directory, str(number)), mode=0o700, exist_ok=True)
+    os.makedirs(os.path.join(directory, str(generation)), mode=0o700, exist_ok=True)
     os.close(
-        os.open(_variables_path(directory, number), os.O_CREAT | os.O_TRUNC | os.O_WRONLY, 0o600)
+        os.open(
+            _variables_path(directory, generation), os.O_CREAT | os.O_TRUNC | os.O_WRONLY, 0o600
+        )
     )
 
 
-def _variables_path(directory: str, number: int) -> str:
-    return os.path.join(directory, str(number), "variables")
+def _variables_path(directory: str, generation: int) -> str:
+    return os.path.join(directory, str(generation), "variables")
 
 
 def _blob_path(directory: str, digest: str) -> str:
@@ -129,9 +131,9 @@ def _blob_path(directory: str, digest: str) -> str:
 class Writer:
     """Appends pickles with their buffers to a generation, up to `max_bytes` in total."""
 
-    def __init__(self, directory: str, number: int, max_bytes: int, used_bytes: int) -> None:
+    def __init__(self, directory: str, generation: int, max_bytes: int, used_bytes: int) -> None:
         self._directory = directory
-        self._file = os.open(_variables_path(directory, number), os.O_WRONLY | os.O_APPEND)
+        self._file = os.open(_variables_path(directory, generation), os.O_WRONLY | os.O_APPEND)
         self._remaining_bytes = max_bytes - used_bytes
         self._blob_bytes = max(_MIN_BLOB_BYTES, max_bytes // _MAX_BLOBS)
 
@@ -215,9 +217,9 @@ def is_disk_full(error: BaseException) -> bool:
     return isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT)
 
 
-def write_manifest(directory: str, number: int, manifest: Manifest) -> None:
+def write_manifest(directory: str, generation: int, manifest: Manifest) -> None:
     """Write the manifest, shortened to the bot's limits; this ends the save."""
-    os.makedirs(os.path.join(directory, str(number)), mode=0o700, exist_ok=True)
+    os.makedirs(os.path.join(directory, str(generation)), mode=0o700, exist_ok=True)
     for count in _LISTED_COUNTS:
         content = _encode(
             {
@@ -235,7 +237,7 @@ def write_manifest(directory: str, number: int, manifest: Manifest) -> None:
         )
         if len(content) <= _MAX_MANIFEST_BYTES:
             break
-    _write_document(os.path.join(directory, str(number), "manifest.json"), content)
+    _write_document(os.path.join(directory, str(generation), "manifest.json"), content)
 
 
 def shorten(entries: dict[str, str], count: int) -> dict[str, str]:
@@ -246,21 +248,21 @@ def shorten(entries: dict[str, str], count: int) -> dict[str, str]:
     }
 
 
-def write_index(directory: str, number: int, index: Index) -> None:
+def write_index(directory: str, generation: int, index: Index) -> None:
     """Write the index; it is on disk when this returns."""
     content = _encode(dataclasses.asdict(index))
-    _write_document(os.path.join(directory, str(number), "index.json"), content)
+    _write_document(os.path.join(directory, str(generation), "index.json"), content)
     _sync_directory(directory)
 
 
-def read_index(directory: str, number: int) -> Index:
+def read_index(directory: str, generation: int) -> Index:
     """Read the index of a generation.
 
     Raises:
         OSError: there is no such generation.
         ValueError: its index is malformed.
     """
-    with open(os.path.join(directory, str(number), "index.json"), "rb") as file:
+    with open(os.path.join(directory, str(generation), "index.json"), "rb") as file:
         content = json.loads(file.read())
     try:
         return Index([Record(**record) for record in content["records"]], content["cells"])
@@ -298,10 +300,10 @@ class Reader:
     With `is_check`, buffers are mapped read-only, so they do not count towards memory limits.
     """
 
-    def __init__(self, directory: str, number: int, *, is_check: bool) -> None:
+    def __init__(self, directory: str, generation: int, *, is_check: bool) -> None:
         self._directory = directory
         self._access = mmap.PROT_READ if is_check else mmap.PROT_READ | mmap.PROT_WRITE
-        self._view = self._map(_variables_path(directory, number))
+        self._view = self._map(_variables_path(directory, generation))
 
     def pickles(self, record: Record) -> list[memoryview]:
         """Return the pickles of a record.

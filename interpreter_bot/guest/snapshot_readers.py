@@ -17,7 +17,7 @@ _SHARES_WITH_FAILED = "it shares a part with {name}, which could not be read"
 _MAX_FAILURES = 200
 
 
-def restore(namespace: dict[str, Any], directory: str, number: int) -> dict[str, str]:
+def restore(namespace: dict[str, Any], directory: str, generation: int) -> dict[str, str]:
     """Restore the variables of a generation into a namespace, in a kernel that has run nothing yet.
 
     Returns:
@@ -27,8 +27,8 @@ def restore(namespace: dict[str, Any], directory: str, number: int) -> dict[str,
         OSError: there is no such generation.
         ValueError: its index is malformed.
     """
-    index = snapshot_files.read_index(directory, number)
-    reader = SnapshotReader(directory, number, namespace)
+    index = snapshot_files.read_index(directory, generation)
+    reader = SnapshotReader(directory, generation, namespace)
     for record in index.records:
         for _ in reader.read(record):
             pass
@@ -77,7 +77,7 @@ class SnapshotReader:
     def __init__(
         self,
         directory: str,
-        number: int,
+        generation: int,
         namespace: dict[str, Any],
         *,
         is_check: bool = False,
@@ -85,7 +85,7 @@ class SnapshotReader:
         """Read nothing yet; `is_check` as in `snapshot_files.Reader`."""
         self.failed: dict[str, str] = {}
         self._namespace = namespace
-        self._files = snapshot_files.Reader(directory, number, is_check=is_check)
+        self._files = snapshot_files.Reader(directory, generation, is_check=is_check)
         self._keep_alive: list[object] = []
         variable_pickler.restore_into(namespace)
 

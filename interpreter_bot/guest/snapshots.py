@@ -47,7 +47,7 @@ _MAX_MEMO_BYTES = 8 * 1024 * 1024
 _MAX_SHAREABLE = 500_000
 _MAX_CELL_CHARACTERS = 1_000_000
 _MAX_MISSING_PARTS = 10
-_NUMBER_BYTES = 8
+_BYTES_PER_VALUE = 8
 # Libraries whose objects tell their size.
 _TABLES = ("pandas", "numpy", "polars", "pyarrow")
 
@@ -76,7 +76,7 @@ def begin(
     namespace: Namespace,
     names: list[str],
     directory: str,
-    number: int,
+    generation: int,
     *,
     seconds: float,
     max_bytes: int,
@@ -87,21 +87,21 @@ def begin(
         namespace: of the session.
         names: of the variables to save.
         directory: of the session's snapshots.
-        number: of the generation; it must be new.
+        generation: its number; it must be new.
         seconds: time for trying variables.
         max_bytes: of all pickles and buffers.
 
     Returns:
         The pid of the process, for `snapshot_children.end`.
     """
-    attempts = _Attempts(namespace, names, directory, number, seconds, max_bytes)
+    attempts = _Attempts(namespace, names, directory, generation, seconds, max_bytes)
 
     def note_failure(error: BaseException) -> None:
         problem = variable_pickler.reason(error)
         manifest = snapshot_files.Manifest(
             problem=problem, is_disk_full=snapshot_files.is_disk_full(error)
         )
-        snapshot_files.write_manifest(directory, number, manifest)
+        snapshot_files.write_manifest(directory, generation, manifest)
 
     return snapshot_children.begin(attempts.save, note_failure, _ALARM_FACTOR * seconds)
 
@@ -117,12 +117,12 @@ class _Attempts:
         namespace: Namespace,
         names: list[str],
         directory: str,
-        number: int,
+        generation: int,
         seconds: float,
         max_bytes: int,
     ) -> None:
         self._namespace, self._names = namespace, names
-        self._directory, self._number, self._max_bytes = directory, number, max_bytes
+        self._directory, self._generation, self._max_bytes = directory, generation, max_bytes
         now = time.monotonic()
         self._trial_deadline = now + seconds
         self._deadline = now + seconds * _MAX_TIME_FACTOR
@@ -143,7 +143,7 @@ class _Attempts:
             OSError: the system refused disk space or descriptors.
             RuntimeError: no computed variable was reached, so the earlier snapshot is better.
         """
-        snapshot_files.create(self._directory, self._number)
+        snapshot_files.create(self._directory, self._generation)
         while self._remaining_attempts >= 0 and time.monotonic() < self._deadline:
             is_writing = self._groups_to_write is None or bool(self._groups_to_write)
             if not is_writing and not self._unchecked_records:
@@ -245,7 +245,9 @@ class _Attempts:
         used_bytes = sum(
             record.size() for record in [*self._checked_records, *self._unchecked_records]
         )
-        files = snapshot_files.Writer(self._directory, self._number, self._max_bytes, used_bytes)
+        files = snapshot_files.Writer(
+            self._directory, self._generation, self._max_bytes, used_bytes
+        )
         while self._groups_to_write:
             self._write_group(self._groups_to_write[0], arrays, files, note)
         files.close()
@@ -372,7 +374,7 @@ class _Attempts:
         module = types.ModuleType("__main__")
         sys.modules["__main__"] = module
         reader = snapshot_readers.SnapshotReader(
-            self._directory, self._number, module.__dict__, is_check=True
+            self._directory, self._generation, module.__dict__, is_check=True
         )
         # An earlier child has checked some records, but others may need their variables.
         records = self._in_reading_order([*self._checked_records, *self._unchecked_records])
@@ -404,7 +406,7 @@ class _Attempts:
                 raise RuntimeError("no variable was reached")
         reason = snapshot_children.TOO_LATE if self._remaining_attempts > 0 else _TOO_MANY_FAILED
         index = snapshot_files.Index(records, self._cell_texts)
-        snapshot_files.write_index(self._directory, self._number, index)
+        snapshot_files.write_index(self._directory, self._generation, index)
         manifest = snapshot_files.Manifest(
             kept=kept_names,
             lost=self._losses | dict.fromkeys(sorted(unreached_names), reason),
@@ -415,7 +417,7 @@ class _Attempts:
             },
             blobs={digest: size for record in records for digest, size in record.blobs().items()},
         )
-        snapshot_files.write_manifest(self._directory, self._number, manifest)
+        snapshot_files.write_manifest(self._directory, self._generation, manifest)
 
 
 class _Sharing:
@@ -548,7 +550,7 @@ def _size(value: Any) -> int:
             if hasattr(value, "nbytes") and not hasattr(value, "memory_usage"):
                 return int(value.nbytes)
             # pandas needs milliseconds for the exact size, and polars does not know it.
-            return _NUMBER_BYTES * int(math.prod(value.shape))
+            return _BYTES_PER_VALUE * int(math.prod(value.shape))
     if kind in (str, bytes, bytearray, list, tuple, dict, set):
         return 64 * len(value)
     return 0
