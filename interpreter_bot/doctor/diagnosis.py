@@ -169,7 +169,7 @@ def evaluate(results: trial_kernels.ProbeResults, config: settings.Settings) -> 
     else:
         findings = [_no_namespaces(results, config.sandbox)]
     for name, check in CHECKS[results.walls].items():
-        breaches, detail = results.check_results.get(check, ([doctor_words.NO_PROBE], ""))
+        breaches, detail = results.check_results.get(check, ([doctor_words.NO_CHECK_RESULT], ""))
         findings.append(_finding(name, not breaches, "; ".join(breaches) or detail))
     findings.append(_uid_per_session(results))
     findings.append(_finding("control group", results.groups_version > 0, results.groups_reason))
@@ -196,13 +196,13 @@ def _namespaces(results: trial_kernels.ProbeResults) -> Finding:
         identities = {bot_namespace, first.get(kind, ""), second.get(kind, "")} - {""}
         if len(identities) < 3:
             shared.append(kind)
-    detail = doctor_words.shared_namespaces(shared) if shared else doctor_words.APART
+    detail = doctor_words.shared_namespaces(shared) if shared else doctor_words.SEPARATE_NAMESPACES
     return _finding("namespaces", not shared, detail)
 
 
 def _no_namespaces(results: trial_kernels.ProbeResults, sandbox: settings.Sandbox) -> Finding:
     if not results.refusal:
-        fix, detail = doctor_words.ALLOW_NAMESPACES, doctor_words.NOT_WANTED
+        fix, detail = doctor_words.ALLOW_NAMESPACES, doctor_words.SWITCHED_OFF
     else:
         fix = advice.advice_for(results.refusal, sandbox)
         detail = doctor_words.refused(results.refusal)

@@ -274,7 +274,7 @@ class SessionMonitor:
             reason = run_words.too_many_processes(self._limits)
             return values.Ending.STOPPED, reason
         if reading.groups > _MAX_GROUPS:
-            return values.Ending.STOPPED, run_words.GRABBING
+            return values.Ending.STOPPED, run_words.TOO_MANY_PROCESS_SESSIONS
         return None
 
     async def _enforce_disk_limits(self, workspace: workspaces.Workspace) -> None:
@@ -297,7 +297,9 @@ class SessionMonitor:
         )
         if saved.is_over_limit:
             if not self._interrupt_saving():
-                self.launched.kernel.kill_with_reason(values.Ending.STOPPED, run_words.OVER_SAVED)
+                self.launched.kernel.kill_with_reason(
+                    values.Ending.STOPPED, run_words.SAVED_FOLDER_FULL
+                )
         elif temporary_share > max(1, share):
             self._interrupt_or_kill(temporary_share, run_words.temporary_full(self._limits))
         elif share <= 1 and (usage.is_uncountable or temporary.is_uncountable):

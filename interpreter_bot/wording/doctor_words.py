@@ -177,12 +177,12 @@ SET_PYTHON: Final = (
     "cloudpickle."
 )
 ALLOW_NAMESPACES: Final = 'Remove sandbox.level = "container" from the settings.'
-NOT_WANTED: Final = "switched off in the settings"
-NO_PROBE: Final = "the check did not answer"
+SWITCHED_OFF: Final = "switched off in the settings"
+NO_CHECK_RESULT: Final = "the check did not answer"
 NOT_FROZEN: Final = (
     "not frozen without control groups of version 2: what code left running continues"
 )
-APART: Final = "pid, mnt, net, ipc, uts: one per session"
+SEPARATE_NAMESPACES: Final = "pid, mnt, net, ipc, uts: one per session"
 DIFFERENT_IN_CONTAINERS: Final = {
     "host name": "the container's own",
     "second wall of files": "Landlock is the first one at the level 'container'",

@@ -58,8 +58,8 @@ UNCOUNTABLE: Final = (
     "The code made folders in /mnt/data that are nested too deeply or that the bot cannot open. "
     "Delete them to continue."
 )
-OVER_SAVED: Final = "The code filled the folder that is reserved for saved variables."
-GRABBING: Final = (
+SAVED_FOLDER_FULL: Final = "The code filled the folder that is reserved for saved variables."
+TOO_MANY_PROCESS_SESSIONS: Final = (
     "The code started too many process sessions (setsid), which take processor time from other "
     "people."
 )

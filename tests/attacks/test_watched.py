@@ -264,7 +264,7 @@ async def test_all_processes_that_a_session_may_have_leave_a_neighbour_its_share
     if not bot.has_groups and "setsid" in first:
         ran = await attack
         assert ran.ending is Ending.STOPPED
-        assert ran.finished.reason.startswith(run_words.GRABBING)
+        assert ran.finished.reason.startswith(run_words.TOO_MANY_PROCESS_SESSIONS)
         return
 
     workspace = await bot.pool.workspace(key_of("busy"))

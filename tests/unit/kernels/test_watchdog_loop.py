@@ -288,7 +288,7 @@ CONDEMNED = {
     "process sessions (setsid)": (
         {"reading": session_metering.Reading(MIB, 9, 6)},
         "stopped",
-        run_words.GRABBING,
+        run_words.TOO_MANY_PROCESS_SESSIONS,
     ),
     "files": ({"usage": OVER}, "stopped", run_words.workspace_full(LIMITS)),
 }
