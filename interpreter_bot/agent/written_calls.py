@@ -1,7 +1,7 @@
 """Calls that a model writes into its text instead of making them: what they look like. Pure.
 
-One table of shapes, for the markups of the common models' templates: which tokens stand around a
-call hardly matters. What a call holds is never changed: it is read, or refused.
+One table of shapes covers the markup of common models; the tokens around a call hardly matter. The
+content of a call is never changed: it is read as it is, or refused.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ _NAME_BEFORE_JSON: Final = re.compile(
 )
 _NAME_KEYS: Final = ("name", "tool_name", "function", "tool")
 _ARGUMENT_KEYS: Final = ("arguments", "parameters")
-# What a line begins with that is a call without a marker; blanks do not count.
+# How a call without a marker begins, without blanks.
 _BEGINNINGS: Final = (
     *(f'{{"{key}":' for key in (*_NAME_KEYS, *_ARGUMENT_KEYS, "tool_calls")),
     *('{"type":"function', '{"id":'),
@@ -78,7 +78,7 @@ _INTENDED_CALL: Final = re.compile(
     rf"(?:[<=\"'./:]|to=)(?:{_ANY_TOOL_NAME})\b[\"'>]?\s*+(?:[,({{\[<>|]|\Z)"
     r"|\brun_code\s*+(?:\(\s*+(?:code\s*=|[\"'])|[:=]?\s*+\{|<[|\uff5c]|\[ARGS\])"
 )
-# A line that begins with the name of a tool in marks of no known kind; no link, and no sentence.
+# A line that begins with a tool's name in unknown brackets; neither a link nor a sentence.
 _UNKNOWN_MARKER: Final = re.compile(
     r"^[ \t]*(?:<{1,3}|\[{1,2}|@{1,2}|\{{1,2}|\u27e6|\u00ab)[ \t]*"
     r"(?:(?:tool_?call|function_?call|call|tool|function|invoke|use|exec|action)[ \t:=_\"']{1,3})?"
@@ -121,12 +121,12 @@ def read(text: str) -> list[WrittenCall]:
 
 
 def is_intended(text: str) -> bool:
-    """Return whether a text that holds no readable call was still meant as one."""
+    """Return whether a text without a readable call was meant to be one."""
     return _INTENDED_CALL.search(text) is not None
 
 
 def is_unmarked(words: str) -> bool:
-    """Return whether words hold a call without a marker that is known; code in them is none."""
+    """Return whether a text holds a call without a known marker; code blocks do not count."""
     prose = _CODE_SPAN.sub("", words)
     return is_intended(prose) or _UNKNOWN_MARKER.search(prose) is not None
 
@@ -135,7 +135,7 @@ def _blocks(text: str) -> Iterator[WrittenCall]:
     """`<function=NAME>`, `<invoke name="NAME">`, with parameters in tags, or JSON."""
     position = 0
     for opening in itertools.islice(_BLOCK_START.finditer(text), _MAX_CALLS):
-        # One within the code of another is no call.
+        # What looks like a call inside the code of another is part of that code.
         if opening.start() < position or not tools.canonical_name(opening[1]):
             continue
         parameters, end = _parameters(text, opening.end())
@@ -237,7 +237,7 @@ def _python_call(node: ast.expr | None) -> WrittenCall | None:
 
 
 def _named_in(value: object) -> Iterator[WrittenCall]:
-    """Give the calls that an object or a list names."""
+    """Yield the calls that an object or a list names."""
     if isinstance(value, list):
         for entry in value:
             yield from _named_in(entry) if isinstance(entry, dict) else ()

@@ -1,6 +1,6 @@
 """OAuth authorization servers of MCP servers: discovery, registration and tokens of people.
 
-Their metadata are not trusted; see `http_transports`. The SDK reads and writes the messages. Its
+Their metadata is not trusted; see `http_transports`. The SDK reads and writes the messages. Its
 `OAuthClientProvider` is not used: it waits in one process until the person is back, and cannot use
 tokens that another process got.
 """
@@ -147,7 +147,7 @@ class TokenRequests:
         """Exchange the code of a person who came back for tokens.
 
         Raises:
-            BotError: it gives none.
+            BotError: the server gave no tokens.
         """
         form = {
             "grant_type": "authorization_code",
@@ -195,10 +195,10 @@ class TokenRequests:
     async def _resource(
         self, http: httpx2.AsyncClient, challenge: httpx2.Response
     ) -> auth.ProtectedResourceMetadata | None:
-        """Return the metadata of the MCP server; None if it has none, as older servers.
+        """Return the metadata of the MCP server; None if it has none, like older servers.
 
         Raises:
-            BotError: they are those of another server.
+            BotError: it is the metadata of another server.
         """
         metadata_url = utils.extract_resource_metadata_from_www_auth(challenge)
         own_origin = http_transports.origin(httpx2.URL(self._url))
@@ -276,8 +276,8 @@ class TokenRequests:
             )
         if metadata.registration_endpoint is None:
             raise self._unusable(tool_words.REGISTER_BY_HAND)
-        # Removed until a login with it succeeds: if the server has forgotten it, only the person
-        # learns of that.
+        # Taken out until a login with it succeeds: a server that no longer knows it tells only the
+        # person, in the browser, and the next login then registers anew.
         registered = self._registered.pop((str(metadata.issuer), redirect), None)
         if (
             registered is not None

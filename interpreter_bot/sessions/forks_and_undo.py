@@ -71,7 +71,7 @@ class _BranchStart:
 
 
 class SessionBranches:
-    """Forks, branches and undo of sessions; none runs while a turn of the session does."""
+    """Forks, branches and undo of sessions; each is refused while a turn of the session runs."""
 
     def __init__(
         self, services: session_dependencies.SessionDependencies, all_lanes: lanes.Lanes
@@ -184,7 +184,7 @@ class SessionBranches:
         turn = (await self._with_origin(turns[index]))[0]
         index = turns.index(turn)
         if index and turns[index - 1].instead_of is not None:
-            # The notice at the start of a branch: this is one more alternative to the same turn.
+            # The turn before is the notice of a branch: this is another alternative to its turn.
             turn = turns[index - 1]
         executions = await database.executions.of_turns([turn.id for turn in turns])
         executed = [
@@ -204,7 +204,8 @@ class SessionBranches:
         """Copy a session's checkpoint on its host, or its present files if that was deleted.
 
         Returns:
-            The row of `variable_losses`, the state of the copy, and whether it has variables.
+            What `variable_losses` keeps in the session's row, the state of the copy, and whether
+            the copy has variables.
         """
         hosts, key, address = self._services.hosts, values.text(source.key), values.text(new_key)
         try:
@@ -247,7 +248,8 @@ class SessionBranches:
 
         Args:
             key: of the session.
-            turn_id: of the turn that was the last when a person asked; None for any.
+            turn_id: of the turn to undo, refused if it is no longer the last; None for whichever is
+                the last.
 
         Raises:
             BotError: it cannot be done; the sentence says why, and nothing is changed.
@@ -265,8 +267,8 @@ class SessionBranches:
     async def undo_edited(self, request: requests.Request) -> None:
         """If a request edits the last one, undo that one's turn first.
 
-        This is skipped if a variable would be lost by it: a person who corrects a word expects no
-        loss. The caller holds the session's lane.
+        This is skipped if it would lose a variable: somebody who corrects a word expects to lose
+        nothing. The caller holds the session's lane.
         """
         if not request.is_edit:
             return
@@ -328,7 +330,7 @@ class SessionBranches:
                     await database.sessions.note_kernel(session.id, row)
                     await database.turns.delete(*ids)
             except errors.StoreError:
-                _log.exception("that turn %d was undone could not be recorded", ids[0])
+                _log.exception("turn %d was undone, but that could not be recorded", ids[0])
                 return False
             return True
 
@@ -340,7 +342,7 @@ class SessionBranches:
     def _kernel_row(
         self, session: records.Session, state: session_variables.RestoredState, reason: str
     ) -> Mapping[str, Any]:
-        """Return the row of `variable_losses`: the next turn announces what is back."""
+        """Return what `variable_losses` keeps, from which the next turn says what was restored."""
         if (saved := state.saved) is None:
             return {}
         return {
@@ -379,7 +381,7 @@ class SessionBranches:
 
     @contextlib.asynccontextmanager
     async def _hold_lane(self, key: values.SessionKey) -> AsyncIterator[records.Session]:
-        """Hold the lane of a session in which something was said; see `Lanes.hold`."""
+        """Hold the lane of a session that exists and has no job; see `Lanes.hold`."""
         await self._services.jobs.require_none(key)
         async with self._lanes.hold(key):
             session = await self._services.database.sessions.find(key)

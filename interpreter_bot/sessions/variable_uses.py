@@ -1,6 +1,6 @@
-"""Which cells made and read variables, found in their code as Python's compiler sees names.
+"""Which cells assign and read variables, by the names that Python's compiler sees in their code.
 
-Nothing is run. What a cell does by another way, such as `exec` or a file, is not seen.
+No code is run, so what a cell does through `exec` or a file is not seen.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class VariableUse:
 def find(
     executions: Iterable[records.Execution], names: Collection[str]
 ) -> Mapping[str, list[VariableUse]]:
-    """Return by name which cells made or read variables, the latest first, and of each so many.
+    """Return, by variable, the cells that assign or read it: the latest first, at most `_MAX_USES`.
 
     Args:
         executions: the latest first; once there is too much code, the rest is not looked at.
@@ -81,7 +81,7 @@ def latest_assignments(codes: Iterable[str], names: Collection[str]) -> tuple[st
 def needed_cells(codes: Sequence[str], count: int) -> tuple[str, ...]:
     """Return the latest cells, and those that they need, in the order in which they ran.
 
-    A cell is needed if it gives or changes a variable that a needed one reads, or if it installs
+    A cell is needed if it assigns or changes a variable that a needed cell reads, or installs
     packages.
 
     Args:
@@ -104,6 +104,7 @@ def needed_cells(codes: Sequence[str], count: int) -> tuple[str, ...]:
         if number < count or is_installation or missing.intersection(changed):
             cells.append(code)
             read = _read(code)
+            # Earlier cells need not assign what this one does, unless it reads that, too.
             missing = missing - (given - read) | read
     return tuple(reversed(cells))
 
@@ -124,7 +125,7 @@ def _read(code: str) -> set[str]:
 
 
 def _changed(code: str) -> set[str]:
-    """Return the names of what a cell may change: items and attributes, or by a method."""
+    """Return the variables that a cell may change in place: by items, attributes or methods."""
     try:
         tree = ast.parse(code[:_MAX_CELL_CHARACTERS])
     except (SyntaxError, ValueError, RecursionError, MemoryError):
@@ -143,14 +144,14 @@ def _changed(code: str) -> set[str]:
 
 
 def _base(node: ast.expr) -> str:
-    """Return the variable to which an attribute or an item belongs; empty if it is of none."""
+    """Return the variable to which an attribute or an item belongs; empty if there is none."""
     while isinstance(node, ast.Attribute | ast.Subscript):
         node = node.value
     return node.id if isinstance(node, ast.Name) else ""
 
 
 def assigned(code: str) -> set[str]:
-    """Return the names that a cell gives on its top level."""
+    """Return the names that a cell assigns or imports at its top level."""
     return {
         symbol.get_name()
         for table in _tables(code)
@@ -160,7 +161,7 @@ def assigned(code: str) -> set[str]:
 
 
 def _uses(code: str) -> dict[str, bool]:
-    """Return the global names of a cell, and whether it gives them values."""
+    """Return the global names in a cell, and whether it assigns them."""
     tables = _tables(code)
     names: dict[str, bool] = {}
     while tables:
@@ -182,13 +183,13 @@ def _tables(code: str) -> list[symtable.SymbolTable]:
     try:
         return [symtable.symtable(_with_scopes(code), "cell", "exec")]
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
-        # IPython's own commands, or a cell that is made to be difficult.
+        # A command of IPython, or code written to defeat the parser.
         _log.info("a cell is not understood: %r", error)
         return []
 
 
 class _Comprehensions(ast.NodeTransformer):
-    """Turns comprehensions into generators: only these have a scope of their own in any Python."""
+    """Turns comprehensions into generators, which have their own scope in every Python."""
 
     def __init__(self) -> None:
         self.has_any = False

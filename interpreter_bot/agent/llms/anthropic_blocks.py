@@ -1,4 +1,4 @@
-"""Content blocks of Anthropic's protocol: a transcript as blocks, and a reply out of a stream's."""
+"""Content blocks of Anthropic's protocol: transcripts as blocks, and replies from streamed ones."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class StreamEvents:
     """The events of one stream. The SDK checks no shapes, so nothing is taken for granted.
 
     Args:
-        assembler: gets what they hold.
+        assembler: receives their contents.
     """
 
     def __init__(self, assembler: model_reply_assembly.ModelReplyAssembler) -> None:
@@ -97,7 +97,7 @@ class StreamEvents:
         self._assembler.add_text(text)
 
     def _count(self, usage: object) -> None:
-        """Keep what a server counts: at the start, and at the end in full."""
+        """Keep the token counts, which come at the start of a message and, complete, at its end."""
         for name in (
             *("input_tokens", "cache_read_input_tokens", "cache_creation_input_tokens"),
             "output_tokens",
@@ -109,7 +109,7 @@ class StreamEvents:
             for name in ("read", "creation")
         )
         input_tokens: object = self._counts.get("input_tokens")
-        # Those of the cache are not among them.
+        # `input_tokens` does not include cached ones.
         input_tokens = (
             input_tokens + cache_reads + cache_writes
             if isinstance(input_tokens, int)
@@ -134,7 +134,8 @@ def wire_tool(tool: chat_messages.Tool) -> dict[str, Any]:
 
 
 def wire_messages(transcript: Iterable[chat_messages.Message], origin: str) -> list[dict[str, Any]]:
-    """Convert a transcript to messages in turns: what follows tool results goes with them.
+    """Convert a transcript to messages of alternating roles; what a user says after tool results
+    joins them.
 
     Args:
         transcript: the messages.
@@ -165,7 +166,7 @@ def wire_messages(transcript: Iterable[chat_messages.Message], origin: str) -> l
 
 
 def _ids(message: chat_messages.AssistantMessage, used_ids: set[str]) -> dict[str, str]:
-    """Give every call an id that no other has: other servers give the same at every step."""
+    """Make the ids of calls unique: some servers repeat theirs in each step."""
     ids = {}
     for call in message.calls:
         call_id = _nameable(call.id)
@@ -183,7 +184,7 @@ def _assistant_blocks(
     order: list[Mapping[str, Any]],
     ids: Mapping[str, str],
 ) -> list[dict[str, Any]]:
-    """Convert a model's message; in the order in which its parts came, as far as that is known."""
+    """Convert a model's message, its parts in the order in which they came, where that is known."""
     calls = dict(enumerate(message.calls))
     text = message.text
     blocks: list[dict[str, Any]] = []
@@ -199,14 +200,14 @@ def _assistant_blocks(
 
 
 def _call(call: chat_messages.Call, call_id: str) -> dict[str, Any]:
-    # Numbers that JSON does not have would not be sent.
+    # JSON has no NaN and no Infinity: they are sent as text.
     arguments = json.loads(chat_completions.sendable(call.arguments), parse_constant=str)
     name = _nameable(call.name)[:_MAX_NAME]
     return {"type": "tool_use", "id": call_id, "name": name, "input": arguments}
 
 
 def _texts(text: str) -> list[dict[str, Any]]:
-    """Convert text to a block; to none if it is blank, which is refused."""
+    """Convert text to a block; to none if it is blank, as blank blocks are refused."""
     return [{"type": "text", "text": text}] if text.strip() else []
 
 

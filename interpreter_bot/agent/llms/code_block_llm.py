@@ -40,7 +40,7 @@ class BufferedModelReply:
         self._emit(event)
 
     def drop(self) -> None:
-        """Discard the text held back, and start again."""
+        """Discard the text held back, and hold back what comes next."""
         self._pending = []
 
     def release(self) -> None:
@@ -51,7 +51,8 @@ class BufferedModelReply:
 
 
 class FencedLlm:
-    """A model without tools, over `chat_completions`; text after a code block is invented.
+    """A model without tools, over `chat_completions`. A reply is stopped after its code block: what
+    would follow is invented output.
 
     Args:
         chat: sends and receives.
@@ -97,7 +98,7 @@ class FencedLlm:
             buffered.release()
 
     def _rules(self, prompt: chat_messages.Prompt) -> str:
-        """Return the rules for running code; a small model with data gets them by its question."""
+        """Return the rules for running code; empty if a small model has them by its question."""
         if not prompt.tools or (self._is_small and small_model_remedies.has_data(prompt.messages)):
             return ""
         return prompt_texts.read("fenced_small" if self._is_small else "fenced")

@@ -129,7 +129,7 @@ class ForkProvisioner:
         self._init_listener: asyncio.Task[None] | None = None
         self._attached: asyncio.Future[None] | None = None
         self.is_used = False
-        """Whether a session got it; before, only the log tells why it ended."""
+        """Whether a session uses it. Until one does, only the log says why it ended."""
         self._has_init_ended = asyncio.Event()
         self._uid = 0
         self._sockets: list[socket.socket] = []  # Not yet connected.
@@ -224,7 +224,7 @@ class ForkProvisioner:
 
     @property
     def has_own_id(self) -> bool:
-        """Whether a limit of the session's user counts only this session's processes."""
+        """Whether limits per user, such as RLIMIT_NPROC, count this session's processes alone."""
         # In a user namespace, each session's processes are counted apart.
         is_apart = self.host_context.server.walls is forkserver_clients.Walls.NAMESPACES
         return is_apart or (self._is_in_container and self.host_context.uids.are_own)
@@ -257,7 +257,7 @@ class ForkProvisioner:
     async def _receive_start_message(
         self, kind: type[control_messages.Message], door_count: int = 0
     ) -> tuple[int, list[socket.socket]]:
-        """Wait for a message with a pidfd, a socket for each channel, and the doors' sockets."""
+        """Wait for a message; return its pidfd and sockets: the channels', then the doors'."""
         packet = await self._control.receive() if self._control is not None else None
         count = 1 + len(start_parameters.CHANNELS) + door_count
         if packet is None:
@@ -277,7 +277,7 @@ class ForkProvisioner:
         while self._control is not None and (packet := await self._control.receive()) is not None:
             match packet.message:
                 case control_messages.KernelEnded(status):
-                    # Unknown if the fork server has ended, whose child the kernel was.
+                    # `status` is None if the kernel's parent, the fork server, has ended.
                     self._status = status
                     if not self.is_used:
                         _log.error("kernel %s ended unused: status %s", self.kernel_id, status)
@@ -431,7 +431,7 @@ class ForkProvisioner:
             await asyncio.to_thread(self._group.kill)
 
     async def freeze(self) -> None:
-        """Stop all processes of the session until `thaw`; only the clock shows it to them."""
+        """Stop all processes of the session until `thaw`; they can tell only by the clock."""
         if self._group is not None:
             await asyncio.to_thread(self._group.set_frozen, True)
 

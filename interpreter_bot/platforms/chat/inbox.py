@@ -1,4 +1,4 @@
-"""Messages of people: which are for the bot, what comes of them, and of their edits.
+"""People's messages: which are for the bot, and what is done with them and their edits.
 
 Steps for a message: wait for its turn, check whether it is for the bot, claim it, then answer a
 question with it or carry out its command or request. An edited message is handled again, and its
@@ -44,11 +44,11 @@ class Message(Generic[_T]):
         session: whose questions it may answer.
         text: without the mention of the bot.
         sent_at: in wall-clock time.
-        content: with which the network finds it again.
-        command: that it may be in words.
+        content: what the network needs to find it again; stored with the claim.
+        command: the command that its text is, if any.
         answers: ids of the questions that it replies to; None if it is no reply.
         is_addressed: it is a direct message, or mentions the bot.
-        mentions_bot: its words do, so that it answers no question.
+        mentions_bot: its text does, so it cannot answer a question.
         is_for_others: it mentions or replies to others.
         source: what else the network has to know of it.
     """
@@ -77,10 +77,10 @@ class Network(Protocol[_RawContra, _T]):
         """Return a message as chats know it; None if no person wrote it."""
 
     async def find_again(self, event: event_claims.LostEvent, /) -> Message[_T] | None:
-        """Return a message of which an earlier process claimed the content; None if it is gone."""
+        """Return a message that an earlier process claimed, by its content; None if it is gone."""
 
     async def may_answer(self, message: Message[_T], question: events.InputQuestion, /) -> bool:
-        """Return whether a message there that is nothing else answers a question."""
+        """Return whether a message that replies to nothing counts as the answer to a question."""
 
     async def is_in_own_thread(self, message: Message[_T], /) -> bool:
         """Return whether a message stands in a thread in which the bot was asked before."""
@@ -88,11 +88,10 @@ class Network(Protocol[_RawContra, _T]):
     async def mention_reason(
         self, message: Message[_T], author_preferences: preferences.Preferences, /
     ) -> str:
-        """Return why messages in such a thread need a mention, as a sentence; empty if they do
-        not."""
+        """Return a sentence why messages in the bot's threads need a mention; empty if not."""
 
     async def admit(self, message: Message[_T], /) -> Message[_T]:
-        """Return a message with what there is to be known of its author.
+        """Check the author of a message, and return it with what is known of them.
 
         Raises:
             NotAllowedError: they may not use the bot there.
@@ -117,18 +116,18 @@ class Network(Protocol[_RawContra, _T]):
         Args:
             message: that is for the bot.
             author_preferences: what its author prefers there.
-            code: for which its command stands; empty if it is none.
-            is_edit: its answer takes the place of the one to its former words.
+            code: that its command runs; empty without one.
+            is_edit: the answer replaces the one to the message before it was edited.
 
         Raises:
-            BotError: there is nothing to be done.
+            BotError: nothing can be done; the sentence says why.
         """
 
     async def say(self, message: Message[_T], sentence: str, /) -> None:
-        """Say something where a message stands that is no answer."""
+        """Post a sentence, which is not an answer, where a message stands."""
 
     async def refuse(self, message: Message[_T], sentence: str, /, *, is_private: bool) -> None:
-        """Tell the author of a message why nothing comes of it; privately, if that is possible."""
+        """Tell the author why a message is not answered; in private, if that is possible."""
 
 
 class Inbox(claims.OrderedClaims, Generic[_Raw, _T]):
@@ -152,7 +151,7 @@ class Inbox(claims.OrderedClaims, Generic[_Raw, _T]):
             network: parses and knows its messages.
             settings: what the operator chose for those settings that people can choose, too.
             edit_seconds: for which an edit of a message counts.
-            spawn: runs what was prepared in a task; by default it is waited for.
+            spawn: runs what was prepared in a task; without it, `receive` waits for the end.
         """
         super().__init__(platform, service.events, spawn)
         self._service = service
@@ -172,7 +171,7 @@ class Inbox(claims.OrderedClaims, Generic[_Raw, _T]):
                 return
             envelope = _envelope(message)
             if question is not None:
-                # The next bot must not repeat it.
+                # No content is stored, so that the next bot does not repeat the answer.
                 envelope = dataclasses.replace(envelope, content=None)
             if not await self.claim(envelope):
                 return
@@ -207,7 +206,7 @@ class Inbox(claims.OrderedClaims, Generic[_Raw, _T]):
         await self.start(claim_scope, start, envelope.name)
 
     async def receive_again(self, event: event_claims.LostEvent) -> None:
-        """Handle a message that a bot had claimed which is gone, as it stands there now."""
+        """Handle a message that an earlier bot claimed and did not finish, as it reads now."""
 
         async def prepare() -> claims.StartRequest | None:
             message = await self._network.find_again(event)
@@ -226,8 +225,7 @@ class Inbox(claims.OrderedClaims, Generic[_Raw, _T]):
                 _log.exception("a message that was missed could not be taken")
 
     async def _find_question(self, message: Message[_T]) -> events.InputQuestion | None:
-        """Return the question of running code that a message answers: by a reply to it, or where
-        only that can be meant."""
+        """Return the question that a message answers: by a reply, or as only that can be meant."""
         cannot_be_answer = message.mentions_bot or message.is_for_others
         for question in self._service.questions.open_in(message.session, message.person.id):
             if not isinstance(question, events.InputQuestion):
@@ -244,7 +242,7 @@ class Inbox(claims.OrderedClaims, Generic[_Raw, _T]):
         return None
 
     async def _answer(self, message: Message[_T], question: events.InputQuestion) -> bool:
-        """Answer a question by a message; say whether nothing else is to come of that."""
+        """Answer a question with a message; return False if the message is a request instead."""
         if question.is_password:
             await self._network.say(message, question_words.NO_PASSWORDS)
             return True
@@ -266,11 +264,11 @@ class Inbox(claims.OrderedClaims, Generic[_Raw, _T]):
             return False
         is_stop = message.command is not None and message.command.command.name == "stop"
         if is_stop and self._service.works_for(message.session, message.person.id):
-            # In a crowd, too, "stop" of who asked means the answer.
+            # Among several people, too, "stop" from the person who asked means the answer.
             return True
         reason = await self._network.mention_reason(message, await self._chosen_by(message))
-        # Claimed, so that a later start does not answer it after people left or settings changed.
-        # If it was claimed before, it answered a question and was delivered twice.
+        # Claim the message, so that no later start answers it when a mention is no longer needed.
+        # If that fails, it answered a question and was delivered twice.
         if reason and announces and await self._events.claim(self._network_name, message.name):
             thread = values.text(message.at.session)
             if await self._events.claim(self._network_name, f"needs a mention {thread}"):
@@ -336,7 +334,7 @@ class Inbox(claims.OrderedClaims, Generic[_Raw, _T]):
 
 
 def _envelope(message: Message[Any]) -> claims.Envelope:
-    """Return the claim of a message; a command may have been done already."""
+    """Return the claim of a message. A command has no content: it might be carried out twice."""
     return claims.Envelope(
         name=message.name,
         key=message.at.session,

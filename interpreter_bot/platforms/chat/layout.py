@@ -15,22 +15,22 @@ from interpreter_bot.platforms.chat import transport
 from interpreter_bot.platforms.rendering import message_splitting
 
 _ALMOST_FULL: Final = 0.68
-"""A line that does not fit begins the next message from here on, instead of being broken."""
+"""Share of a message beyond which a line that does not fit moves to the next one whole."""
 _LONG_WORD_CHARACTERS: Final = 200
 STATUS_CHARACTERS: Final = 90
-"""Characters of a message that are left for its status."""
+"""Characters of a message that are reserved for its status."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Break:
-    """What follows begins a new message, one that notifies a person if one is named."""
+    """The end of a message; `notifies` names the person whom the next one notifies, if any."""
 
     notifies: str = ""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Line:
-    """A line of words, which may be broken between them; with `may_grow` it may grow."""
+    """A line of text, which may be broken between words; with `may_grow`, more may follow in it."""
 
     text: str
     may_grow: bool = False
@@ -38,7 +38,7 @@ class Line:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Status:
-    """What goes on right now; it stands at the end, and moves on with it."""
+    """What is going on right now, shown at the end of the answer and moving with it."""
 
     text: str
 
@@ -50,8 +50,8 @@ Part: TypeAlias = str | Line | Status | transport.Upload | values.Table | Break
 class _Layout:
     """Fills messages one after the other.
 
-    Where a part goes depends on what comes before it alone. So messages only grow while an answer
-    is written: nothing that was read moves.
+    A part's place depends only on the parts before it. So messages only grow while an answer is
+    written: nothing that was read moves.
     """
 
     def __init__(self, capabilities: transport.Capabilities) -> None:
@@ -121,7 +121,7 @@ class _Layout:
     def _write_line(self, text: str, *, may_grow: bool) -> None:
         text, room = text.rstrip(), self._capabilities.max_characters - self._characters
         if len(text) <= room:
-            # Near the end of a message it, or its last word, may turn out to belong to the next.
+            # Near the end of a message, hold back the last word or the line: it may grow beyond.
             if may_grow and room - len(text) < _LONG_WORD_CHARACTERS:
                 text = text[: text.rfind(" ") + 1].rstrip()
             if not (may_grow and self._characters > self._almost_full):
@@ -146,7 +146,7 @@ class _Layout:
         self._uploads.append(upload)
 
     def _is_apart(self, upload: transport.Upload) -> bool:
-        """Return whether a file has a message of its own, or one with files of its kind."""
+        """Return whether a file must begin a message: not after text or files of another kind."""
         if self._capabilities.uploads_by_edit:
             return False
         has_others = any(known.is_picture != upload.is_picture for known in self._uploads)
@@ -186,7 +186,7 @@ def lay_out(
     """Lay an answer out on messages; the buttons stand below the last one that can have any.
 
     Args:
-        parts: of it.
+        parts: of the answer.
         capabilities: what messages can have.
         buttons: below it.
         may_grow: words may follow in the last message.

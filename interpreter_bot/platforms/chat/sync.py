@@ -23,7 +23,7 @@ _log = logging.getLogger(__name__)
 
 Draw: TypeAlias = Callable[[], Awaitable[tuple[transport.Draft, ...]]]
 Refuse: TypeAlias = Callable[[transport.FilesRefusedError], None]
-"""Called when files are refused as they are; others must be drawn from then on."""
+"""Called when files are refused; `Draw` must return something else from then on."""
 Send: TypeAlias = Callable[[transport.Draft], Awaitable[transport.Posted]]
 
 _MAX_TRIES: Final = 8
@@ -37,10 +37,10 @@ class Slot:
     """One message of an answer.
 
     Attributes:
-        draft: how it stands; before that, how it is posted.
+        draft: what it shows, or what is being posted.
         key: under which it is posted.
-        old: the message that it takes the place of, until that is deleted.
-        is_unconfirmed: it may stand, as the response to its post was lost.
+        old: the message that it replaces, until that is deleted.
+        is_unconfirmed: it may have been posted, but the response was lost.
         is_gone: it was deleted.
     """
 
@@ -56,7 +56,7 @@ class MessageSync:
     """Keeps the messages of one answer in step.
 
     Attributes:
-        has_posted: set when a wanted state stood for the first time.
+        has_posted: set once a wanted state was shown in full.
     """
 
     def __init__(
@@ -143,7 +143,7 @@ class MessageSync:
                 failures = 0 if is_done else failures + 1
                 if failures:
                     self._has_changed.set()
-                # Networks shut out bots that insist while they are refused.
+                # Networks ban bots that keep trying while they are refused.
                 pause_seconds = self._pace() * 2**failures - (time.monotonic() - started)
                 with contextlib.suppress(TimeoutError):
                     async with asyncio.timeout(min(max(pause_seconds, 0), _MAX_PAUSE_SECONDS)):
@@ -165,7 +165,7 @@ class MessageSync:
         await self._round(_MAX_TRIES)
 
     async def _round(self, max_tries: int) -> bool:
-        """Send the differences between what stands and what is wanted; say whether all was."""
+        """Send the differences between what is shown and wanted; return whether all were sent."""
         attempt = 0
         while attempt < max_tries:
             if attempt:
@@ -173,7 +173,7 @@ class MessageSync:
             try:
                 await self._reconcile()
             except transport.FilesRefusedError as error:
-                # They are drawn otherwise from now on, at last as a sentence.
+                # Drawn differently from now on, in the end as a sentence: not counted as a try.
                 self._refuse(error)
                 continue
             except transport.RateLimitedError as error:
@@ -197,7 +197,7 @@ class MessageSync:
                 continue
             _recognize(slot, draft)
             if is_moved and slot.posted is not None:
-                # A message above it was posted anew, below it.
+                # One that belongs above was posted again, below: post this one again, too.
                 slot.posted, slot.old = None, slot.posted
             if slot.posted is not None and slot.draft != draft:
                 await self._edit(slot, slot.posted, draft)
@@ -220,7 +220,7 @@ class MessageSync:
             )
 
     async def _post(self, index: int, slot: Slot, draft: transport.Draft) -> None:
-        """Post a message, if it does not stand already without our knowledge."""
+        """Post a message, unless an earlier post of it arrived and only its response was lost."""
         await self._find_unconfirmed(slot)
         is_repeated = slot.is_unconfirmed and slot.draft is not transport.UNKNOWN
         if slot.key is None or (slot.posted is None and not is_repeated):
@@ -247,7 +247,7 @@ class MessageSync:
             await self._edit(slot, slot.posted, draft)
 
     async def _find_unconfirmed(self, slot: Slot) -> None:
-        """Look for a message that may stand."""
+        """Look for a message whose post was not confirmed."""
         if slot.is_unconfirmed and slot.key is not None:
             known_ids = {
                 other.posted.message_id for other in self._slots if other.posted is not None
@@ -275,7 +275,7 @@ class MessageSync:
             self._slots.append(Slot(transport.UNKNOWN, key, posted, is_unconfirmed=posted is None))
 
     async def _note(self, key: transport.PostKey, message: str = "") -> None:
-        """Note a message that is about to be posted, or stands."""
+        """Record a message that is about to be posted, or was."""
         await _try_to_store(
             self._deliveries.put(
                 self._at.session.platform,
@@ -289,7 +289,7 @@ class MessageSync:
         )
 
     async def _edit(self, slot: Slot, posted: transport.Posted, draft: transport.Draft) -> None:
-        """Edit a message; one that cannot become that is posted anew, in the same round."""
+        """Edit a message; if it cannot become the draft, it is posted again in the same round."""
         try:
             slot.posted = await _send_or_plain(
                 draft, lambda other: self._network.edit(posted, slot.draft, other)
@@ -302,7 +302,7 @@ class MessageSync:
 
 
 def _recognize(slot: Slot, draft: transport.Draft) -> None:
-    """Note that a message of a former bot has the files that are wanted: nobody edits those."""
+    """Recognize the message of a former bot that has the wanted files: it needs no edit."""
     is_of_files = bool(draft.uploads) and not draft.full_text
     if is_of_files and slot.draft is transport.UNKNOWN and slot.key is not None:
         expected_key = make_key(slot.key.request_id, slot.key.index, draft)
@@ -328,7 +328,7 @@ async def post_once(network: transport.Transport, at: transport.Location, text: 
 def make_key(
     request_id: str, index: int, draft: transport.Draft, *, nonce: str = ""
 ) -> transport.PostKey:
-    """Return a key for a post that begins now; its nonce is by chance if none is given."""
+    """Return a key for a post that begins now; its nonce is random if none is given."""
     return transport.PostKey(
         request_id=request_id,
         index=index,
@@ -343,7 +343,7 @@ def make_key(
 
 
 async def _send_or_plain(draft: transport.Draft, send: Send) -> transport.Posted:
-    """Send a draft; if it is refused, without markup; if that is, a sentence about it."""
+    """Send a draft; if it is refused, without markup; if that is refused, a sentence instead."""
     for tried in (draft, dataclasses.replace(draft, is_plain=True)):
         try:
             return await send(tried)
