@@ -50,7 +50,7 @@ class Approvals:
         Raises:
             BotError: nobody could be asked, or a grant cannot be kept.
         """
-        if grant is not None and grant in await self._grants.of(self._session_id, kernel_id):
+        if grant is not None and grant in await self._grants.of_kernel(self._session_id, kernel_id):
             return events.Approved(scope=events.FOR_SESSION)
         answer = await self._stream.ask_approval(
             subject,
@@ -94,5 +94,5 @@ async def granted_requests(
 ) -> frozenset[str]:
     """Return the network requests that were approved for a session while it has this kernel."""
     session = await database.sessions.find(values.key(key))
-    grants = () if session is None else await database.grants.of(session.id, kernel_id)
+    grants = () if session is None else await database.grants.of_kernel(session.id, kernel_id)
     return frozenset(grant.name for grant in grants if grant.subject == "request")
