@@ -216,6 +216,8 @@ def _figures() -> str:
         goals = [] if measure["bar"] is None else [f"≤ {measure['bar']:g} {unit}".strip()]
         if measure["least_ratio"]:
             goals.append(f"≥ {measure['least_ratio']:.2g} times as fast as the alternative")
+        if measure["is_met"] is False:
+            goals.append("**missed**")
         against = f"{_rounded(other[statistic])} {unit}: {other['name']}" if other else ""
         link = f"[{name}](../bench/results/{file}.json)"
         rows.append(f"| {link} | {figure} | {'; '.join(goals)} | {against} |")
