@@ -32,13 +32,21 @@ class Schedules(transactions.Aggregate):
     """Tables of schedules and of their runs."""
 
     async def add(self, schedule: records.NewSchedule) -> int:
-        """Add a schedule, and return its id."""
+        """Add a schedule unless there is the same, and return its id.
+
+        A bot that is killed after this, before it could say so, lets the next one add it again.
+        """
         fields = {
             field.name: getattr(schedule, field.name) for field in dataclasses.fields(schedule)
         }
         fields |= dataclasses.asdict(fields.pop("key"))
+        is_same = [getattr(_S, name) == value for name, value in fields.items() if name != "due"]
+        same = sa.select(_S.id).where(*is_same, _S.due.is_not(None)).limit(1)
         insert = sa.insert(_S).values(**fields, reason="", failures=0, created=columns.now())
-        return await self._transactions.one(insert.returning(_S.id))
+        async with self._transactions.together(is_writing=True):
+            if (number := await self._transactions.first(same)) is not None:
+                return number
+            return await self._transactions.one(insert.returning(_S.id))
 
     async def get(self, schedule_id: int) -> records.Schedule | None:
         """Return the schedule of that id."""

@@ -140,6 +140,14 @@ async def test_what_was_missed_runs_once_late_and_says_so(house):
     assert house.notice() == f"Schedule {number}: say hello"
 
 
+async def test_the_same_is_not_set_up_twice(house):
+    numbers = [await house.add() for _ in range(2)]
+    other = await house.add(what="say bye")
+    await house.service.schedules.pause(await house.table.get(other))
+    assert numbers[0] == numbers[1] != other
+    assert await house.add(what="say bye") != other, "a paused one is no substitute"
+
+
 async def test_three_failures_in_a_row_pause_it_and_are_told(house):
     async def fail(turn):
         raise errors.BotError("It is broken.")
