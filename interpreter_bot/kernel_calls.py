@@ -24,9 +24,9 @@ def describe_variables() -> str:
     return _code("describe_variables")
 
 
-def look_at_table(handle: str, question: str) -> str:
+def look_at_table(handle: str, request_json: str) -> str:
     """Show a part of a displayed table, or nothing if it no longer exists."""
-    return _code("look_at_table", handle, question)
+    return _code("look_at_table", handle, request_json)
 
 
 def open_doors(*, proxy: int, services: int, authority: str, offered: Sequence[str]) -> str:
@@ -51,9 +51,9 @@ def refuse_doors(reason: str) -> str:
     return _code("refuse_doors", reason)
 
 
-def restore_variables(number: int) -> str:
+def restore_variables(generation: int) -> str:
     """Restore a generation of saved variables, and show which failed."""
-    return _code("restore_variables", number)
+    return _code("restore_variables", generation)
 
 
 def save_table(handle: str, name: str) -> str:
@@ -61,15 +61,15 @@ def save_table(handle: str, name: str) -> str:
     return _code("save_table", handle, name)
 
 
-def save_variables(number: int, *, seconds: float, max_bytes: int) -> str:
+def save_variables(generation: int, *, seconds: float, max_bytes: int) -> str:
     """Begin to save all variables as a new generation.
 
     Args:
-        number: of the generation.
+        generation: its number.
         seconds: time for trying variables.
         max_bytes: of the generation.
     """
-    return _code("save_variables", number, seconds, max_bytes)
+    return _code("save_variables", generation, seconds, max_bytes)
 
 
 def show_scaled(

@@ -80,7 +80,7 @@ async def test_what_is_not_taken_up_before_a_stop_has_a_turn_of_its_own(opened):
         more = {"attachments": (file,), "may_steer": True, "id": "2"}
         asking.append(asyncio.create_task(house.ask("Use the other file", steering, **more)))
         await steering.until("waiting")
-        await house.service.put(KEY, attachment("go", b"1"))
+        await house.service.put_file(KEY, attachment("go", b"1"))
         await is_sent.wait()
         assert await house.service.stop(KEY)
         may_end.set()

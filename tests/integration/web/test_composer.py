@@ -26,13 +26,13 @@ async def _nothing(turn):
 async def _gated(bot):
     """Let no upload end until what is given is set."""
     gate = asyncio.Event()
-    put = bot.put
+    put = bot.put_file
 
     async def slow(key, attachment):
         await gate.wait()
         return await put(key, attachment)
 
-    bot.put = slow
+    bot.put_file = slow
     return gate
 
 

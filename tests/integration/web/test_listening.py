@@ -396,7 +396,7 @@ async def test_commands_are_answered_to_whoever_asked(serving_fake):
     ):
         names = ("files", "variables", "limits", "network", "tools", "usage", "help", "model")
         for number, name in enumerate(names):
-            await tab.say("say", id=f"{number:016}", text=f"/{name}")
+            await tab.say("say", id=f"{number:a>16}", text=f"/{name}")
             assert (await tab.next("panel"))["panel"] == name
             await tab.next("accepted")
         await tab.say("say", id=ONE, text="/disconnect jira")
