@@ -472,7 +472,7 @@ async def test_a_fault_in_opening_a_thread_is_said(
     async def fall(*_):
         raise RuntimeError("nobody foresaw this")
 
-    monkeypatch.setattr(channels_and_threads.Threads, "open", fall)
+    monkeypatch.setattr(channels_and_threads.Threads, "open_thread", fall)
     async with connect(_grow):
         discord_server.say(alice, channel, f"{discord_server.bot.mention} go")
         await until(lambda: channel.of_bots)
