@@ -44,7 +44,7 @@ SHARE_ONE_ID = IN_CONTAINER and not HAS_OWN_IDS
 HEADROOM_BYTES = 64 * MIB
 """What a kernel may use beyond its limit, for what it brings before any user code."""
 SPARES = 2
-_GRACE_SECONDS = 0.5
+_GRACE_SECONDS = 1.5
 _PRELOAD = ("numpy", "pandas", "matplotlib.pyplot")
 # What every attempt may use. `attempt` prints the name of the error, or "allowed".
 _PRELUDE = """

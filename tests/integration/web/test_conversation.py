@@ -505,6 +505,8 @@ async def test_an_answer_begins_with_its_words_and_how_it_came_about_folds_away(
         page = await visits.opened(browser, client, height=700)
         await visits.say(page, "work")
         await page.until("document.querySelector('.output img')?.naturalWidth === 600")
+        # What draws the table comes by itself.
+        await page.until(f"({SEEN}).length === {len([*live, *drawn])}")
         assert await page.value(SEEN) == [*live, *drawn]
         gate.set()
         await visits.answered(page)
