@@ -102,6 +102,8 @@ async def test_stream_that_would_wait_long_is_posted_instead(slack, service, app
 
 async def test_messages_of_one_channel_stay_in_order_and_within_its_rate(slack, service):
     slack.has_agents = False
+    # A tenth of a second between two: less is lost in the delays of a busy machine.
+    slack.speed = 10
     async with connected(slack, service):
         roots = [slack.say("U1", "C1", f"<@UBOT> {number}") for number in range(30)]
         await slack.until(lambda: all(slack.answers("C1", ts) for ts in roots), seconds=30)
@@ -113,8 +115,7 @@ async def test_messages_of_one_channel_stay_in_order_and_within_its_rate(slack, 
                 )
             )
     limited = [name for name, error, _ in slack.errors if error == "ratelimited"]
-    # On a busy machine two may arrive closer together than they were sent.
-    assert limited.count("chat.postMessage") < 3, "the queue keeps within the rate by itself"
+    assert "chat.postMessage" not in limited, "the queue keeps within the rate by itself"
 
 
 async def test_slack_that_is_gone_for_a_while_is_waited_for(slack, service, app):
