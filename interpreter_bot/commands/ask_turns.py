@@ -12,7 +12,7 @@ from typing import Final, TypeAlias
 
 from interpreter_bot import errors, events, settings, values
 from interpreter_bot.commands import console_runs
-from interpreter_bot.platforms import command_table, preferences
+from interpreter_bot.platforms import command_table, command_types, preferences
 from interpreter_bot.platforms.console import json_replies, terminal_replies, threaded_stdout
 from interpreter_bot.sessions import requests, session_service
 from interpreter_bot.wording import command_words
@@ -79,7 +79,7 @@ class Turns:
                     code = None
                     if invocation is not None:
                         result = await command_table.run(invocation, self._place)
-                        if not isinstance(result, command_table.Run):
+                        if not isinstance(result, command_types.Run):
                             reply.show_text(_text(result, invocation.command.name))
                             continue
                         code = result.code
@@ -95,8 +95,8 @@ class Turns:
             return are_answered
 
     @property
-    def _place(self) -> command_table.Place:
-        return command_table.Place(
+    def _place(self) -> command_types.Place:
+        return command_types.Place(
             self._service,
             self._key,
             _PERSON,
@@ -129,7 +129,7 @@ class Turns:
 async def _prompts(
     prompts: Sequence[str],
     writer: threaded_stdout.StdoutWriter,
-    place: command_table.Place,
+    place: command_types.Place,
 ) -> AsyncIterator[str]:
     """Iterate over the prompts, or over lines that a person enters if there are none."""
     for prompt in prompts:
@@ -143,7 +143,7 @@ async def _prompts(
             yield line
 
 
-async def _completions(place: command_table.Place, text: str) -> list[tuple[str, int, str]]:
+async def _completions(place: command_types.Place, text: str) -> list[tuple[str, int, str]]:
     try:
         if not text.startswith(_CODE):
             return await command_table.completions(text, place) if text.startswith("/") else []
@@ -153,7 +153,7 @@ async def _completions(place: command_table.Place, text: str) -> list[tuple[str,
     return [(word, completions.typed, description) for word, _, description in completions.options]
 
 
-def _invocation(prompt: str, *, is_typed: bool) -> command_table.Invocation | None:
+def _invocation(prompt: str, *, is_typed: bool) -> command_types.Invocation | None:
     """Parse a command; None for a question.
 
     An argument of the program is only a command if it is nothing but the name of one.
@@ -171,12 +171,12 @@ def _local_time(moment: float) -> str:
     return f"{datetime.datetime.fromtimestamp(moment).astimezone():%-d %B at %H:%M}"
 
 
-def _text(result: command_table.Result, name: str) -> str:
+def _text(result: command_types.Result, name: str) -> str:
     """Return the result of a command as text for a terminal."""
     match result:
-        case command_table.Said(text) | command_table.Private(text):
+        case command_types.Said(text) | command_types.Private(text):
             return text
-        case command_table.Listed() | command_table.Help():
+        case command_types.Listed() | command_types.Help():
             rows = command_table.rows(result, "console")
             width = max(len(fact.label) for fact in rows)
             return "\n".join(f"{fact.label:{width}}  {fact.value}".rstrip() for fact in rows)

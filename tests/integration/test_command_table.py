@@ -5,7 +5,7 @@ import dataclasses
 import pytest
 
 from interpreter_bot import errors, values
-from interpreter_bot.platforms import command_table
+from interpreter_bot.platforms import command_table, command_types
 from interpreter_bot.sessions import requests
 from tests.fakes import offers
 
@@ -20,7 +20,7 @@ CONDITIONAL = {command for commands in offers.COMMANDS.values() for command in c
 async def test_help_lists_only_what_is_on(tmp_path, platform, things):
     key, person = values.SessionKey(platform, thread="1" * 32), requests.Person("owner")
     async with offers.opened(tmp_path, *things) as service:
-        place = command_table.Place(service, key, person, values.Scope(platform))
+        place = command_types.Place(service, key, person, values.Scope(platform))
         result = await command_table.run(command_table.parse("/help", platform), place)
     facts = command_table.rows(result, platform)
     on = {command for thing in things for command in offers.COMMANDS[thing]}
@@ -42,7 +42,7 @@ async def place_on(tmp_path):
             person = requests.Person("owner")
             scope = values.Scope(platform, "T1", "C1", "owner")
             chosen = {"approval": "plan", "model": "", "follow_threads": True}
-            return command_table.Place(service, key, person, scope, chosen)
+            return command_types.Place(service, key, person, scope, chosen)
 
         yield place
 
@@ -108,7 +108,7 @@ async def chosen(place, words):
     result = await command_table.run(command_table.parse_words(words, "slack"), place)
     return (
         result.text
-        if isinstance(result, command_table.Said)
+        if isinstance(result, command_types.Said)
         else {fact.label: fact.value for fact in result.facts}
     )
 

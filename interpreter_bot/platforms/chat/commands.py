@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Final, Protocol, TypeAlias
 
 from interpreter_bot import errors
-from interpreter_bot.platforms import command_table
+from interpreter_bot.platforms import command_table, command_types
 from interpreter_bot.platforms.chat import transport
 from interpreter_bot.wording import command_words, file_words, question_words, run_words
 
@@ -41,7 +41,7 @@ class View(Protocol):
     def small_print(self, text: str, /) -> str:
         """Return a line of the bot in small print."""
 
-    def help(self, commands: Sequence[command_table.Command], /) -> str:
+    def help(self, commands: Sequence[command_types.Command], /) -> str:
         """Return the help of the network."""
 
     async def say(self, text: str, /) -> None:
@@ -57,11 +57,11 @@ class View(Protocol):
             BotError: the network does not take it.
         """
 
-    async def ask(self, question: str, label: str, invocation: command_table.Invocation) -> None:
+    async def ask(self, question: str, label: str, invocation: command_types.Invocation) -> None:
         """Show a question with a button that carries a command out, and one that does not."""
 
     async def open_form(
-        self, form: command_table.Form, invocation: command_table.Invocation
+        self, form: command_types.Form, invocation: command_types.Invocation
     ) -> None:
         """Open the form of a command.
 
@@ -70,14 +70,14 @@ class View(Protocol):
         """
 
 
-def named(platform: str, name: str, argument: str = "") -> command_table.Invocation:
+def named(platform: str, name: str, argument: str = "") -> command_types.Invocation:
     """Return a command of the table."""
-    return command_table.Invocation(command_table.offered(platform)[name], argument)
+    return command_types.Invocation(command_table.offered(platform)[name], argument)
 
 
 async def of_words(
-    invocation: command_table.Invocation, words: str, place: command_table.Place, view: View
-) -> Start | command_table.Run | None:
+    invocation: command_types.Invocation, words: str, place: command_types.Place, view: View
+) -> Start | command_types.Run | None:
     """Return what carries out a message that is a command in words; None if it is not one.
 
     A message is a command only if what it names exists. Code to run is returned as it is.
@@ -93,7 +93,7 @@ async def of_words(
         return functools.partial(_confirm, invocation, place, view)
     if invocation.command.is_request:
         try:
-            return command_table.Run(await command_table.code_of(invocation, place))
+            return command_types.Run(await command_table.code_of(invocation, place))
         except errors.BotError:
             # Nothing is lost: it is meant for the model, as any other word is.
             return None
@@ -101,7 +101,7 @@ async def of_words(
 
 
 async def _confirm(
-    invocation: command_table.Invocation, place: command_table.Place, view: View
+    invocation: command_types.Invocation, place: command_types.Place, view: View
 ) -> None:
     """Ask whether a command that came as words is to be carried out."""
     question, label = invocation.command.questions[invocation.argument]
@@ -109,8 +109,8 @@ async def _confirm(
 
 
 async def decide(
-    invocation: command_table.Invocation | None,
-    place: command_table.Place,
+    invocation: command_types.Invocation | None,
+    place: command_types.Place,
     view: View,
     *,
     question: str,
@@ -133,8 +133,8 @@ async def decide(
 
 
 async def carry_out(
-    invocation: command_table.Invocation,
-    place: command_table.Place,
+    invocation: command_types.Invocation,
+    place: command_types.Place,
     view: View,
     entered: Mapping[str, str] | None = None,
 ) -> None:
@@ -149,8 +149,8 @@ async def carry_out(
 
 
 async def give(
-    invocation: command_table.Invocation,
-    place: command_table.Place,
+    invocation: command_types.Invocation,
+    place: command_types.Place,
     view: View,
     entered: Mapping[str, str] | None = None,
 ) -> None:
@@ -160,14 +160,14 @@ async def give(
         BotError: it cannot be done, or shown.
     """
     result = await command_table.run(invocation, place, entered)
-    if isinstance(result, command_table.Form):
+    if isinstance(result, command_types.Form):
         await view.open_form(result, invocation)
         return
     await show(result, place, view, is_public=invocation.command.is_public)
 
 
 async def show(
-    result: command_table.Result, place: command_table.Place, view: View, *, is_public: bool
+    result: command_types.Result, place: command_types.Place, view: View, *, is_public: bool
 ) -> None:
     """Show the result of a command; only to the person if it is not public.
 
@@ -179,23 +179,23 @@ async def show(
     is_open = is_public or view.is_private
     say = view.say if is_open else functools.partial(view.whisper, url="", label="")
     match result:
-        case command_table.Run() | command_table.Form():
+        case command_types.Run() | command_types.Form():
             raise errors.BotError(command_words.not_offered("py"))
-        case command_table.FileSent():
+        case command_types.FileSent():
             await _send_file(result, place, view)
-        case command_table.Said(text, link):
+        case command_types.Said(text, link):
             await say(f"{view.escape(text)} {link}".rstrip())
-        case command_table.Private(text, url, label):
+        case command_types.Private(text, url, label):
             await view.whisper(text, url, label)
-        case command_table.Listed():
+        case command_types.Listed():
             await say(_list(result, view))
-        case command_table.Help(commands):
+        case command_types.Help(commands):
             notice = place.service.model_notice
             lines = [view.help(commands), view.small_print(view.escape(notice)) if notice else ""]
             await view.say("\n\n".join(filter(None, lines)))
 
 
-async def _send_file(file: command_table.FileSent, place: command_table.Place, view: View) -> None:
+async def _send_file(file: command_types.FileSent, place: command_types.Place, view: View) -> None:
     most = place.file_bytes
     if file.data is not None:
         if most is not None and len(file.data) > most:
@@ -217,7 +217,7 @@ def _upload(name: str, size_bytes: int, content: bytes | pathlib.Path) -> transp
     return transport.Upload(id=name, version=0, name=name, size_bytes=size_bytes, content=content)
 
 
-def _list(result: command_table.Listed, view: View) -> str:
+def _list(result: command_types.Listed, view: View) -> str:
     """Return the lines of a list that a message has room for, and count the others."""
     lines = [f"**{result.title}**"]
     for fact in result.facts:

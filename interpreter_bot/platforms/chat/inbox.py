@@ -18,7 +18,7 @@ from typing import Any, Final, Generic, Protocol, TypeVar
 import cachetools
 
 from interpreter_bot import errors, events, values
-from interpreter_bot.platforms import command_table, preferences
+from interpreter_bot.platforms import command_types, preferences
 from interpreter_bot.platforms.chat import claims, commands, policies, transport
 from interpreter_bot.sessions import event_claims, requests, session_service
 from interpreter_bot.wording import question_words, run_words
@@ -62,7 +62,7 @@ class Message(Generic[_T]):
     text: str
     sent_at: float
     content: Mapping[str, Any]
-    command: command_table.Invocation | None = None
+    command: command_types.Invocation | None = None
     answers: frozenset[str] | None = None
     is_addressed: bool = False
     mentions_bot: bool = False
@@ -99,7 +99,7 @@ class Network(Protocol[_RawContra, _T]):
 
     async def command_place(
         self, message: Message[_T], /
-    ) -> tuple[command_table.Place, commands.View]:
+    ) -> tuple[command_types.Place, commands.View]:
         """Return the place of a command in words, and what shows its result."""
 
     async def prepare(
@@ -296,7 +296,7 @@ class Inbox(claims.OrderedClaims, Generic[_Raw, _T]):
             if message.command is not None:
                 place, view = await self._network.command_place(message)
                 start = await commands.of_words(message.command, message.text, place, view)
-                if isinstance(start, command_table.Run):
+                if isinstance(start, command_types.Run):
                     code = start.code
                 elif start is not None:
                     return start

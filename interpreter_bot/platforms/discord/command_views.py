@@ -11,7 +11,7 @@ from typing import Any, Final
 import discord
 
 from interpreter_bot import errors
-from interpreter_bot.platforms import command_table
+from interpreter_bot.platforms import command_table, command_types
 from interpreter_bot.platforms.chat import buttons, claims, commands, in_flight, transport
 from interpreter_bot.platforms.discord import (
     api_errors,
@@ -54,7 +54,7 @@ def place_of(
     user: channels_and_threads.Author,
     channel: object,
     permissions: discord.Permissions,
-) -> command_table.Place:
+) -> command_types.Place:
     """Return the place of a command.
 
     Args:
@@ -62,7 +62,7 @@ def place_of(
     """
     person = channels_and_threads.person(user)
     person_to_stop = "" if permissions.manage_messages else person.id
-    return command_table.Place(
+    return command_types.Place(
         service,
         place.key,
         person,
@@ -81,7 +81,7 @@ def place_of(
 
 def place_of_interaction(
     handler: interactions.InteractionHandler, interaction: _Interaction
-) -> command_table.Place:
+) -> command_types.Place:
     """Return the place of a slash command, or of a button that does the same."""
     return place_of(
         handler.service,
@@ -143,7 +143,7 @@ def in_memory(name: str, data: bytes) -> transport.Upload:
 async def run_command(
     handler: interactions.InteractionHandler,
     interaction: _Interaction,
-    invocation: command_table.Invocation,
+    invocation: command_types.Invocation,
 ) -> None:
     """Run a command, and show its result as the response to an interaction.
 
@@ -157,7 +157,7 @@ async def run_command(
 async def submit_form(
     handler: interactions.InteractionHandler,
     interaction: _Interaction,
-    invocation: command_table.Invocation,
+    invocation: command_types.Invocation,
     entered: Mapping[str, str],
 ) -> None:
     """Carry out what was entered into the form of a command."""
@@ -176,7 +176,7 @@ async def submit_form(
 async def open_code(
     handler: interactions.InteractionHandler,
     interaction: _Interaction,
-    invocation: command_table.Invocation,
+    invocation: command_types.Invocation,
 ) -> claims.StartRequest:
     """Make the request of a command that runs code; return the function that starts it.
 
@@ -203,7 +203,7 @@ class _View:
     def inline_code(self, text: str) -> str:
         return markdown.inline_code(text, _MAX_LABEL_CHARACTERS)
 
-    def help(self, offered: Sequence[command_table.Command]) -> str:
+    def help(self, offered: Sequence[command_types.Command]) -> str:
         names = ", ".join(command.name for command in offered if command.name != "py")
         note = "" if self._client.intents.message_content else discord_words.NO_CONTENT
         return "\n".join(
@@ -230,11 +230,11 @@ class InteractionView(_View):
     async def send_file(self, upload: transport.Upload, about: str) -> None:
         await self._handler.reply(self._interaction, about, uploads=(_with_safe_name(upload),))
 
-    async def ask(self, question: str, label: str, invocation: command_table.Invocation) -> None:
+    async def ask(self, question: str, label: str, invocation: command_types.Invocation) -> None:
         raise errors.BotError(command_words.not_offered(invocation.command.name))
 
     async def open_form(
-        self, form: command_table.Form, invocation: command_table.Invocation
+        self, form: command_types.Form, invocation: command_types.Invocation
     ) -> None:
         await self._interaction.response.send_modal(modals.command_form(form, invocation))
 
@@ -278,7 +278,7 @@ class ChannelView(_View):
     async def send_file(self, upload: transport.Upload, about: str) -> None:
         await self._send(about, files=discord_transport.files((_with_safe_name(upload),)))
 
-    async def ask(self, question: str, label: str, invocation: command_table.Invocation) -> None:
+    async def ask(self, question: str, label: str, invocation: command_types.Invocation) -> None:
         is_undo = invocation.command.name == "undo"
         action = invocation.command.name + ("" if is_undo else invocation.argument)
         turn_id = invocation.argument if is_undo else "0"
@@ -287,7 +287,7 @@ class ChannelView(_View):
         await self._send(question, view=persistent_buttons.view((yes, no)))
 
     async def open_form(
-        self, form: command_table.Form, invocation: command_table.Invocation
+        self, form: command_types.Form, invocation: command_types.Invocation
     ) -> None:
         raise errors.BotError(place_words.FORM_BY_COMMAND)
 

@@ -9,7 +9,7 @@ from typing import Final, TypeAlias
 import discord
 
 from interpreter_bot import events, settings
-from interpreter_bot.platforms import command_table, preferences
+from interpreter_bot.platforms import command_types, preferences
 from interpreter_bot.platforms.chat import claims, in_flight, inbox, policies, sync, transport
 from interpreter_bot.platforms.discord import (
     channels_and_threads,
@@ -191,7 +191,7 @@ class MessageEvents:
 
     async def command_place(
         self, message: _Message
-    ) -> tuple[command_table.Place, command_views.ChannelView]:
+    ) -> tuple[command_types.Place, command_views.ChannelView]:
         author, channel = message.source.message.author, message.source.channel
         channel_permissions = discord.Permissions.none()
         if isinstance(author, discord.Member) and not isinstance(

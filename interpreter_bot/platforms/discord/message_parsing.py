@@ -9,7 +9,7 @@ from typing import Final
 
 import discord
 
-from interpreter_bot.platforms import command_table
+from interpreter_bot.platforms import command_table, command_types
 from interpreter_bot.sessions import requests
 from interpreter_bot.text import code_reading, safe_text
 
@@ -78,7 +78,7 @@ def parse(
     return ParsedMessage(text, context, tuple(files), code)
 
 
-def command(message: discord.Message, bot_id: int) -> command_table.Invocation | None:
+def command(message: discord.Message, bot_id: int) -> command_types.Invocation | None:
     """Return the command that a message is; None if it is a question, or code."""
     if message.attachments:
         return None

@@ -16,7 +16,7 @@ from typing import Any, Final, TypeAlias, cast
 import discord
 
 from interpreter_bot import errors
-from interpreter_bot.platforms import command_table
+from interpreter_bot.platforms import command_table, command_types
 from interpreter_bot.platforms.discord import (
     api_errors,
     channels_and_threads,
@@ -122,7 +122,7 @@ class CodeModal(discord.ui.Modal):
 
 
 def command_form(
-    form: command_table.Form, invocation: command_table.Invocation
+    form: command_types.Form, invocation: command_types.Invocation
 ) -> discord.ui.Modal:
     """Return the form of a command; its id says all that `parse_form` needs of it."""
     name, argument = invocation.command.name, invocation.argument
@@ -156,7 +156,7 @@ def command_form(
 
 def parse_form(
     interaction: discord.Interaction[Any],
-) -> tuple[command_table.Invocation, dict[str, str]] | None:
+) -> tuple[command_types.Invocation, dict[str, str]] | None:
     """Return the command of a submitted form, and what was entered by field; None if it is none."""
     data = cast("Mapping[str, Any]", interaction.data or {})
     match = _FORM_ID.fullmatch(str(data.get("custom_id", "")))
@@ -168,7 +168,7 @@ def parse_form(
         # A selection in which nothing is chosen changes nothing.
         for text in [field["value"]] if "value" in field else field.get("values", ()):
             entered[str(field.get("custom_id"))] = str(text)
-    return command_table.Invocation(command, match["argument"]), entered
+    return command_types.Invocation(command, match["argument"]), entered
 
 
 def parse_submission(interaction: discord.Interaction[Any]) -> SubmittedModal | None:

@@ -10,7 +10,7 @@ from typing import Any, Final, TypeAlias
 import discord
 from discord import app_commands
 
-from interpreter_bot.platforms import command_table
+from interpreter_bot.platforms import command_table, command_types
 from interpreter_bot.platforms.discord import (
     channels_and_threads,
     command_views,
@@ -91,7 +91,7 @@ def add_commands(
 
 
 def _subcommand(
-    handler: interactions.InteractionHandler, command: command_table.Command
+    handler: interactions.InteractionHandler, command: command_types.Command
 ) -> app_commands.Command[Any, Any, None]:
     """Make a subcommand of a row of the table."""
     arguments = command.arguments_on(channels_and_threads.PLATFORM)
@@ -99,7 +99,7 @@ def _subcommand(
     async def carry_out(interaction: _Interaction, **options: Any) -> None:
         # A switch is given by its name.
         words = [name if value is True else value for name, value in options.items() if value]
-        invocation = command_table.Invocation(command, " ".join(words))
+        invocation = command_types.Invocation(command, " ".join(words))
         if command.is_request:
             prepare = functools.partial(command_views.open_code, handler, interaction, invocation)
             await handler.start(interaction, prepare)
@@ -126,7 +126,7 @@ def _subcommand(
     return app_commands.Command(name=command.name, description=command.help, callback=callback)
 
 
-def _parameter(argument: command_table.Argument) -> inspect.Parameter:
+def _parameter(argument: command_types.Argument) -> inspect.Parameter:
     """Return the parameter from which discord.py makes an option."""
     kind, default = (bool, False) if argument.is_switch else (str, "")
     return inspect.Parameter(
@@ -139,8 +139,8 @@ def _parameter(argument: command_table.Argument) -> inspect.Parameter:
 
 def _completion(
     handler: interactions.InteractionHandler,
-    command: command_table.Command,
-    argument: command_table.Argument,
+    command: command_types.Command,
+    argument: command_types.Argument,
 ) -> _Completion:
     """Return the function that completes an argument, given the arguments before it."""
     earlier_arguments = command.arguments[: command.arguments.index(argument)]
@@ -159,7 +159,7 @@ def _completion(
 
 
 def _py(
-    handler: interactions.InteractionHandler, command: command_table.Command
+    handler: interactions.InteractionHandler, command: command_types.Command
 ) -> app_commands.Command[Any, Any, None]:
     [code_argument] = command.arguments
 

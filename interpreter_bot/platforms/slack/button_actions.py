@@ -12,7 +12,7 @@ from slack_bolt.async_app import AsyncRespond
 from slack_bolt.kwargs_injection.async_args import AsyncArgs
 
 from interpreter_bot import errors, events, values
-from interpreter_bot.platforms import command_table
+from interpreter_bot.platforms import command_types
 from interpreter_bot.platforms.chat import commands, in_flight
 from interpreter_bot.platforms.rendering import past_code, query_listings
 from interpreter_bot.platforms.slack import (
@@ -207,7 +207,7 @@ class ButtonActions:
         command = commands.named("slack", name, argument)
         await commands.give(command, await self._place(press, key), view)
 
-    async def _place(self, press: Press, key: values.SessionKey) -> command_table.Place:
+    async def _place(self, press: Press, key: values.SessionKey) -> command_types.Place:
         """Return the place of the command that a button gives.
 
         Raises:

@@ -10,7 +10,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING, Final
 
 from interpreter_bot import cancellation, errors, values
-from interpreter_bot.platforms import command_table
+from interpreter_bot.platforms import command_table, command_types
 from interpreter_bot.platforms.chat import commands, in_flight, transport
 from interpreter_bot.platforms.slack import (
     blocks,
@@ -42,12 +42,12 @@ async def help_text(
     service: session_service.SessionService, key: values.SessionKey, person: requests.Person
 ) -> str:
     """Return help as Markdown, with the commands that are available in a session."""
-    place = command_table.Place(service, key, person, values.Scope("slack"))
+    place = command_types.Place(service, key, person, values.Scope("slack"))
     result = await command_table.run(commands.named("slack", "help"), place)
-    return _help(result.commands) if isinstance(result, command_table.Help) else ""
+    return _help(result.commands) if isinstance(result, command_types.Help) else ""
 
 
-def _help(offered: Sequence[command_table.Command]) -> str:
+def _help(offered: Sequence[command_types.Command]) -> str:
     has_models = any(command.name == "model" for command in offered)
     introduction = (
         command_words.SLACK_INTRODUCTION
@@ -119,7 +119,7 @@ class SlackView:
         if complaints := await uploads.send(place, place.thread, [outgoing]):
             raise errors.BotError("\n".join(complaints))
 
-    async def ask(self, question: str, label: str, invocation: command_table.Invocation) -> None:
+    async def ask(self, question: str, label: str, invocation: command_types.Invocation) -> None:
         value = blocks.command_value(
             self._key, self._place.user, invocation.command.name, invocation.argument
         )
@@ -131,7 +131,7 @@ class SlackView:
         await message_posting.post(self._dependencies.api, self._place, content, self._place.thread)
 
     async def open_form(
-        self, form: command_table.Form, invocation: command_table.Invocation
+        self, form: command_types.Form, invocation: command_types.Invocation
     ) -> None:
         if not self._trigger:
             raise errors.BotError(place_words.FORM_BY_COMMAND)
@@ -158,7 +158,7 @@ class SlackCommands:
 
     def place_of(
         self, key: values.SessionKey, place: message_posting.Place, profile: permissions.Profile
-    ) -> command_table.Place:
+    ) -> command_types.Place:
         """Return the place of a command."""
         refusals = {
             "channel": access_words.ADMINS_ONLY_IN_CHANNEL,
@@ -168,7 +168,7 @@ class SlackCommands:
             refusals = {}
         if place.is_direct:
             refusals["channel"] = access_words.ONLY_FOR_YOURSELF
-        return command_table.Place(
+        return command_types.Place(
             self._dependencies.service,
             key,
             profile.person,

@@ -12,7 +12,7 @@ from slack_sdk.models import views
 from slack_sdk.models.blocks import basic_components, block_elements
 
 from interpreter_bot import events
-from interpreter_bot.platforms import command_table
+from interpreter_bot.platforms import command_types
 from interpreter_bot.platforms.rendering import session_facts
 from interpreter_bot.platforms.slack import blocks, markdown
 from interpreter_bot.sessions import past_turns
@@ -64,12 +64,12 @@ def answer_form(metadata: Mapping[str, str], prompt: str, *, is_of_model: bool =
     return _form(ANSWER_FORM, title, label, "Answer", metadata, is_optional=True)
 
 
-def command_form(metadata: Mapping[str, Any], form: command_table.Form) -> View:
+def command_form(metadata: Mapping[str, Any], form: command_types.Form) -> View:
     """Make the form of a command."""
     return _view(COMMAND_FORM, form.title, "Save", metadata, *map(_input, form.fields))
 
 
-def _input(field: command_table.Field) -> slack_blocks.InputBlock:
+def _input(field: command_types.Field) -> slack_blocks.InputBlock:
     element: block_elements.InputInteractiveElement
     if field.choices:
         options = [

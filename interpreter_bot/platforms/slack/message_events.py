@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final, TypeAlias
 
 from interpreter_bot import errors, events, values
-from interpreter_bot.platforms import command_table, preferences
+from interpreter_bot.platforms import command_types, preferences
 from interpreter_bot.platforms.chat import (
     claims,
     commands,
@@ -238,7 +238,7 @@ class MessageEvents:
         )
         return dataclasses.replace(message, person=profile.person)
 
-    async def command_place(self, message: _Message) -> tuple[command_table.Place, commands.View]:
+    async def command_place(self, message: _Message) -> tuple[command_types.Place, commands.View]:
         source = message.source
         key = await self._read_session(source)
         # From now on, messages in this thread are for the bot.

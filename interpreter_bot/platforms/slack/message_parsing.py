@@ -8,7 +8,7 @@ import re
 from collections.abc import Mapping
 from typing import Any, Final
 
-from interpreter_bot.platforms import command_table
+from interpreter_bot.platforms import command_table, command_types
 from interpreter_bot.text import code_reading
 
 _MENTION: Final = re.compile(r"<(?:@|!subteam\^)[A-Z0-9]+(?:\|[^>]*)?>|<!(?:here|channel|everyone)")
@@ -76,7 +76,7 @@ class IncomingMessage:
     is_mention: bool
     is_code: bool = False
     code: str = ""
-    command: command_table.Invocation | None = None
+    command: command_types.Invocation | None = None
 
 
 def parse_incoming(

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from interpreter_bot import errors, values
-from interpreter_bot.platforms import command_table
+from interpreter_bot.platforms import command_table, command_types
 from interpreter_bot.platforms.web import tab_contents
 from interpreter_bot.sessions import approval_policy, session_service
 from interpreter_bot.wording import page_words
@@ -23,7 +23,7 @@ def moment(seconds: float) -> str:
 
 
 async def panel(
-    place: command_table.Place,
+    place: command_types.Place,
     name: str,
     argument: str = "",
     entered: Mapping[str, str] | None = None,
@@ -57,14 +57,14 @@ async def panel(
     command = command_table.offered("web").get(name)
     if command is None:
         raise errors.BotError(page_words.NO_PANEL)
-    result = await command_table.run(command_table.Invocation(command, argument), place, entered)
+    result = await command_table.run(command_types.Invocation(command, argument), place, entered)
     content: dict[str, Any]
     match result:
-        case command_table.Said(text) | command_table.Private(text):
+        case command_types.Said(text) | command_types.Private(text):
             content = {"text": text}
-        case command_table.Listed() | command_table.Help():
+        case command_types.Listed() | command_types.Help():
             content = {"rows": command_table.rows(result, "web")}
-        case command_table.Form():
+        case command_types.Form():
             content = {"form": dataclasses.asdict(result)}
         case _:
             raise errors.BotError(page_words.NO_PANEL)

@@ -14,7 +14,7 @@ import aiohttp
 from aiohttp import web
 
 from interpreter_bot import errors, values
-from interpreter_bot.platforms import command_table, preferences
+from interpreter_bot.platforms import command_table, command_types, preferences
 from interpreter_bot.platforms.web import (
     command_panels,
     live_turns,
@@ -302,7 +302,7 @@ class TabConnection:
             return False
 
     async def _run_command(
-        self, tab: tab_hub.Tab, key: values.SessionKey, invocation: command_table.Invocation
+        self, tab: tab_hub.Tab, key: values.SessionKey, invocation: command_types.Invocation
     ) -> None:
         name, argument, thread = invocation.command.name, invocation.argument, key.thread
         match name:
@@ -333,7 +333,7 @@ class TabConnection:
     ) -> None:
         """Choose a setting, and show the settings in effect."""
         command = command_table.offered("web")["settings"]
-        await command_table.run(command_table.Invocation(command, argument), self._place(key))
+        await command_table.run(command_types.Invocation(command, argument), self._place(key))
         panel = argument.split()[0].lower()
         await self._show(tab, tab_messages.Show(thread=key.thread, panel=panel))
 
@@ -355,8 +355,8 @@ class TabConnection:
             content["problem"] = str(error)
         tab.send(tab_hub.encoded_message("panel", content, thread=message.thread))
 
-    def _place(self, key: values.SessionKey) -> command_table.Place:
-        return command_table.Place(
+    def _place(self, key: values.SessionKey) -> command_types.Place:
+        return command_types.Place(
             self._service,
             key,
             validation.PERSON,

@@ -6,7 +6,7 @@ import functools
 import json
 
 from interpreter_bot import errors, values
-from interpreter_bot.platforms import command_table
+from interpreter_bot.platforms import command_table, command_types
 from interpreter_bot.platforms.chat import in_flight, inbox, policies, sync
 from interpreter_bot.sessions import requests
 from interpreter_bot.wording import access_words, command_words, place_words
@@ -137,7 +137,7 @@ class SocketChat:
     async def command_place(self, message):
         key, person = message.at.session, message.person
         scope = values.Scope(PLATFORM, "", key.channel, person.id)
-        place = command_table.Place(self._service, key, person, scope, self.in_flight.settings)
+        place = command_types.Place(self._service, key, person, scope, self.in_flight.settings)
         return place, _View(self.network, message)
 
     async def prepare(self, message, chosen, *, code, is_edit):

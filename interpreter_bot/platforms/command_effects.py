@@ -1,0 +1,481 @@
+"""What commands do by themselves, and what their arguments can be in a place.
+
+Each effect takes the place and the argument, and returns a result that every platform draws.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+from interpreter_bot import errors, settings, values
+from interpreter_bot.platforms import command_types, preferences
+from interpreter_bot.platforms.rendering import session_facts
+from interpreter_bot.sessions import approval_policy, places, schedule_texts
+from interpreter_bot.text import quantities
+from interpreter_bot.wording import (
+    access_words,
+    command_words,
+    file_words,
+    model_words,
+    place_words,
+    run_words,
+    schedule_words,
+    session_words,
+)
+
+_MAX_FILES: Final = 100
+# Discord's forms have no more.
+_MAX_FIELDS: Final = 5
+_SCOPES: Final = {"me": "me", "channel": "channel", "server": "server", "workspace": "server"}
+SCHEDULE_ACTIONS: Final = ("pause", "resume", "run", "history", "delete")
+
+
+async def run_code(_: command_types.Place, code: str) -> command_types.Result:
+    return command_types.Run(code)
+
+
+async def rebuild_variables(place: command_types.Place, _: str) -> command_types.Result:
+    return command_types.Run("\n\n".join(await place.service.branches.lost_cells(place.key)))
+
+
+async def stop(place: command_types.Place, _: str) -> command_types.Result:
+    if not await place.stop():
+        raise errors.BotError(run_words.NOTHING_RUNS)
+    return command_types.Said(command_words.STOPPING)
+
+
+async def reset(place: command_types.Place, choice: str) -> command_types.Result:
+    await place.service.reset(place.key, files=bool(choice))
+    return command_types.Said(session_words.reset(files_deleted=bool(choice)))
+
+
+async def undo(place: command_types.Place, turn_id: str) -> command_types.Result:
+    """Take the last answer back; with the id of a turn, only if that is the last one."""
+    undone = await place.service.branches.undo(place.key, turn_id=int(turn_id) if turn_id else None)
+    return command_types.Said(
+        session_words.undone(undone.request, undone.missed_runs, undone.files_notice)
+    )
+
+
+async def fork(place: command_types.Place, _: str) -> command_types.Result:
+    if place.open_copy is None:
+        raise errors.BotError(session_words.NO_THREAD_FOR_COPY)
+    async with place.open_copy() as (thread, link):
+        copy = dataclasses.replace(place.key, thread=thread)
+        await place.service.branches.fork(place.key, copy, place.person.id)
+    return command_types.Said(session_words.COPIED, link)
+
+
+async def list_files(place: command_types.Place, name: str) -> command_types.Result:
+    if name:
+        return command_types.FileSent(name)
+    files = await place.service.queries.files(place.key)
+    if not files:
+        return command_types.Said(file_words.NONE)
+    newest = sorted(files, key=lambda file: file.modified_ns, reverse=True)
+    facts = [
+        session_facts.Fact(
+            file.name,
+            f"{quantities.size(file.size_bytes)}, {place.when(file.modified_ns // 10**9)}",
+        )
+        for file in newest[:_MAX_FILES]
+    ]
+    if len(files) > _MAX_FILES:
+        facts.append(session_facts.Fact("…", f"{len(files) - _MAX_FILES:,} more"))
+    return command_types.Listed(command_words.FILES_TITLE, facts, has_names=True)
+
+
+async def list_variables(place: command_types.Place, _: str) -> command_types.Result:
+    variables = await place.service.queries.variables(place.key)
+    return command_types.Listed("Variables", session_facts.variables(variables, when=place.when))
+
+
+async def send_notebook(place: command_types.Place, _: str) -> command_types.Result:
+    data = await place.service.queries.notebook(place.key)
+    return command_types.FileSent("conversation.ipynb", data, file_words.NOTEBOOK)
+
+
+async def link_to_page(place: command_types.Place, _: str) -> command_types.Result:
+    link = await place.service.visits.link(place.key)
+    return command_types.Private(session_words.ABOUT_PAGE_LINK, link, session_words.PAGE_LINK)
+
+
+async def choose_model(place: command_types.Place, words: str) -> command_types.Result:
+    service, models = place.service, place.service.queries.models
+    if not models:
+        return command_types.Said(service.model_notice or model_words.NONE)
+    if words:
+        is_default = words.lower() == command_words.DEFAULT and words not in models
+        await service.choose_model(
+            place.key, None if is_default else preferences.model_title(words, models)
+        )
+        return command_types.Said(model_words.now_used(str(await service.queries.model(place.key))))
+    return command_types.Listed(
+        "Models", session_facts.models(models, await service.queries.model(place.key))
+    )
+
+
+async def show_usage(place: command_types.Place, _: str) -> command_types.Result:
+    usage = await place.service.queries.usage(place.key, place.person)
+    return command_types.Listed("Usage", session_facts.usage(usage))
+
+
+async def list_limits(place: command_types.Place, _: str) -> command_types.Result:
+    queries = place.service.queries
+    facts = session_facts.limits(queries.limits, queries.kernels, queries.sandbox_level)
+    if place.file_bytes is not None:
+        size = quantities.size(place.file_bytes)
+        facts.append(session_facts.Fact(command_words.FILE_SENT_HERE, size))
+    return command_types.Listed(command_words.CODE_LIMITS, facts)
+
+
+async def list_network(place: command_types.Place, _: str) -> command_types.Result:
+    return command_types.Listed(
+        "Network", session_facts.network(place.service.queries.reach(place.key))
+    )
+
+
+async def list_tools(place: command_types.Place, _: str) -> command_types.Result:
+    tools = await place.service.queries.tools(place.key, place.person)
+    return command_types.Listed("Tools", session_facts.tools(tools))
+
+
+async def connect(place: command_types.Place, server: str) -> command_types.Result:
+    return command_types.Private(await place.service.logins.link(place.key, place.person, server))
+
+
+async def disconnect(place: command_types.Place, server: str) -> command_types.Result:
+    return command_types.Said(await place.service.logins.forget(place.key, place.person.id, server))
+
+
+async def change_settings(place: command_types.Place, text: str) -> command_types.Result:
+    """Show the settings in effect; with a value, choose it."""
+    name, value, scope = split_setting(text)
+    if name and name not in place.settings:
+        raise errors.BotError(access_words.no_such_setting(", ".join(place.settings)))
+    models = place.service.queries.models
+    if not value:
+        facts = [
+            session_facts.Fact(
+                setting_name,
+                f"{await _holds(place, setting_name)} ({access_words.SETTINGS[setting_name]})",
+            )
+            for setting_name in ([name] if name else place.settings)
+        ]
+        if name:
+            choices = (*preferences.possible_values(name, models), command_words.DEFAULT)
+            facts.append(session_facts.Fact(access_words.POSSIBLE_VALUES, ", ".join(choices)))
+        return command_types.Listed(access_words.SETTINGS_TITLE, facts, has_names=True)
+    widest = _SCOPES[scope]
+    if refusal := place.refusals.get(widest):
+        raise errors.BotError(refusal)
+    parsed_value = preferences.parse(name, value, models)
+    scope_of_choice, author = _scope_of_choice(place.scope, widest), place.person.name
+    await place.service.choose(
+        scope_of_choice, name, parsed_value, author=author or place.person.id
+    )
+    sentences = [access_words.setting_changed(name, preferences.written(parsed_value), scope)]
+    holds = await _holds(place, name)
+    if holds != preferences.written(parsed_value):
+        if name == preferences.APPROVAL and parsed_value is not None:
+            sentences.append(access_words.WEAKER)
+        sentences.append(access_words.in_effect(holds))
+    return command_types.Said(" ".join(sentences))
+
+
+async def show_place(place: command_types.Place, action: str) -> command_types.Result:
+    """Show what holds in a place; with an action, open the form in which it is chosen."""
+    if action:
+        fields = [
+            command_types.Field(name, place_words.LABELS[name], value, *_possible(place, name))
+            for name, value in (await _own_choices(place, action)).items()
+        ]
+        return command_types.Form(place_words.FORM_TITLES[len(action.split()) > 1], fields)
+    queries, service = place.service.queries, place.service
+    choices = await service.places.choices(place.scope)
+    facts = [
+        session_facts.chosen(choice.name, str(choice.value), choice)
+        for choice in choices.of(preferences.INSTRUCTIONS)
+    ] or [session_facts.Fact(preferences.INSTRUCTIONS, place_words.NONE)]
+    for name in place.settings:
+        value = await _holds(place, name)
+        origins = [
+            choice for choice in choices.of(name) if preferences.written(choice.value) == value
+        ]
+        facts.append(session_facts.chosen(name, value, origins[-1] if origins else None))
+    if service.places.max_notes:
+        count = len(await service.places.notes(place.scope))
+        facts.append(session_facts.Fact(place_words.NOTES, f"{count:,}"))
+    facts += session_facts.offers(
+        queries.reach(place.key),
+        await queries.tools(place.key, place.person),
+        packages=queries.packages(place.key),
+        summary=await queries.usage(place.key, place.person),
+    )
+    return command_types.Listed(place_words.TITLE, facts, has_names=True)
+
+
+async def submit_place(
+    place: command_types.Place, action: str, entered: Mapping[str, str]
+) -> command_types.Result:
+    """Store what was entered, as far as it was changed."""
+    changed: dict[str, object | None] = {}
+    for name, value in (await _own_choices(place, action)).items():
+        text = entered.get(name, value).strip()
+        if text == value:
+            continue
+        if name == preferences.INSTRUCTIONS:
+            changed[name] = text or None
+        else:
+            changed[name] = preferences.parse(name, text, place.service.queries.models)
+    scope, author = _scope_of_form(place, action), place.person.name or place.person.id
+    for name, chosen in changed.items():
+        await place.service.choose(scope, name, chosen, author=author)
+    return command_types.Said(
+        place_words.saved(", ".join(changed)) if changed else place_words.UNCHANGED
+    )
+
+
+def _scope_of_form(place: command_types.Place, action: str) -> values.Scope:
+    """Return the scope that a form is about, if the person administers it.
+
+    Raises:
+        BotError: they do not.
+    """
+    here = place.scope.place
+    is_wider = len(action.split()) > 1
+    scope = dataclasses.replace(here, channel="", person="") if is_wider else here
+    if refusal := place.refusal(scope):
+        raise errors.BotError(refusal)
+    return scope
+
+
+async def _own_choices(place: command_types.Place, action: str) -> Mapping[str, str]:
+    """Return what was chosen for the scope of a form, by what can be chosen in it.
+
+    Raises:
+        BotError: nothing can be chosen there, or not by this person.
+    """
+    scope = _scope_of_form(place, action)
+    choices = (await place.service.places.choices(scope)).entries
+    own = {choice.name: choice for choice in choices if choice.scope == scope}
+    names = [
+        name
+        for name in (preferences.INSTRUCTIONS, *place.settings)
+        if not (name in own and own[name].is_fixed)
+    ]
+    if not names:
+        raise errors.BotError(place_words.FIXED)
+    return {
+        name: ("" if name == preferences.INSTRUCTIONS else command_words.DEFAULT)
+        if name not in own
+        else preferences.written(own[name].value)
+        for name in names[:_MAX_FIELDS]
+    }
+
+
+def _possible(place: command_types.Place, name: str) -> tuple[Sequence[str], int]:
+    """Return the choices of a field, and how many characters it takes."""
+    if name == preferences.INSTRUCTIONS:
+        return (), settings.MAX_INSTRUCTION_CHARACTERS
+    models = place.service.queries.models
+    return (command_words.DEFAULT, *preferences.possible_values(name, models)), 0
+
+
+async def manage_notes(place: command_types.Place, text: str) -> command_types.Result:
+    """List the notes of a place, open a form for one, or forget some."""
+    service = place.service
+    if not service.places.max_notes:
+        raise errors.BotError(place_words.MEMORY_OFF)
+    action, _, about = text.partition(" ")
+    match action, about:
+        case "", "":
+            return await _list_notes(place)
+        case "add", "" | "server" | "workspace":
+            _scope_of_note(place, about)
+            return _note_form(place_words.NEW_NOTE, "")
+        case "edit", _ if about:
+            return _note_form(place_words.CHANGE_NOTE, (await _note(place, about)).text)
+        case "forget", "all":
+            await service.places.forget_all(_scope_of_form(place, ""))
+            return command_types.Said(place_words.ALL_FORGOTTEN)
+        case "forget", _ if about:
+            await service.places.forget(await _note(place, about))
+            return command_types.Said(place_words.FORGOTTEN)
+    raise errors.BotError(place_words.MEMORY_USAGE)
+
+
+async def submit_note(
+    place: command_types.Place, text: str, entered: Mapping[str, str]
+) -> command_types.Result:
+    """Keep a note that a person wrote or changed."""
+    memory, note = place.service.places, entered.get(place_words.NOTE, "")
+    action, _, about = text.partition(" ")
+    if not memory.max_notes:
+        raise errors.BotError(place_words.MEMORY_OFF)
+    if action == "add":
+        await memory.remember(_scope_of_note(place, about), note, place.person)
+        return command_types.Said(place_words.REMEMBERED)
+    await memory.change_note(await _note(place, about), note)
+    return command_types.Said(place_words.NOTE_CHANGED)
+
+
+def _note_form(title: str, text: str) -> command_types.Form:
+    field = command_types.Field(
+        place_words.NOTE, place_words.NOTE_LABEL, text, max_characters=values.MAX_NOTE_CHARACTERS
+    )
+    return command_types.Form(title, [field])
+
+
+def _scope_of_note(place: command_types.Place, about: str) -> values.Scope:
+    """Return the scope of a new note: everybody adds to a channel, administrators to a server.
+
+    Raises:
+        BotError: the person may not.
+    """
+    return _scope_of_form(place, f"add {about}") if about else place.scope.place
+
+
+async def _note(place: command_types.Place, number: str) -> places.Note:
+    """Return a note if the person may change it: who confirmed it, or an administrator.
+
+    Raises:
+        BotError: they may not, or there is none here.
+    """
+    note = await place.service.places.find_note(place.scope, number)
+    if note.confirmed_by != place.person.id and place.refusal(note.scope):
+        raise errors.BotError(place_words.NOT_YOUR_NOTE)
+    return note
+
+
+async def _list_notes(place: command_types.Place) -> command_types.Result:
+    memory = place.service.places
+    notes = await memory.notes(place.scope)
+    if not notes:
+        return command_types.Said(place_words.NOTHING_REMEMBERED)
+    facts = [session_facts.note(note, when=place.when) for note in notes]
+    if untold_count := len(notes) - len(memory.told(notes)):
+        facts.insert(0, session_facts.Fact("…", place_words.not_told(untold_count)))
+    return command_types.Listed(place_words.MEMORY, facts, has_names=True)
+
+
+def split_setting(text: str) -> tuple[str, str, str]:
+    """Split an argument into the name of a setting, a value and for whom it is."""
+    name, *words = text.split() or [""]
+    scope = words.pop().lower() if words and words[-1].lower() in _SCOPES else ""
+    return name.lower(), " ".join(words), scope or "me"
+
+
+async def _holds(place: command_types.Place, name: str) -> str:
+    """Return the value of a setting that is in effect."""
+    queries, default = place.service.queries, place.settings[name]
+    if name == preferences.APPROVAL:
+        return await queries.approval(place.scope, approval_policy.strictest(default))
+    choices = await queries.choices(place.scope)
+    return preferences.written(getattr(preferences.effective(choices, place.settings), name))
+
+
+def _scope_of_choice(scope: values.Scope, widest: str) -> values.Scope:
+    match widest:
+        case "channel":
+            return dataclasses.replace(scope, person="")
+        case "server":
+            return dataclasses.replace(scope, person="", channel="")
+    return dataclasses.replace(scope, workspace="", channel="")
+
+
+async def propose_schedule(place: command_types.Place, text: str) -> command_types.Result:
+    limits = place.service.schedules.limits
+    if not limits.per_person:
+        raise errors.BotError(schedule_words.OFF)
+    plan = schedule_texts.parse(
+        text,
+        zone=place.person.zone,
+        now=place.service.schedules.now(),
+        min_minutes=limits.min_minutes,
+    )
+    return command_types.Run(schedule_texts.as_code(plan.text))
+
+
+async def manage_schedules(place: command_types.Place, text: str) -> command_types.Result:
+    """List schedules, or do something with one."""
+    schedules, key, person = place.service.schedules, place.key.place, place.person.id
+    if not text:
+        facts = [
+            session_facts.Fact(str(listed_schedule.id), schedules.described(listed_schedule))
+            for listed_schedule in await schedules.visible(key, person)
+        ]
+        return (
+            command_types.Listed(command_words.SCHEDULES, facts)
+            if facts
+            else command_types.Said(schedule_words.NONE)
+        )
+    action, _, number = text.lower().partition(" ")
+    if action not in SCHEDULE_ACTIONS or place.key.platform == "console":
+        raise errors.BotError(schedule_words.ACTIONS)
+    is_admin = "channel" not in place.refusals
+    schedule = await schedules.find(key, person, number.strip(), is_admin=is_admin)
+    if action in ("resume", "run") and schedule.channel != key.channel:
+        # Not all networks say whether the owner can still be there.
+        raise errors.BotError(schedule_words.ONLY_THERE)
+    match action:
+        case "pause":
+            await schedules.pause(schedule)
+            return command_types.Said(schedule_words.PAUSED_BY_PERSON)
+        case "resume":
+            return command_types.Said(schedule_words.resumed(await schedules.resume(schedule)))
+        case "run":
+            await schedules.run_now(schedule)
+            return command_types.Said(schedule_words.STARTED)
+        case "delete":
+            await schedules.delete(schedule)
+            return command_types.Said(schedule_words.DELETED)
+    facts = [session_facts.Fact(*run) for run in await schedules.history(schedule)]
+    return (
+        command_types.Listed(command_words.SCHEDULE_RUNS, facts)
+        if facts
+        else command_types.Said(schedule_words.NO_RUNS)
+    )
+
+
+async def schedule_actions(_: command_types.Place, __: Sequence[str]) -> Sequence[str]:
+    return SCHEDULE_ACTIONS
+
+
+async def schedule_numbers(place: command_types.Place, _: Sequence[str]) -> Sequence[str]:
+    visible = await place.service.schedules.visible(place.key.place, place.person.id)
+    return [str(schedule.id) for schedule in visible]
+
+
+async def file_names(place: command_types.Place, _: Sequence[str]) -> Sequence[str]:
+    return [file.name for file in await place.service.queries.files(place.key)]
+
+
+async def model_names(place: command_types.Place, _: Sequence[str]) -> Sequence[str]:
+    return (*place.service.queries.models, command_words.DEFAULT)
+
+
+async def server_names(place: command_types.Place, _: Sequence[str]) -> Sequence[str]:
+    servers = await place.service.queries.tools(place.key, place.person)
+    return [server.server for server in servers if server.is_logged_in is not None]
+
+
+async def note_actions(place: command_types.Place, _: Sequence[str]) -> Sequence[str]:
+    notes = await place.service.places.notes(place.scope)
+    wider = [word for word, scope in _SCOPES.items() if scope == "server"]
+    numbered = [f"{action} {note.id}" for note in notes for action in ("edit", "forget")]
+    return ["add", *(f"add {word}" for word in wider), "forget all", *numbered]
+
+
+async def setting_names(place: command_types.Place, _: Sequence[str]) -> Sequence[str]:
+    return tuple(place.settings)
+
+
+async def setting_values(place: command_types.Place, before: Sequence[str]) -> Sequence[str]:
+    name = "".join(before[:1])
+    if name not in place.settings:
+        return ()
+    models = place.service.queries.models
+    return (*preferences.possible_values(name, models), command_words.DEFAULT)
