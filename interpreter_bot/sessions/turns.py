@@ -197,19 +197,7 @@ class _Work:
             session.kernel, services.id, self._recorder.record_kernel, person=person
         )
         if self._former_progress is None:
-            move_notice = (
-                variable_words.MACHINE_LOST if await services.hosts.ensure_placed(key) else ""
-            )
-            status = (await services.hosts.statuses({key})).get(key)
-            kernel_state = (status.kernel_id, status.loss_reason) if status else ("", move_notice)
-            saved = (
-                (await services.hosts.variables(key)).saved
-                if variables.are_gone(*kernel_state)
-                else None
-            )
-            await self._report_losses(
-                session, variables.take_notice(*kernel_state, saved=saved), move_notice
-            )
+            await self._check_kernel(session, variables)
         if not self._request.is_job and (note := services.jobs.note_for_model(self._request.key)):
             self._remarks.append(note)
         approver = approvals.Approvals(self.stream, services.database.grants, session.id)
@@ -253,24 +241,7 @@ class _Work:
             )
             environment.hand_over = functools.partial(self._hand_over, environment)
             if self._former_progress is not None:
-                self._memory = await self._former_progress.take_over(
-                    environment,
-                    services.database,
-                    self._recorder,
-                    self.stream,
-                    session_id=session.id,
-                )
-                self.stream.is_code_shown = await suspended_turns.show_again(
-                    services.database,
-                    self.stream.reply,
-                    turn_id=self._request.goes_on_with,
-                    resumed=self.stream.cell + 1 if environment.resumed else None,
-                )
-                if self._request.is_job:
-                    # Not recorded, as it is said by each bot that follows it.
-                    self.stream.reply.emit(events.NoticeShown(job_words.WENT_ON, 0))
-                else:
-                    self.stream.emit(events.NoticeShown(session_words.KEPT_RUNNING))
+                await self._go_on_from(self._former_progress, environment, session)
             try:
                 end = await self._run_request(environment, stop)
             finally:
@@ -283,6 +254,46 @@ class _Work:
                     # A failure with the files must not cost the answer.
                     self.stream.emit(events.NoticeShown(collected.sentence))
             return await self._link_files(end, environment)
+
+    async def _check_kernel(
+        self, session: records.Session, variables: variable_losses.KernelVariables
+    ) -> None:
+        """Tell people and the model which variables the session has lost since its last turn."""
+        hosts, key = self._services.hosts, values.text(self._request.key)
+        move_notice = variable_words.MACHINE_LOST if await hosts.ensure_placed(key) else ""
+        status = (await hosts.statuses({key})).get(key)
+        kernel_state = (status.kernel_id, status.loss_reason) if status else ("", move_notice)
+        is_gone = variables.are_gone(*kernel_state)
+        saved = (await hosts.variables(key)).saved if is_gone else None
+        await self._report_losses(
+            session, variables.take_notice(*kernel_state, saved=saved), move_notice
+        )
+
+    async def _go_on_from(
+        self,
+        progress: suspended_turns.Progress,
+        environment: turn_environments.SessionEnvironment,
+        session: records.Session,
+    ) -> None:
+        """Take over what another bot began, and show again what its people have seen."""
+        self._memory = await progress.take_over(
+            environment,
+            self._services.database,
+            self._recorder,
+            self.stream,
+            session_id=session.id,
+        )
+        self.stream.is_code_shown = await suspended_turns.show_again(
+            self._services.database,
+            self.stream.reply,
+            turn_id=self._request.goes_on_with,
+            resumed=self.stream.cell + 1 if environment.resumed else None,
+        )
+        if self._request.is_job:
+            # Not recorded, as it is said by each bot that follows it.
+            self.stream.reply.emit(events.NoticeShown(job_words.WENT_ON, 0))
+        else:
+            self.stream.emit(events.NoticeShown(session_words.KEPT_RUNNING))
 
     async def _hand_over(self, environment: turn_environments.SessionEnvironment) -> None:
         """Let a turn of its own go on with the code that runs, also if this one is lost now."""
