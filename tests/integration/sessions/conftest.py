@@ -1,5 +1,6 @@
 """Conversations as `app` puts them together: real kernels and store, a scripted model."""
 
+import asyncio
 import contextlib
 import gc
 import itertools
@@ -92,11 +93,22 @@ def locked(tmp_path, monkeypatch):
     monkeypatch.setattr(engines, "_BUSY_MILLISECONDS", 50)
     service = []
 
-    def lock():
+    def lock(*, timeout=5.0):
         (file,) = (tmp_path / "data").glob("*.db")
-        service.append(sqlite3.connect(file, isolation_level=None))
+        service.append(sqlite3.connect(file, isolation_level=None, timeout=timeout))
         service[-1].execute("BEGIN IMMEDIATE")
 
+    async def lock_when_free():
+        # Whoever writes just now ends only if the event loop goes on.
+        async with asyncio.timeout(10):
+            while True:
+                try:
+                    return lock(timeout=0)
+                except sqlite3.OperationalError:
+                    lock.unlock()
+                    await asyncio.sleep(0.01)
+
+    lock.when_free = lock_when_free
     lock.unlock = lambda: service.pop().close()
     yield lock
     while service:

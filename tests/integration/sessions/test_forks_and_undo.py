@@ -247,7 +247,7 @@ async def test_what_a_host_took_back_is_recorded_though_the_database_is_away(ope
         await house.run("x = 1")
         await _saved(house)
         await house.run("x = 2")
-        locked()
+        await locked.when_free()
         await house.service.branches.undo(KEY)
         locked.unlock()
         reply = await house.run("print(x)")

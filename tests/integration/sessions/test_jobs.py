@@ -331,7 +331,7 @@ async def test_code_that_cannot_be_handed_over_is_stopped_and_the_turn_says_so(
         shown = Shown(house)
         asking = asyncio.create_task(house.ask("Compute", reply))
         await reply.until("output")
-        locked()
+        await locked.when_free()
         await asking
         locked.unlock()
         assert not house.service.is_busy(KEY)
