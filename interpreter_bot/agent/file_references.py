@@ -11,6 +11,7 @@ addresses and names that others mentioned are no claims.
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import re
 import unicodedata
 import urllib.parse
@@ -28,7 +29,7 @@ MAX_CHARACTERS: Final = 20_000
 _MAX_MISSING: Final = 10
 _MAX_TARGET: Final = 500
 _MAX_PARENTHESES: Final = 20
-_MAX_WORDS: Final = 60
+_MAX_WORDS: Final = 30
 _MAX_LOOKUPS: Final = 1000
 _HOME: Final = re.compile(r"(?:(?:sandbox|attachment|file):/{0,3}(?:mnt/data/)?|/?mnt/data/)")
 _SCHEME: Final = "sandbox"
@@ -140,8 +141,8 @@ class _Files:
 
     def find_at_start(self, text: str) -> tuple[str, int] | None:
         """Return the longest real name with which a text begins, and its length there."""
-        ends = [place for place in range(1, len(text) + 1) if _ends_word(text, place)]
-        for end in reversed(ends[:_MAX_WORDS]):
+        ends = (place for place in range(1, len(text) + 1) if _ends_word(text, place))
+        for end in reversed([*itertools.islice(ends, _MAX_WORDS)]):
             if (name := self.find(text[:end])) is not None:
                 return name, end
         return None
