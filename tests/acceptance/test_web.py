@@ -185,8 +185,10 @@ async def test_from_a_file_to_a_chart_and_a_notebook(running, browsing, tmp_path
         assert (await browser.downloaded()).read_bytes() == bytes(range(256)) * 1000
 
         shown = await page.text("#turns")
+        cells = "document.querySelectorAll('#turns td').length"
+        cell_count = await page.value(cells)
         await page.reload()
-        await page.until(f"{ENDED} === 1")
+        await page.until(f"{ENDED} === 1 && {cells} === {cell_count}")
         await page.until("document.querySelector('.output.image img')?.naturalWidth > 100")
         await page.drawn()
         again = await page.text("#turns")
