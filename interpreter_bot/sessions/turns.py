@@ -346,6 +346,11 @@ class _Work:
         self, proposals: schedule_proposals.Proposals, text: str, stop: turn_stops.StopSignal
     ) -> events.TurnEnded:
         """Ask whether a schedule is to be set up that the person wrote."""
+        if self._former_progress is not None:
+            self.stream.emit(events.NoticeShown(session_words.KEPT_RUNNING))
+        elif self._services.hosts.outlives_bot:
+            self._recorder.progress = suspended_turns.Progress(is_code=True).document
+            self._recorder.note_progress()
         outcome = await cancellation.run_until_stopped(
             proposals.propose(text), stop=stop, seconds=self._seconds_left
         )

@@ -9,7 +9,7 @@ from interpreter_bot import errors, events, settings, values
 from interpreter_bot.sessions import schedules
 from tests.fakes import openai_server, replies
 from tests.integration.sessions.conftest import KEY
-from tests.integration.sessions.test_restarts import ALL, BRIEF, TICKS
+from tests.integration.sessions.test_restarts import ALL, BRIEF, TICKS, continued, killed
 
 pytestmark = pytest.mark.kernel
 
@@ -212,6 +212,36 @@ async def test_a_model_proposes_and_is_asked_again_and_need_not_answer(opened):
         offered = [{tool["function"]["name"] for tool in one["tools"]} for one in asked]
         assert all("nothing_to_report" not in names for names in offered[:2])
         assert all("propose_schedule" not in names for names in offered[2:])
+
+
+@pytest.mark.parametrize("is_killed", [True, False])
+async def test_a_card_is_confirmed_in_the_next_bot(opened, outliving, tmp_path, is_killed):
+    former = replies.Reply(is_answering=False, approvals=[True])
+    async with opened(sessions=BRIEF) as house:
+        proposing = asyncio.create_task(house.run("/schedule daily 9:00 UTC: look", former))
+        await former.until("approve")
+        if is_killed:
+            for _ in range(400):
+                if (await house.service.queries.history(KEY))[-1].record.progress:
+                    break
+                await asyncio.sleep(0.05)
+            async with killed(opened, tmp_path) as after:
+                await confirmed(after, former)
+            await house.service.stop(KEY)
+    await proposing
+    if not is_killed:
+        assert former.end.goes_on
+        async with opened() as after:
+            await confirmed(after, former)
+
+
+async def confirmed(house, former):
+    """Confirm the card that a former bot showed."""
+    reply = continued(house, approvals=[True])
+    await reply.until("over")
+    assert reply.of("approve") == former.of("approve")
+    assert "Schedule 1 is set up" in reply.of("announcement")[-1]
+    assert len(await house.service.services.database.schedules.all(limit=9)) == 1
 
 
 async def test_a_run_goes_on_in_the_next_bot_and_is_shown_once(opened, outliving):
