@@ -17,6 +17,7 @@ SCHEDULED: Final = 12 * "0"
 """Begins the ids of requests of schedules; a number follows, as ids in buttons are up to 19 digits.
 No network's id begins so, nor does one that is random, or a digest."""
 _SCHEDULE: Final = "-schedule-"
+_PRIVATE: Final = "private-"
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -43,15 +44,35 @@ class SessionKey:
         """The key without what `for_schedule` adds: where people see the session in a chat."""
         return dataclasses.replace(self, thread=self.thread.partition(_SCHEDULE)[0])
 
+    @property
+    def thread_id(self) -> str:
+        """The id that a chat network has for the thread; empty outside of threads."""
+        return self.place.thread.removeprefix(_PRIVATE)
+
+    def scope(self, person: str = "") -> Scope:
+        """Return the scope of a person's choices there; without a person, that of the place."""
+        thread = self.place.thread if self.thread.startswith(_PRIVATE) else ""
+        return Scope(self.platform, self.workspace, self.channel, person, thread)
+
+
+def private_thread(thread_id: str) -> str:
+    """Return what keys have as the thread, if not all people of its channel can see it."""
+    return f"{_PRIVATE}{thread_id}"
+
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Scope:
-    """Scope of a choice. An empty part includes everything: `Scope()` is everywhere."""
+    """Scope of a choice. An empty part includes everything: `Scope()` is everywhere.
+
+    Attributes:
+        thread: a private one; any other belongs to its channel.
+    """
 
     platform: str = ""
     workspace: str = ""
     channel: str = ""
     person: str = ""
+    thread: str = ""
 
     @property
     def place(self) -> Scope:

@@ -246,7 +246,7 @@ def _scope_of_form(place: command_types.Place, action: str) -> values.Scope:
     """
     here = place.scope.place
     is_wider = len(action.split()) > 1
-    scope = dataclasses.replace(here, channel="", person="") if is_wider else here
+    scope = dataclasses.replace(here, channel="", person="", thread="") if is_wider else here
     if refusal := place.refusal(scope):
         raise errors.BotError(refusal)
     return scope
@@ -382,8 +382,8 @@ def _scope_of_choice(scope: values.Scope, widest: str) -> values.Scope:
         case "channel":
             return dataclasses.replace(scope, person="")
         case "server":
-            return dataclasses.replace(scope, person="", channel="")
-    return dataclasses.replace(scope, workspace="", channel="")
+            return dataclasses.replace(scope, person="", channel="", thread="")
+    return dataclasses.replace(scope, workspace="", channel="", thread="")
 
 
 async def propose_schedule(place: command_types.Place, text: str) -> command_types.Result:
@@ -417,7 +417,7 @@ async def manage_schedules(place: command_types.Place, text: str) -> command_typ
         raise errors.BotError(schedule_words.ACTIONS)
     is_admin = "channel" not in place.refusals
     schedule = await schedules.find(key, person, number.strip(), is_admin=is_admin)
-    if action in ("resume", "run") and schedule.channel != key.channel:
+    if action in ("resume", "run") and schedule.key.scope() != key.scope():
         # Not all networks say whether the owner can still be there.
         raise errors.BotError(schedule_words.ONLY_THERE)
     match action:

@@ -131,5 +131,4 @@ class Request:
     @property
     def scope(self) -> values.Scope:
         """The scope of choices that count for it."""
-        key = self.key
-        return values.Scope(key.platform, key.workspace, key.channel, self.person.id)
+        return self.key.scope(self.person.id)

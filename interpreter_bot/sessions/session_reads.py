@@ -306,10 +306,8 @@ class SessionReads:
         """
         database = self._services.database
         session = await database.sessions.find(key)
-        scope = values.Scope(key.platform, key.workspace, key.channel, person)
-        return turn_inputs.session_model(
-            session, await self._services.places.choices(scope), self.models
-        )
+        choices = await self._services.places.choices(key.scope(person))
+        return turn_inputs.session_model(session, choices, self.models)
 
     def check_model(self, title: str) -> None:
         """Check that there is such a model.

@@ -12,7 +12,7 @@ from interpreter_bot import values
 from interpreter_bot.store import columns, records, transactions
 
 _T = records.Choice
-_SCOPE: Final = ("platform", "workspace", "channel", "person")
+_SCOPE: Final = ("platform", "workspace", "channel", "person", "thread")
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -35,7 +35,8 @@ class Choice:
 class Choices:
     """Choices in a scope and in all around it, in this order of scopes.
 
-    Everywhere, platform, workspace, channel, person, person in the channel.
+    Everywhere, platform, workspace, channel, private thread, person, person in the channel, person
+    in the thread.
     """
 
     entries: tuple[Choice, ...] = ()
@@ -61,7 +62,8 @@ class Choices:
 
 
 def _width(scope: values.Scope) -> tuple[bool, ...]:
-    return tuple(map(bool, (scope.person, scope.channel, scope.workspace, scope.platform)))
+    parts = (scope.person, scope.thread, scope.channel, scope.workspace, scope.platform)
+    return tuple(map(bool, parts))
 
 
 class Preferences(transactions.Aggregate):

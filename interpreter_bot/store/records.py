@@ -81,11 +81,12 @@ class Scoped(orm.MappedAsDataclass, kw_only=True, unsafe_hash=True):
     workspace: orm.Mapped[str]
     channel: orm.Mapped[str]
     person: orm.Mapped[str]
+    thread: orm.Mapped[str]
 
     @property
     def scope(self) -> values.Scope:
         """Its scope."""
-        return values.Scope(self.platform, self.workspace, self.channel, self.person)
+        return values.Scope(self.platform, self.workspace, self.channel, self.person, self.thread)
 
 
 class Session(Record):
@@ -413,7 +414,7 @@ class Choice(Scoped, Record):
 
     __tablename__ = "choices"
     __table_args__ = (
-        sa.UniqueConstraint("name", "platform", "workspace", "channel", "person"),
+        sa.UniqueConstraint("name", "platform", "workspace", "channel", "person", "thread"),
         _OPTIONS,
     )
 
@@ -433,7 +434,10 @@ class Note(Scoped, Record):
     """
 
     __tablename__ = "notes"
-    __table_args__ = (sa.Index(None, "platform", "workspace", "channel", "person"), _OPTIONS)
+    __table_args__ = (
+        sa.Index(None, "platform", "workspace", "channel", "person", "thread"),
+        _OPTIONS,
+    )
 
     id: orm.Mapped[_Id]
     text: orm.Mapped[_Prose]

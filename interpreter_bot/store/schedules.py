@@ -59,8 +59,12 @@ class Schedules(transactions.Aggregate):
         return await self._transactions.one(query)
 
     async def visible(self, key: values.SessionKey, person: str) -> tuple[records.Schedule, ...]:
-        """Return the schedules of a session's channel, and others of a person in the workspace."""
-        is_there = _is_in_channel(key) | (_S.person == person)
+        """Return the schedules of a session's channel, and others of a person in the workspace.
+
+        Those of a private thread are only visible in it.
+        """
+        is_seen = ~_S.thread.startswith(values.private_thread("")) | (_S.thread == key.place.thread)
+        is_there = (_is_in_channel(key) & is_seen) | (_S.person == person)
         query = sa.select(_S).where(_is_in_workspace(key), is_there).order_by(_S.id)
         return await self._transactions.all(query)
 
@@ -85,7 +89,7 @@ class Schedules(transactions.Aggregate):
         return await self._transactions.all(sa.delete(_S).where(*is_there).returning(_S))
 
     async def erase(self, scope: values.Scope) -> None:
-        """Delete the schedules of a workspace or a channel."""
+        """Delete the schedules of a workspace, a channel or a thread."""
         is_there = preferences.is_within(_S, scope)
         await self._transactions.change(sa.delete(_S).where(*is_there))
 

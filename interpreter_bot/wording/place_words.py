@@ -30,6 +30,7 @@ FIXED: Final = "Whoever runs this bot has set that for this place, so it can't b
 UNCHANGED: Final = "Nothing was changed."
 FORM_BY_COMMAND: Final = "A message can't open a form. Use `/interpreter` for that."
 _SCOPES: Final = {
+    "thread": "for this thread",
     "channel": "for this channel",
     "server": "for the whole server",
     "platform": "for everybody",

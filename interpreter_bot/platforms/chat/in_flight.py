@@ -91,8 +91,8 @@ class RequestsInFlight:
 
     async def chosen_by(self, key: values.SessionKey, person: str) -> preferences.Preferences:
         """Return the preferences in effect for a person in a session."""
-        scope = values.Scope(key.platform, key.workspace, key.channel, person)
-        return preferences.effective(await self._service.queries.choices(scope), self.settings)
+        choices = await self._service.queries.choices(key.scope(person))
+        return preferences.effective(choices, self.settings)
 
     def spawn(
         self, work: Coroutine[Any, Any, object], name: str, *, refuse: Refuse | None = None

@@ -277,8 +277,7 @@ class Inbox(claims.OrderedClaims, Generic[_Raw, _T]):
 
     async def _chosen_by(self, message: Message[_T]) -> preferences.Preferences:
         """Return the preferences in effect for the author of a message."""
-        key = message.at.session
-        scope = values.Scope(key.platform, key.workspace, key.channel, message.person.id)
+        scope = message.at.session.scope(message.person.id)
         return preferences.effective(await self._service.queries.choices(scope), self._settings)
 
     async def _prepare(

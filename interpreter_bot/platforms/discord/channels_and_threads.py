@@ -57,10 +57,6 @@ class Place:
     guild_id: int | None
     file_bytes: int = discord.utils.DEFAULT_FILE_SIZE_LIMIT_BYTES - MARGIN_BYTES
 
-    def scope(self, person: str = "") -> values.Scope:
-        """Return the scope of a person's choices here."""
-        return values.Scope(PLATFORM, self.key.workspace, self.key.channel, person)
-
 
 def of_channel(channel: object, guild: discord.Guild | None) -> Place:
     """Return the place of a channel, a thread or a direct conversation."""
@@ -100,7 +96,7 @@ def location(place: Place, *, reply_to: str = "", handle: object = None) -> tran
 
 def channel_of(key: values.SessionKey) -> int:
     """Return the channel of a session."""
-    return int(key.place.thread or key.channel)
+    return int(key.thread_id or key.channel)
 
 
 def person(user: Author) -> requests.Person:
@@ -152,8 +148,11 @@ async def thread_for_copy(
 
 def _key(channel: object, guild_id: int | None) -> values.SessionKey:
     if isinstance(channel, discord.Thread):
-        parent = str(channel.parent_id)
-        return values.SessionKey(PLATFORM, str(guild_id or ""), parent, str(channel.id))
+        thread = str(channel.id)
+        if channel.is_private():
+            # Not all people of the channel see it, so it is a place of its own within that.
+            thread = values.private_thread(thread)
+        return values.SessionKey(PLATFORM, str(guild_id or ""), str(channel.parent_id), thread)
     channel_id = getattr(channel, "id", 0)
     return values.SessionKey(PLATFORM, str(guild_id or ""), str(channel_id))
 

@@ -66,7 +66,7 @@ def place_of(
         service,
         place.key,
         person,
-        place.scope(person.id),
+        place.key.scope(person.id),
         requests_in_flight.settings,
         _refusals(place, permissions),
         is_own=place.guild_id is None,

@@ -157,14 +157,20 @@ class _Client(discord.Client):
 
     async def on_guild_remove(self, guild: discord.Guild) -> None:
         """Erase what was remembered on a server that is gone, or that the bot was removed from."""
-        await self._erase(guild, "")
+        await self._erase(guild.id)
 
     async def on_guild_channel_delete(self, channel: discord.abc.GuildChannel) -> None:
         """Erase what was remembered in a channel that is gone."""
-        await self._erase(channel.guild, str(channel.id))
+        await self._erase(channel.guild.id, str(channel.id))
 
-    async def _erase(self, guild: discord.Guild, channel: str) -> None:
-        scope = values.Scope(channels_and_threads.PLATFORM, str(guild.id), channel)
+    async def on_raw_thread_delete(self, event: discord.RawThreadDeleteEvent) -> None:
+        """Erase what was remembered in a private thread that is gone."""
+        if event.thread_type is discord.ChannelType.private_thread:
+            thread = values.private_thread(str(event.thread_id))
+            await self._erase(event.guild_id, str(event.parent_id), thread)
+
+    async def _erase(self, guild_id: int, channel: str = "", thread: str = "") -> None:
+        scope = values.Scope(channels_and_threads.PLATFORM, str(guild_id), channel, thread=thread)
         await self.handler.service.places.erase(scope)
 
     async def on_guild_available(self, guild: discord.Guild) -> None:

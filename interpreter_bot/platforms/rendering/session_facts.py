@@ -147,8 +147,13 @@ def note(note: places.Note, *, when: Callable[[float], str]) -> Fact:
 
 
 def _kind(scope: values.Scope) -> str:
-    """Return for what a scope is: a person, a channel, a server, or all of a platform."""
-    kinds = {"person": scope.person, "channel": scope.channel, "server": scope.workspace}
+    """Return for what a scope is: a person, a thread, a channel, a server, or a whole platform."""
+    kinds = {
+        "person": scope.person,
+        "thread": scope.thread,
+        "channel": scope.channel,
+        "server": scope.workspace,
+    }
     return next((kind for kind, part in kinds.items() if part), "platform")
 
 

@@ -212,6 +212,13 @@ class Rest:
                 return found.member_payload(member)
         raise rules.RefusedError(404, 10007, "Unknown Member")
 
+    @_route("GET", "/channels/{channel}/thread-members/{user}", "thread members")
+    async def get_thread_member(self, *, channel: str, user: str, **_: Any) -> Any:
+        if int(user) not in {person.id for person in self._channel(channel).invited}:
+            raise rules.RefusedError(404, 10007, "Unknown Member")
+        told = {"join_timestamp": worlds.moment(), "flags": 0}
+        return {"id": channel, "user_id": user, **told}
+
     # Messages.
 
     @_route("GET", "/channels/{channel}/messages", "history")

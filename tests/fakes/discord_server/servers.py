@@ -166,6 +166,21 @@ class Server:
             self.post(worlds.Message(thread, owner, type=worlds.THREAD_STARTER, reference=starter))
         return thread
 
+    def private_thread(
+        self, parent: worlds.Channel, name: str, *invited: worlds.User
+    ) -> worlds.Channel:
+        """A new private thread, of the first who is in it; the bot is, too."""
+        thread = worlds.Channel(
+            worlds.PRIVATE_THREAD, name, guild=parent.guild, parent=parent, owner=invited[0]
+        )
+        thread.invited.update((*invited, self.bot))
+        assert parent.guild
+        parent.guild.channels.append(thread)
+        self.gateway.push(
+            "THREAD_CREATE", thread.payload() | {"newly_created": True}, guild=parent.guild
+        )
+        return thread
+
     def post(self, message: worlds.Message) -> worlds.Message:
         """Put a message where it belongs and tell everybody."""
         message.channel.messages[message.id] = message

@@ -10,6 +10,7 @@ from typing import Any
 
 EPOCH_MS = 1_420_070_400_000
 TEXT, DM, VOICE, ANNOUNCEMENT, ANNOUNCEMENT_THREAD, PUBLIC_THREAD, FORUM = 0, 1, 2, 5, 10, 11, 15
+PRIVATE_THREAD = 12
 _WORDS = frozenset({0, 19, 20, 23})
 """Types of messages that somebody wrote; others are Discord's own."""
 THREAD_STARTER = 21
@@ -256,6 +257,7 @@ class Channel:
         denied: permissions that nobody has here who is not the owner of the guild.
         overwrites: of roles, by their ids: permissions that they have here, and have not.
         is_closed: of a direct conversation: its person takes no messages of bots.
+        invited: who is in a private thread.
     """
 
     type: int
@@ -271,11 +273,12 @@ class Channel:
     is_locked: bool = False
     is_closed: bool = False
     is_deleted: bool = False
+    invited: set[User] = dataclasses.field(default_factory=set)
     id: int = dataclasses.field(default_factory=snowflake)
 
     @property
     def is_thread(self) -> bool:
-        return self.type in (PUBLIC_THREAD, ANNOUNCEMENT_THREAD)
+        return self.type in (PUBLIC_THREAD, PRIVATE_THREAD, ANNOUNCEMENT_THREAD)
 
     @property
     def people(self) -> list[User]:

@@ -160,3 +160,56 @@ async def test_forms_of_notes_and_instructions(discord_server, lab, opened):
         await gone(service, scope_of(other))
         assert "instructions" not in await service.queries.choices(scope_of(other))
         assert (await service.queries.choices(scope_of(channel)))["follow_threads"] is False
+
+
+async def test_a_private_thread_keeps_to_itself_what_is_remembered_in_it(
+    discord_server, lab, opened
+):
+    anna, eve = lab.person("anna"), lab.person("eve")
+    admin = lab.person("admin", lab.role("admins", "manage_guild"))
+    channel = lab.channel("general")
+    thread = discord_server.private_thread(channel, "merger", anna, admin)
+    mention = discord_server.bot.mention
+    async with opened(OK, OK) as (service, server):
+        for person, place, note in ((anna, thread, "We buy Acme."), (eve, channel, "Ours.")):
+            form = await discord_server.command(
+                person, place, "interpreter memory", {"action": "add"}
+            )
+            assert "I'll remember" in await steps.finished(
+                await discord_server.submit(form, {"note": note})
+            )
+        form = await discord_server.command(admin, thread, "interpreter place", {"action": "edit"})
+        await steps.finished(await discord_server.submit(form, {"instructions": "Say Acme."}))
+        discord_server.say(anna, thread, f"{mention} schedule daily 9:00 UTC: watch Acme")
+        [card] = await rules.wait_until(
+            lambda: [m for m in thread.of_bots if "Confirm" in m.buttons], what="a card"
+        )
+        await discord_server.click(anna, card, "Confirm")
+        await rules.wait_until(
+            lambda: "is set up" in str([m.content for m in thread.of_bots]), what="a schedule"
+        )
+        for name in ("memory", "place", "schedules"):
+            inside = await discord_server.command(anna, thread, f"interpreter {name}")
+            assert "Acme" in await steps.finished(inside)
+            outside = await discord_server.command(eve, channel, f"interpreter {name}")
+            assert "Acme" not in await steps.finished(outside)
+        # What is of the thread cannot be had by its number either.
+        for name, action in (("memory", "forget 1"), ("schedules", "history")):
+            options = {"action": action} | ({"number": "1"} if name == "schedules" else {})
+            tried = await discord_server.command(eve, channel, f"interpreter {name}", options)
+            assert "There is no" in await steps.finished(tried)
+        await asked(discord_server, eve, channel)
+        discord_server.say(anna, thread, f"{mention} go")
+        await rules.wait_until(lambda: len(server.requests) == 2, what="a question to the model")
+        outside, inside = (request.messages[0]["content"] for request in server.requests)
+        assert ("Acme" in outside, "Ours." in outside) == (False, True)
+        assert ("We buy Acme." in inside, "Say Acme." in inside, "Ours." in inside) == (True,) * 3
+        event = thread.payload() | {"type": 12}
+        discord_server.gateway.push("THREAD_DELETE", event, guild=lab)
+        scope = values.Scope("discord", str(lab.id), str(channel.id), thread=f"private-{thread.id}")
+        for _ in range(600):
+            if [note.text for note in await service.places.notes(scope)] == ["Ours."]:
+                break
+            await asyncio.sleep(0.05)
+        assert await service.services.database.schedules.all(limit=9) == ()
+        assert "instructions" not in await service.queries.choices(scope)

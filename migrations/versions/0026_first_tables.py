@@ -9,7 +9,7 @@ import datetime
 import sqlalchemy as sa
 from alembic import op
 
-revision = "0025"
+revision = "0026"
 down_revision = None
 branch_labels = None
 depends_on = None
@@ -145,19 +145,19 @@ def upgrade() -> None:
     )
     table(
         "choices",
-        *names("platform", "workspace", "channel", "person", "name"),
+        *names("platform", "workspace", "channel", "person", "thread", "name"),
         sa.Column("value", sa.Text(), nullable=False),
         *names("author"),
         *moments("changed"),
-        sa.UniqueConstraint("name", "platform", "workspace", "channel", "person"),
+        sa.UniqueConstraint("name", "platform", "workspace", "channel", "person", "thread"),
     )
     table(
         "notes",
-        *names("platform", "workspace", "channel", "person"),
+        *names("platform", "workspace", "channel", "person", "thread"),
         sa.Column("text", sa.Text(), nullable=False),
         *names("confirmed_by", "author"),
         *moments("created"),
-        sa.Index(None, "platform", "workspace", "channel", "person"),
+        sa.Index(None, "platform", "workspace", "channel", "person", "thread"),
     )
     op.create_table(
         "events",
