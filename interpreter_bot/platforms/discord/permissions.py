@@ -103,8 +103,16 @@ class Memberships:
         if not isinstance(channel, discord.abc.GuildChannel | discord.Thread):
             return access_words.NOT_HERE
         member = await channel.guild.fetch_member(user_id)
-        if not channel.permissions_for(member).view_channel:
+        member_permissions = channel.permissions_for(member)
+        if not member_permissions.view_channel:
             return access_words.NOT_THERE_ANY_MORE
+        if (
+            isinstance(channel, discord.Thread)
+            and channel.is_private()
+            and not member_permissions.manage_threads
+        ):
+            # Not found if they are not in it.
+            await channel.fetch_member(user_id)
         membership = Membership(roles_of(member), is_member=True)
         applicant = requester(member, channel.guild.id, channel, membership)
         return str(policies.refusal(applicant, rules(self._config)) or "")

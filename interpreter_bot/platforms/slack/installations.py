@@ -36,9 +36,9 @@ _log = logging.getLogger(__name__)
 _CACHE_SECONDS: Final = 300.0
 
 SCOPES: Final = (
-    *("app_mentions:read", "assistant:write", "channels:history", "chat:write", "commands"),
-    *("files:read", "files:write", "groups:history", "im:history", "im:read", "im:write"),
-    *("mpim:history", "usergroups:read", "users:read"),
+    *("app_mentions:read", "assistant:write", "channels:history", "channels:read", "chat:write"),
+    *("commands", "files:read", "files:write", "groups:history", "groups:read", "im:history"),
+    *("im:read", "im:write", "mpim:history", "mpim:read", "usergroups:read", "users:read"),
 )
 """The scopes that the bot requests, as in the manifest."""
 

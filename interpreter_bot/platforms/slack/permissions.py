@@ -33,6 +33,7 @@ _log = logging.getLogger(__name__)
 
 _CACHE_SECONDS: Final = 600.0
 _MAX_CACHED: Final = 10_000
+_MEMBERS_PER_PAGE: Final = 1000
 
 
 def rules(choices: Mapping[str, Any], config: settings.Slack) -> policies.Rules:
@@ -143,7 +144,7 @@ class Permissions:
         may.
 
         Raises:
-            LostError: Slack cannot be reached.
+            SlackError: Slack does not say.
         """
         try:
             await self.require(workspace, user, key.channel)
@@ -151,7 +152,39 @@ class Permissions:
             if isinstance(error.__cause__, api_errors.LostError):
                 raise error.__cause__ from None
             return str(error)
-        return ""
+        is_there = await self._may_be_in(workspace, key.channel, user)
+        return "" if is_there else access_words.NOT_THERE_ANY_MORE
+
+    async def _may_be_in(
+        self, workspace: installations.InstalledWorkspace, channel: str, user: str
+    ) -> bool:
+        """Return whether a person is in a channel; True if the app has no scope to read that.
+
+        Raises:
+            SlackError: Slack does not say.
+        """
+        if channel.startswith("D"):
+            return True
+        cursor: str | None = None
+        while True:
+            try:
+                page = await self._api.call(
+                    workspace,
+                    "conversations.members",
+                    channel=channel,
+                    limit=_MEMBERS_PER_PAGE,
+                    cursor=cursor,
+                )
+            except api_errors.GoneError:
+                raise
+            except api_errors.RefusedError as error:
+                _log.info("the members of %s cannot be read: %s", channel, error)
+                return True
+            if user in page.get("members", ()):
+                return True
+            cursor = (page.get("response_metadata") or {}).get("next_cursor") or None
+            if cursor is None:
+                return False
 
     async def _groups_with(
         self,

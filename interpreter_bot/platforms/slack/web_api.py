@@ -37,16 +37,19 @@ _POSTING_METHODS: Final = frozenset({"chat.postMessage", "files.completeUploadEx
 _IDEMPOTENT_METHODS: Final = frozenset(
     {
         *("agents.sessions.setStatus", "assistant.threads.setSuggestedPrompts", "chat.delete"),
-        *("chat.update", "conversations.history", "conversations.open"),
-        *("conversations.replies", "files.info"),
-        *("files.getUploadURLExternal", "users.info", "usergroups.users.list", "views.publish"),
+        *("chat.update", "conversations.history", "conversations.members", "conversations.open"),
+        *("conversations.replies", "files.getUploadURLExternal", "files.info", "users.info"),
+        *("usergroups.users.list", "views.publish"),
     }
 )
 # Beginnings of the methods that read JSON.
 _JSON_PREFIXES: Final = ("agents.", "assistant.", "chat.", "views.")
 # Methods that a workspace may lack because of its plan, its admins or the app's scopes.
 _OPTIONAL_METHODS: Final = frozenset(
-    {"agents.sessions.setStatus", "assistant.threads.setSuggestedPrompts", "chat.startStream"}
+    {
+        *("agents.sessions.setStatus", "assistant.threads.setSuggestedPrompts", "chat.startStream"),
+        "conversations.members",
+    }
 )
 _LACKING_SECONDS: Final = 3600.0
 _BURST: Final = 3

@@ -40,6 +40,7 @@ METHODS: dict[str, tuple[int, set[str]]] = {
         3,
         {"channel", "limit", "oldest", "latest", "inclusive", "cursor", "include_all_metadata"},
     ),
+    "conversations.members": (4, {"channel", "limit", "cursor"}),
     "conversations.open": (3, {"users"}),
     "chat.postMessage": (0, _POST),
     "chat.postEphemeral": (4, {"channel", "user", "text", "blocks", "thread_ts"}),
@@ -147,6 +148,18 @@ class WebApi:
         if not found.has_bot:
             raise RefusalError("not_in_channel")
         return found
+
+    def _conversations_members(
+        self, team: worlds.Team, channel: str, limit: str = "100", cursor: str = "0"
+    ) -> dict[str, Any]:
+        members = [team.bot_user, *self.world.users]
+        members = [user for user in members if user not in self._channel(team, channel).left]
+        start, end = int(cursor), int(cursor) + int(limit)
+        next_cursor = str(end) if end < len(members) else ""
+        return {
+            "members": members[start:end],
+            "response_metadata": {"next_cursor": next_cursor},
+        }
 
     def _conversations_open(self, team: worlds.Team, users: str) -> dict[str, Any]:
         self._users_info(team, users)

@@ -23,13 +23,14 @@ class Team:
 
 @dataclasses.dataclass
 class Channel:
-    """A conversation. `kind` is channel, group, im or mpim."""
+    """A conversation. `kind` is channel, group, im or mpim; `left` has who is not in it."""
 
     id: str
     kind: str = "channel"
     team: str = "T1"
     has_bot: bool = True
     can_stream: bool = True
+    left: set[str] = dataclasses.field(default_factory=set)
 
 
 class RefusalError(Exception):
