@@ -134,7 +134,7 @@ class Listeners:
         workspace = await self._workspaces.of_event(context)
         user = str(event["user"])
         if event.get("tab") == "messages":
-            work = self._home.greet(workspace, user, str(event["channel"]))
+            work = self._home.greet(workspace, str(event["channel"]))
         else:
             work = self._home.show(workspace, user)
         self._in_flight.spawn(work, "home")

@@ -11,7 +11,7 @@ from interpreter_bot import values
 from interpreter_bot.platforms.chat import transport
 from interpreter_bot.platforms.rendering import message_splitting, past_code
 from interpreter_bot.platforms.slack import markdown
-from interpreter_bot.text import fences, quantities, safe_text
+from interpreter_bot.text import fences, safe_text
 from interpreter_bot.wording import slack_words
 
 Block: TypeAlias = dict[str, Any]
@@ -40,7 +40,7 @@ _MAX_CODE_MESSAGES: Final = 4
 
 def plain(text: str, limit: int = 75) -> Block:
     """Make a text object without markup."""
-    return {"type": "plain_text", "text": quantities.one_line(text, limit) or "-", "emoji": True}
+    return {"type": "plain_text", "text": markdown.plain_line(text, limit) or "-", "emoji": True}
 
 
 def from_markdown(text: str) -> list[Block]:
@@ -133,7 +133,7 @@ def section(text: str) -> Block:
 
 def note(text: str) -> Block:
     """Make a line of small print, from any text."""
-    shown = markdown.escaped(quantities.one_line(text, _NOTE_CHARACTERS))
+    shown = markdown.escaped(markdown.plain_line(text, _NOTE_CHARACTERS))
     return {"type": "context", "elements": [{"type": "mrkdwn", "text": shown}]}
 
 

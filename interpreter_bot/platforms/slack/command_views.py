@@ -87,14 +87,10 @@ class SlackView:
         self._send_text = send_text
         self._trigger = trigger
 
-    escape = staticmethod(markdown.defused)
+    escape = staticmethod(markdown.escape)
+    inline_code = staticmethod(markdown.inline_code)
+    small_print = staticmethod(markdown.small_print)
     help = staticmethod(_help)
-
-    def inline_code(self, text: str) -> str:
-        return f"`{markdown.defused(text.replace('`', ''))}`"
-
-    def small_print(self, text: str) -> str:
-        return f"_{text}_"
 
     async def say(self, text: str) -> None:
         if self._send_text is not None:
@@ -172,7 +168,7 @@ class SlackCommands:
             self._dependencies.service,
             key,
             profile.person,
-            values.Scope("slack", key.workspace, key.channel, profile.user),
+            key.scope(profile.user),
             self._dependencies.permissions.settings,
             refusals,
             is_own=place.is_direct,

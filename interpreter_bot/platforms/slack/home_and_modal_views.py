@@ -199,7 +199,7 @@ def session_value(overview: past_turns.SessionOverview) -> str:
 
 def session_text(overview: past_turns.SessionOverview) -> str:
     """Describe a session as mrkdwn."""
-    title = markdown.escaped(quantities.one_line(overview.record.title, 100)) or "Untitled"
+    title = markdown.escaped(markdown.plain_line(overview.record.title, 100)) or "Untitled"
     channel = overview.record.key.channel
     channel_text = slack_words.DIRECT_MESSAGE if channel.startswith("D") else f"<#{channel}>"
     state = "running" if overview.is_busy else "idle" if overview.has_kernel else "stopped"

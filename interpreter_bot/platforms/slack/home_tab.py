@@ -93,9 +93,7 @@ class HomeTab:
         self._feedback = feedback
         self._notify = notify
 
-    async def greet(
-        self, workspace: installations.InstalledWorkspace, user: str, channel: str
-    ) -> None:
+    async def greet(self, workspace: installations.InstalledWorkspace, channel: str) -> None:
         """Suggest prompts in the direct messages of a person.
 
         Raises:

@@ -181,7 +181,7 @@ def _unfinished_code_at(line: str) -> int:
 
 def blocks(text: str, *, is_whole: bool = True) -> Iterator[markup.Block]:
     """Iterate over the lines and code blocks of a model's Markdown."""
-    lines = text.split("\n")
+    lines = safe_text.harmless(text).split("\n")
     open_after = [after for _, _, after in fences.scanned(lines)]
     index = 0
     while index < len(lines):
@@ -210,13 +210,13 @@ def code(text: str, language: str = "") -> str:
 
 def inline_code(text: str) -> str:
     """Return foreign text as code within a line, cut if it is long."""
-    text = quantities.one_line(text, _MAX_INLINE)
+    text = plain_line(text, _MAX_INLINE)
     return fences.inline(text) if text else ""
 
 
 def escape(text: str) -> str:
-    """Return foreign text within a line, which notifies nobody."""
-    return defused(quantities.one_line(text, _MAX_LINE))
+    """Return foreign text within a line, which notifies nobody and has no link but plain ones."""
+    return defused(plain_line(text, _MAX_LINE).replace("](", f"]{_INVISIBLE}("))
 
 
 def small_print(text: str) -> str:
@@ -239,6 +239,11 @@ def mention(_person: str) -> str:
     return ""
 
 
+def plain_line(text: str, max_characters: int) -> str:
+    """Fit foreign text into one line, without characters that hide or reorder text."""
+    return quantities.one_line(safe_text.harmless(text), max_characters)
+
+
 def escaped(text: str) -> str:
     """Escape a text for `markdown`, Slack's own markup."""
     return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
@@ -246,7 +251,8 @@ def escaped(text: str) -> str:
 
 def notification(text: str) -> str:
     """Return the beginning of a message for notifications, without mentions and marks."""
-    text = _MARKS.sub(lambda mark: mark[1] or "", text[:_NOTIFIED_CHARACTERS])
+    text = safe_text.harmless(text[:_NOTIFIED_CHARACTERS])
+    text = _MARKS.sub(lambda mark: mark[1] or "", text)
     text = _SHOWN_LINK.sub(_reveal_target, text)
     return escaped(_AT_ALL.sub(lambda mention: mention[0] + _INVISIBLE, text))
 

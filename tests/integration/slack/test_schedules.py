@@ -1,5 +1,9 @@
 """Schedules on Slack: set up by a card, run in their thread, looked after by commands."""
 
+import json
+import re
+
+from interpreter_bot import events, values
 from tests.integration.slack.worlds import offers
 
 
@@ -81,3 +85,69 @@ async def test_who_leaves_the_channel_leaves_no_schedule_running(slack, service,
 async def test_words_that_are_no_schedule_are_for_the_model(slack, service, app):
     ts = slack.say("U1", "C1", "<@UBOT> schedule a meeting with Bob")
     await slack.until(lambda: "echo: schedule a meeting with Bob" in str(slack.answers("C1", ts)))
+
+
+EVIL = "say <!channel> <@U3> @here [Log in](https://evil.example/x) \u202egnp\u2066 `a` ```b``` *c*"
+
+
+async def test_hostile_words_of_schedules_notify_nobody_and_lead_nowhere(slack, service, app):
+    async def answer(turn):
+        turn.reply.step(1)
+        turn.reply.text("Done \u202egnp <!channel>.")
+        return turn.done("Done.")
+
+    async def fail(turn):
+        turn.reply.step(1)
+        return events.TurnEnded(status=values.TurnStatus.FAILED, sentence=EVIL)
+
+    encoded = EVIL.replace("<", "&lt;").replace(">", "&gt;")
+    await set_up(slack, service, f"daily 9:00 UTC: {encoded}")
+    for script in (answer, fail, fail, fail):
+        service.script = script
+        await fire(slack, service)
+    for words in ("schedules", "schedules history 1"):
+        before = len(slack.world.responses)
+        slack.command("U1", "C1", "/interpreter", words)
+        await slack.until(lambda before=before: len(slack.world.responses) > before)
+    of_bot = [one for one in slack.world.messages.values() if one.get("user") == "UBOT"]
+    shown = json.dumps([*of_bot, *slack.world.responses], ensure_ascii=False)
+    assert "is paused. It failed 3 times in a row." in shown
+    assert not slack.pings
+    assert not set(shown) & set("\u202e\u2066")
+    blocks = [block for one in (*of_bot, *slack.world.responses) for block in one["blocks"]]
+    markdown = "\n".join(block["text"] for block in blocks if block["type"] == "markdown")
+    assert "Log in" in markdown
+    fenced = r"^(`{3,}).*?^\1"
+    assert "](https://evil" not in re.sub(fenced, "", markdown, flags=re.DOTALL | re.MULTILINE)
+
+
+async def test_a_schedule_of_ten_thousand_characters_is_refused_in_a_sentence(slack, service, app):
+    for text in (f"daily 9:00 UTC: {'x' * 10_000}", f"{'daily ' * 2000}9:00 UTC: x"):
+        before = len(slack.world.responses)
+        slack.command("U1", "C1", "/interpreter", f"schedule {text}")
+        await slack.until(lambda before=before: len(slack.world.responses) > before)
+        answer = str(slack.world.responses[-1])
+        assert "at most 2,000 characters" in answer or "don't understand" in answer
+        assert len(answer) < 2000
+    assert await service.services.database.schedules.all(limit=9) == ()
+
+
+async def test_who_left_while_no_bot_ran_has_no_schedule_running(slack, service, app):
+    ts = await set_up(slack, service)
+    slack.world.channels["C1"].left.add("U2")
+    await fire(slack, service)
+    assert "Schedule 1: say hello" in str(slack.answers("C1", ts))
+    slack.world.channels["C1"].left.add("U1")
+    await fire(slack, service)
+    await slack.until(lambda: "no longer in this channel" in str(slack.world.messages))
+    (schedule,) = await service.services.database.schedules.all(limit=9)
+    assert schedule.due is None
+    # An app that was not given the scope for it runs schedules without looking.
+    slack.lacking["conversations.members"] = "missing_scope"
+    await service.schedules.resume(schedule)
+    count = len(service.handled)
+    for _ in range(2):
+        await fire(slack, service)
+    assert len(service.handled) == count + 2
+    assert len(slack.called("conversations.members")) == 3
+    slack.forgive("conversations.members")
