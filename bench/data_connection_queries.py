@@ -83,7 +83,7 @@ async def _through(address: str, runs: int) -> tuple[list[float], int]:
         async with (
             execution_startup.open_broker(config, {}) as keeper,
             execution_startup.open_hosts(config, doorkeeper=keeper) as host,
-            host.lease(values.text(values.SessionKey("bench"))) as lease,
+            host.lease(values.format_key(values.SessionKey("bench"))) as lease,
         ):
             kernel = await lease.kernel()
             shown: list[values.Output] = []

@@ -135,7 +135,7 @@ async def _through(port: int, code: str, *, is_apart: bool = False) -> tuple[dic
 
     The most memory that this process ever had says what was held meanwhile.
     """
-    key = values.text(values.SessionKey("bench"))
+    key = values.format_key(values.SessionKey("bench"))
     async with _host(port, is_apart=is_apart) as host, host.lease(key) as lease:
         kernel = await lease.kernel()
         shown: list[values.Output] = []
@@ -156,7 +156,7 @@ async def _crowd(port: int, code: str, count: int) -> tuple[list[float], int]:
         host = await stack.enter_async_context(_host(port, count))
         kernels = []
         for number in range(count):
-            key = values.text(values.SessionKey("bench", thread=str(number)))
+            key = values.format_key(values.SessionKey("bench", thread=str(number)))
             kernels.append(await (await stack.enter_async_context(host.lease(key))).kernel())
         runs = [
             asyncio.create_task(cancellable_executions.run(host, kernel, code, show=lambda _: None))

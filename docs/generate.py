@@ -94,7 +94,7 @@ def generate() -> dict[str, str]:
         before, comment, rest = re.split(r"(<!-- .*`make docs` .*-->\n)", (DOCS / name).read_text())
         texts[name] = f"{before}{comment}{part}<!-- end -->{rest.partition('<!-- end -->')[2]}"
     manifest = (DOCS / _MANIFEST).read_text("utf-8")
-    names = " | ".join(name for name in command_table.offered("slack") if name != "py")
+    names = " | ".join(name for name in command_table.commands_of("slack") if name != "py")
     pattern = r"(command: /interpreter\n.*\n +usage_hint: ).*"
     texts[_MANIFEST] = re.sub(pattern, rf'\g<1>"[{names}]"', manifest)
     return texts
@@ -103,7 +103,7 @@ def generate() -> dict[str, str]:
 def _commands() -> str:
     """Write the table of the commands in chats."""
     rows = ["| command | effect | where |", "|---|---|---|"]
-    chats = command_table.offered("slack") | command_table.offered("discord")
+    chats = command_table.commands_of("slack") | command_table.commands_of("discord")
     for command in chats.values():
         names = [name for key, name in _PLATFORMS.items() if key in command.platforms]
         where = "everywhere" if len(names) == len(_PLATFORMS) else ", ".join(names)

@@ -5,9 +5,10 @@
 The largest packages, top to bottom (all are in ARCHITECTURE.md): `cli` parses the command line,
 `commands` has one module per command, `app` opens everything once, `doctor` diagnoses the sandbox,
 `platforms` translate chat networks, `sessions` decide what happens when, `agent` talks to the
-language model, `kernels` run code in a sandbox, `store` is the database, `text` has what all of
-them do to text. Imports only point down; `values`, `errors`, `settings` and `logs` are leaves that
-all may import. `guest` is the exception: it runs inside the sandbox and imports no other package.
+language model, `kernels` run code in a sandbox, `store` is the database, `text` has functions on
+text that all of them use. Imports only point down; `values`, `errors`, `settings` and `logs` are
+leaves that all may import. `guest` is the exception: it runs inside the sandbox and imports no
+other package.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Answer", "AnswerError", "Interpreter", "InterpreterError", "SyncInterpreter"]
 
-_HOMES: Final = {
+_PUBLIC_ATTRIBUTES: Final = {
     "Answer": ("platforms.program_turns", "Answer"),
     "AnswerError": ("interpreter", "AnswerError"),
     "Interpreter": ("interpreter", "Interpreter"),
@@ -32,8 +33,8 @@ _HOMES: Final = {
 
 
 def __getattr__(name: str) -> Any:  # noqa: ANN401
-    """Import what programs use once they use it: the bot itself needs none of it."""
-    if name not in _HOMES:
+    """Import the public interface when a program first uses it: the bot itself needs none of it."""
+    if name not in _PUBLIC_ATTRIBUTES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    module, attribute = _HOMES[name]
+    module, attribute = _PUBLIC_ATTRIBUTES[name]
     return getattr(importlib.import_module(f"{__name__}.{module}"), attribute)

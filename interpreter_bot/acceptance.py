@@ -1,6 +1,6 @@
-"""What an administrator accepted, of skills and of the tools of MCP servers.
+"""Skills and tools of MCP servers that an administrator accepted.
 
-Each is used while it is, to the byte, what was accepted. A file a name holds what was.
+Each is used only as long as it equals, to the byte, what was accepted. There is one file per name.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ _T = TypeVar("_T")
 _log = logging.getLogger(__name__)
 
 DIGEST_CHARACTERS: Final = 32
-"""So many characters of a digest name a version: of fewer, its author can make two with the same
-ones, one to be read and one to be accepted."""
-_MAX_BYTES: Final = 16 * 1024 * 1024
+"""Characters of a digest that name a version. With fewer, an author could make two versions that
+begin with the same characters: a harmless one to be read, and another one to be used."""
+_MAX_RECORD_BYTES: Final = 16 * 1024 * 1024
 
 
 class Standing(enum.StrEnum):
@@ -32,18 +32,18 @@ class Standing(enum.StrEnum):
     NEW = "new"
     """Nobody has accepted it."""
     CHANGED = "changed"
-    """It is not what was accepted."""
+    """It differs from what was accepted."""
     GONE = "gone"
-    """What was accepted is not there any more."""
+    """What was accepted no longer exists."""
     UNUSABLE = "unusable"
 
 
 class Records(Generic[_T]):
-    """Values by name, each a JSON file in the data directory. Methods block, shortly."""
+    """Values by name, each a JSON file in the data directory. Methods block briefly."""
 
-    def __init__(self, data: pathlib.Path, kind: str, type_: type[_T]) -> None:
-        self._directory = data / "acceptance" / kind
-        self._adapter = pydantic.TypeAdapter(type_)
+    def __init__(self, data_directory: pathlib.Path, subject: str, value_type: type[_T]) -> None:
+        self._directory = data_directory / "acceptance" / subject
+        self._adapter = pydantic.TypeAdapter(value_type)
         self._cache: dict[str, tuple[tuple[int, int], _T]] = {}
 
     def read(self, name: str) -> _T | None:
@@ -54,14 +54,14 @@ class Records(Generic[_T]):
             version = (status.st_mtime_ns, status.st_ino)
             cached = self._cache.get(name)
             if cached is None or cached[0] != version:
-                if status.st_size > _MAX_BYTES:
+                if status.st_size > _MAX_RECORD_BYTES:
                     raise ValueError("it is too long")
                 cached = version, self._adapter.validate_json(file.read_bytes())
                 self._cache[name] = cached
         except FileNotFoundError:
             return None
         except (OSError, ValueError) as error:
-            # Nothing of it is used then, which is safe.
+            # Without a record, nothing counts as accepted, which is safe.
             _log.error("%s cannot be used: %s", file, error)
             return None
         return cached[1]
@@ -90,12 +90,12 @@ def check_version(name: str, digest: str, current: str) -> None:
     """Check that a digest names the present version of something.
 
     Args:
-        name: of it.
-        digest: of what an administrator read; its first characters suffice.
-        current: the whole digest of what is there now.
+        name: of the skill or server.
+        digest: of the version that an administrator read; its first characters suffice.
+        current: the whole digest of the present version.
 
     Raises:
-        BotError: it names no version, or another one.
+        BotError: the digest is too short, or names another version.
     """
     if len(digest) < DIGEST_CHARACTERS:
         raise errors.BotError(operator_words.name_digest(name))
@@ -104,7 +104,7 @@ def check_version(name: str, digest: str, current: str) -> None:
 
 
 def find_standing(accepted: str | None, current: str) -> Standing:
-    """Compare the digest of what was accepted, None if nothing was, with that of what is there."""
+    """Compare the accepted digest, None if nothing was accepted, with the present one."""
     if accepted is None:
         return Standing.NEW
     return Standing.ON if accepted == current else Standing.CHANGED

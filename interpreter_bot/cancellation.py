@@ -30,28 +30,28 @@ async def run_until_stopped(
 
     Exceptions of the work, and a cancellation of the caller, are raised.
     """
-    working = asyncio.create_task(work, name="turn")
-    stopping = asyncio.create_task((stop or asyncio.Event()).wait(), name="stop of a turn")
+    work_task = asyncio.create_task(work, name="turn")
+    stop_task = asyncio.create_task((stop or asyncio.Event()).wait(), name="stop of a turn")
     try:
         await asyncio.wait(
-            {working, stopping}, timeout=max(seconds, 0), return_when=asyncio.FIRST_COMPLETED
+            {work_task, stop_task}, timeout=max(seconds, 0), return_when=asyncio.FIRST_COMPLETED
         )
-        if not working.done():
-            working.cancel()
-            # `await working` could not distinguish its cancellation from that of the caller.
-            await asyncio.wait({working})
-        if working.cancelled():
+        if not work_task.done():
+            work_task.cancel()
+            # `await work_task` could not distinguish its cancellation from that of the caller.
+            await asyncio.wait({work_task})
+        if work_task.cancelled():
             is_stopped = stop is not None and stop.is_set()
             return EarlyEnd.STOPPED if is_stopped else EarlyEnd.TIME_IS_UP
-        return working.result()
+        return work_task.result()
     finally:
-        stopping.cancel()
-        if not working.done():
-            working.cancel()
-        while not working.done():
+        stop_task.cancel()
+        if not work_task.done():
+            work_task.cancel()
+        while not work_task.done():
             # After a second cancellation, still wait for the work; the first one is raised then.
             with contextlib.suppress(asyncio.CancelledError):
-                await asyncio.wait({working})
+                await asyncio.wait({work_task})
 
 
 async def run_until(
@@ -64,19 +64,19 @@ async def run_until(
     Returns:
         Whether the work was done.
     """
-    working = asyncio.create_task(work, name=name)
-    ending = asyncio.create_task(end, name=f"end of {name}")
+    work_task = asyncio.create_task(work, name=name)
+    end_task = asyncio.create_task(end, name=f"end of {name}")
     try:
-        await asyncio.wait({working, ending}, return_when=asyncio.FIRST_COMPLETED)
-        if working.done():
-            working.result()
+        await asyncio.wait({work_task, end_task}, return_when=asyncio.FIRST_COMPLETED)
+        if work_task.done():
+            work_task.result()
             return True
-        ending.result()
+        end_task.result()
         return False
     finally:
-        for task in (working, ending):
+        for task in (work_task, end_task):
             task.cancel()
-        await asyncio.wait({working, ending})
+        await asyncio.wait({work_task, end_task})
 
 
 async def shielded(work: Coroutine[Any, Any, T]) -> T:
@@ -93,8 +93,8 @@ async def shielded(work: Coroutine[Any, Any, T]) -> T:
             cancelled = error
     if cancelled is None:
         return task.result()
-    if not task.cancelled() and (fault := task.exception()) is not None:
-        _log.error("work that was finished after a cancellation failed", exc_info=fault)
+    if not task.cancelled() and (error_of_work := task.exception()) is not None:
+        _log.error("work that was finished after a cancellation failed", exc_info=error_of_work)
     raise cancelled
 
 

@@ -1,7 +1,7 @@
 """The command line: parse it, load the settings, and call the command's module.
 
-Exit status: 0 all went well, 1 something that ran did not, 2 nothing was run. What takes long to
-import is imported once it is known to be needed.
+Exit status: 0 all went well, 1 something that ran failed, 2 nothing was run. Slow imports wait
+until they are known to be needed.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ from typing import TYPE_CHECKING, Final
 
 from interpreter_bot import errors, logs
 from interpreter_bot.app import garbage_collection
+from interpreter_bot.commands import exit_statuses
 from interpreter_bot.commands import options as command_options
 
 if TYPE_CHECKING:
     from interpreter_bot import settings
 
-_REFUSED: Final = 2
-# Commands with kernels: they take seconds until they can print anything of their own.
-_SLOW: Final = frozenset({"run", "ask", "execute", "doctor", "host", "mcp"})
+# They take seconds until they can print anything of their own.
+_KERNEL_COMMANDS: Final = frozenset({"run", "ask", "execute", "doctor", "host", "mcp"})
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -35,16 +35,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
         arguments = sys.argv[1:]
     options = command_options.read(arguments)
     logs.configure("info" if options.verbose else options.log_level, is_json=False)
-    # What goes with the process need not be collected before.
+    # Memory that goes with the process need not be collected at its end.
     atexit.register(gc.freeze)
     try:
-        with _quiet_terminal(options):
+        with _without_echo(options):
             # A host that a bot starts shares the bot's terminal.
-            is_asked_for = getattr(options, "linger", None) is None
-            if options.module in _SLOW and is_asked_for and sys.stderr.isatty():
+            is_started_by_person = getattr(options, "linger", None) is None
+            if options.module in _KERNEL_COMMANDS and is_started_by_person and sys.stderr.isatty():
                 sys.stderr.write("Starting…\n")
             with garbage_collection.paused():
-                # It would look through all that is installed for plugins, of which we want none.
+                # Pydantic would search all installed packages for plugins, of which we want none.
                 os.environ["PYDANTIC_DISABLE_PLUGINS"] = "__all__"
                 from interpreter_bot.app import process_startup
 
@@ -54,9 +54,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
                     from interpreter_bot.kernels.libraries import kernel_environment
 
                     kernel_environment.ensure(config, sys.stderr.write)
-                if _needs_own_ids(config, options):
-                    # Before anything is imported that might start a thread.
-                    config = _with_own_ids(config)
+                if _needs_subordinate_ids(config, options):
+                    # Before any import that might start a thread.
+                    config = _with_subordinate_ids(config)
                 process_startup.forbid_inspection()
                 command = importlib.import_module(f"interpreter_bot.commands.{options.module}")
             status: int = command.run(config, options)
@@ -64,17 +64,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except errors.BotError as error:
         for line in str(error).splitlines():
             sys.stderr.write(f"interpreter-bot: {line}\n")
-        return _REFUSED
+        return exit_statuses.REFUSED
     except KeyboardInterrupt:
-        return 130
+        return exit_statuses.INTERRUPTED
     except BrokenPipeError:
         # The reader of stdout has closed it; what is still buffered has nowhere to go.
         sys.stdout = None
-        return 1
+        return exit_statuses.FAILED
 
 
-def _quiet_terminal(options: argparse.Namespace) -> AbstractContextManager[None]:
-    """Keep what is typed before a prompt is there out of what is shown: the prompt has it."""
+def _without_echo(options: argparse.Namespace) -> AbstractContextManager[None]:
+    """Do not echo what is typed before the prompt appears: the prompt shows it."""
     if options.module != "ask" or not (sys.stdin and sys.stdin.isatty()):
         return contextlib.nullcontext()
     from interpreter_bot.platforms.console import terminal_input
@@ -83,21 +83,21 @@ def _quiet_terminal(options: argparse.Namespace) -> AbstractContextManager[None]
 
 
 def _has_kernels(options: argparse.Namespace) -> bool:
-    return options.module in _SLOW and getattr(options, "verb", None) in (None, "serve")
+    return options.module in _KERNEL_COMMANDS and getattr(options, "verb", None) in (None, "serve")
 
 
-def _needs_own_ids(config: settings.Settings, options: argparse.Namespace) -> bool:
-    """Return whether a command has kernels of its own, or deletes what a dead host left."""
+def _needs_subordinate_ids(config: settings.Settings, options: argparse.Namespace) -> bool:
+    """Return whether a command starts kernels itself, or deletes files that a dead host left."""
     if options.module == "run":
         return config.host.mode == "inside"
-    return options.module in _SLOW or getattr(options, "verb", None) == "forget"
+    return options.module in _KERNEL_COMMANDS or getattr(options, "verb", None) == "forget"
 
 
-def _with_own_ids(config: settings.Settings) -> settings.Settings:
-    """Take the user ids that are granted for kernels, if any.
+def _with_subordinate_ids(config: settings.Settings) -> settings.Settings:
+    """Take the user ids that the system grants for kernels, if any.
 
     Raises:
-        SandboxError: they cannot be used after all.
+        SandboxError: they cannot be used.
     """
     from interpreter_bot.kernels.provisioning import subordinate_ids
 

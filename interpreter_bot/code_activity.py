@@ -1,4 +1,4 @@
-"""Values about what code of a session may reach outside of the sandbox, and its use."""
+"""Values about what code of a session may reach outside of the sandbox, and records of its use."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Final, TypeAlias
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Reachable:
+class ReachableHost:
     """A host that code of a session may reach.
 
     Attributes:
@@ -33,18 +33,18 @@ class Offer:
     """A service of the bot for code, such as a data connection.
 
     Attributes:
-        kind: the name of its service.
+        service: the name of its service.
         name: its own name.
         description: a line for people and models.
-        detail: for models only; may be long.
-        recent: for people only: the latest requests of the session, and their outcomes.
+        model_details: for models only; may be long.
+        recent_queries: for people only: the latest queries of the session, and their outcomes.
     """
 
-    kind: str
+    service: str
     name: str
     description: str = ""
-    detail: str = ""
-    recent: tuple[tuple[str, str], ...] = ()
+    model_details: str = ""
+    recent_queries: tuple[tuple[str, str], ...] = ()
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -53,23 +53,23 @@ class Reach:
 
     Attributes:
         hosts: allowed hosts; empty if it has no network.
-        bytes: sent and received today, since this bot started.
-        max_bytes: the limit of `bytes`.
+        used_bytes: sent and received today, since this bot started.
+        max_bytes: the limit of `used_bytes`.
         offers: services of the bot.
-        allowed: approvals of people that are valid while its Python lives, such as
+        grants: approvals of people that are valid while its Python lives, such as
             "POST host:443".
-        refusal: why nothing can be reached at all; mostly empty.
+        refusal: why nothing can be reached at all; empty if something can.
     """
 
-    hosts: tuple[Reachable, ...] = ()
-    bytes: int = 0
+    hosts: tuple[ReachableHost, ...] = ()
+    used_bytes: int = 0
     max_bytes: int = 0
     offers: tuple[Offer, ...] = ()
-    allowed: tuple[str, ...] = ()
+    grants: tuple[str, ...] = ()
     refusal: str = ""
 
 
-NOWHERE: Final = Reach()
+NO_REACH: Final = Reach()
 
 
 @dataclasses.dataclass(slots=True)
@@ -87,7 +87,7 @@ class Contact:
         reason: why it was refused or ended; empty if it succeeded.
         sent_bytes: by code.
         received_bytes: by code.
-        at: when it began, in seconds since the epoch.
+        happened_at: when it began, in seconds since the epoch.
         seconds: its duration.
     """
 
@@ -101,7 +101,7 @@ class Contact:
     reason: str = ""
     sent_bytes: int = 0
     received_bytes: int = 0
-    at: float = dataclasses.field(default_factory=time.time)
+    happened_at: float = dataclasses.field(default_factory=time.time)
     seconds: float = 0.0
 
 
@@ -112,13 +112,13 @@ class Query:
     Attributes:
         key: of the session.
         kernel_id: of its kernel.
-        person: whose turn it was, by the id on the platform.
+        person: id of the person whose turn it was, on the platform.
         connection: its name.
         statement: the statement, without values of parameters, or the name of a file.
         reason: why it failed, or was cut; empty if it succeeded.
         rows: the number of returned rows.
-        sent_bytes: sent to code.
-        at: when it began, in seconds since the epoch.
+        sent_bytes: of the rows, as code got them.
+        happened_at: when it began, in seconds since the epoch.
         seconds: its duration.
     """
 
@@ -130,7 +130,7 @@ class Query:
     reason: str = ""
     rows: int = 0
     sent_bytes: int = 0
-    at: float = dataclasses.field(default_factory=time.time)
+    happened_at: float = dataclasses.field(default_factory=time.time)
     seconds: float = 0.0
 
 
@@ -148,8 +148,8 @@ class InstalledLayer:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class AskedQuery:
-    """One use of a data connection, for display under an answer; its text is harmless.
+class ShownQuery:
+    """One use of a data connection, as shown below an answer; its text is harmless.
 
     Attributes:
         connection: its name.
@@ -176,7 +176,7 @@ class Installation:
         person: whose code it was.
         layer: identifies them at the host.
         packages: one line for each, with version and hashes.
-        at: when they are known to be installed, in seconds since the epoch.
+        happened_at: when they were known to be installed, in seconds since the epoch.
     """
 
     key: str
@@ -184,27 +184,27 @@ class Installation:
     person: str
     layer: str
     packages: str
-    at: float = dataclasses.field(default_factory=time.time)
+    happened_at: float = dataclasses.field(default_factory=time.time)
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class ToolCall:
-    """A call of a tool.
+    """The record of a call of a tool.
 
     Attributes:
         key: of the session.
-        person: who asked what the code runs for.
-        call_id: by which the code knows it.
-        server: whose tool it is.
+        person: whose request the code serves.
+        call_id: the code's name for the call.
+        server: the server that has the tool.
         tool: its name.
         arguments: JSON, shortened.
-        was_approved: a person was asked, and agreed.
+        was_approved: a person was asked, and approved.
         outcome: begun, done, failed or refused.
         reason: why it was refused, or failed.
-        sent_bytes: of all arguments.
-        received_bytes: of the result.
-        at: when it began, in seconds since the epoch.
-        seconds: that it took.
+        sent_bytes: size of all arguments.
+        received_bytes: size of the result.
+        happened_at: when it began, in seconds since the epoch.
+        seconds: its duration.
     """
 
     key: str
@@ -218,9 +218,9 @@ class ToolCall:
     reason: str = ""
     sent_bytes: int = 0
     received_bytes: int = 0
-    at: float = dataclasses.field(default_factory=time.time)
+    happened_at: float = dataclasses.field(default_factory=time.time)
     seconds: float = 0.0
 
 
 Activity: TypeAlias = Contact | Query | Installation | ToolCall
-"""What is recorded of what code did outside."""
+"""The record of something that code did outside of the sandbox."""

@@ -16,7 +16,7 @@ from cryptography import fernet
 from interpreter_bot import errors, logs, private_files, settings
 from interpreter_bot.wording import storage_words
 
-MARK: Final = "fernet:"
+ENCRYPTED_PREFIX: Final = "fernet:"
 """Prefix of encrypted text."""
 
 
@@ -39,14 +39,14 @@ class KeyRing:
 
     def __init__(self, keys: str, file: pathlib.Path) -> None:
         self._file = None if keys else file
-        self.where = "encryption.keys" if keys else str(file)
+        self.location = "encryption.keys" if keys else str(file)
         """The place of the keys, for people."""
         self._fernets = self._parse_keys(keys.replace(",", " "))
         if keys:
             self._require_key()
 
     @classmethod
-    def of(cls, config: settings.Settings) -> KeyRing:
+    def from_settings(cls, config: settings.Settings) -> KeyRing:
         """Return the key ring that the settings name."""
         file = config.encryption.key_file or config.paths.data / "keys"
         return cls(config.encryption.keys.get_secret_value(), file)
@@ -60,7 +60,7 @@ class KeyRing:
         if not self._fernets and self._file is not None:
             self._fernets = self._parse_keys(private_files.read_or_create(self._file, new_key))
         self._require_key()
-        return MARK + self._fernets[0].encrypt(text.encode()).decode("ascii")
+        return ENCRYPTED_PREFIX + self._fernets[0].encrypt(text.encode()).decode("ascii")
 
     def decrypt(self, text: str) -> str:
         """Decrypt a text; a text in clear is returned unchanged.
@@ -68,7 +68,7 @@ class KeyRing:
         Raises:
             SettingsError: its key is missing.
         """
-        if not text.startswith(MARK):
+        if not text.startswith(ENCRYPTED_PREFIX):
             return text
         decrypted = self._try_decrypt(text)
         if decrypted is None:
@@ -76,14 +76,14 @@ class KeyRing:
             self._read_file()
             decrypted = self._try_decrypt(text)
         if decrypted is None:
-            raise errors.SettingsError(storage_words.unknown_key(self.where))
+            raise errors.SettingsError(storage_words.unknown_key(self.location))
         return decrypted
 
     def is_current(self, text: str) -> bool:
         """Return whether a text is encrypted with the first key."""
         if not self._fernets:
             self._read_file()
-        return text.startswith(MARK) and self._try_decrypt(text, max_keys=1) is not None
+        return text.startswith(ENCRYPTED_PREFIX) and self._try_decrypt(text, max_keys=1) is not None
 
     def add_key(self) -> bool:
         """Put a new key before all others in the file; return False if the keys are not in a file.
@@ -105,19 +105,19 @@ class KeyRing:
 
     def _require_key(self) -> None:
         if not self._fernets:
-            raise errors.SettingsError(storage_words.no_key(self.where))
+            raise errors.SettingsError(storage_words.no_key(self.location))
 
     def _parse_keys(self, keys: str) -> Sequence[fernet.Fernet]:
         logs.add_secrets(keys.split())
         try:
             return [fernet.Fernet(key) for key in keys.split()]
         except ValueError as error:
-            raise errors.SettingsError(storage_words.not_keys(self.where)) from error
+            raise errors.SettingsError(storage_words.not_keys(self.location)) from error
 
     def _try_decrypt(self, text: str, *, max_keys: int | None = None) -> str | None:
         for key in self._fernets[:max_keys]:
             with contextlib.suppress(fernet.InvalidToken):
-                return key.decrypt(text.removeprefix(MARK)).decode()
+                return key.decrypt(text.removeprefix(ENCRYPTED_PREFIX)).decode()
         return None
 
 

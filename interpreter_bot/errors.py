@@ -3,25 +3,28 @@
     BotError
     ├── SettingsError            the configuration cannot be used
     ├── SandboxError             no sandbox, or not as strong as demanded
-    ├── KernelError              a kernel could not be had or used
+    ├── KernelError              a kernel could not be obtained or used
     │   ├── KernelStartError     none could be started
-    │   ├── KernelLostError      it died and the request cannot be carried out
-    │   ├── PoolFullError        every kernel is busy and no more fit, or are one person's
-    │   ├── ExecutionMissingError  what an execution showed is not kept (any more)
+    │   ├── KernelLostError      it died, and the request cannot be carried out
+    │   ├── HostUnusableError    the host that keeps kernels cannot be used
+    │   ├── PoolFullError        all kernels are busy, or all that one person may have
+    │   ├── ExecutionMissingError  the output of an execution is no longer kept
+    │   ├── SessionMovedError    another machine has the session
+    │   ├── SessionExistsError   a new session has the key of another one
     │   └── PackagesError        packages were not installed
     ├── WorkspaceError           a file operation was refused
     │   ├── FileNameError        the name cannot be used
     │   ├── FileTooLargeError    one file is over the limit
     │   ├── WorkspaceFullError   the workspace as a whole is over its limits
     │   └── FileMissingError     no such regular file
-    ├── LoginNeededError         a person has no account to do it with, but can log in
+    ├── LoginNeededError         a person has to log in at a tool server first
     ├── UnansweredError          a person was asked, and did not answer in time
     ├── AnswerRefusedError       an answer came too late, or from somebody else
-    ├── StoreError               the database cannot be used, or what was asked for is gone
+    ├── StoreError               the database cannot be used, or has no such record
     └── PlatformLostError        a chat platform cannot be reached, and may be tried again
 
-`str(error)` is the sentence for the person; detail goes to the log and to `__cause__`. The
-docstring of each class is its sentence where none is given.
+`str(error)` is the sentence for the person; details go to the log and to `__cause__`. Without a
+sentence of its own, an error has the docstring of its class.
 """
 
 from __future__ import annotations

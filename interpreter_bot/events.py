@@ -160,7 +160,7 @@ class TurnEnded:
     sentence: str = ""
     seconds: float = 0.0
     turn_id: int = 0
-    queries: tuple[code_activity.AskedQuery, ...] = ()
+    queries: tuple[code_activity.ShownQuery, ...] = ()
     goes_on: bool = False
     is_quiet: bool = False
 
@@ -215,7 +215,7 @@ class ApprovalQuestion:
         cell: of the code.
         code: the code, or the action.
         facts: lines that a person should know.
-        choices: scopes of an approval besides once, such as `FOR_SESSION`.
+        choices: scopes of an approval besides once, such as `values.FOR_SESSION`.
         is_personal: it uses an account of the person, so only this person may answer.
     """
 
@@ -237,10 +237,8 @@ class ApprovalQuestion:
 
 Question: TypeAlias = InputQuestion | ApprovalQuestion
 
-PICK: Final = "pick"
-"""Prefix of the actions of buttons for choices; the index of the choice follows."""
-FOR_SESSION: Final = values.FOR_SESSION
-"""The scope that allows something repeatedly while the Python of the session lives."""
+PICK_PREFIX: Final = "pick"
+"""The action of a button for a choice begins so; the index of the choice follows."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -278,7 +276,7 @@ class Unanswered:
 Answer: TypeAlias = TextAnswer | Approved | Declined | Unanswered
 
 
-def answer_of(question: Question, text: str | None) -> Answer:
+def make_answer(question: Question, text: str | None) -> Answer:
     """Return the answer for the text of a person; None declines.
 
     For an approval, the text is a scope or an edited version.
@@ -292,7 +290,7 @@ def answer_of(question: Question, text: str | None) -> Answer:
     return Approved(edited=None if text == question.code else text)
 
 
-def approval_of(line: str, choices: Sequence[str]) -> Approved | Declined:
+def parse_approval(line: str, choices: Sequence[str]) -> Approved | Declined:
     """Parse an answer: a yes, a choice or its first letter; anything else is a no."""
     word = line.strip().lower()
     if word in ("y", "yes"):

@@ -170,7 +170,7 @@ class Interpreter(_Options):
         """
         request = self._request(code or text, is_code=bool(code), files=files)
         asking = self._asking()
-        turn = program_turns.stream(self._service, request)
+        turn = program_turns.stream_events(self._service, request)
         async with contextlib.aclosing(turn):
             async for event in turn:
                 if event is not None:
@@ -251,7 +251,7 @@ class Interpreter(_Options):
         return ask
 
     async def _answer(self, request: requests.Request) -> Answer:
-        answer = await program_turns.answer(self._service, request, self._asking())
+        answer = await program_turns.run_turn(self._service, request, self._asking())
         if answer.status in (values.TurnStatus.FAILED, values.TurnStatus.INTERRUPTED):
             raise AnswerError(answer)
         return answer
@@ -260,7 +260,7 @@ class Interpreter(_Options):
         text = self.ask_person(question) if self.ask_person is not None else None
         if isinstance(text, Awaitable):
             text = await text
-        return program_turns.answer_of(question, text)
+        return program_turns.parse_answer(question, text)
 
     def _prepare(self) -> AbstractAsyncContextManager[session_service.SessionService]:
         """Read the settings, and prepare to open the conversations.

@@ -1,7 +1,7 @@
-"""The bot's calls into a kernel: the code that the bot itself runs there, one function a call.
+"""The code that the bot itself runs in a kernel: one function per call returns it.
 
-`guest.bot_calls` answers them, by functions of the same names. What a call shows is a display of
-JSON, if nothing else is said.
+`guest.bot_calls` answers the calls, by functions of the same names. A call shows a display of JSON,
+unless its function says otherwise.
 """
 
 from __future__ import annotations
@@ -11,22 +11,22 @@ from collections.abc import Sequence
 
 def complete_code(code: str) -> str:
     """Show completions of code that ends at the cursor."""
-    return _code("complete_code", code)
+    return _format_call("complete_code", code)
 
 
 def describe_files(names: Sequence[str], separator: str) -> str:
     """Print descriptions of files, each after the separator and its number."""
-    return _code("describe_files", list(names), separator)
+    return _format_call("describe_files", list(names), separator)
 
 
 def describe_variables() -> str:
     """Show descriptions of all variables."""
-    return _code("describe_variables")
+    return _format_call("describe_variables")
 
 
 def look_at_table(handle: str, request_json: str) -> str:
     """Show a part of a displayed table, or nothing if it no longer exists."""
-    return _code("look_at_table", handle, request_json)
+    return _format_call("look_at_table", handle, request_json)
 
 
 def open_doors(*, proxy: int, services: int, authority: str, offered: Sequence[str]) -> str:
@@ -35,30 +35,30 @@ def open_doors(*, proxy: int, services: int, authority: str, offered: Sequence[s
     Args:
         proxy: port of the proxy; 0 if nothing outside may be reached.
         services: port of the services.
-        authority: certificate of what the bot answers in the place of others.
+        authority: certificate that signs those with which the bot answers for other hosts.
         offered: kinds of services.
     """
-    return _code("open_doors", proxy, services, authority, list(offered))
+    return _format_call("open_doors", proxy, services, authority, list(offered))
 
 
 def open_table(name: str, sheet: str) -> str:
     """Read a file as a table, and show its description."""
-    return _code("open_table", name, sheet)
+    return _format_call("open_table", name, sheet)
 
 
 def refuse_doors(reason: str) -> str:
-    """Let uses of data connections fail with the reason why there are none."""
-    return _code("refuse_doors", reason)
+    """Let uses of data connections fail, with the reason why there are none."""
+    return _format_call("refuse_doors", reason)
 
 
 def restore_variables(generation: int) -> str:
     """Restore a generation of saved variables, and show which failed."""
-    return _code("restore_variables", generation)
+    return _format_call("restore_variables", generation)
 
 
 def save_table(handle: str, name: str) -> str:
     """Write a whole displayed table into a file, and show whether it still existed."""
-    return _code("save_table", handle, name)
+    return _format_call("save_table", handle, name)
 
 
 def save_variables(generation: int, *, seconds: float, max_bytes: int) -> str:
@@ -69,20 +69,20 @@ def save_variables(generation: int, *, seconds: float, max_bytes: int) -> str:
         seconds: time for trying variables.
         max_bytes: of the generation.
     """
-    return _code("save_variables", generation, seconds, max_bytes)
+    return _format_call("save_variables", generation, seconds, max_bytes)
 
 
 def show_scaled(
     names: Sequence[str], contents: Sequence[str], *, max_side: int, max_bytes: int
 ) -> str:
     """Display pictures scaled down for a model: files, and others in base64."""
-    return _code("show_scaled", list(names), list(contents), max_side, max_bytes)
+    return _format_call("show_scaled", list(names), list(contents), max_side, max_bytes)
 
 
 def use_packages(paths: Sequence[str]) -> str:
     """Let imports find packages of the session."""
-    return _code("use_packages", list(paths))
+    return _format_call("use_packages", list(paths))
 
 
-def _code(name: str, *arguments: object) -> str:
+def _format_call(name: str, *arguments: object) -> str:
     return f"get_ipython().answer_bot{(name, *arguments)!r}"

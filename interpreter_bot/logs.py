@@ -1,7 +1,7 @@
 """Logging to stderr, one line per record, secrets redacted.
 
-`cli` calls `configure` once; all other modules only ask for a logger. Redaction is in the formatter
-and not in a filter, because only there is the text of a traceback known.
+`cli` calls `configure` once; all other modules only ask for a logger. The formatter redacts, not a
+filter, because only the formatter knows the text of a traceback.
 """
 
 from __future__ import annotations
@@ -16,31 +16,31 @@ from interpreter_bot import errors, redaction
 _log = logging.getLogger(__name__)
 
 _MAX_CAUSES = 5
-# At the lowest level, these log whole requests: people's words and pictures.
-_TALKATIVE = ("openai", "anthropic", "httpx2", "httpcore2")
-# The errors of these quote what a server sent, which may be people's data.
-_QUOTING = ("mcp",)
+# At the level debug, these log whole requests, with people's words and pictures.
+_VERBOSE_LIBRARIES = ("openai", "anthropic", "httpx2", "httpcore2")
+# Errors of these quote what a server sent, which may be people's data.
+_QUOTING_LIBRARIES = ("mcp",)
 _MAX_QUOTED_CHARACTERS = 300
 # Foreign text in a message must neither forge a second line nor control a terminal.
-_ESCAPES = {
+_CHARACTER_ESCAPES = {
     code: f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}"
     for code in (*range(0x20), *range(0x7F, 0xA0), 0x2028, 0x2029)
 } | {0x0A: "\\n", 0x0D: "\\r", 0x09: "\\t"}
 
-_MAX_SHORT_LIVED = 5_000
+_MAX_SHORT_LIVED_SECRETS = 5_000
 
 
 class _Secrets:
-    """What is redacted. Tokens are renewed for as long as the bot runs, so old ones are dropped."""
+    """Secrets to be redacted. Tokens are renewed all the time, so old ones are dropped."""
 
     def __init__(self) -> None:
-        self._lasting: set[str] = set()
+        self._long_lived: set[str] = set()
         self._short_lived: dict[str, None] = {}
         self._redactor: redaction.Redactor | None = None
 
     def add(self, secrets: Iterable[str], *, are_short_lived: bool) -> None:
         for secret in secrets:
-            if secret in self._lasting:
+            if secret in self._long_lived:
                 continue
             if secret not in self._short_lived:
                 self._redactor = None
@@ -49,13 +49,13 @@ class _Secrets:
                 self._short_lived.pop(secret, None)
                 self._short_lived[secret] = None
             else:
-                self._lasting.add(secret)
-        while len(self._short_lived) > _MAX_SHORT_LIVED:
+                self._long_lived.add(secret)
+        while len(self._short_lived) > _MAX_SHORT_LIVED_SECRETS:
             del self._short_lived[next(iter(self._short_lived))]
 
     def redact(self, text: str) -> str:
-        # Made anew after changes only: thousands of secrets take longer to sort than to look for.
-        redactor = self._redactor or redaction.Redactor((*self._lasting, *self._short_lived))
+        # Rebuilt only after changes: sorting thousands of secrets takes longer than the search.
+        redactor = self._redactor or redaction.Redactor((*self._long_lived, *self._short_lived))
         self._redactor = redactor
         return redactor.redact(text)
 
@@ -67,9 +67,8 @@ def add_secrets(secrets: Iterable[str], *, are_short_lived: bool = False) -> Non
     """Redact these strings from the log from now on, message and traceback alike.
 
     Args:
-        secrets: as `redaction.redact` has them.
-        are_short_lived: they are renewed every few hours, and the oldest of thousands are of no
-            use to anybody.
+        secrets: in the form in which they would appear in the text.
+        are_short_lived: they are renewed every few hours, so the oldest of thousands are dropped.
     """
     _secrets.add(secrets, are_short_lived=are_short_lived)
 
@@ -85,22 +84,22 @@ def configure(level: str, *, is_json: bool) -> None:
         ValueError: there is no such level.
     """
     handler = logging.StreamHandler()
-    handler.setFormatter(_JsonLines() if is_json else _Lines())
+    handler.setFormatter(_JsonFormatter() if is_json else _LineFormatter())
     logging.basicConfig(level=level.upper(), handlers=[handler], force=True)
     logging.captureWarnings(True)
-    for name in _TALKATIVE:
+    for name in _VERBOSE_LIBRARIES:
         logging.getLogger(name).setLevel(max(logging.INFO, logging.getLogger().level))
 
 
-class _Lines(logging.Formatter):
+class _LineFormatter(logging.Formatter):
     """`2030-01-31T12:00:00.000+00:00 INFO interpreter_bot.app: message`, newlines escaped."""
 
     def format(self, record: logging.LogRecord) -> str:
-        text = f"{_time(record)} {record.levelname} {record.name}: {_message(record)}"
-        trace = self._trace(record)
-        return (f"{text}\n{trace}" if trace else text).translate(_ESCAPES)
+        text = f"{_format_time(record)} {record.levelname} {record.name}: {_format_message(record)}"
+        trace = self._format_trace(record)
+        return (f"{text}\n{trace}" if trace else text).translate(_CHARACTER_ESCAPES)
 
-    def _trace(self, record: logging.LogRecord) -> str:
+    def _format_trace(self, record: logging.LogRecord) -> str:
         """Return the error and the stack, if the record carries them.
 
         An error with a sentence for people was foreseen, so its causes are named and the traceback
@@ -114,30 +113,32 @@ class _Lines(logging.Formatter):
             is_foreseen = isinstance(error, errors.BotError) and not _log.isEnabledFor(
                 logging.DEBUG
             )
-            parts.append(_causes(error) if is_foreseen else self.formatException(record.exc_info))
+            parts.append(
+                _format_causes(error) if is_foreseen else self.formatException(record.exc_info)
+            )
         if record.stack_info:
             parts.append(self.formatStack(record.stack_info))
-        return _clean("\n".join(parts))
+        return _redact("\n".join(parts))
 
 
-class _JsonLines(_Lines):
-    """One JSON object a line: time, level, logger, message and, where there is one, the trace."""
+class _JsonFormatter(_LineFormatter):
+    """One JSON object a line: time, level, logger, message and the trace, if there is one."""
 
     def format(self, record: logging.LogRecord) -> str:
-        # Redacted before it is encoded: a secret with a quote in it looks different after.
+        # Redacted before it is encoded as JSON, which changes a secret that has a quote in it.
         fields = {
-            "time": _time(record),
+            "time": _format_time(record),
             "level": record.levelname,
             "logger": record.name,
-            "message": _message(record),
+            "message": _format_message(record),
         }
-        if trace := self._trace(record):
+        if trace := self._format_trace(record):
             fields["trace"] = trace
         return json.dumps(fields)
 
 
-def _causes(error: BaseException | None) -> str:
-    """Return an error and what led to it, the last first, in one line."""
+def _format_causes(error: BaseException | None) -> str:
+    """Return an error and its causes in one line, the error first."""
     parts: list[str] = []
     while error is not None and len(parts) < _MAX_CAUSES:
         parts.append(f"{type(error).__name__}: {error}")
@@ -145,19 +146,21 @@ def _causes(error: BaseException | None) -> str:
     return " <- ".join(parts)
 
 
-def _time(record: logging.LogRecord) -> str:
+def _format_time(record: logging.LogRecord) -> str:
     moment = datetime.datetime.fromtimestamp(record.created, tz=datetime.UTC)
     return moment.isoformat(timespec="milliseconds")
 
 
-def _message(record: logging.LogRecord) -> str:
+def _format_message(record: logging.LogRecord) -> str:
     text = record.getMessage().rstrip()
-    return _clean(text[:_MAX_QUOTED_CHARACTERS] if _is_quoting(record) else text)
+    return _redact(text[:_MAX_QUOTED_CHARACTERS] if _is_quoting(record) else text)
 
 
 def _is_quoting(record: logging.LogRecord) -> bool:
-    return record.name.partition(".")[0] in _QUOTING and not _log.isEnabledFor(logging.DEBUG)
+    return record.name.partition(".")[0] in _QUOTING_LIBRARIES and not _log.isEnabledFor(
+        logging.DEBUG
+    )
 
 
-def _clean(text: str) -> str:
+def _redact(text: str) -> str:
     return _secrets.redact(text)

@@ -1,4 +1,7 @@
-"""Small files of secrets, readable by the bot's user alone: tokens and keys. They block shortly."""
+"""Small files of secrets, such as tokens and keys, that only the bot's user can read.
+
+The functions block briefly.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +15,7 @@ from collections.abc import Callable, Iterator
 from interpreter_bot import errors
 from interpreter_bot.wording import storage_words
 
-_MAX_BYTES = 1024 * 1024
+_MAX_FILE_BYTES = 1024 * 1024
 
 
 def read(file: pathlib.Path) -> str:
@@ -21,59 +24,59 @@ def read(file: pathlib.Path) -> str:
     Raises:
         SettingsError: it cannot be read, is readable by others, or is too large.
     """
-    with _translated(file):
+    with _translated_errors(file):
         try:
             with file.open("rb") as stream:
                 if os.fstat(stream.fileno()).st_mode & 0o077:
                     raise errors.SettingsError(storage_words.not_private(file))
-                data = stream.read(_MAX_BYTES + 1)
-                if len(data) > _MAX_BYTES:
+                data = stream.read(_MAX_FILE_BYTES + 1)
+                if len(data) > _MAX_FILE_BYTES:
                     raise errors.SettingsError(storage_words.too_large(file))
                 return data.decode("ascii", "replace").strip()
         except FileNotFoundError:
             return ""
 
 
-def read_or_create(file: pathlib.Path, make: Callable[[], str]) -> str:
-    """Read a file, or create it if there is none; of two bots that do so at once, one counts.
+def read_or_create(file: pathlib.Path, make_text: Callable[[], str]) -> str:
+    """Read a file, or create it if there is none; two bots that do so at once read the same text.
 
     Raises:
         SettingsError: it can be neither read nor created, or is readable by others.
     """
     if not file.exists():
         with (
-            _translated(file),
-            _new_file(file, make()) as temporary,
+            _translated_errors(file),
+            _new_file(file, make_text()) as temporary,
             contextlib.suppress(FileExistsError),
         ):
-            # A link, unlike a rename, replaces nothing: the first one counts.
+            # A link, unlike a rename, replaces nothing: the first bot's file stays.
             os.link(temporary, file)
     return read(file)
 
 
 def replace(file: pathlib.Path, text: str) -> None:
-    """Replace what a file holds; it is never seen half written.
+    """Replace the content of a file; no reader sees a half-written one.
 
     Raises:
         SettingsError: it cannot be written.
     """
-    with _translated(file), _new_file(file, text) as temporary:
+    with _translated_errors(file), _new_file(file, text) as temporary:
         temporary.replace(file)
 
 
 @contextlib.contextmanager
 def locked_for_change(file: pathlib.Path) -> Iterator[None]:
-    """Let nobody else change a file between its being read and replaced here; they wait.
+    """Let other processes wait that want to change a file, while it is read and replaced here.
 
     Raises:
         SettingsError: its directory cannot be used.
     """
-    with _translated(file):
+    with _translated_errors(file):
         file.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-        # Not the file itself, which is another one after each change.
+        # Each change makes another file, so the directory is locked instead.
         descriptor = os.open(file.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
-        with _translated(file):
+        with _translated_errors(file):
             fcntl.flock(descriptor, fcntl.LOCK_EX)
         yield
     finally:
@@ -82,7 +85,7 @@ def locked_for_change(file: pathlib.Path) -> Iterator[None]:
 
 @contextlib.contextmanager
 def _new_file(file: pathlib.Path, text: str) -> Iterator[pathlib.Path]:
-    """Write a text to a file beside another, to be put in its place within the block.
+    """Write a text to a new file beside another one, which the block replaces by it.
 
     Both are synchronized: a lost key is lost for good.
     """
@@ -100,7 +103,7 @@ def _new_file(file: pathlib.Path, text: str) -> Iterator[pathlib.Path]:
 
 
 def _synchronize(directory: pathlib.Path) -> None:
-    """Make what was linked or renamed in a directory outlive a power cut."""
+    """Make links and renames in a directory survive a power cut."""
     descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
     try:
         os.fsync(descriptor)
@@ -109,7 +112,7 @@ def _synchronize(directory: pathlib.Path) -> None:
 
 
 @contextlib.contextmanager
-def _translated(file: pathlib.Path) -> Iterator[None]:
+def _translated_errors(file: pathlib.Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:

@@ -1,6 +1,6 @@
-"""Redaction: text without the secrets in it, for logs, answers, errors and what code is told.
+"""Removes secrets from text: of logs, answers, errors, and what code is told.
 
-Secrets may lie within each other: the longest goes first, or the rest of it would stay.
+One secret may contain another: the longest is replaced first, or a part of it would stay.
 """
 
 from __future__ import annotations
@@ -10,21 +10,21 @@ from typing import Final
 
 REDACTED: Final = "[redacted]"
 # Shorter ones would redact half of every line.
-_SHORTEST_SECRET: Final = 4
+_MIN_SECRET_CHARACTERS: Final = 4
 
 
 class Redactor:
-    """Takes the same secrets out of many texts."""
+    """Removes the same secrets from many texts."""
 
     def __init__(self, secrets: Iterable[str], *, mark: str = REDACTED) -> None:
         """Put the secrets in order.
 
         Args:
-            secrets: tokens, keys, passwords, in the form in which they would stand in the text.
-                Those under four characters are passed over.
-            mark: what stands in their places.
+            secrets: tokens, keys, passwords, in the form in which they would appear in the text.
+                Those under four characters are ignored.
+            mark: replaces each of them.
         """
-        usable = {secret for secret in secrets if len(secret) >= _SHORTEST_SECRET}
+        usable = {secret for secret in secrets if len(secret) >= _MIN_SECRET_CHARACTERS}
         self._secrets = sorted(usable, key=len, reverse=True)
         self._mark = mark
 

@@ -10,13 +10,13 @@ import zoneinfo
 from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any, Final
 
-_SECOND: Final = datetime.timedelta(seconds=1)
-# Of a clock, in spring or autumn.
-_MAX_CHANGE: Final = datetime.timedelta(hours=2)
-# February 29 may take eight of them.
-_MAX_WAIT: Final = datetime.timedelta(days=3653)
-# As crontabs count them.
-_WEEKDAYS: Final = ("sun", "mon", "tue", "wed", "thu", "fri", "sat")
+_ONE_SECOND: Final = datetime.timedelta(seconds=1)
+# By how much a clock is changed in spring or autumn.
+_MAX_CLOCK_CHANGE: Final = datetime.timedelta(hours=2)
+# The next February 29 can be eight years away.
+_SEARCHED_TIME: Final = datetime.timedelta(days=3653)
+# In the order in which crontabs count them.
+_WEEKDAY_NAMES: Final = ("sun", "mon", "tue", "wed", "thu", "fri", "sat")
 
 
 class UnknownZoneError(ValueError):
@@ -25,7 +25,7 @@ class UnknownZoneError(ValueError):
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class PeriodicJob:
-    """Periodic job.
+    """A job that runs again and again.
 
     Attributes:
         name: for the log.
@@ -41,11 +41,11 @@ class PeriodicJob:
 @contextlib.asynccontextmanager
 async def run_periodically(*jobs: PeriodicJob) -> AsyncIterator[None]:
     """Run jobs periodically as long as the context is open; the end waits for those it cancels."""
-    # Imported here: most modules of ours only describe jobs, and `exec` runs none.
+    # Imported here: most modules only describe jobs, and `exec` runs none.
     from apscheduler.schedulers import asyncio as schedulers
 
-    # A late job runs once, not once for each missed time; and it runs, however late: by default a
-    # run that begins a second late is dropped.
+    # A late job runs once, not once for each missed time, and however late it is: by default, a
+    # run that would begin a second late is dropped.
     scheduler = schedulers.AsyncIOScheduler(
         timezone="UTC", job_defaults={"coalesce": True, "misfire_grace_time": None}
     )
@@ -76,8 +76,8 @@ async def run_periodically(*jobs: PeriodicJob) -> AsyncIterator[None]:
 class Recurrence:
     """The times of a schedule.
 
-    A time that a clock skips in spring comes as late as the clock jumps. One that it repeats in
-    autumn comes once, unless the schedule is for every hour.
+    A time that the clock skips in spring comes later by what it skips. One that the clock repeats
+    in autumn comes once, unless the schedule is hourly.
 
     Attributes:
         cron: a line of a crontab: minute, hour, day of the month, month, weekday.
@@ -87,7 +87,7 @@ class Recurrence:
     cron: str
     zone: str
 
-    def after(self, moment: datetime.datetime) -> datetime.datetime | None:
+    def next_after(self, moment: datetime.datetime) -> datetime.datetime | None:
         """Return the next time after a moment, in UTC; None if none comes in ten years.
 
         Raises:
@@ -101,61 +101,63 @@ class Recurrence:
         except (KeyError, ValueError, OSError) as error:
             raise UnknownZoneError(self.zone) from error
         minute, hour, day, month, weekday = self.cron.split()
-        # Of the zone's clock as if it were never changed: the trigger leaves out days that begin
-        # with such a change, and repeats what is repeated.
-        clock = moment.astimezone(zone).replace(tzinfo=datetime.UTC) - _MAX_CHANGE
+        # The trigger reads the zone's clock as if it showed UTC. Given the zone, it would leave out
+        # days that begin with a change, and repeat the hours that the clock repeats.
+        searched_from = moment.astimezone(zone).replace(tzinfo=datetime.UTC) - _MAX_CLOCK_CHANGE
         trigger = cron.CronTrigger(
             minute=minute,
             hour=hour,
             day=day,
             month=month,
-            day_of_week=_weekdays(weekday),
+            day_of_week=_name_weekdays(weekday),
             timezone=datetime.UTC,
-            end_date=clock + _MAX_WAIT,
+            end_date=searched_from + _SEARCHED_TIME,
         )
         due: datetime.datetime | None = None
         while True:
-            # The trigger takes whole seconds, and the start itself.
-            reading = trigger.get_next_fire_time(None, clock + _SECOND)
-            if reading is None or reading == trigger.end_date:
+            # The trigger has whole seconds, and would find the moment itself again.
+            clock_time = trigger.get_next_fire_time(None, searched_from + _ONE_SECOND)
+            if clock_time is None or clock_time == trigger.end_date:
                 return due
-            first, second = _instants(reading, zone)
-            if due is not None and first > due:
+            first_moment, last_moment = _moments_of(clock_time, zone)
+            if due is not None and first_moment > due:
                 return due
-            instants = (first, second) if hour.startswith("*") else (first,)
+            moments = (first_moment, last_moment) if hour.startswith("*") else (first_moment,)
             due = min(
-                filter(None, (due, *(time for time in instants if time > moment))), default=None
+                filter(None, (due, *(candidate for candidate in moments if candidate > moment))),
+                default=None,
             )
-            clock = reading
+            searched_from = clock_time
 
 
-def _instants(
-    reading: datetime.datetime, zone: zoneinfo.ZoneInfo
+def _moments_of(
+    clock_time: datetime.datetime, zone: zoneinfo.ZoneInfo
 ) -> tuple[datetime.datetime, datetime.datetime]:
-    """Return when a clock shows this for the first and the last time; mostly, this is once."""
+    """Return when a clock shows a time first and last; these differ only if it is repeated."""
     first, last = (
-        reading.replace(tzinfo=zone, fold=fold).astimezone(datetime.UTC) for fold in (0, 1)
+        clock_time.replace(tzinfo=zone, fold=fold).astimezone(datetime.UTC) for fold in (0, 1)
     )
-    # What is skipped is shown by the clock as it was before.
+    # A skipped time is that of a clock that was not changed.
     return first, max(first, last)
 
 
-def _weekdays(field: str) -> str:
-    """Name the weekdays of a crontab, whose weeks begin with Sunday, 0; those of the trigger with
-    Monday.
+def _name_weekdays(field: str) -> str:
+    """Write the weekdays of a crontab as names.
+
+    Numbers would be misread: weeks of crontabs begin with Sunday, those of the trigger with Monday.
     """
     if field == "*":
         return field
     names: list[str] = []
     for token in field.split(","):
         first, _, last = token.partition("-")
-        begin, end = (_weekday(word) for word in (first, last or first))
-        count = (end - begin) % 7 + 1
-        names += [_WEEKDAYS[(begin + number) % 7] for number in range(count)]
+        first_index, last_index = (_weekday_index(word) for word in (first, last or first))
+        count = (last_index - first_index) % 7 + 1
+        names += [_WEEKDAY_NAMES[(first_index + offset) % 7] for offset in range(count)]
     return ",".join(names)
 
 
-def _weekday(word: str) -> int:
-    if word.isdecimal() and int(word) <= len(_WEEKDAYS):
-        return int(word) % len(_WEEKDAYS)
-    return _WEEKDAYS.index(word[:3].lower())
+def _weekday_index(name_or_number: str) -> int:
+    if name_or_number.isdecimal() and int(name_or_number) <= len(_WEEKDAY_NAMES):
+        return int(name_or_number) % len(_WEEKDAY_NAMES)
+    return _WEEKDAY_NAMES.index(name_or_number[:3].lower())

@@ -9,27 +9,27 @@ from typing import TypeAlias
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class SavedVariables:
-    """Variables that a kernel saved. Names and words are harmless to print.
+    """Variables that a kernel saved. All text is harmless to print.
 
     Attributes:
-        kernel: id of the kernel that saved them.
+        kernel_id: of the kernel that saved them.
         run_count: how many pieces of code had run there.
-        at: when they were saved, in seconds since the epoch.
-        kept: the number of variables.
+        saved_at: when they were saved, in seconds since the epoch.
+        kept_count: the number of variables.
         names: of the first ones.
         lost: variables that could not be saved, and why; the first of `lost_count`.
-        partly: variables that were saved in part, and what is missing; the first of
+        partly_saved: variables that were saved in part, and what is missing; the first of
             `partly_count`.
     """
 
-    kernel: str
+    kernel_id: str
     run_count: int
-    at: float
-    kept: int
+    saved_at: float
+    kept_count: int
     names: tuple[str, ...] = ()
     lost: tuple[tuple[str, str], ...] = ()
     lost_count: int = 0
-    partly: tuple[tuple[str, str], ...] = ()
+    partly_saved: tuple[tuple[str, str], ...] = ()
     partly_count: int = 0
 
 
@@ -55,19 +55,19 @@ class SnapshotSize:
 
     Attributes:
         bytes: of their files.
-        at: when they were last saved or restored, in seconds since the epoch.
+        used_at: when they were last saved or restored, in seconds since the epoch.
     """
 
     bytes: int
-    at: float
+    used_at: float
 
 
 SnapshotSizes: TypeAlias = Mapping[str, SnapshotSize]
-"""By keys of sessions, without those that have nothing saved."""
+"""By session key; sessions that have nothing saved are left out."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class HeldVariables:
+class SessionVariables:
     """The variables of a session.
 
     Attributes:

@@ -1,4 +1,4 @@
-"""Files that people read or install, beside the code: README.md, docs, deploy and manifest.yml."""
+"""Where files lie that people read or install: docs, deploy and manifest.yml."""
 
 from __future__ import annotations
 

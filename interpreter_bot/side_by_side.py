@@ -1,4 +1,4 @@
-"""Open several contexts at once: slow ones begin early, and are awaited late."""
+"""Opens several contexts at once: slow ones begin early, and are awaited late."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ T = TypeVar("T")
 
 
 @contextlib.asynccontextmanager
-async def opening(
+async def open_in_task(
     context: AbstractAsyncContextManager[T], name: str
 ) -> AsyncIterator[asyncio.Future[T]]:
     """Open a context in a task of its own, which also closes it.
@@ -29,33 +29,29 @@ async def opening(
         nonlocal is_open
         async with context as content:
             is_open = True
-            # It is done if a caller that waited for it was cancelled.
+            # The future is cancelled if a caller was that waited for it.
             if not opened.done():
                 opened.set_result(content)
             await closing.wait()
 
-    def note_end(holding: asyncio.Task[None]) -> None:
+    def note_early_end(hold_task: asyncio.Task[None]) -> None:
         if opened.done():
             return
-        if holding.cancelled() or (error := holding.exception()) is None:
+        if hold_task.cancelled() or (error := hold_task.exception()) is None:
             opened.cancel()
         else:
             opened.set_exception(error)
-            # Retrieved, as possibly nobody waits for it.
+            # Retrieved, because perhaps nobody waits for it, and asyncio would log that.
             opened.exception()
 
-    holding = asyncio.create_task(hold(), name=name)
-    holding.add_done_callback(note_end)
+    hold_task = asyncio.create_task(hold(), name=name)
+    hold_task.add_done_callback(note_early_end)
     try:
         yield opened
     finally:
         closing.set()
         if not is_open:
-            holding.cancel()
-        await cancellation.shielded(_ended(holding))
+            hold_task.cancel()
+        await cancellation.shielded(asyncio.wait({hold_task}))
     if is_open:
-        holding.result()
-
-
-async def _ended(task: asyncio.Task[None]) -> None:
-    await asyncio.wait({task})
+        hold_task.result()

@@ -1,6 +1,6 @@
 """Keys and tokens that were entered on the page or by `interpreter-bot setup`, encrypted on disk.
 
-They are environment variables by their names; what the environment itself has counts before them.
+Their names are those of environment variables. Variables that are set take precedence over them.
 """
 
 from __future__ import annotations
@@ -15,24 +15,24 @@ import pydantic
 from interpreter_bot import encryption, errors, logs, private_files, settings
 from interpreter_bot.wording import storage_words
 
-_FILE: Final = "credentials"
+_FILE_NAME: Final = "credentials"
 
 
 class StoredCredentials:
     """The credentials in a data directory."""
 
     def __init__(self, config: settings.Settings) -> None:
-        self._file = config.paths.data / _FILE
-        self._keys = encryption.KeyRing.of(config)
+        self._file = config.paths.data / _FILE_NAME
+        self._keys = encryption.KeyRing.from_settings(config)
 
     def load(self) -> dict[str, str]:
-        """Return all of them by name, and redact what is secret from every log.
+        """Return all of them by name, and let the log redact them.
 
         Raises:
             SettingsError: they cannot be read or decrypted.
         """
         values = {name: self._keys.decrypt(text) for name, text in self._read().items()}
-        logs.add_secrets(_secrets(values))
+        logs.add_secrets(_find_secrets(values))
         return values
 
     def save(self, changes: Mapping[str, str]) -> None:
@@ -41,8 +41,8 @@ class StoredCredentials:
         Raises:
             SettingsError: they cannot be written.
         """
-        logs.add_secrets(_secrets(changes))
-        # Users of kernels walk through it; they can list nothing.
+        logs.add_secrets(_find_secrets(changes))
+        # The users of kernels pass through this directory, and cannot list it.
         self._file.parent.mkdir(mode=0o711, parents=True, exist_ok=True)
         with private_files.locked_for_change(self._file):
             stored = self._read() | {
@@ -52,7 +52,7 @@ class StoredCredentials:
             private_files.replace(self._file, json.dumps(remaining))
 
     def reencrypt(self) -> int:
-        """Encrypt all of them with the present key; return how many there are."""
+        """Encrypt all of them with the first key; return how many there are."""
         if not self._read():
             return 0
         with private_files.locked_for_change(self._file):
@@ -72,8 +72,8 @@ class StoredCredentials:
         return {str(name): str(value) for name, value in stored.items()}
 
 
-def _secrets(values: Mapping[str, str]) -> Iterator[str]:
-    """Yield what no log may show: keys and tokens, also those that an address may have in it."""
+def _find_secrets(values: Mapping[str, str]) -> Iterator[str]:
+    """Yield what no log may show: keys and tokens, also those within addresses."""
     for name, value in values.items():
         if name.endswith(("_KEY", "_TOKEN")):
             yield value
@@ -83,7 +83,7 @@ def _secrets(values: Mapping[str, str]) -> Iterator[str]:
             yield from (pair.split("=", 1)[-1] for pair in parts.query.split("&"))
 
 
-def applied(config: settings.Settings, stored: Mapping[str, str]) -> settings.Settings:
+def with_stored_tokens(config: settings.Settings, stored: Mapping[str, str]) -> settings.Settings:
     """Return settings with the stored tokens of platforms that have none otherwise."""
     changes: dict[str, object] = {}
     tokens = {

@@ -1,6 +1,6 @@
 """Frozen values that cross the layers: keys, outputs, endings, usage, files.
 
-An *output* is one thing an execution showed, with a plain text. Sizes are bytes, times seconds.
+An *output* is one thing that an execution showed; each has a plain text.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ import urllib.parse
 from collections.abc import Collection, Iterable
 from typing import Final, Literal, NamedTuple, TypeAlias
 
-SCHEDULED: Final = 12 * "0"
-"""Begins the ids of requests of schedules; a number follows, as ids in buttons are up to 19 digits.
-No network's id begins so, nor does one that is random, or a digest."""
-_SCHEDULE: Final = "-schedule-"
-_PRIVATE: Final = "private-"
+SCHEDULED_PREFIX: Final = 12 * "0"
+"""The ids of requests of schedules begin with it; a number follows. (Ids in buttons have at most 19
+digits.) Ids of networks, random ids and digests do not begin so."""
+_SCHEDULE_MARK: Final = "-schedule-"
+_PRIVATE_PREFIX: Final = "private-"
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -30,42 +30,42 @@ class SessionKey:
     thread: str = ""
 
     def is_in(self, places: Collection[str]) -> bool:
-        """Return whether it is in one of some places, such as `slack/T024BE7LD`; none means all."""
+        """Return whether it is in a place, such as `slack/T024BE7LD`; no places mean everywhere."""
         parts = (self.platform, self.workspace, self.channel, self.thread)
         prefixes = [tuple(place.split("/")) for place in places]
         return not prefixes or any(parts[: len(prefix)] == prefix for prefix in prefixes)
 
     def for_schedule(self, schedule_id: int) -> SessionKey:
         """Return the key of the session in which code of a schedule runs."""
-        return dataclasses.replace(self, thread=f"{self.thread}{_SCHEDULE}{schedule_id}")
+        return dataclasses.replace(self, thread=f"{self.thread}{_SCHEDULE_MARK}{schedule_id}")
 
     @property
     def place(self) -> SessionKey:
-        """The key without what `for_schedule` adds: where people see the session in a chat."""
-        return dataclasses.replace(self, thread=self.thread.partition(_SCHEDULE)[0])
+        """The key without what `for_schedule` adds: where a chat shows the session."""
+        return dataclasses.replace(self, thread=self.thread.partition(_SCHEDULE_MARK)[0])
 
     @property
     def thread_id(self) -> str:
         """The id that a chat network has for the thread; empty outside of threads."""
-        return self.place.thread.removeprefix(_PRIVATE)
+        return self.place.thread.removeprefix(_PRIVATE_PREFIX)
 
     def scope(self, person: str = "") -> Scope:
         """Return the scope of a person's choices there; without a person, that of the place."""
-        thread = self.place.thread if self.thread.startswith(_PRIVATE) else ""
+        thread = self.place.thread if self.thread.startswith(_PRIVATE_PREFIX) else ""
         return Scope(self.platform, self.workspace, self.channel, person, thread)
 
 
 def private_thread(thread_id: str) -> str:
     """Return what keys have as the thread, if not all people of its channel can see it."""
-    return f"{_PRIVATE}{thread_id}"
+    return f"{_PRIVATE_PREFIX}{thread_id}"
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Scope:
-    """Scope of a choice. An empty part includes everything: `Scope()` is everywhere.
+    """For whom or where a choice applies. An empty part includes all: `Scope()` is everywhere.
 
     Attributes:
-        thread: a private one; any other belongs to its channel.
+        thread: a private thread; other threads belong to their channel.
     """
 
     platform: str = ""
@@ -86,7 +86,7 @@ class Scope:
 
 
 MAX_NOTE_CHARACTERS: Final = 500
-"""Of a note that is remembered in a place."""
+"""Longest text of a note that is remembered in a place."""
 
 
 class Ending(enum.StrEnum):
@@ -127,9 +127,9 @@ class SandboxLevel(enum.StrEnum):
     """The protection of the machine and of other sessions against code; the weakest comes first."""
 
     NONE = "none"
-    """None: code may do everything that the bot may."""
+    """No protection: code may do everything that the bot may."""
     CONTAINER = "container"
-    """Landlock, user ids and a system call filter, if namespaces are not available."""
+    """Landlock, user ids and a system call filter; for machines without namespaces."""
     STANDARD = "standard"
     """Also namespaces."""
     FULL = "full"
@@ -142,14 +142,14 @@ class SandboxLevel(enum.StrEnum):
 
 
 class TurnStatus(enum.StrEnum):
-    """The state of a turn; all but the first are ends."""
+    """The state of a turn; all but the first are final."""
 
     RUNNING = "running"
     DONE = "done"
     STOPPED = "stopped"
     """Somebody stopped it."""
     FAILED = "failed"
-    """It ended with a sentence about a fault."""
+    """It ended with a sentence that says what went wrong."""
     INTERRUPTED = "interrupted"
     """The bot ended during the turn."""
 
@@ -485,11 +485,11 @@ StoredOutput: TypeAlias = (
 )
 """An output as stored."""
 
-Shown: TypeAlias = Image | Html | Table | Latex | Json | Result
+DisplayOutput: TypeAlias = Image | Html | Table | Latex | Json | Result
 """Outputs that are displays."""
 
 
-def text(key: SessionKey) -> str:
+def format_key(key: SessionKey) -> str:
     """Write a key as text, unambiguously for any content of its parts."""
     parts = (key.platform, key.workspace, key.channel, key.thread)
     return "/".join(urllib.parse.quote(part, safe="", errors="surrogatepass") for part in parts)
@@ -497,10 +497,10 @@ def text(key: SessionKey) -> str:
 
 def cache_key(key: SessionKey) -> str:
     """Return an opaque name of a conversation for a model server's prompt cache."""
-    return hashlib.sha256(f"prompt cache of {text(key)}".encode()).hexdigest()[:32]
+    return hashlib.sha256(f"prompt cache of {format_key(key)}".encode()).hexdigest()[:32]
 
 
-def key(address: str) -> SessionKey:
-    """Parse what `text` wrote."""
+def parse_key(address: str) -> SessionKey:
+    """Parse what `format_key` wrote."""
     parts = (urllib.parse.unquote(part, errors="surrogatepass") for part in address.split("/"))
     return SessionKey(*parts)

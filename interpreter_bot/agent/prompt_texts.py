@@ -72,7 +72,7 @@ def system(
     packages: Mapping[str, str] = MappingProxyType({}),
     can_install: bool = False,
     channel_packages: Sequence[str] = (),
-    reach: code_activity.Reach = code_activity.NOWHERE,
+    reach: code_activity.Reach = code_activity.NO_REACH,
     sandbox_level: values.SandboxLevel = values.SandboxLevel.FULL,
     skills: str = "",
     tools: str = "",
@@ -145,11 +145,12 @@ def place_text(
 
 def _connections(reach: code_activity.Reach) -> str:
     """Return what there is of data connections."""
-    offers = [offer for offer in reach.offers if offer.kind == "connections"]
+    offers = [offer for offer in reach.offers if offer.service == "connections"]
     if not offers:
         return ""
     lines = [
-        f'connections["{offer.name}"] ({offer.description})\n{offer.detail}' for offer in offers
+        f'connections["{offer.name}"] ({offer.description})\n{offer.model_details}'
+        for offer in offers
     ]
     return "\n".join([_CONNECTIONS.format(name=offers[0].name), *lines])
 

@@ -82,7 +82,9 @@ async def open_service(
                 is_ephemeral=is_ephemeral,
                 kernels_outlive_bot=kernels_outlive_bot,
             )
-            hosts = await stack.enter_async_context(side_by_side.opening(opening_hosts, "hosts"))
+            hosts = await stack.enter_async_context(
+                side_by_side.open_in_task(opening_hosts, "hosts")
+            )
             await asyncio.to_thread(importlib.import_module, "interpreter_bot.app.service_startup")
             from interpreter_bot.app import service_startup
 

@@ -1,4 +1,4 @@
-"""`interpreter-bot api`: say which programs may use the bot over HTTP."""
+"""`interpreter-bot api`: list, add or remove the programs that may use the bot over HTTP."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def change_clients(file: pathlib.Path, command: str, options: argparse.Namespace
         BotError: it could not be done.
     """
     if options.verb == "clients":
-        sys.stdout.write("".join(f"{name}\n" for name in client_tokens.names(file)))
+        sys.stdout.write("".join(f"{name}\n" for name in client_tokens.list_names(file)))
         return 0
     if not options.name:
         raise errors.SettingsError(operator_words.name_client(command, options.verb))

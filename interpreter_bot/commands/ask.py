@@ -13,7 +13,7 @@ from typing import Final
 
 from interpreter_bot import settings
 from interpreter_bot.app import bot_startup
-from interpreter_bot.commands import console_runs
+from interpreter_bot.commands import console_runs, exit_statuses
 from interpreter_bot.platforms.console import (
     code_sources,
     json_replies,
@@ -30,38 +30,38 @@ _STDIN: Final = pathlib.Path("-")
 
 
 def run(config: settings.Settings, options: argparse.Namespace) -> int:
-    """Run one turn for each prompt; return 0 if all were answered, else 1.
+    """Run a turn for each prompt, or a chat without prompts; return the exit status.
 
     Raises:
         BotError: no turn was run.
     """
     files = [path for path in options.file if path != _STDIN]
-    console_runs.check_files(files)
+    console_runs.require_files(files)
     prompts: list[str] = options.prompt
-    is_question = "-" in prompts or not (prompts or terminal_input.is_interactive())
-    piped, question = None, ""
-    if is_question:
+    is_stdin_a_question = "-" in prompts or not (prompts or terminal_input.is_interactive())
+    piped_file, question = None, ""
+    if is_stdin_a_question:
         question = terminal_input.read_question(max_characters=requests.MAX_CHARACTERS)
         prompts = prompts or ["-"]
-    elif _STDIN in options.file or (prompts and _is_data(options)):
-        piped = terminal_input.piped_file()
-    attachments = _attachments(files, piped)
+    elif _STDIN in options.file or (prompts and _is_stdin_a_file(options)):
+        piped_file = terminal_input.piped_file()
+    attachments = _make_attachments(files, piped_file)
     saver = saved_files.SavedFiles(options.keep) if options.keep is not None else None
-    answers = terminal_input.StdinAnswers(is_script=is_question or piped is not None)
+    answers = terminal_input.StdinAnswers(is_script=is_stdin_a_question or piped_file is not None)
     writer = threaded_stdout.StdoutWriter()
     stdout, stderr = writer.file(sys.stdout), writer.file(sys.stderr)
     json_answers = json_replies.JsonAnswers(answers)
     pictures = terminal_pictures.protocol(
         "none" if options.json else options.pictures, os.environ, sys.stdout
     )
-    numbers = itertools.count()
+    turn_numbers = itertools.count()
 
     def new_reply(
         take_answer: question_tasks.TakesAnswer,
     ) -> json_replies.JsonLines | terminal_replies.TurnPrinter:
         if options.json:
             return json_replies.JsonLines(
-                saver, json_answers, take_answer, out=stdout, turn=next(numbers)
+                saver, json_answers, take_answer, out=stdout, turn=next(turn_numbers)
             )
         printer = terminal_replies.TurnPrinter(
             saver,
@@ -82,24 +82,24 @@ def run(config: settings.Settings, options: argparse.Namespace) -> int:
             # Imported late, as the opening imports most of it in the background.
             from interpreter_bot.commands import ask_turns
 
-            new = functools.partial(new_reply, service.answer)
-            turns = ask_turns.Turns(service, options, writer, interrupter, new)
-            is_answered = await turns.take(prompts, question, attachments)
-        # In a chat, the person sees failures, which are no failure of the command.
-        return 0 if is_answered or not prompts else console_runs.FAILED
+            new_turn_reply = functools.partial(new_reply, service.answer)
+            turns = ask_turns.Turns(service, options, writer, interrupter, new_turn_reply)
+            is_answered = await turns.run_all(prompts, question, attachments)
+        # In a chat, the person sees what fails, and the command itself has not failed.
+        return 0 if is_answered or not prompts else exit_statuses.FAILED
 
     return console_runs.run(work, writer, saver)
 
 
-def _attachments(
-    files: Sequence[pathlib.Path], piped: terminal_input.PipedFile | None
+def _make_attachments(
+    files: Sequence[pathlib.Path], piped_file: terminal_input.PipedFile | None
 ) -> list[requests.Attachment]:
     attachments = [code_sources.attachment(path) for path in files]
-    if piped is not None:
-        attachments.append(requests.Attachment(piped.name, piped.chunks))
+    if piped_file is not None:
+        attachments.append(requests.Attachment(piped_file.name, piped_file.chunks))
     return attachments
 
 
-def _is_data(options: argparse.Namespace) -> bool:
-    """Return whether standard input is data: with --json, a pipe brings answers."""
+def _is_stdin_a_file(options: argparse.Namespace) -> bool:
+    """Return whether standard input is a file for the session; with --json, a pipe has answers."""
     return not options.json or terminal_input.is_file()

@@ -20,7 +20,7 @@ from interpreter_bot.wording import command_words
 Reply: TypeAlias = json_replies.JsonLines | terminal_replies.TurnPrinter
 
 _PERSON: Final = requests.Person("you")
-_CODE: Final = "/py "
+_CODE_PREFIX: Final = "/py "
 _SCOPE: Final = values.Scope("console", person=_PERSON.id)
 
 
@@ -50,12 +50,12 @@ class Turns:
         self._new_reply = new_reply
         self._key = values.SessionKey("console", thread=uuid.uuid4().hex)
 
-    async def take(
+    async def run_all(
         self, prompts: Sequence[str], question: str, attachments: list[requests.Attachment]
     ) -> bool:
-        """Take a turn for each prompt, or, without prompts, for each line that a person enters.
+        """Run a turn for each prompt or, without prompts, for each line that a person enters.
 
-        `question` replaces `-` among the prompts. `attachments` go with the first question.
+        `question` replaces `-` among the prompts. `attachments` are sent with the first question.
 
         Returns:
             Whether all were answered.
@@ -64,23 +64,23 @@ class Turns:
             if self._service.logins.are_possible:
                 from interpreter_bot.platforms import login_pages
 
-                # At a port of its own, as the page of a running bot does not know these logins.
+                # At a port of its own: the page of a running bot does not know these logins.
                 pages = login_pages.serve(self._service, settings.ToolLogins(port=0))
                 await stack.enter_async_context(pages)
             if self._options.model:
                 self._service.queries.check_model(self._options.model)
             are_answered = True
-            async for prompt in _prompts(prompts, self._writer, self._place):
+            async for prompt in _iterate_prompts(prompts, self._writer, self._place):
                 reply = self._new_reply()
                 try:
-                    invocation = _invocation(prompt, is_typed=not prompts)
+                    invocation = _parse_command(prompt, is_typed=not prompts)
                     if invocation is not None and invocation.command.name == "exit":
                         break
                     code = None
                     if invocation is not None:
                         result = await command_table.run(invocation, self._place)
-                        if not isinstance(result, command_types.Run):
-                            reply.show_text(_text(result, invocation.command.name))
+                        if not isinstance(result, command_types.CodeToRun):
+                            reply.show_text(_format_result(result, invocation.command.name))
                             continue
                         code = result.code
                 except errors.BotError as error:
@@ -102,7 +102,7 @@ class Turns:
             _PERSON,
             _SCOPE,
             {preferences.APPROVAL: self._options.approval},
-            when=_local_time,
+            format_time=_format_time,
         )
 
     async def _run(
@@ -126,7 +126,7 @@ class Turns:
             return await self._service.handle(request, reply)
 
 
-async def _prompts(
+async def _iterate_prompts(
     prompts: Sequence[str],
     writer: threaded_stdout.StdoutWriter,
     place: command_types.Place,
@@ -138,46 +138,48 @@ async def _prompts(
         # Imported here, as a single question needs no line editor.
         from interpreter_bot.platforms.console import line_editor
 
-        complete = functools.partial(_completions, place)
+        complete = functools.partial(_complete, place)
         async for line in line_editor.lines(writer, complete):
             yield line
 
 
-async def _completions(place: command_types.Place, text: str) -> list[tuple[str, int, str]]:
+async def _complete(place: command_types.Place, text: str) -> list[tuple[str, int, str]]:
     try:
-        if not text.startswith(_CODE):
+        if not text.startswith(_CODE_PREFIX):
             return await command_table.completions(text, place) if text.startswith("/") else []
-        completions = await place.service.queries.completions(place.key, text.removeprefix(_CODE))
+        completions = await place.service.queries.completions(
+            place.key, text.removeprefix(_CODE_PREFIX)
+        )
     except errors.BotError:
         return []  # No Python, or it is busy.
     return [(word, completions.typed, description) for word, _, description in completions.options]
 
 
-def _invocation(prompt: str, *, is_typed: bool) -> command_types.Invocation | None:
+def _parse_command(prompt: str, *, is_typed: bool) -> command_types.Invocation | None:
     """Parse a command; None for a question.
 
-    An argument of the program is only a command if it is nothing but the name of one.
+    A prompt that was not typed is a command only if it is the name of one, and nothing else:
+    scripts put text of others into prompts, which must not run as code.
 
     Raises:
         BotError: it was mistyped, or lacks its argument.
     """
-    # Scripts put text of others into arguments, which must not run as code.
-    if is_typed or prompt.removeprefix("/") in command_table.offered("console"):
+    if is_typed or prompt.removeprefix("/") in command_table.commands_of("console"):
         return command_table.parse(prompt, "console")
     return None
 
 
-def _local_time(moment: float) -> str:
+def _format_time(moment: float) -> str:
     return f"{datetime.datetime.fromtimestamp(moment).astimezone():%-d %B at %H:%M}"
 
 
-def _text(result: command_types.Result, name: str) -> str:
+def _format_result(result: command_types.Result, name: str) -> str:
     """Return the result of a command as text for a terminal."""
     match result:
-        case command_types.Said(text) | command_types.Private(text):
+        case command_types.Sentence(text) | command_types.PrivateSentence(text):
             return text
-        case command_types.Listed() | command_types.Help():
-            rows = command_table.rows(result, "console")
+        case command_types.FactList() | command_types.Help():
+            rows = command_table.list_facts(result, "console")
             width = max(len(fact.label) for fact in rows)
             return "\n".join(f"{fact.label:{width}}  {fact.value}".rstrip() for fact in rows)
     raise errors.BotError(command_words.not_offered(name))

@@ -13,11 +13,9 @@ import sys
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator
 from typing import Final, TypeAlias
 
+from interpreter_bot.commands import exit_statuses
 from interpreter_bot.platforms.console import code_sources, saved_files, threaded_stdout
 from interpreter_bot.wording import operator_words
-
-FAILED: Final = 1
-REFUSED: Final = 2
 
 _LAST_OUTPUT_SECONDS: Final = 1.0
 _TICK_SECONDS: Final = 1.0
@@ -27,7 +25,7 @@ class Interrupter:
     """Handles signals: stops the running code, or ends the command.
 
     Attributes:
-        stop_it: stops the running code; None if nothing runs.
+        stop_current: stops the running code; None if nothing runs.
     """
 
     def __init__(self) -> None:
@@ -57,12 +55,12 @@ class Interrupter:
 async def ticking(tick: Callable[[], None]) -> AsyncIterator[None]:
     """Call `tick` each second."""
 
-    async def call() -> None:
+    async def tick_each_second() -> None:
         while True:
             await asyncio.sleep(_TICK_SECONDS)
             tick()
 
-    task = asyncio.create_task(call(), name="terminal: elapsed time")
+    task = asyncio.create_task(tick_each_second(), name="terminal: elapsed time")
     try:
         yield
     finally:
@@ -74,7 +72,7 @@ Work: TypeAlias = Callable[[Interrupter], Awaitable[int]]
 """The work of a command; returns the exit status."""
 
 
-def check_files(paths: Iterable[pathlib.Path]) -> None:
+def require_files(paths: Iterable[pathlib.Path]) -> None:
     """Check that files exist, before anything is started.
 
     Raises:
@@ -93,8 +91,8 @@ def run(
         status = asyncio.run(_run_and_write(work, writer))
     except threaded_stdout.UnreadError as error:
         sys.stderr.write(f"interpreter-bot: {error}\n")
-        return FAILED
-    return FAILED if not status and saver is not None and saver.has_failed else status
+        return exit_statuses.FAILED
+    return exit_statuses.FAILED if not status and saver is not None and saver.has_failed else status
 
 
 async def _run_and_write(work: Work, writer: threaded_stdout.StdoutWriter) -> int:
@@ -109,13 +107,15 @@ async def _run_and_write(work: Work, writer: threaded_stdout.StdoutWriter) -> in
                     await writer.drain()
             if not isinstance(error, asyncio.CancelledError):
                 raise
-            return REFUSED if interrupter.stop_current is None else FAILED
+            return (
+                exit_statuses.REFUSED if interrupter.stop_current is None else exit_statuses.FAILED
+            )
         # Nothing is left to stop: the next signal ends the wait.
         interrupter.stop_current = None
         try:
             await writer.drain()
         except asyncio.CancelledError:
-            return FAILED
+            return exit_statuses.FAILED
         return status
 
 

@@ -13,23 +13,23 @@ from typing import Final
 from interpreter_bot import settings
 from interpreter_bot.doctor import diagnosis
 
-_SIGNS: Final = {True: "yes", False: "NO", None: "-"}
+_SIGN_OF_RESULT: Final = {True: "yes", False: "NO", None: "-"}
 
 
-def as_lines(findings: Sequence[diagnosis.Finding], level: str) -> str:
-    """Write one line per finding, two more where something is missing, and the level last."""
+def format_lines(findings: Sequence[diagnosis.Finding], level: str) -> str:
+    """Write a line per finding, up to two more below a failed one, and the level last."""
     width = max((len(finding.name) for finding in findings), default=0)
     lines: list[str] = []
     for finding in findings:
-        sign = _SIGNS[finding.is_active]
-        lines.append(f"{finding.name:<{width}}  {sign:<3}  {_line(finding.detail)}".rstrip())
+        sign = _SIGN_OF_RESULT[finding.is_active]
+        lines.append(f"{finding.name:<{width}}  {sign:<3}  {_join_lines(finding.detail)}".rstrip())
         if finding.is_active is False:
-            rest = (finding.consequence, finding.fix)
-            lines += [f"{'':<{width}}       {_line(text)}" for text in rest if text]
+            advice = (finding.consequence, finding.fix)
+            lines += [f"{'':<{width}}       {_join_lines(text)}" for text in advice if text]
     return "\n".join([*lines, f"level: {level}"])
 
 
-def as_json(findings: Sequence[diagnosis.Finding], level: str) -> str:
+def format_json(findings: Sequence[diagnosis.Finding], level: str) -> str:
     """Write all findings as one JSON object on one line."""
     rows = [
         {
@@ -44,15 +44,15 @@ def as_json(findings: Sequence[diagnosis.Finding], level: str) -> str:
     return json.dumps({"level": level, "findings": rows})
 
 
-def _line(text: str) -> str:
+def _join_lines(text: str) -> str:
     return " ".join(text.split())
 
 
 def run(config: settings.Settings, options: argparse.Namespace) -> int:
-    """Diagnose the machine; 0 if it is fit to run strangers' code, else 1."""
+    """Diagnose the machine; return 0 if it can safely run strangers' code, else 1."""
     findings = diagnosis.diagnose(config)
     if config.connections or config.package_index.url or config.host.fleet:
-        # Imported here: others have no use for it.
+        # Imported here, as most machines need none of it.
         from interpreter_bot.app import execution_startup
         from interpreter_bot.doctor import configured_services
 
@@ -65,9 +65,9 @@ def run(config: settings.Settings, options: argparse.Namespace) -> int:
     from interpreter_bot.sessions import model_setup
 
     stored = stored_credentials.StoredCredentials(config).load()
-    findings += chat_tokens.check(stored_credentials.applied(config, stored))
+    findings += chat_tokens.check(stored_credentials.with_stored_tokens(config, stored))
     findings += model_trials.check(config, model_setup.add_stored_models(os.environ, stored))
     level = diagnosis.level(findings)
-    write_report = as_json if options.json else as_lines
+    write_report = format_json if options.json else format_lines
     sys.stdout.write(write_report(findings, level) + "\n")
     return 1 if level == "none" else 0

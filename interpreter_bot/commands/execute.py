@@ -14,7 +14,7 @@ from typing import Final
 
 from interpreter_bot import code_activity, errors, settings, values
 from interpreter_bot.app import execution_startup
-from interpreter_bot.commands import console_runs
+from interpreter_bot.commands import console_runs, exit_statuses
 from interpreter_bot.platforms.console import (
     code_sources,
     json_replies,
@@ -42,18 +42,18 @@ def run(config: settings.Settings, options: argparse.Namespace) -> int:
     """
     if options.watch and options.source in (None, "-"):
         raise code_sources.InputFileError(operator_words.NOTHING_TO_WATCH)
-    watched = _WatchedFile(options.source) if options.watch else None
+    watched_file = _WatchedFile(options.source) if options.watch else None
     codes = code_sources.read(options.source) if options.source else []
     codes += options.cell
     if not codes:
         raise code_sources.InputFileError(operator_words.NO_CODE)
     files = [path for path in options.file if path != _STDIN]
-    console_runs.check_files(files)
+    console_runs.require_files(files)
     if _STDIN in options.file and options.source == "-":
         raise code_sources.InputFileError(operator_words.STDIN_IS_CODE)
-    piped = terminal_input.piped_file() if _STDIN in options.file else None
+    piped_file = terminal_input.piped_file() if _STDIN in options.file else None
     saver = saved_files.SavedFiles(options.keep) if options.keep is not None else None
-    answers = terminal_input.StdinAnswers(is_script=options.source == "-" or piped is not None)
+    answers = terminal_input.StdinAnswers(is_script=options.source == "-" or piped_file is not None)
     writer = threaded_stdout.StdoutWriter()
     out = writer.file(sys.stdout)
     open_questions = questions.Questions()
@@ -80,10 +80,11 @@ def run(config: settings.Settings, options: argparse.Namespace) -> int:
                 session_config, doorkeeper=broker, is_ephemeral=True
             ) as hosts,
         ):
-            key = values.text(values.SessionKey(_PLATFORM, thread=f"{uuid.uuid4()}"))
+            key = values.format_key(values.SessionKey(_PLATFORM, thread=f"{uuid.uuid4()}"))
             record = _InstallationRecord(config, key)
             session = unrecorded_code_runs.UnrecordedCodeRun(
-                *(hosts, key),
+                hosts,
+                key,
                 limits=config.limits,
                 reply=reply,
                 asking=open_questions,
@@ -91,17 +92,19 @@ def run(config: settings.Settings, options: argparse.Namespace) -> int:
             )
             try:
                 attachments = [(path.name, code_sources.chunks(path)) for path in files]
-                if piped is not None:
-                    attachments.append((piped.name, piped.chunks()))
+                if piped_file is not None:
+                    attachments.append((piped_file.name, piped_file.chunks()))
                 await session.attach(attachments)
                 interrupter.set_stop(session.stop)
                 async with console_runs.ticking(reply.tick):
                     is_ok = await session.run(codes)
-                while watched is not None and (cells := await watched.changed(interrupter)):
+                while watched_file is not None and (
+                    cells := await watched_file.wait_for_change(interrupter)
+                ):
                     interrupter.set_stop(session.stop)
                     async with console_runs.ticking(reply.tick):
                         is_ok = await session.run(cells + options.cell)
-                return 0 if is_ok else console_runs.FAILED
+                return 0 if is_ok else exit_statuses.FAILED
             finally:
                 await hosts.forget(key)
                 await record.close()
@@ -110,7 +113,7 @@ def run(config: settings.Settings, options: argparse.Namespace) -> int:
 
 
 class _InstallationRecord:
-    """Records installations of the session in the database, which has nothing else of it."""
+    """Records installations in the database, in which the session itself is not stored."""
 
     def __init__(self, config: settings.Settings, key: str) -> None:
         self._config = config
@@ -138,13 +141,13 @@ class _InstallationRecord:
 
 
 class _WatchedFile:
-    """A file of cells, with its state when it was last read."""
+    """A file of cells, and its state when it was last read."""
 
     def __init__(self, source: str) -> None:
         self._path = pathlib.Path(source)
         self._last_state = self._file_state()
 
-    async def changed(self, interrupter: console_runs.Interrupter) -> list[str]:
+    async def wait_for_change(self, interrupter: console_runs.Interrupter) -> list[str]:
         """Wait until the file has changed, and return its cells; empty after an interrupt."""
         is_over = asyncio.Event()
 
@@ -164,12 +167,12 @@ class _WatchedFile:
                 if codes := await asyncio.to_thread(code_sources.read, f"{self._path}"):
                     return codes
             except code_sources.InputFileError as error:
-                # The file may be written only in part, or be no notebook any more.
+                # The file may be half written, or no longer a notebook.
                 sys.stderr.write(f"interpreter-bot: {error}\n")
         return []
 
     def _file_state(self) -> tuple[int, int, int] | None:
-        """Return values that differ after each change of the file; None if it does not exist."""
+        """Return values that change whenever the file does; None if the file does not exist."""
         try:
             status = self._path.stat()
         except OSError:

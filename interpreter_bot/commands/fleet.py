@@ -14,28 +14,28 @@ from interpreter_bot.wording import host_words
 
 
 def run(config: settings.Settings, options: argparse.Namespace) -> int:
-    """Drive the cluster until a signal; hosts go on without.
+    """Manage the hosts of the cluster until a signal; they keep running afterwards.
 
     Raises:
         BotError: there is no cluster, or no database.
     """
     if importlib.util.find_spec("ray") is None:
         raise errors.SettingsError(host_words.NO_RAY)
-    return asyncio.run(_driven(config, options.address))
+    return asyncio.run(_drive(config, options.address))
 
 
-async def _driven(config: settings.Settings, address: str) -> int:
+async def _drive(config: settings.Settings, address: str) -> int:
     # Imported here: Ray takes seconds, and help and the house tests do without.
     from interpreter_bot.ray_fleet import ray_driver
 
     async with execution_startup.open_database(config, takes_orphans=False) as database:
         driver = await asyncio.to_thread(ray_driver.RayDriver, address)
         try:
-            driving = asyncio.create_task(driver.drive(database.fleet_hosts), name="fleet")
+            drive_task = asyncio.create_task(driver.drive(database.fleet_hosts), name="fleet")
             for signum in (signal.SIGINT, signal.SIGTERM):
-                asyncio.get_running_loop().add_signal_handler(signum, driving.cancel)
+                asyncio.get_running_loop().add_signal_handler(signum, drive_task.cancel)
             with contextlib.suppress(asyncio.CancelledError):
-                await driving
+                await drive_task
         finally:
             await asyncio.to_thread(driver.close)
     return 0

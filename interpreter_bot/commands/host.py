@@ -1,4 +1,4 @@
-"""`interpreter-bot host`: keep kernels in a process of its own, which outlives bots."""
+"""`interpreter-bot host`: keep kernels in a process of their own, which outlives bots."""
 
 from __future__ import annotations
 
@@ -40,10 +40,10 @@ _log = logging.getLogger(__name__)
 
 # Longer than a journal is kept.
 _UNATTENDED_SECONDS: Final = 25 * 3600.0
-_SAVE_SECONDS: Final = 30.0
-_POLL_SECONDS: Final = 0.2
+_DEFAULT_SAVE_SECONDS: Final = 30.0
+_CHECK_SECONDS: Final = 0.2
 # Some programs do not support years of five digits in certificates.
-_MAX_DAYS: Final = 36_500
+_MAX_VALID_DAYS: Final = 36_500
 
 
 def run(config: settings.Settings, options: argparse.Namespace) -> int:
@@ -67,7 +67,7 @@ def run(config: settings.Settings, options: argparse.Namespace) -> int:
     except errors.BotError as error:
         if options.linger is not None:
             # The process that started it reads one line, and tells people.
-            _print(messages.HostFailed(messages.error_fields(error)))
+            _print_message(messages.HostFailed(messages.error_fields(error)))
         raise
 
 
@@ -81,18 +81,18 @@ async def list_statuses(config: settings.Settings) -> list[dict[str, object]]:
     addresses: list[host_addresses.Address] = [*host_sockets.list_newest_first(config.paths)]
     if config.host.fleet:
         addresses = await execution_startup.fleet_addresses(config)
-    for path in addresses:
+    for address in addresses:
         try:
-            status = await host_processes.status(path)
+            status = await host_processes.status(address)
         except errors.HostUnusableError as error:
-            statuses.append({"socket": str(path), "error": str(error)})
+            statuses.append({"socket": str(address), "error": str(error)})
         except errors.KernelError:
-            _log.info("the host at %s is gone", path)
+            _log.info("the host at %s is gone", address)
             if config.host.fleet:
-                statuses.append({"socket": str(path), "error": host_words.UNREACHABLE})
+                statuses.append({"socket": str(address), "error": host_words.UNREACHABLE})
         else:
             fields = dataclasses.asdict(status) | {"packages": len(status.packages)}
-            statuses.append({"socket": str(path), **fields})
+            statuses.append({"socket": str(address), **fields})
     if not statuses:
         raise errors.KernelError(host_words.NONE_RUNNING)
     return statuses
@@ -100,7 +100,7 @@ async def list_statuses(config: settings.Settings) -> list[dict[str, object]]:
 
 async def _serve(config: settings.Settings, linger_seconds: float | None) -> int:
     async with _open_server(config, linger_seconds) as (server, host):
-        _print(messages.HostReady(os.getpid()))
+        _print_message(messages.HostReady(os.getpid()))
         loop = asyncio.get_running_loop()
         for signum in (signal.SIGINT, signal.SIGTERM):
             loop.add_signal_handler(signum, server.drain)
@@ -113,7 +113,7 @@ async def _serve(config: settings.Settings, linger_seconds: float | None) -> int
 async def _open_server(
     config: settings.Settings, linger_seconds: float | None
 ) -> AsyncIterator[tuple[host_server.HostServer, local_host.LocalHost]]:
-    """Open everything, bottom-up; then earlier hosts begin to drain."""
+    """Open everything, bottom-up; then let earlier hosts drain."""
     async with contextlib.AsyncExitStack() as stack:
         path = await asyncio.to_thread(
             host_sockets.make_socket_path, config.paths, is_shared=bool(config.host.bot_user)
@@ -145,10 +145,10 @@ async def _open_server(
             open_executions,
             path,
             is_lingering=linger_seconds is not None,
-            bot_uid=_user_id(config.host.bot_user),
+            bot_uid=_find_user_id(config.host.bot_user),
             fingerprint=host_processes.fingerprint(config),
             private=config.private_paths,
-            tls=_tls(config),
+            tls=_tls_address(config),
             archives=archives,
         )
         try:
@@ -166,7 +166,7 @@ async def _open_server(
         yield server, host
 
 
-def _tls(config: settings.Settings) -> host_addresses.TlsAddress | None:
+def _tls_address(config: settings.Settings) -> host_addresses.TlsAddress | None:
     """Return the address for bots on other machines, with TLS; None if there is none.
 
     Raises:
@@ -190,16 +190,16 @@ def _make_certificate(options: argparse.Namespace) -> int:
     names = [options.bot] if options.bot else options.names
     if not names or (options.bot and options.names):
         raise errors.SettingsError(host_words.NO_HOST_NAME)
-    if not 0 < options.days <= _MAX_DAYS:
-        raise errors.SettingsError(host_words.bad_days(_MAX_DAYS))
+    if not 0 < options.days <= _MAX_VALID_DAYS:
+        raise errors.SettingsError(host_words.bad_days(_MAX_VALID_DAYS))
     authority = certificate_authorities.CertificateAuthority(options.directory)
-    place = authority.issue(names, is_bot=bool(options.bot), days=options.days)
-    sys.stdout.write(f"{place}\n")
+    certificate_directory = authority.issue(names, is_bot=bool(options.bot), days=options.days)
+    sys.stdout.write(f"{certificate_directory}\n")
     return 0
 
 
 def _without_input_limit(config: settings.Settings) -> settings.Settings:
-    """Let code wait for input while no bot is connected; `executions` has the real limit."""
+    """Let code wait for input while no bot is connected; `executions` applies the real limit."""
     limits = config.limits.model_copy(update={"input_seconds": _UNATTENDED_SECONDS})
     return config.model_copy(update={"limits": limits})
 
@@ -210,14 +210,14 @@ async def _wait_for_end(
     config: settings.Settings,
     linger_seconds: float | None,
 ) -> None:
-    """Wait until the host should end and nothing runs, or no bot has come back."""
+    """Wait until the host should end and nothing runs, or no bot has connected for too long."""
     ending_since: float | None = None
-    # Variables of sessions are saved after this idle time.
-    save_seconds = config.kernels.freeze_seconds or _SAVE_SECONDS
+    # After this idle time, the variables of a session are saved.
+    save_seconds = config.kernels.freeze_seconds or _DEFAULT_SAVE_SECONDS
     idle_seconds = save_seconds if host.keeps_variables else config.kernels.idle_seconds
     while True:
         with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(_POLL_SECONDS):
+            async with asyncio.timeout(_CHECK_SECONDS):
                 await server.changed.wait()
         server.changed.clear()
         now = time.monotonic()
@@ -234,7 +234,7 @@ async def _wait_for_end(
             return
 
 
-def _user_id(name: str) -> int | None:
+def _find_user_id(name: str) -> int | None:
     """Return a user's id.
 
     Raises:
@@ -250,7 +250,7 @@ def _user_id(name: str) -> int | None:
         raise errors.SettingsError(operator_words.no_user(name)) from error
 
 
-def _print(message: messages.ToStarter) -> None:
+def _print_message(message: messages.ToStarter) -> None:
     """Print a message for the process that started this one, which may have ended."""
     with contextlib.suppress(OSError):
         sys.stdout.write(messages.encode(message) + "\n")

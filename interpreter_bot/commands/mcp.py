@@ -1,4 +1,4 @@
-"""`interpreter-bot mcp`: be an MCP server for one agent, or say who may use the one over HTTP."""
+"""`interpreter-bot mcp`: be an MCP server for one agent, or change who may use MCP over HTTP."""
 
 from __future__ import annotations
 
@@ -14,12 +14,11 @@ from typing import TextIO
 
 from interpreter_bot import code_activity, errors, settings, side_by_side, values
 from interpreter_bot.app import bot_startup, execution_startup
+from interpreter_bot.commands import exit_statuses
 from interpreter_bot.wording import operator_words
 
-_INTERRUPTED_STATUS = 130
 
-
-def check_sdk() -> None:
+def require_sdk() -> None:
     """Check that the SDK is installed.
 
     Raises:
@@ -36,7 +35,7 @@ def run(config: settings.Settings, options: argparse.Namespace) -> int:
         BotError: it could not be done.
     """
     if options.verb == "serve":
-        check_sdk()
+        require_sdk()
         return asyncio.run(_serve(config))
     from interpreter_bot.commands import api
     from interpreter_bot.platforms import client_tokens
@@ -52,24 +51,24 @@ async def _serve(config: settings.Settings) -> int:
     if task is not None:
         for signum in (signal.SIGINT, signal.SIGTERM):
             asyncio.get_running_loop().add_signal_handler(signum, task.cancel)
-    # Of one client and its time, as `ask` is; and without the keys of models, which are not asked.
+    # Sessions last as long as the one client, as those of `ask` do.
     config = config.for_one_session()
     try:
         async with contextlib.AsyncExitStack() as stack:
             opening = execution_startup.open_broker(config, os.environ)
             broker = await stack.enter_async_context(opening)
-            reach = code_activity.NOWHERE
+            reach = code_activity.NO_REACH
             if broker is not None:
-                reach = broker.reach(values.text(values.SessionKey("mcp")))
+                reach = broker.reach(values.format_key(values.SessionKey("mcp")))
             instructions = tool_definitions.instructions(config.limits, reach)
-            lines = first_answers.ClientLines(sys.stdin.fileno(), _own_output(), instructions)
+            lines = first_answers.ClientLines(sys.stdin.fileno(), _take_over_stdout(), instructions)
             reading = asyncio.create_task(lines.read(), name="mcp: standard input")
             stack.callback(reading.cancel)
             conversations = bot_startup.open_service(
                 config, {}, secrets=os.environ, is_ephemeral=True, broker=broker
             )
             opening_service = await stack.enter_async_context(
-                side_by_side.opening(conversations, "conversations")
+                side_by_side.open_in_task(conversations, "conversations")
             )
             await asyncio.to_thread(
                 importlib.import_module, "interpreter_bot.platforms.mcp.startup"
@@ -78,12 +77,12 @@ async def _serve(config: settings.Settings) -> int:
 
             await startup.serve_stdio(await opening_service, lines)
     except asyncio.CancelledError:
-        return _INTERRUPTED_STATUS
+        return exit_statuses.INTERRUPTED
     return 0
 
 
-def _own_output() -> TextIO:
-    """Return standard output; what else is printed goes to the log, where it spoils no message."""
+def _take_over_stdout() -> TextIO:
+    """Return standard output, and send all that is printed otherwise to standard error."""
     output = os.fdopen(os.dup(sys.stdout.fileno()), "w", encoding="utf-8")
     os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
     return output

@@ -1,8 +1,8 @@
-"""`interpreter-bot rotate-keys`: encrypt the secrets in the database with a new key.
+"""`interpreter-bot rotate-keys`: encrypt stored secrets with a new key.
 
-Files and saved variables are not encrypted. A bot that runs meanwhile reads the file again when it
-meets what the new key encrypted. The former keys stay in the file, because until it is started
-again it encrypts with them.
+Files and saved variables are not encrypted. A bot that runs meanwhile reads the key file again when
+it cannot decrypt a secret. Until its next start it encrypts with a former key, so former keys stay
+in the file.
 """
 
 from __future__ import annotations
@@ -22,25 +22,29 @@ def run(config: settings.Settings, options: argparse.Namespace) -> int:
     """Rotate the keys.
 
     Raises:
-        BotError: a key is missing, or the database cannot be used; the sentence says so.
+        BotError: a key is missing, or the database cannot be used.
     """
-    keys = encryption.KeyRing.of(config)
-    installed, logged_in = asyncio.run(_encrypt(config, keys))
-    entered = stored_credentials.StoredCredentials(config).reencrypt()
-    sys.stdout.write(operator_words.keys_rotated(installed, logged_in, entered, keys.where))
+    keys = encryption.KeyRing.from_settings(config)
+    installation_count, login_count = asyncio.run(_reencrypt(config, keys))
+    credential_count = stored_credentials.StoredCredentials(config).reencrypt()
+    sys.stdout.write(
+        operator_words.keys_rotated(
+            installation_count, login_count, credential_count, keys.location
+        )
+    )
     return 0
 
 
-async def _encrypt(config: settings.Settings, keys: encryption.KeyRing) -> tuple[int, int]:
-    def resealed(sealed: str) -> str:
-        return sealed if keys.is_current(sealed) else keys.encrypt(keys.decrypt(sealed))
+async def _reencrypt(config: settings.Settings, keys: encryption.KeyRing) -> tuple[int, int]:
+    def reencrypt_text(text: str) -> str:
+        return text if keys.is_current(text) else keys.encrypt(keys.decrypt(text))
 
     async with execution_startup.open_database(config, takes_orphans=False) as database:
         tables = third_party_tables.LibraryTables(database.engine, keys)
-        # With the present keys first: should one be missing, no key is added.
+        # With the present keys first: if one is missing, this fails before a key is added.
         await installations.store(config.slack, tables)
-        count = await database.accounts.reseal(resealed)
+        login_count = await database.accounts.reseal(reencrypt_text)
         if keys.add_key():
             await installations.store(config.slack, tables)
-            count = await database.accounts.reseal(resealed)
-        return tables.encrypted, count
+            login_count = await database.accounts.reseal(reencrypt_text)
+        return tables.encrypted, login_count

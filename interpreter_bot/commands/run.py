@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from interpreter_bot import errors, settings, side_by_side, stored_credentials
 from interpreter_bot.app import bot_startup, execution_startup, garbage_collection
+from interpreter_bot.commands import exit_statuses
 from interpreter_bot.wording import operator_words, terminal_words
 
 if TYPE_CHECKING:
@@ -30,13 +31,12 @@ _log = logging.getLogger(__name__)
 _SLACK: Final = "Slack"
 _DISCORD: Final = "Discord"
 _MCP: Final = "MCP"
-_FAILED, _REFUSED = 1, 2
-_FIRST_WAIT_SECONDS: Final = 1.0
+_FIRST_RETRY_SECONDS: Final = 1.0
 # Discord revokes the token of a bot that begins more than a thousand sessions a day.
-_MAX_WAIT_SECONDS: Final = 120.0
+_MAX_RETRY_SECONDS: Final = 120.0
 
 _Opening = Callable[[], AbstractAsyncContextManager[str]]
-"""Opens a platform, perhaps again; yields a sentence with its address."""
+"""Opens a platform, each time it is called; yields a sentence, such as where it listens."""
 
 
 def run(config: settings.Settings, options: argparse.Namespace) -> int:
@@ -46,20 +46,20 @@ def run(config: settings.Settings, options: argparse.Namespace) -> int:
         BotError: it could not be started.
     """
     # Sessions with user ids of their own must be able to pass through the directory. If it cannot
-    # be made, its users report that.
+    # be made, whatever writes there first reports that.
     with contextlib.suppress(OSError):
         config.paths.data.mkdir(mode=0o711, parents=True, exist_ok=True)
     stored = stored_credentials.StoredCredentials(config).load()
-    config = stored_credentials.applied(config, stored)
+    config = stored_credentials.with_stored_tokens(config, stored)
     return asyncio.run(_run(config, dict(os.environ)))
 
 
 async def _run(config: settings.Settings, environment: Mapping[str, str]) -> int:
-    with _ending() as end:
+    with _end_on_signal() as end:
         try:
             return await run_bot(config, environment, end, kernels_outlive_bot=True)
         except asyncio.CancelledError:
-            return _FAILED
+            return exit_statuses.FAILED
 
 
 async def run_bot(
@@ -71,7 +71,7 @@ async def run_bot(
 ) -> int:
     """Stand by while another bot is active, then run the bot until `end` is set.
 
-    `kernels_outlive_bot` is that of `execution_startup.open_hosts`.
+    For `kernels_outlive_bot` see `execution_startup.open_hosts`.
 
     Returns:
         The exit status.
@@ -81,8 +81,8 @@ async def run_bot(
     """
     platforms = _Platforms(_platform_names(config), end)
     holding = execution_startup.hold_active_bot(config, functools.partial(_stand_by, config))
-    async with side_by_side.opening(holding, "active bot") as active:
-        if not await _opened_before(active, end):
+    async with side_by_side.open_in_task(holding, "active bot") as active:
+        if not await _is_opened_before(active, end):
             return 0
         bot = active.result()
         restarting = asyncio.create_task(_restart_when_lost(bot, end), name="restart")
@@ -104,17 +104,17 @@ async def _restart_when_lost(bot: active_bot.ActiveBot, end: asyncio.Event) -> N
     """Replace this process by a new one when it is no longer the active bot."""
     await bot.lost.wait()
     if end.is_set():
-        os._exit(_FAILED)
+        os._exit(exit_statuses.FAILED)
     _print_error(operator_words.LOCK_LOST)
     os.execv(sys.executable, sys.orig_argv)  # noqa: S606
 
 
-async def _opened_before(opened: asyncio.Future[Any], end: asyncio.Event) -> bool:
+async def _is_opened_before(opened: asyncio.Future[Any], end: asyncio.Event) -> bool:
     """Wait until something is opened, or until the end; return whether it was opened."""
     ending = asyncio.create_task(end.wait(), name="end")
-    first: set[asyncio.Future[Any]] = {opened, ending}
+    waited_for: set[asyncio.Future[Any]] = {opened, ending}
     try:
-        await asyncio.wait(first, return_when=asyncio.FIRST_COMPLETED)
+        await asyncio.wait(waited_for, return_when=asyncio.FIRST_COMPLETED)
     finally:
         ending.cancel()
     return opened.done()
@@ -140,11 +140,11 @@ async def _run_platforms(
             if end.is_set():
                 # Nothing else will be served, so no database is needed.
                 return platforms.status
-        async with side_by_side.opening(opening, "conversations") as opened:
-            if not await _opened_before(opened, end):
+        async with side_by_side.open_in_task(opening, "conversations") as opened:
+            if not await _is_opened_before(opened, end):
                 return platforms.status
             service = opened.result()
-            openings = _openings(config, service)
+            openings = _find_openings(config, service)
             ready.set_result(service)
             with garbage_collection.frozen():
                 await platforms.keep_open(openings, service)
@@ -154,7 +154,7 @@ async def _run_platforms(
 
 
 def _open_api(data: pathlib.Path, service: session_service.SessionService) -> access.Handler:
-    # Imported here: the page's address does not wait for it.
+    # Imported here, so that the page's address need not wait for it.
     from interpreter_bot.platforms.api import routes
 
     return routes.Api(service, data).answer
@@ -177,7 +177,7 @@ def _platform_names(config: settings.Settings) -> set[str]:
     return {name for name, is_on in is_on_by_name.items() if is_on}
 
 
-def _openings(
+def _find_openings(
     config: settings.Settings, service: session_service.SessionService
 ) -> dict[str, _Opening]:
     """Return the other platforms that are set up; only these are imported."""
@@ -199,10 +199,10 @@ def _openings(
             login_pages.serve, service, config.tool_logins
         )
     if config.mcp.enabled:
-        # Importing it takes a second and 59 MiB, so only those who need it pay.
+        # Imported here: it takes a second and 59 MiB.
         from interpreter_bot.commands import mcp
 
-        mcp.check_sdk()
+        mcp.require_sdk()
         from interpreter_bot.platforms.mcp import startup
 
         openings[_MCP] = functools.partial(startup.serve, service, config.mcp, config.paths.data)
@@ -217,7 +217,7 @@ class _Platforms:
     """
 
     def __init__(self, names: Collection[str], end: asyncio.Event) -> None:
-        """Make it; `end` is set when all of `names` have failed."""
+        """Make it; `end` is set once all of `names` have failed."""
         self._platform_names = names
         self._end = end
         self._closing = asyncio.Event()
@@ -231,10 +231,10 @@ class _Platforms:
     @property
     def status(self) -> int:
         """The exit status."""
-        faulty = self._failed | self._lost
-        if faulty and not self._ever_opened:
-            return _REFUSED
-        return _FAILED if faulty else 0
+        failed_names = self._failed | self._lost
+        if failed_names and not self._ever_opened:
+            return exit_statuses.REFUSED
+        return exit_statuses.FAILED if failed_names else 0
 
     async def open_first(self, name: str, opening: _Opening) -> None:
         """Open a platform before the others; wait until it is open or has failed."""
@@ -265,11 +265,11 @@ class _Platforms:
         await asyncio.gather(*self._tasks.values(), return_exceptions=True)
 
     def _begin(self, name: str, opening: _Opening) -> None:
-        keeping = self._keep(name, opening)
+        keeping = self._keep_trying(name, opening)
         self._tasks[name] = asyncio.create_task(keeping, name=f"platform: {name}")
 
-    async def _keep(self, name: str, opening: _Opening) -> None:
-        wait_seconds = _FIRST_WAIT_SECONDS
+    async def _keep_trying(self, name: str, opening: _Opening) -> None:
+        wait_seconds = _FIRST_RETRY_SECONDS
         while not self._end.is_set():
             began = time.monotonic()
             try:
@@ -284,18 +284,18 @@ class _Platforms:
                     return
                 failure = error
             except Exception:
-                # Libraries parse foreign data, and their defects must not end other platforms.
+                # Libraries parse foreign data, and their defects must not end the other platforms.
                 _log.exception("a platform ended in an error")
                 failure = errors.PlatformLostError(operator_words.UNEXPECTED)
             else:
                 return
             if self._end.is_set():
                 return
-            if time.monotonic() - began > _MAX_WAIT_SECONDS:
-                wait_seconds = _FIRST_WAIT_SECONDS
+            if time.monotonic() - began > _MAX_RETRY_SECONDS:
+                wait_seconds = _FIRST_RETRY_SECONDS
             self._report_loss(name, failure, wait_seconds)
             await asyncio.sleep(wait_seconds)
-            wait_seconds = min(2 * wait_seconds, _MAX_WAIT_SECONDS)
+            wait_seconds = min(2 * wait_seconds, _MAX_RETRY_SECONDS)
 
     async def _keep_open(self, name: str, opening: _Opening) -> None:
         """Keep a platform open until all should be closed."""
@@ -337,7 +337,7 @@ def _print_error(sentence: str) -> None:
 
 
 @contextlib.contextmanager
-def _ending() -> Iterator[asyncio.Event]:
+def _end_on_signal() -> Iterator[asyncio.Event]:
     """Yield the event that a first signal sets; a second one cancels the task."""
     loop = asyncio.get_running_loop()
     end = asyncio.Event()

@@ -21,11 +21,11 @@ from interpreter_bot.store import columns, databases, records
 from interpreter_bot.text import quantities, safe_text
 
 _DAY_SECONDS: Final = 86_400.0
-_NAME_CHARACTERS: Final = 12
+_SHORT_NAME_CHARACTERS: Final = 12
 _MAX_TITLE_CHARACTERS: Final = 40
 _MAX_KEY_CHARACTERS: Final = 80
-_EMPTY_CELL: Final = "-"
-COLUMNS: Final = (
+_NO_VALUE: Final = "-"
+COLUMN_TITLES: Final = (
     *("name", "title", "session", "person", "state"),
     *("memory", "age", "unused", "saved"),
 )
@@ -33,15 +33,15 @@ COLUMNS: Final = (
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class Entry:
+class SessionEntry:
     """One session.
 
     Attributes:
         key: as text, for hosts.
         session: its record; None if the database has none.
         person: who began it.
-        host: that has its kernel, or would have it; None if there is none. In a fleet, the host
-            that it is placed on, in the epoch of its placement.
+        host: the host that has its kernel, or would start one; None if there is none. In a fleet,
+            the host of its placement, in the epoch of the placement.
         epoch: of its placement; 0 if it has none.
         status: of its kernel, if it has one.
         saved: the size of its snapshot, if it has one.
@@ -57,13 +57,13 @@ class Entry:
 
     @property
     def name(self) -> str:
-        """Its name in these commands, in hexadecimal digits."""
+        """Its name on the command line, in hexadecimal digits."""
         return workspaces.Workspaces.name_of(self.key)
 
     @property
     def short_name(self) -> str:
         """The beginning of the name, which is nearly always unique."""
-        return self.name[:_NAME_CHARACTERS]
+        return self.name[:_SHORT_NAME_CHARACTERS]
 
     @property
     def state(self) -> str:
@@ -76,10 +76,10 @@ class Entry:
 
     @property
     def idle_seconds(self) -> float | None:
-        """The time since its last use, if it is known."""
+        """The time since its last use; None if it is unknown."""
         if self.status is not None:
             return self.status.idle_seconds
-        return _since(self.session.used) if self.session is not None else None
+        return _seconds_since(self.session.used) if self.session is not None else None
 
     def facts(self) -> dict[str, object]:
         """Return all facts, for programs."""
@@ -91,10 +91,10 @@ class Entry:
             "person": self.person,
             "state": self.state,
             "memory_bytes": status.memory_bytes if status else None,
-            "age_seconds": _since(session.created) if session else None,
+            "age_seconds": _seconds_since(session.created) if session else None,
             "idle_seconds": self.idle_seconds,
             "saved_bytes": saved.bytes if saved else 0,
-            "saved_at": saved.at if saved else None,
+            "saved_at": saved.used_at if saved else None,
         }
 
     def cells(self) -> list[str]:
@@ -102,14 +102,14 @@ class Entry:
         title = self.session.title if self.session else ""
         return [
             self.short_name,
-            quantities.one_line(safe_text.harmless(title), _MAX_TITLE_CHARACTERS) or _EMPTY_CELL,
+            quantities.one_line(safe_text.harmless(title), _MAX_TITLE_CHARACTERS) or _NO_VALUE,
             quantities.one_line(self.key, _MAX_KEY_CHARACTERS),
             quantities.one_line(safe_text.harmless(self.person), _MAX_TITLE_CHARACTERS),
             self.state,
-            _size(self.status.memory_bytes if self.status else None),
-            _ago(_since(self.session.created) if self.session else None),
-            _ago(self.idle_seconds),
-            _size(self.saved.bytes if self.saved else None),
+            _format_size(self.status.memory_bytes if self.status else None),
+            _format_age(_seconds_since(self.session.created) if self.session else None),
+            _format_age(self.idle_seconds),
+            _format_size(self.saved.bytes if self.saved else None),
         ]
 
 
@@ -126,20 +126,20 @@ async def open_hosts(
     """
     async with contextlib.AsyncExitStack() as stack:
         hosts = []
-        paths: Sequence[host_addresses.Address]
-        paths = await asyncio.to_thread(host_sockets.list_newest_first, config.paths)
+        addresses: Sequence[host_addresses.Address]
+        addresses = await asyncio.to_thread(host_sockets.list_newest_first, config.paths)
         if config.host.fleet:
-            paths = await execution_startup.fleet_addresses(config)
-        for path in paths:
+            addresses = await execution_startup.fleet_addresses(config)
+        for address in addresses:
             try:
-                opened = await stack.enter_async_context(remote_host.RemoteHost.open(path))
+                host = await stack.enter_async_context(remote_host.RemoteHost.open(address))
             except errors.KernelError as error:
                 if config.host.fleet:
-                    warn(f"{path}: {error}")
+                    warn(f"{address}: {error}")
                 elif isinstance(error, errors.HostUnusableError):
                     raise
                 continue
-            hosts.append(opened)
+            hosts.append(host)
         yield hosts
 
 
@@ -147,10 +147,10 @@ async def list_sessions(
     config: settings.Settings,
     database: databases.Database,
     hosts: Sequence[remote_host.RemoteHost],
-) -> list[Entry]:
+) -> list[SessionEntry]:
     """Return all sessions of the database and of hosts, the latest used first."""
     sessions_by_key = {
-        values.text(session.key): (session, person)
+        values.format_key(session.key): (session, person)
         for session, person in await database.sessions.owned()
     }
     kernels: dict[str, tuple[remote_host.RemoteHost, ports.KernelStatus]] = {}
@@ -159,37 +159,37 @@ async def list_sessions(
             if not status.loss_reason:
                 kernels[key] = remote, status
     keys = sessions_by_key.keys() | kernels.keys()
-    sizes = await _sizes(config, keys, hosts)
+    sizes = await _find_sizes(config, keys, hosts)
     hosts_by_data_id: dict[str, remote_host.RemoteHost] = {}
     if config.host.fleet:
         hosts_by_data_id = {remote.connection.status.data_id: remote for remote in hosts}
-    places = await database.placements.find_all(keys) if hosts_by_data_id else {}
+    placements = await database.placements.find_all(keys) if hosts_by_data_id else {}
     entries = []
     for key in keys:
         session, person = sessions_by_key.get(key, (None, ""))
         kernel = kernels.get(key)
-        placed = places.get(key)
+        placement = placements.get(key)
         host: remote_host.RemoteHost | None = kernel[0] if kernel else next(iter(hosts), None)
-        if placed is not None:
-            placed_host = hosts_by_data_id.get(placed.data_id)
-            # A kernel on a host that lost the session no longer counts.
+        if placement is not None:
+            placed_host = hosts_by_data_id.get(placement.data_id)
+            # A kernel on a host that lost the session to another one no longer counts.
             kernel = kernel if kernel is not None and kernel[0] is placed_host else None
-            host = None if placed_host is None else placed_host.with_epoch(placed.epoch)
+            host = None if placed_host is None else placed_host.with_epoch(placement.epoch)
         entries.append(
-            Entry(
+            SessionEntry(
                 key=key,
                 session=session,
                 person=person,
                 host=host,
                 status=kernel[1] if kernel else None,
                 saved=sizes.get(key),
-                epoch=placed.epoch if placed is not None else 0,
+                epoch=placement.epoch if placement is not None else 0,
             )
         )
     return sorted(entries, key=lambda entry: (entry.idle_seconds or 0.0, entry.name))
 
 
-async def _sizes(
+async def _find_sizes(
     config: settings.Settings, keys: set[str], hosts: Sequence[remote_host.RemoteHost]
 ) -> Mapping[str, session_variables.SnapshotSize]:
     # Hosts of one data directory give the same sizes, and may read it even if we may not.
@@ -198,25 +198,25 @@ async def _sizes(
         for host in hosts if config.host.fleet else hosts[:1]:
             sizes |= await host.snapshot_sizes(keys)
         return sizes
-    everyone = await stored_workspaces(config).existing()
-    return await snapshot_retention.measure(everyone, keys)
+    all_workspaces = await open_workspaces(config).existing()
+    return await snapshot_retention.measure(all_workspaces, keys)
 
 
-def stored_workspaces(config: settings.Settings) -> workspaces.Workspaces:
+def open_workspaces(config: settings.Settings) -> workspaces.Workspaces:
     """Return the files of sessions on this disk."""
     return workspaces.Workspaces(config.paths.data / "workspaces", config.limits)
 
 
-def _since(moment: datetime.datetime) -> float:
+def _seconds_since(moment: datetime.datetime) -> float:
     return max((columns.now() - moment).total_seconds(), 0.0)
 
 
-def _ago(seconds: float | None) -> str:
+def _format_age(seconds: float | None) -> str:
     if seconds is None:
-        return _EMPTY_CELL
+        return _NO_VALUE
     days = seconds / _DAY_SECONDS
     return quantities.count(int(days), "day") if days >= 2 else quantities.duration(seconds)
 
 
-def _size(count_bytes: int | None) -> str:
-    return _EMPTY_CELL if count_bytes is None else quantities.size(count_bytes)
+def _format_size(size_bytes: int | None) -> str:
+    return _NO_VALUE if size_bytes is None else quantities.size(size_bytes)

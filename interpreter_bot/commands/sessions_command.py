@@ -12,7 +12,6 @@ import functools
 import json
 import sys
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import Final
 
 import rich.box
 import rich.console
@@ -21,15 +20,13 @@ import rich.text
 
 from interpreter_bot import errors, events, settings
 from interpreter_bot.app import execution_startup
-from interpreter_bot.commands import session_listings
+from interpreter_bot.commands import exit_statuses, session_listings
 from interpreter_bot.hosts import placed_hosts, remote_host
 from interpreter_bot.kernels.files import session_locks, workspaces
 from interpreter_bot.platforms.console import terminal_input
 from interpreter_bot.store import columns, databases
 from interpreter_bot.text import safe_text
 from interpreter_bot.wording import operator_words
-
-_FAILED: Final = 1
 
 
 def run(config: settings.Settings, options: argparse.Namespace) -> int:
@@ -47,36 +44,38 @@ async def _run(config: settings.Settings, options: argparse.Namespace) -> int:
     async with opening as database, opening_hosts as hosts:
         entries = await session_listings.list_sessions(config, database, hosts)
         if options.verb is None:
-            listed = [entry for entry in entries if entry.status or entry.saved or options.all]
-            _print(listed, is_json=options.json)
+            listed_entries = [
+                entry for entry in entries if entry.status or entry.saved or options.all
+            ]
+            _print_list(listed_entries, is_json=options.json)
             if not (hosts or options.json):
                 sys.stderr.write(f"{operator_words.NO_HOST_ANSWERS}\n")
             return 0
-        chosen_entries = _find_entries(entries, options.names)
+        named_entries = _find_named(entries, options.names)
         if options.verb == "forget" and not options.yes:
-            await _confirm_forgetting(chosen_entries)
-        action: Callable[[session_listings.Entry], Awaitable[str]]
+            await _confirm_forgetting(named_entries)
+        action: Callable[[session_listings.SessionEntry], Awaitable[str]]
         if options.verb == "move":
             action = functools.partial(_move, database, _find_host(hosts, options.host))
         else:
-            action = _actions(config, database, hosts)[options.verb]
-        failures = 0
-        for entry in chosen_entries:
+            action = _make_actions(config, database, hosts)[options.verb]
+        failure_count = 0
+        for entry in named_entries:
             try:
                 line = await action(entry)
             except errors.BotError as error:
-                line, failures = str(error), failures + 1
+                line, failure_count = str(error), failure_count + 1
             sys.stdout.write(f"{entry.short_name}: {line}\n")
-        return _FAILED if failures else 0
+        return exit_statuses.FAILED if failure_count else 0
 
 
-def _find_entries(
-    entries: Sequence[session_listings.Entry], names: Sequence[str]
-) -> list[session_listings.Entry]:
-    """Return the sessions with names that begin so.
+def _find_named(
+    entries: Sequence[session_listings.SessionEntry], names: Sequence[str]
+) -> list[session_listings.SessionEntry]:
+    """Return the sessions whose names begin with the given ones.
 
     Raises:
-        BotError: no session, or several, have such a name.
+        BotError: no session has such a name, or several have.
     """
     entries_by_key = {}
     for name in names:
@@ -85,9 +84,9 @@ def _find_entries(
         ]
         if len(matches) != 1:
             safe_name = safe_text.harmless(name)
-            several = ", ".join(entry.short_name for entry in matches)
+            matching_names = ", ".join(entry.short_name for entry in matches)
             raise errors.BotError(
-                operator_words.several_sessions(safe_name, several)
+                operator_words.several_sessions(safe_name, matching_names)
                 if matches
                 else operator_words.no_session(safe_name)
             )
@@ -95,7 +94,7 @@ def _find_entries(
     return list(entries_by_key.values())
 
 
-async def _confirm_forgetting(entries: Sequence[session_listings.Entry]) -> None:
+async def _confirm_forgetting(entries: Sequence[session_listings.SessionEntry]) -> None:
     """Ask for confirmation before sessions are forgotten.
 
     Raises:
@@ -112,37 +111,37 @@ async def _confirm_forgetting(entries: Sequence[session_listings.Entry]) -> None
         raise errors.BotError(operator_words.NOT_FORGOTTEN)
 
 
-def _actions(
+def _make_actions(
     config: settings.Settings,
     database: databases.Database,
     hosts: Sequence[remote_host.RemoteHost],
-) -> Mapping[str, Callable[[session_listings.Entry], Awaitable[str]]]:
-    async def save(entry: session_listings.Entry) -> str:
-        host = _host_of(entry)
+) -> Mapping[str, Callable[[session_listings.SessionEntry], Awaitable[str]]]:
+    async def save(entry: session_listings.SessionEntry) -> str:
+        host = _require_host(entry)
         if entry.status is None:
             raise errors.KernelError(operator_words.NO_PYTHON_TO_SAVE)
         is_saved = await host.save(entry.key)
         saved = (await host.variables(entry.key)).saved
         if not is_saved or saved is None:
             raise errors.KernelError(operator_words.NOT_SAVED)
-        return operator_words.variables_saved(saved.kept, saved.lost_count)
+        return operator_words.variables_saved(saved.kept_count, saved.lost_count)
 
-    async def end(entry: session_listings.Entry) -> str:
-        host = _host_of(entry)
+    async def end(entry: session_listings.SessionEntry) -> str:
+        host = _require_host(entry)
         if entry.status is None:
             return operator_words.NO_PYTHON
         await host.end_session(entry.key, operator_words.PYTHON_ENDED)
         is_saved = (await host.variables(entry.key)).saved is not None
         return operator_words.ended(is_saved=is_saved)
 
-    async def forget(entry: session_listings.Entry) -> str:
+    async def forget(entry: session_listings.SessionEntry) -> str:
         session = entry.session
         if config.host.fleet:
             # Only its host can delete the files on its machine and in the store.
-            _host_of(entry)
+            _require_host(entry)
         notice = {"gone": operator_words.FILES_DELETED, "at": columns.now().isoformat()}
         if session is not None:
-            # Recorded first, so that a bot that opens the session now can say why files are gone.
+            # Recorded first: a bot that opens the session now can then say why files are gone.
             await database.sessions.note_files(session.id, notice)
         try:
             if entry.host is not None:
@@ -151,7 +150,9 @@ def _actions(
                 # Hosts of earlier epochs may still have files.
                 await remote_host.ask_all(others, lambda other: other.forget(entry.key))
             else:
-                await _remove(await session_listings.stored_workspaces(config).ensure(entry.key))
+                await _delete_workspace(
+                    await session_listings.open_workspaces(config).ensure(entry.key)
+                )
         except errors.BotError:
             if session is not None:
                 await database.sessions.note_files(session.id, session.files, instead_of=notice)
@@ -164,17 +165,19 @@ def _actions(
 
 
 async def _move(
-    database: databases.Database, target: remote_host.RemoteHost, entry: session_listings.Entry
+    database: databases.Database,
+    target: remote_host.RemoteHost,
+    entry: session_listings.SessionEntry,
 ) -> str:
     """Move a session to another machine of a fleet, with its files and variables."""
     if not entry.epoch:
         raise errors.KernelError(operator_words.NOT_IN_FLEET)
-    source, data_id = _host_of(entry), target.connection.status.data_id
+    source, data_id = _require_host(entry), target.connection.status.data_id
     if source.connection is target.connection:
         return operator_words.ALREADY_THERE
     await placed_hosts.SessionMoves().move_out(entry.key, source, target)
-    placed = await database.placements.put(entry.key, data_id, after=entry.epoch)
-    if placed.data_id != data_id:
+    placement = await database.placements.put(entry.key, data_id, after=entry.epoch)
+    if placement.data_id != data_id:
         raise errors.KernelError(operator_words.MOVED_ELSEWHERE)
     return operator_words.moved(target.connection.address)
 
@@ -193,7 +196,7 @@ def _find_host(hosts: Sequence[remote_host.RemoteHost], name: str) -> remote_hos
     raise errors.BotError(operator_words.no_host(safe_name, addresses))
 
 
-async def _remove(workspace: workspaces.Workspace) -> None:
+async def _delete_workspace(workspace: workspaces.Workspace) -> None:
     """Delete the files of a session that has no host.
 
     Raises:
@@ -205,7 +208,7 @@ async def _remove(workspace: workspaces.Workspace) -> None:
         await workspace.remove()
 
 
-def _host_of(entry: session_listings.Entry) -> remote_host.RemoteHost:
+def _require_host(entry: session_listings.SessionEntry) -> remote_host.RemoteHost:
     """Return the host of a session.
 
     Raises:
@@ -216,11 +219,11 @@ def _host_of(entry: session_listings.Entry) -> remote_host.RemoteHost:
     return entry.host
 
 
-def _print(entries: Sequence[session_listings.Entry], *, is_json: bool) -> None:
+def _print_list(entries: Sequence[session_listings.SessionEntry], *, is_json: bool) -> None:
     if is_json:
         sys.stdout.write(json.dumps({"sessions": [entry.facts() for entry in entries]}) + "\n")
         return
-    table = rich.table.Table(*session_listings.COLUMNS, box=rich.box.SIMPLE_HEAD)
+    table = rich.table.Table(*session_listings.COLUMN_TITLES, box=rich.box.SIMPLE_HEAD)
     for entry in entries:
         # As `Text`, because rich takes words in brackets for markup.
         table.add_row(*map(rich.text.Text, entry.cells()))

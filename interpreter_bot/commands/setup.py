@@ -25,10 +25,10 @@ class _Trial:
     """Credentials that work.
 
     Attributes:
-        name: of their owner.
+        name: of the model, or of the bot to which the tokens belong.
         notes: what is missing, or remains to be done.
-        ask_person: the question to whom the bot should write; empty if it writes to nobody.
-        send_hello: writes to the person in the answer.
+        ask_person: the question to whom the bot should write as a test; empty if it cannot.
+        send_hello: writes to the person that the answer names.
     """
 
     name: str
@@ -38,7 +38,7 @@ class _Trial:
 
 
 def run(config: settings.Settings, options: argparse.Namespace) -> int:
-    """Ask for credentials, try and store them; those stored before an interrupt stay.
+    """Ask for credentials, try and store them one after the other.
 
     Raises:
         SettingsError: there is no terminal, or nothing can be stored.
@@ -47,17 +47,21 @@ def run(config: settings.Settings, options: argparse.Namespace) -> int:
         raise errors.SettingsError(operator_words.NO_TERMINAL)
     credentials = stored_credentials.StoredCredentials(config)
     credentials.load()
-    has_model = False
+    is_model_stored = False
     if config.models or model_setup.has_models(os.environ):
         _print(operator_words.MODEL_SET)
     else:
         _print(operator_words.ASK_FOR_MODEL)
         for name, (address, models) in asyncio.run(model_choice.local_servers()).items():
             _print(operator_words.found_server(name, address, models[:3]))
-        has_model = _ask_until_valid(credentials, _ask_for_model, _try_model)
-    has_slack = _set_up_slack(config, credentials)
-    has_discord = _set_up_discord(config, credentials)
-    _print(operator_words.setup_done(has_changes=has_model or has_slack or has_discord))
+        is_model_stored = _ask_until_valid(credentials, _ask_for_model, _try_model)
+    is_slack_stored = _set_up_slack(config, credentials)
+    is_discord_stored = _set_up_discord(config, credentials)
+    _print(
+        operator_words.setup_done(
+            has_changes=is_model_stored or is_slack_stored or is_discord_stored
+        )
+    )
     return 0
 
 
@@ -73,7 +77,7 @@ def _set_up_slack(
 
 
 def _creation_link(manifest: str) -> str:
-    """Return the address at which Slack creates an app from a manifest, without its comments."""
+    """Return the address at which Slack creates an app from a manifest (without its comments)."""
     lines = (line for line in manifest.splitlines() if not line.startswith("#"))
     text = urllib.parse.quote("\n".join(lines), safe=":/,")
     return f"https://api.slack.com/apps?new_app=1&manifest_yaml={text}"
@@ -91,18 +95,18 @@ def _set_up_discord(
 
 def _ask_until_valid(
     credentials: stored_credentials.StoredCredentials,
-    ask: Callable[[], dict[str, str]],
-    attempt: Callable[[Mapping[str, str]], Coroutine[Any, Any, _Trial]],
+    ask_credentials: Callable[[], dict[str, str]],
+    try_credentials: Callable[[Mapping[str, str]], Coroutine[Any, Any, _Trial]],
 ) -> bool:
     """Ask for credentials until they work or none are entered; return whether some were stored."""
     _print(operator_words.SKIP)
     while True:
         try:
-            changes = ask()
+            changes = ask_credentials()
             if not any(changes.values()):
                 return False
             _print(operator_words.TRYING)
-            trial = asyncio.run(attempt(changes))
+            trial = asyncio.run(try_credentials(changes))
         except errors.BotError as error:
             _print(operator_words.try_again(error))
         else:
@@ -149,15 +153,17 @@ def _ask_for_slack() -> dict[str, str]:
 async def _try_slack(config: settings.Settings, changes: Mapping[str, str]) -> _Trial:
     from interpreter_bot.platforms.slack import startup
 
-    tried = stored_credentials.applied(config, changes).slack
-    identity, missing = await startup.check_bot_token(tried)
-    if tried.transport == "socket":
-        await startup.check_app_token(tried)
+    slack_settings = stored_credentials.with_stored_tokens(config, changes).slack
+    identity, missing_scopes = await startup.check_bot_token(slack_settings)
+    if slack_settings.transport == "socket":
+        await startup.check_app_token(slack_settings)
     return _Trial(
         identity,
-        operator_words.missing_scopes(missing, doctor_words.FIX_SCOPES) if missing else "",
+        operator_words.missing_scopes(missing_scopes, doctor_words.FIX_SCOPES)
+        if missing_scopes
+        else "",
         operator_words.SLACK_PERSON,
-        functools.partial(startup.send_hello, tried),
+        functools.partial(startup.send_hello, slack_settings),
     )
 
 

@@ -7,15 +7,14 @@ import sys
 from collections.abc import Iterator
 
 from interpreter_bot import acceptance, errors, settings
+from interpreter_bot.commands import exit_statuses
 from interpreter_bot.skills import accepted_skills
 from interpreter_bot.text import quantities
 from interpreter_bot.wording import operator_words
 
-_FAILED = 1
-
 
 def run(config: settings.Settings, options: argparse.Namespace) -> int:
-    """List all, or change which are used; 0 if every one that was named could be, else 1.
+    """List all, or change which are used; return 0 if all are used or the change was made, else 1.
 
     Raises:
         BotError: one cannot be accepted or refused.
@@ -24,11 +23,11 @@ def run(config: settings.Settings, options: argparse.Namespace) -> int:
     if options.verb == "list":
         statuses = skills.refresh()
         sys.stdout.write(
-            "".join(f"{line}\n" for status in statuses for line in _lines(status))
+            "".join(f"{line}\n" for status in statuses for line in _describe(status))
             or operator_words.NO_SKILLS
         )
         is_fine = all(status.standing is acceptance.Standing.ON for status in statuses)
-        return 0 if is_fine else _FAILED
+        return 0 if is_fine else exit_statuses.FAILED
     if not options.names:
         raise errors.SettingsError(operator_words.name_skills(options.verb))
     for argument in options.names:
@@ -42,7 +41,7 @@ def run(config: settings.Settings, options: argparse.Namespace) -> int:
     return 0
 
 
-def _lines(status: accepted_skills.SkillStatus) -> Iterator[str]:
+def _describe(status: accepted_skills.SkillStatus) -> Iterator[str]:
     skill = status.skill
     if skill is None:
         yield f"{status.name!r}  {status.standing}  {status.reason}"

@@ -1,4 +1,4 @@
-"""`interpreter-bot tools`: list what MCP servers offer and what changed, accept or refuse it."""
+"""`interpreter-bot tools`: list the tools of MCP servers, what changed, accept or refuse them."""
 
 from __future__ import annotations
 
@@ -7,24 +7,23 @@ import asyncio
 import os
 import sys
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from interpreter_bot import acceptance, errors, settings
 from interpreter_bot.app import execution_startup
+from interpreter_bot.commands import exit_statuses
 from interpreter_bot.wording import operator_words
 
 if TYPE_CHECKING:
     from interpreter_bot.mcp_servers.definitions import Listing
     from interpreter_bot.mcp_servers.tool_broker import ToolBroker
 
-_FAILED: Final = 1
-
 
 def run(config: settings.Settings, options: argparse.Namespace) -> int:
-    """List all, or change what is used; 0 if all that is offered is used, or it was done, else 1.
+    """List all, or change which are used; return 0 if all are used or the change was made, else 1.
 
     Raises:
-        BotError: something cannot be accepted.
+        BotError: a tool cannot be accepted.
     """
     return asyncio.run(_run(config, options))
 
@@ -35,7 +34,7 @@ async def _run(config: settings.Settings, options: argparse.Namespace) -> int:
             sys.stdout.write(operator_words.NO_TOOL_SERVERS)
             return 0
         if options.verb == "list":
-            return await _list(config, broker)
+            return await _print_list(config, broker)
         if not options.names:
             raise errors.SettingsError(operator_words.name_server(options.verb))
         for argument in options.names:
@@ -51,10 +50,10 @@ async def _run(config: settings.Settings, options: argparse.Namespace) -> int:
     return 0
 
 
-async def _list(config: settings.Settings, broker: ToolBroker) -> int:
+async def _print_list(config: settings.Settings, broker: ToolBroker) -> int:
     status = 0
     listings = {}
-    unreachable = {}
+    error_sentences = {}
     for server in config.mcp_servers:
         if server.authorization == "person" and broker.definitions.seen(server.name).tools:
             listings[server.name] = broker.definitions.seen(server.name)
@@ -63,29 +62,29 @@ async def _list(config: settings.Settings, broker: ToolBroker) -> int:
             listings[server.name] = await broker.fetch_listing(server.name)
         except errors.BotError as error:
             listings[server.name] = broker.definitions.seen(server.name)
-            unreachable[server.name] = str(error)
+            error_sentences[server.name] = str(error)
     names = {name: list(listing.tools) for name, listing in listings.items()}
-    for name, offer in listings.items():
-        lines = [*_lines(broker, name, listing=offer, names=names)]
-        if name in unreachable:
-            lines.insert(0, f"{name}: {unreachable[name]} {operator_words.OFFERED_BEFORE}")
-        is_off = any(
+    for name, listing in listings.items():
+        lines = [*_describe(broker, name, listing=listing, names=names)]
+        if name in error_sentences:
+            lines.insert(0, f"{name}: {error_sentences[name]} {operator_words.OFFERED_BEFORE}")
+        has_unused = any(
             standing != "on" for standing in broker.definitions.usable(name).standings.values()
         )
-        if is_off or name in unreachable:
-            status = _FAILED
-        if is_off and offer.tools:
-            digest = offer.digest[: acceptance.DIGEST_CHARACTERS]
+        if has_unused or name in error_sentences:
+            status = exit_statuses.FAILED
+        if has_unused and listing.tools:
+            digest = listing.digest[: acceptance.DIGEST_CHARACTERS]
             lines.append(operator_words.accept_all(name, digest))
         sys.stdout.write("".join(f"{line}\n" for line in lines))
     return status
 
 
-def _lines(
+def _describe(
     broker: ToolBroker, name: str, *, listing: Listing, names: dict[str, list[str]]
 ) -> Iterator[str]:
-    """Describe a server: each tool in a line, below it what is new, changed or suspicious."""
-    # Only where there are servers is the SDK there, which this imports.
+    """Describe a server: each tool in a line, and below it what is new, changed or suspicious."""
+    # Imported here: it needs the SDK, which is sure to be installed only if there are servers.
     from interpreter_bot.mcp_servers import accepted_definitions, definitions
 
     accepted = broker.definitions.accepted(name)

@@ -133,7 +133,7 @@ class ConnectionService:
         self._record(record)
 
     def _rules_for(self, key: str) -> dict[str, configured_connections.Rule]:
-        session, (_, people) = values.key(key), self._people_of(key)
+        session, (_, people) = values.parse_key(key), self._people_of(key)
         return {
             name: rule
             for name, rule in self.sources.rules.items()

@@ -34,7 +34,7 @@ class TurnQueryLog:
         """Return whether a turn of this process runs in a session."""
         return key in self._queries
 
-    def end(self, key: str, turn_id: int = 0) -> tuple[code_activity.AskedQuery, ...]:
+    def end(self, key: str, turn_id: int = 0) -> tuple[code_activity.ShownQuery, ...]:
         """Return the queries of a turn, and drop its unused approvals."""
         for allowed in [entry for entry in self._allowed if entry[0] == key]:
             del self._allowed[allowed]
@@ -46,7 +46,7 @@ class TurnQueryLog:
             self._turns.pop(key, None)
         shown = tuple(map(_summarize, queries[:_MAX_QUERIES]))
         if len(queries) > _MAX_QUERIES:
-            shown += (code_activity.AskedQuery("", data_words.MORE_QUERIES),)
+            shown += (code_activity.ShownQuery("", data_words.MORE_QUERIES),)
         return shown
 
     def note(self, query: code_activity.Query) -> None:
@@ -71,9 +71,9 @@ class TurnQueryLog:
         return is_allowed
 
 
-def _summarize(query: code_activity.Query) -> code_activity.AskedQuery:
+def _summarize(query: code_activity.Query) -> code_activity.ShownQuery:
     """Return the present state of a query, for people."""
-    return code_activity.AskedQuery(
+    return code_activity.ShownQuery(
         query.connection,
         safe_text.revealed(safe_text.clipped(query.statement.strip(), _MAX_SHOWN_CHARACTERS)).text,
         rows=query.rows,

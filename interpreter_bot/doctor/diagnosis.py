@@ -326,7 +326,7 @@ def login_findings(config: settings.Settings) -> Iterator[Finding]:
     if not names:
         return
     try:
-        keys = encryption.KeyRing.of(config)
+        keys = encryption.KeyRing.from_settings(config)
         # This reads keys and creates none: the bot's own user has to create them.
         keys.is_current("")
     except errors.BotError as error:
@@ -338,7 +338,7 @@ def login_findings(config: settings.Settings) -> Iterator[Finding]:
         yield _finding("logins at tools", False, detail)
         return
     address = config.tool_logins.public_url or doctor_words.local_port(config.tool_logins.port)
-    yield _finding("logins at tools", True, f"{', '.join(names)}, by {address}; {keys.where}")
+    yield _finding("logins at tools", True, f"{', '.join(names)}, by {address}; {keys.location}")
 
 
 def _nearest_existing(path: pathlib.Path) -> pathlib.Path:

@@ -96,14 +96,14 @@ class Broker:
 
     def policy(self, key: str) -> policies.Policy:
         """Return the rules that apply to a session."""
-        return policies.policy_for(self._rules, values.key(key))
+        return policies.policy_for(self._rules, values.parse_key(key))
 
     def reach(self, key: str) -> code_activity.Reach:
         """Return the hosts and services that a session may reach, and its traffic today."""
         if self._refusal:
             return code_activity.Reach(refusal=self._refusal)
         hosts = tuple(
-            code_activity.Reachable(
+            code_activity.ReachableHost(
                 rule.pattern,
                 tuple(sorted(rule.ports)),
                 tuple(sorted(rule.methods)),
@@ -193,7 +193,7 @@ class Broker:
         if not self.policy(key):
             # Without a proxy, programs fail sooner.
             proxy = 0
-        kinds = sorted({offer.kind for offer in self._offers(key)})
+        kinds = sorted({offer.service for offer in self._offers(key)})
         # The certificate differs each time, so the version is made from its key.
         version = hashlib.sha256(
             repr((authority.key_identifier, kinds, proxy, services)).encode()

@@ -186,13 +186,13 @@ class LocalHost:
     def keeps_variables(self) -> bool:
         return self.pool.snapshots.is_used
 
-    async def variables(self, key: str) -> session_variables.HeldVariables:
+    async def variables(self, key: str) -> session_variables.SessionVariables:
         saved = await self.pool.saved_variables(key)
         launched = self.pool.live.get(key)
         if launched is None or not launched.kernel.is_alive:
-            return session_variables.HeldVariables(saved=saved)
+            return session_variables.SessionVariables(saved=saved)
         namespace = launched.kernel.namespace
-        return session_variables.HeldVariables(namespace.names, namespace.unlisted_count, saved)
+        return session_variables.SessionVariables(namespace.names, namespace.unlisted_count, saved)
 
     async def fork(
         self, key: str, new_key: str, *, checkpoint: str = ""
@@ -243,7 +243,7 @@ class LocalHost:
         return None
 
     def reach(self, key: str) -> code_activity.Reach:
-        return code_activity.NOWHERE if self._doorkeeper is None else self._doorkeeper.reach(key)
+        return code_activity.NO_REACH if self._doorkeeper is None else self._doorkeeper.reach(key)
 
     async def subscribe_losses(self, on_loss: ports.OnLoss | None) -> None:
         self._on_loss = on_loss
@@ -314,7 +314,7 @@ class LocalHost:
         if launched is None or not launched.kernel.is_alive:
             return saved is not None
         state = launched.kernel.id, launched.kernel.run_count
-        return saved is not None and (saved.kernel, saved.run_count) == state
+        return saved is not None and (saved.kernel_id, saved.run_count) == state
 
     async def end_session(self, key: str, reason: str) -> None:
         await self.save(key)

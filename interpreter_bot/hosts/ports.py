@@ -305,7 +305,7 @@ class Hosts(Protocol):
         """Whether variables of idle sessions are saved for their next kernels."""
 
     @requests.request_method()
-    async def variables(self, key: str) -> session_variables.HeldVariables:
+    async def variables(self, key: str) -> session_variables.SessionVariables:
         """Return the variables of a session's kernel, and those saved for the next one."""
 
     @requests.request_method(is_long=True, is_unrepeatable=True)

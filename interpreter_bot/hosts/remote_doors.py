@@ -74,7 +74,7 @@ class RemoteDoors:
             connection.on_connect = self.take_over
 
     def reach(self, key: str) -> code_activity.Reach:
-        return code_activity.NOWHERE if self._doorkeeper is None else self._doorkeeper.reach(key)
+        return code_activity.NO_REACH if self._doorkeeper is None else self._doorkeeper.reach(key)
 
     async def close(self) -> None:
         """Stop all work on doors."""

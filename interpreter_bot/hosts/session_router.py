@@ -58,7 +58,7 @@ class SessionRouter(ports.Hosts):
         return all(host.keeps_variables for host in self.hosts)
 
     def reach(self, key: str) -> code_activity.Reach:
-        return code_activity.NOWHERE if self._doorkeeper is None else self._doorkeeper.reach(key)
+        return code_activity.NO_REACH if self._doorkeeper is None else self._doorkeeper.reach(key)
 
     def acknowledge(self, execution_id: str) -> None:
         """Let all hosts that are connected forget an execution."""

@@ -45,7 +45,7 @@ def choose(
     max_bytes: int,
     display_id: str | None = None,
     is_update: bool = False,
-) -> values.Shown:
+) -> values.DisplayOutput:
     """Build an output from a kernel's forms by MIME type; an empty result if none can be shown.
 
     `max_bytes` bounds the chosen form, as encoded.
@@ -68,7 +68,9 @@ def choose(
     return values.Result(plain=plain(data), display_id=display_id, is_update=is_update)
 
 
-def _add_preview_and_title(output: values.Shown, data: dict[str, object]) -> values.Shown:
+def _add_preview_and_title(
+    output: values.DisplayOutput, data: dict[str, object]
+) -> values.DisplayOutput:
     """Add a preview to forms that some platforms cannot show, and a title if there is one."""
     title = " ".join(
         safe_text.clipped(_join_lines(data.get(TITLE_MIME)), _TITLE_CHARACTERS).split()
@@ -219,7 +221,7 @@ def _cells(cells: list[str]) -> tuple[str, ...]:
     return tuple(safe_text.clipped(cell, _CELL_CHARACTERS) for cell in cells[:_COLUMNS])
 
 
-_FORMS: Final[tuple[tuple[str, str, Callable[[object], values.Shown | None]], ...]] = (
+_FORMS: Final[tuple[tuple[str, str, Callable[[object], values.DisplayOutput | None]], ...]] = (
     ("image/png", "PNG image", _png),
     ("image/jpeg", "JPEG image", _raster_reader("image/jpeg", b"\xff\xd8\xff")),
     ("image/gif", "GIF image", _raster_reader("image/gif", b"GIF87a", b"GIF89a")),

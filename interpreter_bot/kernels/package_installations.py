@@ -155,7 +155,7 @@ class Installations:
             PackagesError: some are not available; the others are in `launched.layers`.
         """
         last_error: errors.PackagesError | None = None
-        session_key = values.key(key)
+        session_key = values.parse_key(key)
         channel_locks = []
         for channel_packages in self._channel_packages:
             if not session_key.is_in(channel_packages.places):

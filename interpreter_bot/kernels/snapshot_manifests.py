@@ -123,14 +123,14 @@ def summary(
 ) -> session_variables.SavedVariables:
     """Describe a generation with harmless text; `saved_at` is in seconds since the epoch."""
     return session_variables.SavedVariables(
-        kernel=kernel,
+        kernel_id=kernel,
         run_count=run_count,
-        at=saved_at,
+        saved_at=saved_at,
         names=tuple(map(name_of, manifest.kept)),
-        kept=manifest.kept_count,
+        kept_count=manifest.kept_count,
         lost=harmless(manifest.lost),
         lost_count=max(manifest.lost_count, len(manifest.lost)),
-        partly=harmless(manifest.partly),
+        partly_saved=harmless(manifest.partly),
         partly_count=max(manifest.partly_count, len(manifest.partly)),
     )
 

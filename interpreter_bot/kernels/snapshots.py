@@ -265,7 +265,7 @@ class Snapshots:
         failures, saved = snapshot_manifests.failures(answer), snapshot.summary
         kernel.restored = dataclasses.replace(
             saved,
-            kept=max(saved.kept - len(failures), 0),
+            kept_count=max(saved.kept_count - len(failures), 0),
             lost=(*failures, *saved.lost),
             lost_count=saved.lost_count + len(failures),
         )

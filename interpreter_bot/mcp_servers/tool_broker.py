@@ -281,7 +281,7 @@ async def opened(
     """
     servers, logins = config.mcp_servers, None
     if store is not None and any(server.authorization == "person" for server in servers):
-        keys = keys or encryption.KeyRing.of(config)
+        keys = keys or encryption.KeyRing.from_settings(config)
         logins = person_logins.PersonLogins(servers, environment, store, keys)
     groups = program_cgroups.ProgramGroups(config.sandbox, servers)
     broker = ToolBroker(servers, environment, config.paths.data, logins, groups)

@@ -1,7 +1,7 @@
-"""Programs that may use the bot over HTTP, and their tokens, of which only digests are stored.
+"""The programs that may use the bot over HTTP ("clients"), each with a token.
 
-The file has a line for each client: its name and the digest. It is read again when it has changed,
-so that a client that was removed is refused at once.
+A file has one line per client: its name and the digest of its token. The file is read again when it
+has changed, so a removed client is refused at once.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ MCP_FILE: Final = "mcp-clients"
 """The file of MCP clients in the data directory."""
 
 API_FILE: Final = "api-clients"
-"""That of the programs that use the HTTP interface."""
+"""The file of programs that use the HTTP interface."""
 
-_NAME: Final = re.compile(r"[a-z0-9][a-z0-9-]{0,31}")
+_NAME_PATTERN: Final = re.compile(r"[a-z0-9][a-z0-9-]{0,31}")
 
 
 class ClientTokens:
@@ -32,8 +32,8 @@ class ClientTokens:
         self._file_version: tuple[int, int] | None = None
         self._names_by_digest: dict[str, str] = {}
 
-    def client(self, token: str) -> str | None:
-        """Return the name of the client that has a token, if any.
+    def find_client(self, token: str) -> str | None:
+        """Return the name of the client that has a token; None if none has it.
 
         Raises:
             SettingsError: the file cannot be read, or is readable by others.
@@ -49,18 +49,18 @@ class ClientTokens:
         return self._names_by_digest.get(secret_digest(token))
 
 
-def names(file: pathlib.Path) -> tuple[str, ...]:
+def list_names(file: pathlib.Path) -> tuple[str, ...]:
     """Return the names of all clients."""
     return tuple(sorted(_load(file)))
 
 
 def add(file: pathlib.Path, name: str) -> str:
-    """Add a client; return its token, which is not stored.
+    """Add a client; return its token, of which only the digest is stored.
 
     Raises:
         SettingsError: the name is taken or cannot be used, or the file cannot be written.
     """
-    if _NAME.fullmatch(name) is None:
+    if _NAME_PATTERN.fullmatch(name) is None:
         raise errors.SettingsError(tool_words.BAD_CLIENT_NAME)
     token = secrets.token_urlsafe(32)
     with private_files.locked_for_change(file):

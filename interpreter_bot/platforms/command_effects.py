@@ -1,6 +1,6 @@
-"""What commands do by themselves, and what their arguments can be in a place.
+"""The effects of commands, and the values that their arguments can have in a place.
 
-Each effect takes the place and the argument, and returns a result that every platform draws.
+An effect takes the place and the argument, and returns a result that every platform can show.
 """
 
 from __future__ import annotations
@@ -25,36 +25,41 @@ from interpreter_bot.wording import (
     session_words,
 )
 
-_MAX_FILES: Final = 100
-# Discord's forms have no more.
-_MAX_FIELDS: Final = 5
-_SCOPES: Final = {"me": "me", "channel": "channel", "server": "server", "workspace": "server"}
+_MAX_LISTED_FILES: Final = 100
+# A form of Discord has at most five.
+_MAX_FORM_FIELDS: Final = 5
+_SCOPE_OF_WORD: Final = {
+    "me": "me",
+    "channel": "channel",
+    "server": "server",
+    "workspace": "server",
+}
 SCHEDULE_ACTIONS: Final = ("pause", "resume", "run", "history", "delete")
 
 
 async def run_code(_: command_types.Place, code: str) -> command_types.Result:
-    return command_types.Run(code)
+    return command_types.CodeToRun(code)
 
 
 async def rebuild_variables(place: command_types.Place, _: str) -> command_types.Result:
-    return command_types.Run("\n\n".join(await place.service.branches.lost_cells(place.key)))
+    return command_types.CodeToRun("\n\n".join(await place.service.branches.lost_cells(place.key)))
 
 
 async def stop(place: command_types.Place, _: str) -> command_types.Result:
     if not await place.stop():
         raise errors.BotError(run_words.NOTHING_RUNS)
-    return command_types.Said(command_words.STOPPING)
+    return command_types.Sentence(command_words.STOPPING)
 
 
-async def reset(place: command_types.Place, choice: str) -> command_types.Result:
-    await place.service.reset(place.key, files=bool(choice))
-    return command_types.Said(session_words.reset(files_deleted=bool(choice)))
+async def reset(place: command_types.Place, argument: str) -> command_types.Result:
+    await place.service.reset(place.key, files=bool(argument))
+    return command_types.Sentence(session_words.reset(files_deleted=bool(argument)))
 
 
 async def undo(place: command_types.Place, turn_id: str) -> command_types.Result:
-    """Take the last answer back; with the id of a turn, only if that is the last one."""
+    """Undo the last answer; with the id of a turn, only if that turn is the last one."""
     undone = await place.service.branches.undo(place.key, turn_id=int(turn_id) if turn_id else None)
-    return command_types.Said(
+    return command_types.Sentence(
         session_words.undone(undone.request, undone.missed_runs, undone.files_notice)
     )
 
@@ -65,61 +70,67 @@ async def fork(place: command_types.Place, _: str) -> command_types.Result:
     async with place.open_copy() as (thread, link):
         copy = dataclasses.replace(place.key, thread=thread)
         await place.service.branches.fork(place.key, copy, place.person.id)
-    return command_types.Said(session_words.COPIED, link)
+    return command_types.Sentence(session_words.COPIED, link)
 
 
 async def list_files(place: command_types.Place, name: str) -> command_types.Result:
     if name:
-        return command_types.FileSent(name)
+        return command_types.FileResult(name)
     files = await place.service.queries.files(place.key)
     if not files:
-        return command_types.Said(file_words.NONE)
+        return command_types.Sentence(file_words.NONE)
     newest = sorted(files, key=lambda file: file.modified_ns, reverse=True)
     facts = [
         session_facts.Fact(
             file.name,
-            f"{quantities.size(file.size_bytes)}, {place.when(file.modified_ns // 10**9)}",
+            f"{quantities.size(file.size_bytes)}, {place.format_time(file.modified_ns // 10**9)}",
         )
-        for file in newest[:_MAX_FILES]
+        for file in newest[:_MAX_LISTED_FILES]
     ]
-    if len(files) > _MAX_FILES:
-        facts.append(session_facts.Fact("…", f"{len(files) - _MAX_FILES:,} more"))
-    return command_types.Listed(command_words.FILES_TITLE, facts, has_names=True)
+    if len(files) > _MAX_LISTED_FILES:
+        facts.append(session_facts.Fact("…", f"{len(files) - _MAX_LISTED_FILES:,} more"))
+    return command_types.FactList(command_words.FILES_TITLE, facts, has_names=True)
 
 
 async def list_variables(place: command_types.Place, _: str) -> command_types.Result:
     variables = await place.service.queries.variables(place.key)
-    return command_types.Listed("Variables", session_facts.variables(variables, when=place.when))
+    return command_types.FactList(
+        "Variables", session_facts.variables(variables, format_time=place.format_time)
+    )
 
 
 async def send_notebook(place: command_types.Place, _: str) -> command_types.Result:
     data = await place.service.queries.notebook(place.key)
-    return command_types.FileSent("conversation.ipynb", data, file_words.NOTEBOOK)
+    return command_types.FileResult("conversation.ipynb", data, file_words.NOTEBOOK)
 
 
 async def link_to_page(place: command_types.Place, _: str) -> command_types.Result:
     link = await place.service.visits.link(place.key)
-    return command_types.Private(session_words.ABOUT_PAGE_LINK, link, session_words.PAGE_LINK)
+    return command_types.PrivateSentence(
+        session_words.ABOUT_PAGE_LINK, link, session_words.PAGE_LINK
+    )
 
 
-async def choose_model(place: command_types.Place, words: str) -> command_types.Result:
+async def choose_model(place: command_types.Place, name: str) -> command_types.Result:
     service, models = place.service, place.service.queries.models
     if not models:
-        return command_types.Said(service.model_notice or model_words.NONE)
-    if words:
-        is_default = words.lower() == command_words.DEFAULT and words not in models
+        return command_types.Sentence(service.model_notice or model_words.NONE)
+    if name:
+        is_default = name.lower() == command_words.DEFAULT and name not in models
         await service.choose_model(
-            place.key, None if is_default else preferences.model_title(words, models)
+            place.key, None if is_default else preferences.model_title(name, models)
         )
-        return command_types.Said(model_words.now_used(str(await service.queries.model(place.key))))
-    return command_types.Listed(
+        return command_types.Sentence(
+            model_words.now_used(str(await service.queries.model(place.key)))
+        )
+    return command_types.FactList(
         "Models", session_facts.models(models, await service.queries.model(place.key))
     )
 
 
 async def show_usage(place: command_types.Place, _: str) -> command_types.Result:
     usage = await place.service.queries.usage(place.key, place.person)
-    return command_types.Listed("Usage", session_facts.usage(usage))
+    return command_types.FactList("Usage", session_facts.usage(usage))
 
 
 async def list_limits(place: command_types.Place, _: str) -> command_types.Result:
@@ -128,30 +139,34 @@ async def list_limits(place: command_types.Place, _: str) -> command_types.Resul
     if place.file_bytes is not None:
         size = quantities.size(place.file_bytes)
         facts.append(session_facts.Fact(command_words.FILE_SENT_HERE, size))
-    return command_types.Listed(command_words.CODE_LIMITS, facts)
+    return command_types.FactList(command_words.CODE_LIMITS, facts)
 
 
 async def list_network(place: command_types.Place, _: str) -> command_types.Result:
-    return command_types.Listed(
+    return command_types.FactList(
         "Network", session_facts.network(place.service.queries.reach(place.key))
     )
 
 
 async def list_tools(place: command_types.Place, _: str) -> command_types.Result:
     tools = await place.service.queries.tools(place.key, place.person)
-    return command_types.Listed("Tools", session_facts.tools(tools))
+    return command_types.FactList("Tools", session_facts.tools(tools))
 
 
 async def connect(place: command_types.Place, server: str) -> command_types.Result:
-    return command_types.Private(await place.service.logins.link(place.key, place.person, server))
+    return command_types.PrivateSentence(
+        await place.service.logins.link(place.key, place.person, server)
+    )
 
 
 async def disconnect(place: command_types.Place, server: str) -> command_types.Result:
-    return command_types.Said(await place.service.logins.forget(place.key, place.person.id, server))
+    return command_types.Sentence(
+        await place.service.logins.forget(place.key, place.person.id, server)
+    )
 
 
 async def change_settings(place: command_types.Place, text: str) -> command_types.Result:
-    """Show the settings in effect; with a value, choose it."""
+    """Show the settings in effect; with a value, change one."""
     name, value, scope = split_setting(text)
     if name and name not in place.settings:
         raise errors.BotError(access_words.no_such_setting(", ".join(place.settings)))
@@ -160,37 +175,40 @@ async def change_settings(place: command_types.Place, text: str) -> command_type
         facts = [
             session_facts.Fact(
                 setting_name,
-                f"{await _holds(place, setting_name)} ({access_words.SETTINGS[setting_name]})",
+                f"{await _effective_value(place, setting_name)} "
+                f"({access_words.SETTINGS[setting_name]})",
             )
             for setting_name in ([name] if name else place.settings)
         ]
         if name:
             choices = (*preferences.possible_values(name, models), command_words.DEFAULT)
             facts.append(session_facts.Fact(access_words.POSSIBLE_VALUES, ", ".join(choices)))
-        return command_types.Listed(access_words.SETTINGS_TITLE, facts, has_names=True)
-    widest = _SCOPES[scope]
-    if refusal := place.refusals.get(widest):
+        return command_types.FactList(access_words.SETTINGS_TITLE, facts, has_names=True)
+    scope_kind = _SCOPE_OF_WORD[scope]
+    if refusal := place.refusals.get(scope_kind):
         raise errors.BotError(refusal)
     parsed_value = preferences.parse(name, value, models)
-    scope_of_choice, author = _scope_of_choice(place.scope, widest), place.person.name
+    scope_of_choice, author = _choice_scope(place.scope, scope_kind), place.person.name
     await place.service.choose(
         scope_of_choice, name, parsed_value, author=author or place.person.id
     )
-    sentences = [access_words.setting_changed(name, preferences.written(parsed_value), scope)]
-    holds = await _holds(place, name)
-    if holds != preferences.written(parsed_value):
+    sentences = [access_words.setting_changed(name, preferences.format_value(parsed_value), scope)]
+    value_in_effect = await _effective_value(place, name)
+    if value_in_effect != preferences.format_value(parsed_value):
         if name == preferences.APPROVAL and parsed_value is not None:
             sentences.append(access_words.WEAKER)
-        sentences.append(access_words.in_effect(holds))
-    return command_types.Said(" ".join(sentences))
+        sentences.append(access_words.in_effect(value_in_effect))
+    return command_types.Sentence(" ".join(sentences))
 
 
 async def show_place(place: command_types.Place, action: str) -> command_types.Result:
-    """Show what holds in a place; with an action, open the form in which it is chosen."""
+    """Show what applies in a place; with an action, open the form that changes it."""
     if action:
         fields = [
-            command_types.Field(name, place_words.LABELS[name], value, *_possible(place, name))
-            for name, value in (await _own_choices(place, action)).items()
+            command_types.FormField(
+                name, place_words.LABELS[name], value, *_describe_field(place, name)
+            )
+            for name, value in (await _find_form_values(place, action)).items()
         ]
         return command_types.Form(place_words.FORM_TITLES[len(action.split()) > 1], fields)
     queries, service = place.service.queries, place.service
@@ -200,11 +218,13 @@ async def show_place(place: command_types.Place, action: str) -> command_types.R
         for choice in choices.of(preferences.INSTRUCTIONS)
     ] or [session_facts.Fact(preferences.INSTRUCTIONS, place_words.NONE)]
     for name in place.settings:
-        value = await _holds(place, name)
-        origins = [
-            choice for choice in choices.of(name) if preferences.written(choice.value) == value
+        value = await _effective_value(place, name)
+        deciding_choices = [
+            choice for choice in choices.of(name) if preferences.format_value(choice.value) == value
         ]
-        facts.append(session_facts.chosen(name, value, origins[-1] if origins else None))
+        facts.append(
+            session_facts.chosen(name, value, deciding_choices[-1] if deciding_choices else None)
+        )
     if service.places.max_notes:
         count = len(await service.places.notes(place.scope))
         facts.append(session_facts.Fact(place_words.NOTES, f"{count:,}"))
@@ -214,70 +234,72 @@ async def show_place(place: command_types.Place, action: str) -> command_types.R
         packages=queries.packages(place.key),
         summary=await queries.usage(place.key, place.person),
     )
-    return command_types.Listed(place_words.TITLE, facts, has_names=True)
+    return command_types.FactList(place_words.TITLE, facts, has_names=True)
 
 
 async def submit_place(
     place: command_types.Place, action: str, entered: Mapping[str, str]
 ) -> command_types.Result:
-    """Store what was entered, as far as it was changed."""
+    """Store the entered values that differ from the present ones."""
     changed: dict[str, object | None] = {}
-    for name, value in (await _own_choices(place, action)).items():
-        text = entered.get(name, value).strip()
-        if text == value:
+    for name, value in (await _find_form_values(place, action)).items():
+        entered_text = entered.get(name, value).strip()
+        if entered_text == value:
             continue
         if name == preferences.INSTRUCTIONS:
-            changed[name] = text or None
+            changed[name] = entered_text or None
         else:
-            changed[name] = preferences.parse(name, text, place.service.queries.models)
-    scope, author = _scope_of_form(place, action), place.person.name or place.person.id
-    for name, chosen in changed.items():
-        await place.service.choose(scope, name, chosen, author=author)
-    return command_types.Said(
+            changed[name] = preferences.parse(name, entered_text, place.service.queries.models)
+    scope, author = _find_form_scope(place, action), place.person.name or place.person.id
+    for name, value_or_none in changed.items():
+        await place.service.choose(scope, name, value_or_none, author=author)
+    return command_types.Sentence(
         place_words.saved(", ".join(changed)) if changed else place_words.UNCHANGED
     )
 
 
-def _scope_of_form(place: command_types.Place, action: str) -> values.Scope:
-    """Return the scope that a form is about, if the person administers it.
+def _find_form_scope(place: command_types.Place, action: str) -> values.Scope:
+    """Return the scope that a form changes.
 
     Raises:
-        BotError: they do not.
+        BotError: the person may not administer it.
     """
-    here = place.scope.place
-    is_wider = len(action.split()) > 1
-    scope = dataclasses.replace(here, channel="", person="", thread="") if is_wider else here
+    place_scope = place.scope.place
+    if len(action.split()) > 1:
+        scope = dataclasses.replace(place_scope, channel="", person="", thread="")
+    else:
+        scope = place_scope
     if refusal := place.refusal(scope):
         raise errors.BotError(refusal)
     return scope
 
 
-async def _own_choices(place: command_types.Place, action: str) -> Mapping[str, str]:
-    """Return what was chosen for the scope of a form, by what can be chosen in it.
+async def _find_form_values(place: command_types.Place, action: str) -> Mapping[str, str]:
+    """Return what was chosen for the scope of a form, by the names of its fields.
 
     Raises:
         BotError: nothing can be chosen there, or not by this person.
     """
-    scope = _scope_of_form(place, action)
+    scope = _find_form_scope(place, action)
     choices = (await place.service.places.choices(scope)).entries
-    own = {choice.name: choice for choice in choices if choice.scope == scope}
+    own_choices = {choice.name: choice for choice in choices if choice.scope == scope}
     names = [
         name
         for name in (preferences.INSTRUCTIONS, *place.settings)
-        if not (name in own and own[name].is_fixed)
+        if not (name in own_choices and own_choices[name].is_fixed)
     ]
     if not names:
         raise errors.BotError(place_words.FIXED)
     return {
         name: ("" if name == preferences.INSTRUCTIONS else command_words.DEFAULT)
-        if name not in own
-        else preferences.written(own[name].value)
-        for name in names[:_MAX_FIELDS]
+        if name not in own_choices
+        else preferences.format_value(own_choices[name].value)
+        for name in names[:_MAX_FORM_FIELDS]
     }
 
 
-def _possible(place: command_types.Place, name: str) -> tuple[Sequence[str], int]:
-    """Return the choices of a field, and how many characters it takes."""
+def _describe_field(place: command_types.Place, name: str) -> tuple[Sequence[str], int]:
+    """Return the choices of a field, and the most characters it can have; 0 if it has choices."""
     if name == preferences.INSTRUCTIONS:
         return (), settings.MAX_INSTRUCTION_CHARACTERS
     models = place.service.queries.models
@@ -289,60 +311,62 @@ async def manage_notes(place: command_types.Place, text: str) -> command_types.R
     service = place.service
     if not service.places.max_notes:
         raise errors.BotError(place_words.MEMORY_OFF)
-    action, _, about = text.partition(" ")
-    match action, about:
+    action, _, target = text.partition(" ")
+    match action, target:
         case "", "":
             return await _list_notes(place)
         case "add", "" | "server" | "workspace":
-            _scope_of_note(place, about)
+            _find_note_scope(place, target)
             return _note_form(place_words.NEW_NOTE, "")
-        case "edit", _ if about:
-            return _note_form(place_words.CHANGE_NOTE, (await _note(place, about)).text)
+        case "edit", _ if target:
+            return _note_form(
+                place_words.CHANGE_NOTE, (await _find_changeable_note(place, target)).text
+            )
         case "forget", "all":
-            await service.places.forget_all(_scope_of_form(place, ""))
-            return command_types.Said(place_words.ALL_FORGOTTEN)
-        case "forget", _ if about:
-            await service.places.forget(await _note(place, about))
-            return command_types.Said(place_words.FORGOTTEN)
+            await service.places.forget_all(_find_form_scope(place, ""))
+            return command_types.Sentence(place_words.ALL_FORGOTTEN)
+        case "forget", _ if target:
+            await service.places.forget(await _find_changeable_note(place, target))
+            return command_types.Sentence(place_words.FORGOTTEN)
     raise errors.BotError(place_words.MEMORY_USAGE)
 
 
 async def submit_note(
     place: command_types.Place, text: str, entered: Mapping[str, str]
 ) -> command_types.Result:
-    """Keep a note that a person wrote or changed."""
-    memory, note = place.service.places, entered.get(place_words.NOTE, "")
-    action, _, about = text.partition(" ")
+    """Store a note that a person wrote or changed."""
+    memory, note_text = place.service.places, entered.get(place_words.NOTE, "")
+    action, _, target = text.partition(" ")
     if not memory.max_notes:
         raise errors.BotError(place_words.MEMORY_OFF)
     if action == "add":
-        await memory.remember(_scope_of_note(place, about), note, place.person)
-        return command_types.Said(place_words.REMEMBERED)
-    await memory.change_note(await _note(place, about), note)
-    return command_types.Said(place_words.NOTE_CHANGED)
+        await memory.remember(_find_note_scope(place, target), note_text, place.person)
+        return command_types.Sentence(place_words.REMEMBERED)
+    await memory.change_note(await _find_changeable_note(place, target), note_text)
+    return command_types.Sentence(place_words.NOTE_CHANGED)
 
 
 def _note_form(title: str, text: str) -> command_types.Form:
-    field = command_types.Field(
+    field = command_types.FormField(
         place_words.NOTE, place_words.NOTE_LABEL, text, max_characters=values.MAX_NOTE_CHARACTERS
     )
     return command_types.Form(title, [field])
 
 
-def _scope_of_note(place: command_types.Place, about: str) -> values.Scope:
-    """Return the scope of a new note: everybody adds to a channel, administrators to a server.
+def _find_note_scope(place: command_types.Place, target: str) -> values.Scope:
+    """Return the scope of a new note: of the channel, or with a target of the server.
 
     Raises:
-        BotError: the person may not.
+        BotError: the person may not add notes to the server.
     """
-    return _scope_of_form(place, f"add {about}") if about else place.scope.place
+    return _find_form_scope(place, f"add {target}") if target else place.scope.place
 
 
-async def _note(place: command_types.Place, number: str) -> places.Note:
-    """Return a note if the person may change it: who confirmed it, or an administrator.
+async def _find_changeable_note(place: command_types.Place, number: str) -> places.Note:
+    """Return a note that the person may change: the one who confirmed it, or an administrator.
 
     Raises:
-        BotError: they may not, or there is none here.
+        BotError: there is no such note here, or the person may not change it.
     """
     note = await place.service.places.find_note(place.scope, number)
     if note.confirmed_by != place.person.id and place.refusal(note.scope):
@@ -354,31 +378,33 @@ async def _list_notes(place: command_types.Place) -> command_types.Result:
     memory = place.service.places
     notes = await memory.notes(place.scope)
     if not notes:
-        return command_types.Said(place_words.NOTHING_REMEMBERED)
-    facts = [session_facts.note(note, when=place.when) for note in notes]
+        return command_types.Sentence(place_words.NOTHING_REMEMBERED)
+    facts = [session_facts.note(note, format_time=place.format_time) for note in notes]
     if untold_count := len(notes) - len(memory.told(notes)):
         facts.insert(0, session_facts.Fact("…", place_words.not_told(untold_count)))
-    return command_types.Listed(place_words.MEMORY, facts, has_names=True)
+    return command_types.FactList(place_words.MEMORY, facts, has_names=True)
 
 
 def split_setting(text: str) -> tuple[str, str, str]:
-    """Split an argument into the name of a setting, a value and for whom it is."""
+    """Split an argument into the name of a setting, a value, and a word such as `channel`."""
     name, *words = text.split() or [""]
-    scope = words.pop().lower() if words and words[-1].lower() in _SCOPES else ""
+    scope = words.pop().lower() if words and words[-1].lower() in _SCOPE_OF_WORD else ""
     return name.lower(), " ".join(words), scope or "me"
 
 
-async def _holds(place: command_types.Place, name: str) -> str:
+async def _effective_value(place: command_types.Place, name: str) -> str:
     """Return the value of a setting that is in effect."""
     queries, default = place.service.queries, place.settings[name]
     if name == preferences.APPROVAL:
         return await queries.approval(place.scope, approval_policy.strictest(default))
     choices = await queries.choices(place.scope)
-    return preferences.written(getattr(preferences.effective(choices, place.settings), name))
+    return preferences.format_value(
+        getattr(preferences.find_effective(choices, place.settings), name)
+    )
 
 
-def _scope_of_choice(scope: values.Scope, widest: str) -> values.Scope:
-    match widest:
+def _choice_scope(scope: values.Scope, scope_kind: str) -> values.Scope:
+    match scope_kind:
         case "channel":
             return dataclasses.replace(scope, person="")
         case "server":
@@ -396,11 +422,11 @@ async def propose_schedule(place: command_types.Place, text: str) -> command_typ
         now=place.service.schedules.now(),
         min_minutes=limits.min_minutes,
     )
-    return command_types.Run(schedule_texts.as_code(plan.text))
+    return command_types.CodeToRun(schedule_texts.as_code(plan.text))
 
 
 async def manage_schedules(place: command_types.Place, text: str) -> command_types.Result:
-    """List schedules, or do something with one."""
+    """List schedules; or pause, resume, run or delete one, or list its runs."""
     schedules, key, person = place.service.schedules, place.key.place, place.person.id
     if not text:
         facts = [
@@ -408,9 +434,9 @@ async def manage_schedules(place: command_types.Place, text: str) -> command_typ
             for listed_schedule in await schedules.visible(key, person)
         ]
         return (
-            command_types.Listed(command_words.SCHEDULES, facts)
+            command_types.FactList(command_words.SCHEDULES, facts)
             if facts
-            else command_types.Said(schedule_words.NONE)
+            else command_types.Sentence(schedule_words.NONE)
         )
     action, _, number = text.lower().partition(" ")
     if action not in SCHEDULE_ACTIONS or place.key.platform == "console":
@@ -418,25 +444,25 @@ async def manage_schedules(place: command_types.Place, text: str) -> command_typ
     is_admin = "channel" not in place.refusals
     schedule = await schedules.find(key, person, number.strip(), is_admin=is_admin)
     if action in ("resume", "run") and schedule.key.scope() != key.scope():
-        # Not all networks say whether the owner can still be there.
+        # Not every network says whether the owner is still in that channel.
         raise errors.BotError(schedule_words.ONLY_THERE)
     match action:
         case "pause":
             await schedules.pause(schedule)
-            return command_types.Said(schedule_words.PAUSED_BY_PERSON)
+            return command_types.Sentence(schedule_words.PAUSED_BY_PERSON)
         case "resume":
-            return command_types.Said(schedule_words.resumed(await schedules.resume(schedule)))
+            return command_types.Sentence(schedule_words.resumed(await schedules.resume(schedule)))
         case "run":
             await schedules.run_now(schedule)
-            return command_types.Said(schedule_words.STARTED)
+            return command_types.Sentence(schedule_words.STARTED)
         case "delete":
             await schedules.delete(schedule)
-            return command_types.Said(schedule_words.DELETED)
+            return command_types.Sentence(schedule_words.DELETED)
     facts = [session_facts.Fact(*run) for run in await schedules.history(schedule)]
     return (
-        command_types.Listed(command_words.SCHEDULE_RUNS, facts)
+        command_types.FactList(command_words.SCHEDULE_RUNS, facts)
         if facts
-        else command_types.Said(schedule_words.NO_RUNS)
+        else command_types.Sentence(schedule_words.NO_RUNS)
     )
 
 
@@ -464,9 +490,9 @@ async def server_names(place: command_types.Place, _: Sequence[str]) -> Sequence
 
 async def note_actions(place: command_types.Place, _: Sequence[str]) -> Sequence[str]:
     notes = await place.service.places.notes(place.scope)
-    wider = [word for word, scope in _SCOPES.items() if scope == "server"]
+    server_words = [word for word, scope in _SCOPE_OF_WORD.items() if scope == "server"]
     numbered = [f"{action} {note.id}" for note in notes for action in ("edit", "forget")]
-    return ["add", *(f"add {word}" for word in wider), "forget all", *numbered]
+    return ["add", *(f"add {word}" for word in server_words), "forget all", *numbered]
 
 
 async def setting_names(place: command_types.Place, _: Sequence[str]) -> Sequence[str]:

@@ -1,8 +1,8 @@
-"""The one table of commands: name, help, argument, where, effect.
+"""The one table of commands, with their help, arguments, platforms and effects.
 
-Slack's words, help and manifest hint, Discord's tree, the page's and the terminal's list, help and
-completion are made from it. What a command does stands in `command_effects`; a command without an
-effect is done by each platform in its own way.
+Slack's commands, help and manifest hint, Discord's slash commands, and the lists, help and
+completions of the page and the terminal are made from it. `command_effects` carries commands out;
+a command without an effect is carried out by each platform in its own way.
 """
 
 from __future__ import annotations
@@ -19,17 +19,17 @@ from interpreter_bot.platforms import command_effects, command_types, preference
 from interpreter_bot.platforms.rendering import session_facts, stop_words
 from interpreter_bot.wording import command_words
 
-_SHAPE: Final = re.compile(r"/([A-Za-z][A-Za-z0-9_-]*)[?!.:,;]*(?:\s+(.*))?\Z", re.DOTALL)
-_WORDS: Final = re.compile(r"([A-Za-z]+)(?:\s+(.*))?\Z", re.DOTALL)
-_SIGNS_OF_CODE: Final = re.compile(r"[=()\[\]{}:#\"`+*/\\%!_\n]|\A\W*\w+\W*\Z")
+_SLASH_COMMAND: Final = re.compile(r"/([A-Za-z][A-Za-z0-9_-]*)[?!.:,;]*(?:\s+(.*))?\Z", re.DOTALL)
+_COMMAND_IN_WORDS: Final = re.compile(r"([A-Za-z]+)(?:\s+(.*))?\Z", re.DOTALL)
+_CODE_SIGN: Final = re.compile(r"[=()\[\]{}:#\"`+*/\\%!_\n]|\A\W*\w+\W*\Z")
 _MIN_LIKENESS: Final = 0.6
-# With a capital it may as well be the name of a folder.
-_MIN_LIKENESS_OF_NAMES: Final = 0.75
+# A word with a capital may be the name of a folder.
+_MIN_CAPITALIZED_LIKENESS: Final = 0.75
 NO_TURN: Final = 0
-"""The id of no turn: there is nothing to undo."""
+"""An id that no turn has, for an undo when there is nothing to undo."""
 
 
-async def _help(place: command_types.Place, _: str) -> command_types.Result:
+async def _list_commands(place: command_types.Place, _: str) -> command_types.Result:
     queries = place.service.queries
     reach = queries.reach(place.key)
     servers = await queries.tools(place.key, place.person)
@@ -43,11 +43,11 @@ async def _help(place: command_types.Place, _: str) -> command_types.Result:
         "memory": bool(place.service.places.max_notes),
         "schedules": bool(place.service.schedules.limits.per_person),
     }
-    commands = offered(place.key.platform).values()
+    commands = commands_of(place.key.platform).values()
     return command_types.Help([command for command in commands if is_on[command.needs]])
 
 
-_SERVER: Final = command_types.Argument(
+_SERVER_ARGUMENT: Final = command_types.Argument(
     "name", "The server, as “tools” lists it", is_required=True, names=command_effects.server_names
 )
 
@@ -82,7 +82,7 @@ COMMANDS: Final = (
             ),
         ),
         is_public=True,
-        questions={
+        confirmations={
             "": (command_words.RESET_QUESTION, "Reset"),
             "files": (command_words.RESET_FILES_QUESTION, "Reset and delete"),
         },
@@ -93,7 +93,7 @@ COMMANDS: Final = (
         command_effects.undo,
         platforms=command_types.ALL_PLATFORMS - {"console"},
         is_public=True,
-        questions={"": (command_words.UNDO_QUESTION, "Undo")},
+        confirmations={"": (command_words.UNDO_QUESTION, "Undo")},
     ),
     command_types.Command(
         "fork",
@@ -242,55 +242,57 @@ COMMANDS: Final = (
         "connect",
         "Log in at a tool server, so that tools act as you.",
         command_effects.connect,
-        (_SERVER,),
+        (_SERVER_ARGUMENT,),
         needs="logins",
     ),
     command_types.Command(
         "disconnect",
         "Log out of a tool server, and delete your login.",
         command_effects.disconnect,
-        (_SERVER,),
+        (_SERVER_ARGUMENT,),
         needs="logins",
     ),
-    command_types.Command("help", "List the commands.", _help),
+    command_types.Command("help", "List the commands.", _list_commands),
     command_types.Command("exit", "End the chat.", platforms=frozenset({"console"})),
 )
 
 
-def offered(platform: str) -> dict[str, command_types.Command]:
+def commands_of(platform: str) -> dict[str, command_types.Command]:
     """Return the commands of a platform by their names, in the order of the help."""
     return {command.name: command for command in COMMANDS if platform in command.platforms}
 
 
 def parse(text: str, platform: str, *, is_code: bool = False) -> command_types.Invocation | None:
-    """Parse a command behind a slash, in letters of any case; None if the text is something else.
+    """Parse a command that begins with a slash; None if the text is something else.
 
-    Words that merely begin with a slash and a capital, such as a folder's name, are no command,
-    nor is code, in which IPython calls what stands behind a slash.
+    A word with a slash and a capital may be a folder, and is a command only if one has its name.
+    In code, IPython calls the function that follows a slash.
 
     Raises:
         BotError: a mistyped command, or one without the argument that it needs.
     """
-    match = _SHAPE.match(text.strip())
+    match = _SLASH_COMMAND.match(text.strip())
     if match is None:
         return None
     word, argument = match[1], match[2] or ""
-    commands = offered(platform)
-    if named := _named(word, argument, platform):
-        return _invocation(*named, platform)
-    elsewhere = [row for row in COMMANDS if row.name == word.lower()]
+    commands = commands_of(platform)
+    if command_and_argument := _find_command(word, argument, platform):
+        return _check_argument(*command_and_argument, platform)
+    elsewhere = [command for command in COMMANDS if command.name == word.lower()]
     if elsewhere and not is_code:
         raise errors.BotError(command_words.works_elsewhere(word, elsewhere[0].platforms))
-    likeness = _MIN_LIKENESS if word.islower() else _MIN_LIKENESS_OF_NAMES
-    alike = difflib.get_close_matches(word.lower(), commands, 1, likeness)
-    if is_code or not (word.islower() or alike):
+    likeness = _MIN_LIKENESS if word.islower() else _MIN_CAPITALIZED_LIKENESS
+    similar_names = difflib.get_close_matches(word.lower(), commands, 1, likeness)
+    if is_code or not (word.islower() or similar_names):
         return None
-    raise errors.BotError(command_words.unknown(word, alike[0] if alike else ""))
+    raise errors.BotError(command_words.unknown(word, similar_names[0] if similar_names else ""))
 
 
-def _named(word: str, argument: str, platform: str) -> tuple[command_types.Command, str] | None:
-    """Return the command that a word names on a platform, also by an alias, and its argument."""
-    for command in offered(platform).values():
+def _find_command(
+    word: str, argument: str, platform: str
+) -> tuple[command_types.Command, str] | None:
+    """Return the command whose name or alias a word is on a platform, and its argument."""
+    for command in commands_of(platform).values():
         if command.name == word.lower():
             return command, argument
         if word.lower() in command.aliases:
@@ -298,7 +300,7 @@ def _named(word: str, argument: str, platform: str) -> tuple[command_types.Comma
     return None
 
 
-def _invocation(
+def _check_argument(
     command: command_types.Command, text: str, platform: str
 ) -> command_types.Invocation:
     """Check a command's argument.
@@ -325,25 +327,29 @@ def _invocation(
 def parse_words(text: str, platform: str) -> command_types.Invocation | None:
     """Parse a message that may be a command in words: "reset files" is one, "reset the index" not.
 
-    Whether a name that it gives exists is for `names_something` to say.
+    `has_existing_name` checks whether the file or setting that it names exists.
     """
-    commands = offered(platform)
+    commands = commands_of(platform)
     if stop_words.is_stop(text):
         return command_types.Invocation(commands["stop"])
-    match = _WORDS.match(text.strip())
-    named = _named(match[1], match[2] or "", platform) if match else None
-    if named is None:
+    match = _COMMAND_IN_WORDS.match(text.strip())
+    command_and_argument = _find_command(match[1], match[2] or "", platform) if match else None
+    if command_and_argument is None:
         return None
     try:
-        invocation = _invocation(*named, platform)
+        invocation = _check_argument(*command_and_argument, platform)
     except errors.BotError:
         return None
-    return None if named[0].name == "py" and _is_prose(invocation.argument) else invocation
+    return (
+        None
+        if command_and_argument[0].name == "py" and _is_prose(invocation.argument)
+        else invocation
+    )
 
 
 def _is_prose(text: str) -> bool:
-    """Return whether what follows `py` is words: nothing of it looks like code, and it is none."""
-    if _SIGNS_OF_CODE.search(text):
+    """Return whether the text after `py` is prose: it neither looks like code nor parses."""
+    if _CODE_SIGN.search(text):
         return False
     try:
         ast.parse(text)
@@ -352,8 +358,10 @@ def _is_prose(text: str) -> bool:
     return False
 
 
-async def names_something(invocation: command_types.Invocation, place: command_types.Place) -> bool:
-    """Return whether what a command names exists, such as a file; true if it names nothing."""
+async def has_existing_name(
+    invocation: command_types.Invocation, place: command_types.Place
+) -> bool:
+    """Return whether what a command names exists, such as a file; True if it names nothing."""
     arguments = invocation.command.arguments_on(place.key.platform)
     if not invocation.argument or not arguments or arguments[0].names is None:
         return True
@@ -363,17 +371,11 @@ async def names_something(invocation: command_types.Invocation, place: command_t
         action, _, number = invocation.argument.lower().partition(" ")
         return action in command_effects.SCHEDULE_ACTIONS and number.strip().isdecimal()
     name, value, _ = command_effects.split_setting(invocation.argument)
-    is_whole = value or len(invocation.argument.split()) == 1
-    possible = await command_effects.setting_values(place, (name,))
-    return (
-        bool(is_whole)
-        and name in place.settings
-        and value.casefold()
-        in (
-            "",
-            *map(str.casefold, possible),
-        )
-    )
+    is_complete = value or len(invocation.argument.split()) == 1
+    possible_values = await command_effects.setting_values(place, (name,))
+    if not is_complete or name not in place.settings:
+        return False
+    return not value or value.casefold() in map(str.casefold, possible_values)
 
 
 async def run(
@@ -381,15 +383,15 @@ async def run(
     place: command_types.Place,
     entered: Mapping[str, str] | None = None,
 ) -> command_types.Result:
-    """Do what a command of the table does by itself.
+    """Carry a command out.
 
     Args:
         invocation: the command.
         place: where it is given.
-        entered: what was entered into the form that it opened, by the names of its fields.
+        entered: the values that were entered into its form, by the names of its fields.
 
     Raises:
-        BotError: it cannot be done; the sentence says why.
+        BotError: it cannot be carried out; the sentence says why.
     """
     command = invocation.command
     if entered is not None and command.submit is not None:
@@ -399,21 +401,21 @@ async def run(
     return await command.effect(place, invocation.argument)
 
 
-async def code_of(invocation: command_types.Invocation, place: command_types.Place) -> str:
+async def find_code(invocation: command_types.Invocation, place: command_types.Place) -> str:
     """Return the code of a command that becomes a request.
 
     Raises:
-        BotError: there is nothing to be run.
+        BotError: there is no code to run.
     """
     result = await run(invocation, place)
-    return result.code if isinstance(result, command_types.Run) else ""
+    return result.code if isinstance(result, command_types.CodeToRun) else ""
 
 
-def rows(
-    result: command_types.Listed | command_types.Help, platform: str
+def list_facts(
+    result: command_types.FactList | command_types.Help, platform: str
 ) -> Sequence[session_facts.Fact]:
-    """Return the lines of a list, for platforms whose commands stand behind a slash."""
-    if isinstance(result, command_types.Listed):
+    """Return the facts of a list, for platforms whose commands begin with a slash."""
+    if isinstance(result, command_types.FactList):
         return result.facts
     return [
         session_facts.Fact(f"/{command.usage(platform)}", command.help)
@@ -425,38 +427,42 @@ async def completions(text: str, place: command_types.Place) -> list[tuple[str, 
     """Complete a command behind a slash, or its argument.
 
     Returns:
-        Words, how many characters of each are typed, and what it is.
+        Words, each with the number of its characters that are typed already, and a description.
     """
     platform = place.key.platform
-    name, space, typed = text[1:].partition(" ")
-    commands = offered(platform)
+    name, space, typed_text = text[1:].partition(" ")
+    commands = commands_of(platform)
     if not space:
         return [
-            (f"/{row.name}{' ' if row.arguments_on(platform) else ''}", len(text), row.help)
-            for row in commands.values()
-            if row.name.startswith(name.lower())
+            (
+                f"/{command.name}{' ' if command.arguments_on(platform) else ''}",
+                len(text),
+                command.help,
+            )
+            for command in commands.values()
+            if command.name.startswith(name.lower())
         ]
-    named = _named(name, typed.lstrip(), platform)
-    arguments = named[0].arguments_on(platform) if named else ()
-    if named is None or not arguments:
+    command_and_argument = _find_command(name, typed_text.lstrip(), platform)
+    arguments = command_and_argument[0].arguments_on(platform) if command_and_argument else ()
+    if command_and_argument is None or not arguments:
         return []
-    before: Sequence[str] = ()
-    typed = named[1]
+    earlier_arguments: Sequence[str] = ()
+    typed_text = command_and_argument[1]
     if len(arguments) > 1:
-        *before, typed = typed.split(" ")
-    argument = arguments[min(len(before), len(arguments) - 1)]
-    names = await argument.names(place, before) if argument.names else argument.choices
+        *earlier_arguments, typed_text = typed_text.split(" ")
+    argument = arguments[min(len(earlier_arguments), len(arguments) - 1)]
+    names = await argument.names(place, earlier_arguments) if argument.names else argument.choices
     return [
-        (word, len(typed), argument.help)
+        (word, len(typed_text), argument.help)
         for word in names
-        if word.lower().startswith(typed.lower())
+        if word.lower().startswith(typed_text.lower())
     ]
 
 
-async def pinned(
+async def pin_last_turn(
     invocation: command_types.Invocation, place: command_types.Place
 ) -> command_types.Invocation:
-    """Return a command as a button holds it: it undoes the answer that is the last one now."""
+    """Return a command for a button; `undo` gets the id of the turn that is the last one now."""
     if invocation.command.name != "undo":
         return invocation
     past = await place.service.queries.history(place.key, limit=1)

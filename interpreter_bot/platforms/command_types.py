@@ -1,4 +1,4 @@
-"""What commands are: where they are given, what they take, and the results that platforms draw."""
+"""Types of commands: the place where one is given, its arguments, and the results to show."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from interpreter_bot.sessions import requests, session_service
 from interpreter_bot.wording import access_words
 
 OpenCopy: TypeAlias = Callable[[], contextlib.AbstractAsyncContextManager[tuple[str, str]]]
-"""Opens a thread for a copy; gives its id and a link to it. If the block raises, it is deleted."""
+"""Opens a thread for a copy; yields its id and a link. If the block raises, it is deleted."""
 
 
 def _only_for_yourself() -> Mapping[str, str]:
@@ -25,16 +25,16 @@ class Place:
     """Where a command is given: a conversation, and the person who gives it.
 
     Attributes:
-        scope: the narrowest of the choices that hold here.
-        settings: those that can be chosen here, and what the operator chose for each.
-        refusals: why the person may choose for no channel or server, by `channel` and `server`;
-            empty if they may.
+        scope: the narrowest scope for which the person can choose here.
+        settings: the names of settings that can be chosen here, each with the operator's value.
+        refusals: why the person may not choose for the `channel` or the `server`; a key is missing
+            if they may.
         is_own: nobody else uses the place, so the person may choose for it.
-        when: writes a moment, in seconds since the epoch, as the person reads it.
+        format_time: writes a moment, in seconds since the epoch, as the person reads it.
         file_bytes: the largest file that can be sent here; None if there is no limit.
         open_copy: opens a thread for a copy; None if the platform copies in its own way.
-        stop_running: stops what the person may stop here, says whether anything ran; by default
-            all that runs here.
+        stop_running: stops what the person may stop here, and returns whether anything ran; by
+            default, everything here is stopped.
     """
 
     service: session_service.SessionService
@@ -44,39 +44,39 @@ class Place:
     settings: Mapping[str, object] = dataclasses.field(default_factory=dict)
     refusals: Mapping[str, str] = dataclasses.field(default_factory=_only_for_yourself)
     is_own: bool = False
-    when: Callable[[float], str] = session_facts.in_utc
+    format_time: Callable[[float], str] = session_facts.in_utc
     file_bytes: int | None = None
     open_copy: OpenCopy | None = None
     stop_running: Callable[[], Awaitable[bool]] | None = None
 
     async def stop(self) -> bool:
-        """Stop what the person may stop here; say whether anything ran.
+        """Stop what the person may stop here; return whether anything ran.
 
         Raises:
-            BotError: it is not theirs to stop.
+            BotError: the person may not stop it.
         """
         if self.stop_running is not None:
             return await self.stop_running()
         return await self.service.stop(self.key)
 
     def refusal(self, scope: values.Scope) -> str:
-        """Return why the person may not administer a scope around here; empty if they may."""
+        """Return why the person may not administer a scope around this place; empty if they may."""
         if self.is_own and scope == self.scope.place:
             return ""
         return self.refusals.get("channel" if scope.channel or scope.person else "server", "")
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Said:
-    """A sentence; `link` is in the platform's own markup."""
+class Sentence:
+    """A sentence, and perhaps a link in the platform's own markup."""
 
     text: str
     link: str = ""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Listed:
-    """A list of facts; `has_names`: their labels are names, to be shown as they are."""
+class FactList:
+    """A list of facts; with `has_names`, their labels are names and are not capitalized."""
 
     title: str
     facts: Sequence[session_facts.Fact]
@@ -84,8 +84,8 @@ class Listed:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class FileSent:
-    """A file; without data it is one of the conversation's files."""
+class FileResult:
+    """A file; without data, it is the conversation's file of that name."""
 
     name: str
     data: bytes | None = None
@@ -93,8 +93,8 @@ class FileSent:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Private:
-    """Words for the person alone; with `url` a link, and words about it."""
+class PrivateSentence:
+    """A sentence for the person alone, and perhaps a link with its label."""
 
     text: str
     url: str = ""
@@ -102,8 +102,8 @@ class Private:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Run:
-    """Code to be run as a request."""
+class CodeToRun:
+    """Code that the platform runs as a request."""
 
     code: str
 
@@ -116,7 +116,7 @@ class Help:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Field:
+class FormField:
     """Field of a form: a selection if it has choices, else a text."""
 
     name: str
@@ -128,31 +128,32 @@ class Field:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Form:
-    """A form that the person may fill in; the command's `submit` takes what they entered."""
+    """A form; the command's `submit` receives what the person entered."""
 
     title: str
-    fields: Sequence[Field]
+    fields: Sequence[FormField]
 
 
-Result: TypeAlias = Said | Listed | FileSent | Private | Run | Help | Form
+Result: TypeAlias = Sentence | FactList | FileResult | PrivateSentence | CodeToRun | Help | Form
 
 Effect: TypeAlias = Callable[[Place, str], Awaitable[Result]]
 Submit: TypeAlias = Callable[[Place, str, Mapping[str, str]], Awaitable[Result]]
 
 CHAT_NETWORKS: Final = frozenset({"slack", "discord"})
 ALL_PLATFORMS: Final = CHAT_NETWORKS | {"web", "console"}
-_FORMS: Final = frozenset({"add", "edit"})
-"""Words with which arguments begin that open a form."""
+_FORM_ACTIONS: Final = frozenset({"add", "edit"})
+"""An argument that begins with one of these opens a form."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Argument:
-    """What follows a command.
+    """An argument of a command.
 
     Attributes:
-        choices: all there are; empty if there are others.
-        names: those that exist in a place, given the arguments before; None if it is free.
-        platforms: on which it is taken.
+        choices: all possible values; empty if other values are possible.
+        names: returns the values that exist in a place, given the earlier arguments; None if any
+            text is possible.
+        platforms: where it is accepted.
     """
 
     name: str
@@ -164,7 +165,7 @@ class Argument:
 
     @property
     def is_switch(self) -> bool:
-        """Whether it is either there or not."""
+        """Whether its only value is its name, so that it is given or not."""
         return self.choices == (self.name,)
 
     @property
@@ -176,19 +177,19 @@ class Argument:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Command:
-    """A row of the table.
+    """A command.
 
     Attributes:
-        help: what the command does, in a sentence.
-        effect: what it does; None if each platform does it in its own way.
-        submit: what it does with what was entered into its form; None if it has no form.
-        platforms: on which it is offered.
-        needs: what has to be on for it to do anything.
+        help: says in a sentence what the command does.
+        effect: carries it out; None if each platform does that in its own way.
+        submit: carries out what was entered into its form; None if it has no form.
+        platforms: where it is offered.
+        needs: the feature without which it does nothing.
         is_public: everybody in a channel sees its result.
         is_request: it becomes a request that runs code.
-        aliases: other names, each with the argument that it begins with.
-        questions: what is asked first, and the button's label, by the argument, if it came as
-            words.
+        aliases: other names, each with the first argument that it stands for.
+        confirmations: by argument, the question that is asked first and the label of its button,
+            if a chat message without a slash gave the command.
     """
 
     name: str
@@ -200,12 +201,12 @@ class Command:
     is_public: bool = False
     is_request: bool = False
     aliases: Mapping[str, str] = dataclasses.field(default_factory=dict)
-    questions: Mapping[str, tuple[str, str]] = dataclasses.field(default_factory=dict)
+    confirmations: Mapping[str, tuple[str, str]] = dataclasses.field(default_factory=dict)
     submit: Submit | None = None
 
     def opens_form(self, argument: str) -> bool:
         """Return whether the command answers with a form."""
-        return self.submit is not None and not _FORMS.isdisjoint(argument.split()[:1])
+        return self.submit is not None and not _FORM_ACTIONS.isdisjoint(argument.split()[:1])
 
     def usage(self, platform: str) -> str:
         """Return the command as people write it, without a slash."""

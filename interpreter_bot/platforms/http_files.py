@@ -13,12 +13,12 @@ from interpreter_bot import errors, values
 from interpreter_bot.wording import page_words
 
 _PIECE_BYTES: Final = 1024 * 1024
-_WRITE_BYTES: Final = 64 * 1024
+_PART_BYTES: Final = 64 * 1024
 STALL_SECONDS: Final = 60.0
 """How long a client may stop reading."""
 
 
-async def stream(
+async def stream_file(
     request: web.Request,
     info: values.FileInfo,
     pieces: AsyncIterator[bytes],
@@ -32,7 +32,7 @@ async def stream(
     await response.prepare(request)
     async for piece in pieces:
         # The file may have grown: only the announced length is sent.
-        await write(request, response, piece[:bytes_left])
+        await write_part(request, response, piece[:bytes_left])
         bytes_left -= len(piece)
         if bytes_left <= 0:
             break
@@ -42,17 +42,17 @@ async def stream(
     return response
 
 
-async def write(request: web.Request, response: web.StreamResponse, data: bytes) -> None:
+async def write_part(request: web.Request, response: web.StreamResponse, data: bytes) -> None:
     """Write a part of an answer as fast as the client reads.
 
     Raises:
         ConnectionError: the client is gone, or has read nothing for `STALL_SECONDS`.
     """
     # In small parts, each with its own time limit, so that slow clients do not count as stalled.
-    for start in range(0, len(data), _WRITE_BYTES):
+    for start in range(0, len(data), _PART_BYTES):
         try:
             async with asyncio.timeout(STALL_SECONDS):
-                await response.write(data[start : start + _WRITE_BYTES])
+                await response.write(data[start : start + _PART_BYTES])
         except TimeoutError as error:
             if request.transport is not None:
                 # Closing would wait until the client has read what is buffered.
@@ -60,7 +60,7 @@ async def write(request: web.Request, response: web.StreamResponse, data: bytes)
             raise ConnectionResetError("the client stopped reading") from error
 
 
-def disposition(name: str) -> str:
+def content_disposition(name: str) -> str:
     """Return a Content-Disposition for the last part of a name (RFC 6266)."""
     last = name.replace("\\", "/").rstrip("/").rpartition("/")[2].strip() or "file"
     plain = "".join(c if c.isascii() and (c.isalnum() or c in " ._-") else "_" for c in last)
@@ -68,7 +68,7 @@ def disposition(name: str) -> str:
     return f"attachment; filename=\"{plain}\"; filename*=UTF-8''{quoted}"
 
 
-async def pieces(request: web.Request, limit_bytes: int) -> AsyncIterator[bytes]:
+async def read_pieces(request: web.Request, limit_bytes: int) -> AsyncIterator[bytes]:
     """Read a request's body.
 
     Raises:

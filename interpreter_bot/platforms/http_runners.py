@@ -12,15 +12,15 @@ from aiohttp import http_exceptions, web
 from interpreter_bot.wording import page_words
 
 _SILENT_SECONDS: Final = 20.0
-"""How long a connection may be open without a complete request, and a body may take."""
+"""How long a connection may have no complete request, and how long a body may take."""
 _T = TypeVar("_T")
 
 
-class _ClientFaults(logging.Filter):
-    """Logs in a line that a stranger sent no HTTP, instead of a traceback of the library."""
+class _InvalidRequestFilter(logging.Filter):
+    """Logs an invalid HTTP request in one line, without the traceback of the library."""
 
     def filter(self, record: logging.LogRecord) -> bool:
-        """Take the traceback away; it says nothing about us."""
+        """Remove the traceback, which says nothing about this program."""
         if record.exc_info and isinstance(record.exc_info[1], http_exceptions.HttpProcessingError):
             record.exc_info = None
             record.levelno, record.levelname = logging.INFO, "INFO"
@@ -29,14 +29,14 @@ class _ClientFaults(logging.Filter):
 
 
 _log = logging.getLogger(__name__)
-_log.addFilter(_ClientFaults())
+_log.addFilter(_InvalidRequestFilter())
 
 
-def runner(application: web.Application, *, closing_seconds: float) -> web.AppRunner:
-    """Return the runner of an application; it has no access log, which would hold secrets.
+def make_runner(application: web.Application, *, closing_seconds: float) -> web.AppRunner:
+    """Return the runner of an application; an access log would contain secrets, so there is none.
 
     Args:
-        closing_seconds: how long requests may go on at the end.
+        closing_seconds: how long running requests may take once the server closes.
     """
     return web.AppRunner(
         application,
@@ -47,14 +47,14 @@ def runner(application: web.Application, *, closing_seconds: float) -> web.AppRu
     )
 
 
-async def body(reading: Awaitable[_T]) -> _T:
+async def read_body(body: Awaitable[_T]) -> _T:
     """Read the body of a request that anybody may send.
 
     Raises:
-        HTTPRequestTimeout: it does not come.
+        HTTPRequestTimeout: it does not arrive in time.
     """
     try:
         async with asyncio.timeout(_SILENT_SECONDS):
-            return await reading
+            return await body
     except TimeoutError as error:
         raise web.HTTPRequestTimeout(text=page_words.REQUEST_CUT_OFF) from error

@@ -1,8 +1,8 @@
 """Pages on which people log in at the servers whose tools their code calls.
 
-A person opens the link that they alone were sent, reads whose account it is about, goes on to the
-server's own login, comes back, and agrees. To open a link has no effect: networks do that for
-previews. What a person came back with counts only in the browser that went on.
+A person opens a link that was sent to them alone, reads for whom the account will be used, goes on
+to the server's own login, comes back, and agrees. Opening the link has no effect, because networks
+open links for previews. The login counts only in the browser in which it was begun.
 """
 
 from __future__ import annotations
@@ -28,28 +28,28 @@ _log = logging.getLogger(__name__)
 
 PATH: Final = "/tool-logins"
 _COOKIE: Final = "interpreter-bot-tool-login"
-_SECONDS: Final = 600
-_MAX_BYTES: Final = 64 * 1024
+_COOKIE_SECONDS: Final = 600
+_MAX_REQUEST_BYTES: Final = 64 * 1024
 _CLOSING_SECONDS: Final = 3
-_PLATFORMS: Final = {
+_PLATFORM_NAMES: Final = {
     "slack": "Slack",
     "discord": "Discord",
     "web": "the bot's page",
     "console": "the terminal",
 }
-_HEADERS: Final = {
+_SECURITY_HEADERS: Final = {
     "Cache-Control": "no-store",
-    # No `form-action`: browsers apply it to where a form's answer leads, too.
+    # No `form-action`: browsers would also apply it to the redirect that answers a form.
     "Content-Security-Policy": (
         "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; frame-ancestors 'none'"
     ),
     "Cross-Origin-Opener-Policy": "same-origin",
-    # With none at all, browsers do not say of our own forms where they are from.
+    # With `no-referrer`, browsers would send no origin with our own forms.
     "Referrer-Policy": "same-origin",
     "X-Content-Type-Options": "nosniff",
     "X-Robots-Tag": "noindex",
 }
-_PAGE: Final = """<!doctype html>
+_PAGE_HTML: Final = """<!doctype html>
 <html lang="en"><head><meta charset="utf-8"><title>{title}</title>
 <meta name="viewport" content="width=device-width"><meta name="color-scheme" content="light dark">
 <style>
@@ -57,18 +57,18 @@ body{{font:1rem/1.5 system-ui,sans-serif;max-width:34rem;margin:15vh auto;paddin
 button{{font:inherit;padding:.5rem 1.25rem}}
 </style></head><body><h1>{title}</h1>{body}</body></html>
 """
-_WHO: Final = (
+_ACCOUNT_TEXT: Final = (
     "<p>The bot will use <strong>{server}</strong>{issuer} when the code of <strong>{name}</strong>"
     " (<code>{person}</code> on {platform}) asks for it, with the account that you log in with.</p>"
     "<p>If that is not you, close this page; otherwise somebody else could act in your name.</p>"
 )
-_FORM: Final = '<form method="post" action="{action}">{fields}<button>{label}</button></form>'
-_FIELD: Final = '<input type="hidden" name="{name}" value="{value}">'
-_DONE: Final = (
+_FORM_HTML: Final = '<form method="post" action="{action}">{fields}<button>{label}</button></form>'
+_FIELD_HTML: Final = '<input type="hidden" name="{name}" value="{value}">'
+_DONE_TEXT: Final = (
     "<p>The bot can now use {server} for {name}. Go back to your conversation and ask "
     "again. To log out, write <code>disconnect {server}</code> there.</p>"
 )
-_RETURNED: Final = ("state", "code", "iss")
+_RETURN_PARAMETERS: Final = ("state", "code", "iss")
 
 _Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
@@ -83,13 +83,13 @@ async def serve(
         SettingsError: they cannot be served there.
     """
     pages = _LoginPages(service.logins)
-    app = web.Application(middlewares=[_sentences], client_max_size=_MAX_BYTES)
-    app.on_response_prepare.append(_headers)
-    app.router.add_get(f"{PATH}/back/{{server}}", pages.back, allow_head=False)
+    app = web.Application(middlewares=[_show_errors], client_max_size=_MAX_REQUEST_BYTES)
+    app.on_response_prepare.append(_add_headers)
+    app.router.add_get(f"{PATH}/back/{{server}}", pages.ask_agreement, allow_head=False)
     app.router.add_post(f"{PATH}/back/{{server}}", pages.finish)
-    app.router.add_get(f"{PATH}/{{ticket}}", pages.begin, allow_head=False)
+    app.router.add_get(f"{PATH}/{{ticket}}", pages.show_login, allow_head=False)
     app.router.add_post(f"{PATH}/{{ticket}}", pages.continue_login)
-    runner = http_runners.runner(app, closing_seconds=_CLOSING_SECONDS)
+    runner = http_runners.make_runner(app, closing_seconds=_CLOSING_SECONDS)
     await runner.setup()
     try:
         try:
@@ -103,8 +103,8 @@ async def serve(
                     page_words.OTHER_LOGIN_PORT,
                 )
             ) from error
-        own = f"http://127.0.0.1:{runner.addresses[0][1]}"
-        pages.address = config.public_url or own
+        local_address = f"http://127.0.0.1:{runner.addresses[0][1]}"
+        pages.address = config.public_url or local_address
         service.logins.serve_at(pages.address)
         yield pages.address
     finally:
@@ -117,14 +117,16 @@ class _LoginPages:
         self._logins = logins
         self.address = ""
 
-    async def begin(self, request: web.Request) -> web.StreamResponse:
-        """Show what a link is for."""
+    async def show_login(self, request: web.Request) -> web.StreamResponse:
+        """Show for whom the account will be used."""
         login = await self._logins.find_login(request.match_info["ticket"])
-        form = _FORM.format(action=html.escape(request.path), fields="", label=page_words.GO_ON)
-        return _page(page_words.log_in_at(login.account.server), _login_facts(login) + form)
+        form = _FORM_HTML.format(
+            action=html.escape(request.path), fields="", label=page_words.GO_ON
+        )
+        return _make_page(page_words.log_in_at(login.account.server), _describe_login(login) + form)
 
     async def continue_login(self, request: web.Request) -> web.StreamResponse:
-        """Use a link up, and lead to the login of the server."""
+        """Use the link up, and redirect to the login of the server."""
         self._check_origin(request)
         ticket = request.match_info["ticket"]
         server = (await self._logins.find_login(ticket)).account.server
@@ -133,37 +135,43 @@ class _LoginPages:
         response.set_cookie(
             _COOKIE,
             mark,
-            # Where it is wanted: somebody may log in at two servers in two tabs.
+            # One cookie a server: somebody may log in at two servers in two tabs.
             path=f"{PATH}/back/{server}",
-            max_age=_SECONDS,
+            max_age=_COOKIE_SECONDS,
             httponly=True,
             samesite="Lax",
             secure=self.address.startswith("https:"),
         )
         return response
 
-    async def back(self, request: web.Request) -> web.StreamResponse:
-        """Ask a person who comes back whether they agree."""
+    async def ask_agreement(self, request: web.Request) -> web.StreamResponse:
+        """Ask the person, who comes back from the server, whether they agree."""
         server = request.match_info["server"]
-        login = await self._logins.check_return(server, request.query, _mark(request))
+        login = await self._logins.check_return(server, request.query, _browser_mark(request))
         fields = "".join(
-            _FIELD.format(name=name, value=html.escape(request.query[name]))
-            for name in _RETURNED
+            _FIELD_HTML.format(name=name, value=html.escape(request.query[name]))
+            for name in _RETURN_PARAMETERS
             if name in request.query
         )
-        form = _FORM.format(
+        form = _FORM_HTML.format(
             action=html.escape(request.path), fields=fields, label=page_words.LET_BOT_USE
         )
-        return _page(page_words.let_bot_use(login.account.server), _login_facts(login) + form)
+        return _make_page(
+            page_words.let_bot_use(login.account.server), _describe_login(login) + form
+        )
 
     async def finish(self, request: web.Request) -> web.StreamResponse:
         """Finish the login of a person who agreed."""
         self._check_origin(request)
-        form = await http_runners.body(request.post())
-        returned = {name: str(form[name]) for name in _RETURNED if name in form}
-        login = await self._logins.finish(request.match_info["server"], returned, _mark(request))
-        message = _DONE.format(server=login.account.server, name=_escape(login.name or "you"))
-        response = _page(page_words.LOGGED_IN, message)
+        form = await http_runners.read_body(request.post())
+        returned = {name: str(form[name]) for name in _RETURN_PARAMETERS if name in form}
+        login = await self._logins.finish(
+            request.match_info["server"], returned, _browser_mark(request)
+        )
+        message = _DONE_TEXT.format(
+            server=login.account.server, name=_make_harmless(login.name or "you")
+        )
+        response = _make_page(page_words.LOGGED_IN, message)
         response.del_cookie(_COOKIE, path=request.path)
         return response
 
@@ -174,40 +182,40 @@ class _LoginPages:
             raise web.HTTPForbidden(text=page_words.OTHER_PAGE)
 
 
-def _mark(request: web.Request) -> str:
+def _browser_mark(request: web.Request) -> str:
     return request.cookies.get(_COOKIE, "")
 
 
-def _login_facts(login: tool_logins.Login) -> str:
+def _describe_login(login: tool_logins.Login) -> str:
     account = login.account
     place = f"{account.platform}/{account.workspace}" if account.workspace else account.platform
-    return _WHO.format(
-        server=_escape(account.server),
-        issuer=f", by {_escape(login.issuer)}," if login.issuer else "",
-        name=_escape(login.name or account.person),
-        person=_escape(account.person),
-        platform=_escape(_PLATFORMS.get(place, place)),
+    return _ACCOUNT_TEXT.format(
+        server=_make_harmless(account.server),
+        issuer=f", by {_make_harmless(login.issuer)}," if login.issuer else "",
+        name=_make_harmless(login.name or account.person),
+        person=_make_harmless(account.person),
+        platform=_make_harmless(_PLATFORM_NAMES.get(place, place)),
     )
 
 
-def _escape(text: str) -> str:
+def _make_harmless(text: str) -> str:
     return html.escape(safe_text.harmless(text)[:200])
 
 
-def _page(title: str, body: str, *, status: int = 200) -> web.Response:
-    text = _PAGE.format(title=_escape(title), body=body)
+def _make_page(title: str, body: str, *, status: int = 200) -> web.Response:
+    text = _PAGE_HTML.format(title=_make_harmless(title), body=body)
     return web.Response(status=status, text=text, content_type="text/html")
 
 
-async def _headers(_: web.Request, response: web.StreamResponse) -> None:
-    response.headers.update(_HEADERS)
+async def _add_headers(_: web.Request, response: web.StreamResponse) -> None:
+    response.headers.update(_SECURITY_HEADERS)
 
 
 @web.middleware
-async def _sentences(request: web.Request, handler: _Handler) -> web.StreamResponse:
-    """Show the sentence of an error."""
+async def _show_errors(request: web.Request, handler: _Handler) -> web.StreamResponse:
+    """Show the sentence of an error as a page."""
     try:
         return await handler(request)
     except errors.BotError as error:
         _log.info("a login was refused", exc_info=error)
-        return _page("That did not work", f"<p>{_escape(str(error))}</p>", status=400)
+        return _make_page("That did not work", f"<p>{_make_harmless(str(error))}</p>", status=400)

@@ -1,4 +1,4 @@
-"""Settings that people choose for themselves, a channel or a server: their values, what holds."""
+"""Settings that people choose for themselves, a channel or a server."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ THREADS: Final = "threads"
 FOLLOW_THREADS: Final = "follow_threads"
 SHOW_CODE: Final = "show_code"
 
-_SWITCHES: Final = {
+_VALUE_OF_WORD: Final = {
     **dict.fromkeys(("on", "yes", "true"), True),
     **dict.fromkeys(("off", "no", "false"), False),
 }
@@ -25,7 +25,7 @@ _SWITCHES: Final = {
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Preferences:
-    """What holds for a request; the approval of code is for `sessions.approval_policy` to say."""
+    """The settings of a request. (Whether code needs approval: see `sessions.approval_policy`.)"""
 
     model: str = ""
     threads: bool = True
@@ -33,63 +33,63 @@ class Preferences:
     show_code: bool = False
 
 
-def effective(chosen: Mapping[str, Any], defaults: Mapping[str, Any]) -> Preferences:
-    """Return what holds by people's choices and the operator's; invalid choices do not count."""
+def find_effective(chosen: Mapping[str, Any], defaults: Mapping[str, Any]) -> Preferences:
+    """Return the settings in effect, by valid choices of people, then by those of the operator."""
     preferences = Preferences()
-    for choices in (defaults, chosen):
+    for chosen_values in (defaults, chosen):
         valid = {
-            field.name: choices[field.name]
+            field.name: chosen_values[field.name]
             for field in dataclasses.fields(Preferences)
-            if type(choices.get(field.name)) is type(field.default)
+            if type(chosen_values.get(field.name)) is type(field.default)
         }
         preferences = dataclasses.replace(preferences, **valid)
     return preferences
 
 
 def possible_values(name: str, models: Sequence[str]) -> Sequence[str]:
-    """Return what a setting can be, but for the default."""
+    """Return the possible values of a setting, except `default`."""
     if name == APPROVAL:
         return get_args(requests.Approval)
     return models if name == MODEL else ("on", "off")
 
 
 def parse(name: str, text: str, models: Sequence[str]) -> object | None:
-    """Parse a value; None, for `default`, removes the choice.
+    """Parse a value; `default` is None, which removes the choice.
 
     Raises:
-        BotError: the setting cannot be that.
+        BotError: the setting cannot have that value.
     """
-    typed = text.lower()
-    if typed == command_words.DEFAULT:
+    word = text.lower()
+    if word == command_words.DEFAULT:
         return None
     if name == MODEL:
         return model_title(text, models)
-    if name == APPROVAL and typed in get_args(requests.Approval):
-        return typed
-    if name != APPROVAL and typed in _SWITCHES:
-        return _SWITCHES[typed]
+    if name == APPROVAL and word in get_args(requests.Approval):
+        return word
+    if name != APPROVAL and word in _VALUE_OF_WORD:
+        return _VALUE_OF_WORD[word]
     choices = (*possible_values(name, models), command_words.DEFAULT)
     raise errors.BotError(access_words.setting_choices(name, ", ".join(choices)))
 
 
-def written(value: object) -> str:
+def format_value(value: object) -> str:
     """Return a value as people write it."""
     if isinstance(value, bool):
         return "on" if value else "off"
     return str(value or command_words.DEFAULT)
 
 
-def model_title(words: str, titles: Sequence[str]) -> str:
-    """Return the title that a person typed, or of which they typed a part that only it has.
+def model_title(typed_title: str, titles: Sequence[str]) -> str:
+    """Return the title that a person typed, or of which they typed a unique part.
 
     Raises:
-        BotError: none is meant, or several; the sentence says which there are.
+        BotError: no title matches, or several do; the sentence lists them.
     """
-    typed = words.casefold()
-    matches = [title for title in titles if title.casefold() == typed]
-    matches = matches or [title for title in titles if typed in title.casefold()]
+    folded_title = typed_title.casefold()
+    matches = [title for title in titles if title.casefold() == folded_title]
+    matches = matches or [title for title in titles if folded_title in title.casefold()]
     if len(matches) == 1:
         return matches[0]
     if matches:
-        raise errors.BotError(model_words.ambiguous(words, matches))
-    raise errors.BotError(model_words.unknown(words, titles))
+        raise errors.BotError(model_words.ambiguous(typed_title, matches))
+    raise errors.BotError(model_words.unknown(typed_title, titles))

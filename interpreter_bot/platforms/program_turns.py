@@ -1,6 +1,6 @@
-"""Turns for programs: their events as they come, and their answer as one value.
+"""Turns for programs, as a stream of events or as one answer.
 
-What the library and the HTTP interface share.
+The library and the HTTP interface share it.
 """
 
 from __future__ import annotations
@@ -15,22 +15,22 @@ from interpreter_bot.sessions import ports, requests, turn_log
 from interpreter_bot.wording import terminal_words
 
 if TYPE_CHECKING:
-    # The command `exec` has none.
+    # `exec` uses this module, and needs no conversations.
     from interpreter_bot.sessions import session_service
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Answer:
-    """What came of a question, or of code.
+    """The answer to a question, or the result of code.
 
     Attributes:
-        text: the model's last words, Markdown; of code, all that it showed, as plain text.
+        text: the final text of the model, as Markdown; of code, all that it showed, as plain text.
         status: how the turn ended.
-        sentence: what went wrong, or that it was stopped; empty if all went well.
+        sentence: says what went wrong, or that the turn was stopped; empty if all went well.
         code: each piece of code that ran.
         outputs: what the code showed, in order, as a terminal would: replaced outputs are gone.
         ending: how the last piece of code ended; None if none ran.
-        files: those that code made or changed, in their latest version.
+        files: those that code made or changed, in their latest versions.
         notices: sentences of the bot, such as that variables were lost.
         usage: of the model.
         seconds: wall time.
@@ -65,11 +65,11 @@ class Answer:
         cells = log.cells
         outputs = tuple(output for cell in cells for output in cell.screen.outputs)
         finished = cells[-1].finished if cells else None
-        is_model = bool(end.text or log.step)
+        is_from_model = bool(end.text or log.step)
         return cls(
-            text=end.text if is_model else "".join(output.plain for output in outputs),
+            text=end.text if is_from_model else "".join(output.plain for output in outputs),
             status=end.status,
-            sentence=end.sentence or (finished.reason if finished and not is_model else ""),
+            sentence=end.sentence or (finished.reason if finished and not is_from_model else ""),
             code=tuple(cell.code for cell in cells),
             outputs=outputs,
             ending=finished.ending if finished else None,
@@ -81,7 +81,7 @@ class Answer:
 
 
 class _Reply(ports.Reply):
-    """A reply that passes events on."""
+    """A reply that passes events on to a function."""
 
     def __init__(self, show: events.Emit) -> None:
         self._pass_on = show
@@ -90,10 +90,10 @@ class _Reply(ports.Reply):
         self._pass_on(event)
 
 
-async def answer(
+async def run_turn(
     service: session_service.SessionService, request: requests.Request, show: events.Emit
 ) -> Answer:
-    """Run a request to its end, and show its events meanwhile."""
+    """Run a request to its end; `show` receives its events meanwhile."""
     log = turn_log.TurnLog()
 
     def apply(event: events.TurnEvent) -> None:
@@ -104,22 +104,22 @@ async def answer(
     return Answer.of(log)
 
 
-async def stream(
+async def stream_events(
     service: session_service.SessionService,
     request: requests.Request,
     *,
     pulse_seconds: float | None = None,
 ) -> AsyncGenerator[events.TurnEvent | None, None]:
-    """Run a request and give its events; whoever closes this stops the turn.
+    """Run a request and yield its events; closing the generator stops the turn.
 
     Args:
         service: the conversations.
         request: the request.
-        pulse_seconds: after so long without an event, None is given.
+        pulse_seconds: after so long without an event, None is yielded.
     """
     queue: asyncio.Queue[events.TurnEvent | None] = asyncio.Queue()
     reply = _Reply(queue.put_nowait)
-    # A task of its own: its end is shown and recorded whatever becomes of the reader.
+    # A task of its own, so that its end is recorded even if the reader is cancelled.
     running = asyncio.create_task(service.handle(request, reply), name="turn of a program")
     running.add_done_callback(lambda _: queue.put_nowait(None))
     try:
@@ -140,13 +140,13 @@ async def stream(
             await asyncio.wait({running})
 
 
-def answer_of(question: events.Question, text: str | None) -> events.Answer:
-    """Return the answer of a program that wrote this; None refuses.
+def parse_answer(question: events.Question, text: str | None) -> events.Answer:
+    """Parse the answer of a program; None declines.
 
-    To an approval: yes, no, or one of its choices.
+    The answer to an approval is yes, no, or one of the choices.
     """
     if isinstance(question, events.ApprovalQuestion):
-        return events.approval_of(text or "", question.choices)
+        return events.parse_approval(text or "", question.choices)
     if text is None:
         return events.Unanswered(terminal_words.INPUT_DECLINED)
     return events.TextAnswer(text)

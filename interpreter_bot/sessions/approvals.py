@@ -9,7 +9,7 @@ from interpreter_bot import events, values
 from interpreter_bot.sessions import turn_streams
 from interpreter_bot.store import databases, records, turn_questions
 
-_SCOPES: Final = (events.FOR_SESSION,)
+_SCOPES: Final = (values.FOR_SESSION,)
 
 
 class Approvals:
@@ -51,7 +51,7 @@ class Approvals:
             BotError: nobody could be asked, or a grant cannot be kept.
         """
         if grant is not None and grant in await self._grants.of_kernel(self._session_id, kernel_id):
-            return events.Approved(scope=events.FOR_SESSION)
+            return events.Approved(scope=values.FOR_SESSION)
         answer = await self._stream.ask_approval(
             subject,
             text,
@@ -62,7 +62,7 @@ class Approvals:
         )
         if isinstance(answer, events.Declined):
             return None
-        if grant is not None and answer.scope == events.FOR_SESSION:
+        if grant is not None and answer.scope == values.FOR_SESSION:
             await self._grants.add(self._session_id, kernel_id, grant)
         return answer
 
@@ -93,6 +93,6 @@ async def granted_requests(
     database: databases.Database, key: str, kernel_id: str
 ) -> frozenset[str]:
     """Return the network requests that were approved for a session while it has this kernel."""
-    session = await database.sessions.find(values.key(key))
+    session = await database.sessions.find(values.parse_key(key))
     grants = () if session is None else await database.grants.of_kernel(session.id, kernel_id)
     return frozenset(grant.name for grant in grants if grant.subject == "request")

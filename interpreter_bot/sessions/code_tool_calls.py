@@ -164,7 +164,7 @@ class ToolRequests:
         """
         arguments = json.dumps(call_request.arguments)
         call = code_activity.ToolCall(
-            key=values.text(self._key),
+            key=values.format_key(self._key),
             person=self._person.id,
             call_id=call_request.id,
             server=call_request.server,

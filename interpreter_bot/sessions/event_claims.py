@@ -112,7 +112,7 @@ class EventClaims:
             content: JSON from which its platform can handle it again.
             is_secret: the content has a token, so it is stored encrypted.
         """
-        address = values.text(key) if key is not None else ""
+        address = values.format_key(key) if key is not None else ""
         if content is not None and len(json.dumps(content)) > _MAX_CHARACTERS:
             content = None
         if content is not None and is_secret:
@@ -151,7 +151,7 @@ class EventClaims:
         """
         session_keys: dict[values.SessionKey, None] = {}
         for claim in await self._events.take_orphans(self._platforms):
-            key, content = values.key(claim.address), await self._decrypt(claim.content)
+            key, content = values.parse_key(claim.address), await self._decrypt(claim.content)
             if content is None:
                 session_keys[key] = None
                 continue
@@ -180,7 +180,7 @@ class EventClaims:
     async def _encrypt(self, content: Mapping[str, Any]) -> Mapping[str, Any] | None:
         """Encrypt a content for the store; None without a key, so it cannot be handled again."""
         try:
-            ring = encryption.KeyRing.of(self._config)
+            ring = encryption.KeyRing.from_settings(self._config)
             text = await asyncio.to_thread(ring.encrypt, json.dumps(content))
         except errors.SettingsError:
             _log.exception("a message cannot be taken again should this bot die now")
@@ -192,7 +192,7 @@ class EventClaims:
         if content is None or _ENCRYPTED not in content:
             return content
         try:
-            ring = encryption.KeyRing.of(self._config)
+            ring = encryption.KeyRing.from_settings(self._config)
             text = await asyncio.to_thread(ring.decrypt, content[_ENCRYPTED])
         except errors.SettingsError:
             _log.exception("a message cannot be taken again")

@@ -165,7 +165,7 @@ def _outputs(
 
 
 def _bundle(
-    output: values.Shown | values.StoredDisplay,
+    output: values.DisplayOutput | values.StoredDisplay,
     contents: Mapping[str, bytes],
 ) -> dict[str, Any]:
     bundle: dict[str, Any] = {"text/plain": output.plain}

@@ -94,11 +94,11 @@ class SessionBranches:
         """
         hosts, database = self._services.hosts, self._services.database
         async with self._hold_lane(key) as source:
-            address = values.text(new_key)
+            address = values.format_key(new_key)
             row = dict(source.kernel)
             title = f"{source.title[:_TITLE_CHARACTERS]} (copy)" if source.title else ""
             try:
-                state = await hosts.fork(values.text(key), address)
+                state = await hosts.fork(values.format_key(key), address)
                 await database.session_copies.add(
                     source,
                     new_key,
@@ -163,7 +163,7 @@ class SessionBranches:
             except errors.SessionExistsError:
                 raise
             except BaseException:
-                await cancellation.shielded(self._services.hosts.forget(values.text(new_key)))
+                await cancellation.shielded(self._services.hosts.forget(values.format_key(new_key)))
                 raise
         return cells
 
@@ -207,7 +207,11 @@ class SessionBranches:
             What `variable_losses` keeps in the session's row, the state of the copy, and whether
             the copy has variables.
         """
-        hosts, key, address = self._services.hosts, values.text(source.key), values.text(new_key)
+        hosts, key, address = (
+            self._services.hosts,
+            values.format_key(source.key),
+            values.format_key(new_key),
+        )
         try:
             state = await hosts.fork(key, address, checkpoint=f"{checkpoint or ''}")
         except errors.SessionExistsError:
@@ -219,7 +223,7 @@ class SessionBranches:
             state = await hosts.fork(key, address)
         else:
             if (saved := state.saved) is not None:
-                if not checkpoint and source.kernel.get("kernel") == saved.kernel:
+                if not checkpoint and source.kernel.get("kernel") == saved.kernel_id:
                     missed_runs = max(source.kernel.get("runs", 0) - saved.run_count, 0)
                     state = dataclasses.replace(state, missed_runs=missed_runs)
                 return self._kernel_row(source, state, session_words.IS_COPY), state, True
@@ -320,7 +324,7 @@ class SessionBranches:
             await database.turns.delete(*ids)
             return session_variables.RestoredState()
         state = await self._services.hosts.restore_checkpoint(
-            values.text(session.key), f"{ids[0]}", requires_everything=requires_everything
+            values.format_key(session.key), f"{ids[0]}", requires_everything=requires_everything
         )
         row = self._kernel_row(session, state, session_words.UNDONE)
 
@@ -346,10 +350,10 @@ class SessionBranches:
         if (saved := state.saved) is None:
             return {}
         return {
-            "kernel": saved.kernel,
+            "kernel": saved.kernel_id,
             "bot": self._services.id,
             "names": list(saved.names),
-            "more": max(saved.kept - len(saved.names), 0),
+            "more": max(saved.kept_count - len(saved.names), 0),
             "runs": saved.run_count + state.missed_runs,
             "reason": reason,
             "people": variable_losses.people_of(session.kernel),
@@ -364,7 +368,7 @@ class SessionBranches:
         session = await self._services.database.sessions.find(key)
         if session is None:
             raise errors.BotError(session_words.EMPTY)
-        variables = await self._services.hosts.variables(values.text(key))
+        variables = await self._services.hosts.variables(values.format_key(key))
         lost = (
             dict(variables.saved.lost).keys() - variables.names
             if variables.saved is not None

@@ -218,7 +218,7 @@ async def leased_kernel(
     """
     waits: list[str] = []
     starter = "" if person is None else str((key.platform, key.workspace, person.id))
-    async with hosts.lease(values.text(key), person=starter) as lease:
+    async with hosts.lease(values.format_key(key), person=starter) as lease:
         try:
             async with asyncio.timeout(START_SECONDS):
                 kernel = await lease.kernel(on_wait=waits.append)

@@ -63,7 +63,7 @@ class Maintenance:
         for address, status in statuses.items():
             idle = status.idle_seconds
             used = now - idle
-            key = values.key(address)
+            key = values.parse_key(address)
             is_due = kernels.idle_seconds - _WARNING_SECONDS <= idle < kernels.idle_seconds
             if not is_due or abs(self._warned.get(address, -math.inf) - used) < _TOLERANCE_SECONDS:
                 continue

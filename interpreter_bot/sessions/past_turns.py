@@ -91,7 +91,7 @@ class PastTurn:
         return next(codes, None) == self.record.request
 
     @property
-    def queries(self) -> tuple[code_activity.AskedQuery, ...]:
+    def queries(self) -> tuple[code_activity.ShownQuery, ...]:
         """What its code sent to data connections, once it has ended."""
         ends = (event.queries for event in self.events if isinstance(event, events.TurnEnded))
         return next(ends, ())
@@ -252,7 +252,7 @@ def _of_end(turn: records.Turn, parts: Sequence[records.Part]) -> Iterator[event
         seconds=(turn.ended - turn.started).total_seconds() if turn.ended is not None else 0.0,
         turn_id=turn.id,
         queries=tuple(
-            code_activity.AskedQuery(**query)
+            code_activity.ShownQuery(**query)
             for part in parts
             if part.kind is records.PartKind.QUERIES
             for query in part.detail["queries"]

@@ -182,12 +182,12 @@ class Questions:
                 answer = events.Approved()
             case "refuse":
                 answer = events.Declined()
-            case events.FOR_SESSION:
+            case values.FOR_SESSION:
                 answer = events.Approved(scope=action)
-            case _ if action.startswith(events.PICK):
-                answer = _picked(question, int(action.removeprefix(events.PICK)))
+            case _ if action.startswith(events.PICK_PREFIX):
+                answer = _picked(question, int(action.removeprefix(events.PICK_PREFIX)))
             case _:
-                answer = events.answer_of(question, text)
+                answer = events.make_answer(question, text)
         await self.answer(question_id, answer, person=person, is_admin=is_admin)
 
     async def _accept_answer(self, entry: _Entry, answer: events.Answer) -> None:
@@ -339,7 +339,7 @@ def outcome(answer: events.Answer | None) -> str:
             return reason
         case events.Declined():
             return question_words.DECLINED
-        case events.Approved(scope=events.FOR_SESSION):
+        case events.Approved(scope=values.FOR_SESSION):
             return question_words.APPROVED_FOR_SESSION
         case events.Approved(edited=None):
             return question_words.APPROVED

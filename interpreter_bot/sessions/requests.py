@@ -126,7 +126,7 @@ class Request:
     @property
     def is_scheduled(self) -> bool:
         """Whether a schedule made it, and no message."""
-        return self.id.startswith(values.SCHEDULED) and self.id.isdecimal()
+        return self.id.startswith(values.SCHEDULED_PREFIX) and self.id.isdecimal()
 
     @property
     def scope(self) -> values.Scope:

@@ -123,12 +123,14 @@ class Retention:
         """Return all holdings, the least recently used first, and the hosts' totals."""
         database = self._services.database
         owned = await database.sessions.owned()
-        keys = {values.text(session.key) for session, _ in owned}
+        keys = {values.format_key(session.key) for session, _ in owned}
         stored = await self._services.hosts.stored_bytes(keys)
         blob_bytes = await database.parts.blob_bytes()
         holdings = []
         for session, person in owned:
-            count = stored.by_key.get(values.text(session.key), 0) + blob_bytes.get(session.id, 0)
+            count = stored.by_key.get(values.format_key(session.key), 0) + blob_bytes.get(
+                session.id, 0
+            )
             if count:
                 owner = (session.key.platform, session.key.workspace, person)
                 holdings.append(_Holding(session, owner, count))

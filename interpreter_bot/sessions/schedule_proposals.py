@@ -78,7 +78,7 @@ class Proposals:
             text = answer.edited or ""
 
     async def _add(self, plan: schedule_texts.Plan, code: str, model: str) -> str:
-        due = plan.recurrence.after(columns.now())
+        due = plan.recurrence.next_after(columns.now())
         if due is None:
             raise errors.BotError(schedule_words.never(plan.times))
         schedule = records.NewSchedule(

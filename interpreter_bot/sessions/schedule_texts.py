@@ -129,7 +129,7 @@ def next_times(
     """Return the next times; fewer if there are no more.
 
     Raises:
-        ValueError: see `schedules.Recurrence.after`.
+        ValueError: see `schedules.Recurrence.next_after`.
     """
     return tuple(itertools.islice(_times_after(recurrence, now), count))
 
@@ -137,10 +137,10 @@ def next_times(
 def _times_after(
     recurrence: schedules.Recurrence, moment: datetime.datetime
 ) -> Iterator[datetime.datetime]:
-    following = recurrence.after(moment)
+    following = recurrence.next_after(moment)
     while following is not None:
         yield following
-        following = recurrence.after(following)
+        following = recurrence.next_after(following)
 
 
 def _kind_of(what: str) -> tuple[records.ScheduleKind, str]:

@@ -212,12 +212,12 @@ class Schedules:
         """
         hosts, database = self._services.hosts, self._services.database
         key, runs_key = schedule.key, schedule.runs_key
-        address = values.text(runs_key)
+        address = values.format_key(runs_key)
         turn = self._lanes.turn(key, person=schedule.person, waiting=lambda _: None)
         # In this order, as the turn that runs may wait for a person.
         async with turn, self._copies:
             await hosts.forget(address)
-            await hosts.fork(values.text(key), address)
+            await hosts.fork(values.format_key(key), address)
         await hosts.release(address)
         session = await database.sessions.open(runs_key)
         await database.sessions.note_kernel(session.id, {})
@@ -252,7 +252,7 @@ class Schedules:
         sentence: str,
     ) -> None:
         if schedule.code:
-            await self._services.hosts.release(values.text(schedule.runs_key))
+            await self._services.hosts.release(values.format_key(schedule.runs_key))
         reason = schedule_words.paused_after_failures(MAX_FAILURES, sentence)
         if await self._table.finish_run(
             run, outcome, sentence, reason=reason, max_failures=MAX_FAILURES
@@ -339,7 +339,7 @@ class Schedules:
 
 def _next_time(schedule: records.Schedule, now: datetime.datetime) -> datetime.datetime | None:
     try:
-        return schedules.Recurrence(schedule.cron, schedule.zone).after(now)
+        return schedules.Recurrence(schedule.cron, schedule.zone).next_after(now)
     except ValueError as error:
         # The system knew the zone when the schedule was set up.
         _log.warning("schedule %d has no next time", schedule.id, exc_info=error)

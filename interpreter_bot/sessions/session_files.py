@@ -51,7 +51,7 @@ class SessionFiles:
             WorkspaceError: there is no such file, or already one of that name.
         """
         await self._services.database.sessions.touch(key)
-        workspace = await self._services.hosts.workspace(values.text(key))
+        workspace = await self._services.hosts.workspace(values.format_key(key))
         return await workspace.rename(name, new_name)
 
     async def delete(self, key: values.SessionKey, name: str) -> None:
@@ -61,7 +61,7 @@ class SessionFiles:
             WorkspaceError: there is no such file.
         """
         await self._services.database.sessions.touch(key)
-        await (await self._services.hosts.workspace(values.text(key))).delete(name)
+        await (await self._services.hosts.workspace(values.format_key(key))).delete(name)
 
     async def open_table(
         self, key: values.SessionKey, name: str, person: requests.Person, *, sheet: str = ""
@@ -77,7 +77,7 @@ class SessionFiles:
         Raises:
             BotError: it cannot be read; `PythonBusyError` while code runs.
         """
-        hosts, address = self._services.hosts, values.text(key)
+        hosts, address = self._services.hosts, values.format_key(key)
         status = (await hosts.statuses({address})).get(address)
         if status is not None and status.is_busy:
             raise live_data_views.PythonBusyError
@@ -101,7 +101,7 @@ class SessionFiles:
         async with database.together(is_writing=False):
             turns = await database.turns.of_session(session.id, limit=_MAX_TURNS)
             artifacts = await database.artifacts.of_turns([turn.id for turn in turns])
-        workspace = await self._services.hosts.workspace(values.text(key))
+        workspace = await self._services.hosts.workspace(values.format_key(key))
         checkpoint_bytes = await workspace.checkpoint_copies(name)
         sizes = {
             artifact.turn_id: artifact.size_bytes for artifact in artifacts if artifact.name == name
@@ -139,7 +139,7 @@ class SessionFiles:
             WorkspaceError: it is not kept, or does not fit.
         """
         await self._services.database.sessions.touch(key)
-        workspace = await self._services.hosts.workspace(values.text(key))
+        workspace = await self._services.hosts.workspace(values.format_key(key))
         async with workspace.read(name, checkpoint=checkpoint) as content:
             return (await workspace.put(name.rpartition("/")[2], content)).name
 
@@ -173,7 +173,7 @@ async def delete_unused(
         await sessions.note_files(session.id, session.files, instead_of=row)
         return False
     # Nothing is awaited in between: an upload that begins now waits until this is done.
-    await services.hosts.forget(values.text(session.key))
+    await services.hosts.forget(values.format_key(session.key))
     await services.database.parts.release_files(session.id)
     return True
 
@@ -183,7 +183,7 @@ async def _is_unused(
     session: records.Session,
     uploads: Container[values.SessionKey],
 ) -> bool:
-    if await services.hosts.statuses({values.text(session.key)}):
+    if await services.hosts.statuses({values.format_key(session.key)}):
         return False
     present = await services.database.sessions.get(session.id)
     # Last, as an upload may begin whenever something is awaited.

@@ -66,7 +66,7 @@ class SessionReads:
     @property
     def library_tables(self) -> third_party_tables.LibraryTables:
         """Access to the database for a platform's library that keeps tables of its own in it."""
-        keys = encryption.KeyRing.of(self._services.config)
+        keys = encryption.KeyRing.from_settings(self._services.config)
         return third_party_tables.LibraryTables(self._services.database.engine, keys)
 
     @property
@@ -171,12 +171,12 @@ class SessionReads:
 
     async def files(self, key: values.SessionKey) -> tuple[values.FileInfo, ...]:
         """Return the files of a session, by name."""
-        workspace = await self._services.hosts.workspace(values.text(key))
+        workspace = await self._services.hosts.workspace(values.format_key(key))
         return await workspace.list()
 
-    async def variables(self, key: values.SessionKey) -> session_variables.HeldVariables:
+    async def variables(self, key: values.SessionKey) -> session_variables.SessionVariables:
         """Return the variables that a session has, and those that are saved."""
-        return await self._services.hosts.variables(values.text(key))
+        return await self._services.hosts.variables(values.format_key(key))
 
     async def table(
         self,
@@ -239,7 +239,7 @@ class SessionReads:
         is_keystroke: bool = False,
         starter: requests.Person | None = None,
     ) -> AsyncIterator[host_ports.Kernel]:
-        address, hosts = values.text(key), self._services.hosts
+        address, hosts = values.format_key(key), self._services.hosts
         status = (await hosts.statuses({address})).get(address)
         if status is None or status.loss_reason:
             if starter is None or not (await hosts.variables(address)).saved:
@@ -257,7 +257,7 @@ class SessionReads:
 
     def reach(self, key: values.SessionKey) -> code_activity.Reach:
         """Return the hosts and data connections that a session's code may use."""
-        return self._services.hosts.reach(values.text(key))
+        return self._services.hosts.reach(values.format_key(key))
 
     def packages(self, key: values.SessionKey) -> tuple[str, ...]:
         """Return the packages that the operator gives a session besides those of all."""
@@ -291,7 +291,7 @@ class SessionReads:
         Raises:
             WorkspaceError: there is no such file, or it cannot be read.
         """
-        workspace = await self._services.hosts.workspace(values.text(key))
+        workspace = await self._services.hosts.workspace(values.format_key(key))
         async with workspace.read(
             name, start=start, may_be_sparse=may_be_sparse, checkpoint=checkpoint
         ) as content:

@@ -249,7 +249,7 @@ class SessionService:
         Raises:
             BotError: it cannot be saved, or a turn is running.
         """
-        address, hosts = values.text(key), self.services.hosts
+        address, hosts = values.format_key(key), self.services.hosts
         await self.services.jobs.require_none(key)
         async with self._lanes.hold(key):
             status = (await hosts.statuses({address})).get(address)
@@ -314,11 +314,13 @@ class SessionService:
         sessions = await self.services.database.sessions.recent(
             platform, workspace, channel=channel, person=person, mark=mark, limit=limit
         )
-        addresses = {values.text(session.key) for session in sessions}
+        addresses = {values.format_key(session.key) for session in sessions}
         statuses = await self.services.hosts.statuses(addresses)
         return tuple(
             past_turns.SessionOverview.of(
-                session, statuses.get(values.text(session.key)), is_busy=self.is_busy(session.key)
+                session,
+                statuses.get(values.format_key(session.key)),
+                is_busy=self.is_busy(session.key),
             )
             for session in sessions
         )
@@ -345,7 +347,7 @@ class SessionService:
         self._uploads[key] += 1
         try:
             await self.services.database.sessions.touch(key)
-            workspace = await self.services.hosts.workspace(values.text(key))
+            workspace = await self.services.hosts.workspace(values.format_key(key))
             limits = self.services.config.limits
             return (await turn_inputs.put_file(attachment, workspace, limits)).name
         finally:
@@ -498,4 +500,4 @@ class SessionService:
 
     async def _release_kernel(self, key: values.SessionKey, *, files: bool) -> None:
         hosts = self.services.hosts
-        await (hosts.forget if files else hosts.release)(values.text(key))
+        await (hosts.forget if files else hosts.release)(values.format_key(key))

@@ -98,27 +98,27 @@ class ShareLinks:
         return session is not None and await database.parts.refers(session.id, sha256)
 
     async def _seal(self, purpose: str, visit: Visit) -> str:
-        address = values.text(visit.key)
+        address = values.format_key(visit.key)
         content = json.dumps([purpose, visit.id, address, visit.until])
-        ring = encryption.KeyRing.of(self._services.config)
+        ring = encryption.KeyRing.from_settings(self._services.config)
         sealed = await asyncio.to_thread(ring.encrypt, content)
-        return sealed.removeprefix(encryption.MARK)
+        return sealed.removeprefix(encryption.ENCRYPTED_PREFIX)
 
     async def _open(self, purpose: str, sealed: str) -> Visit | None:
         """Read what was sealed for a purpose; None if it was not, or its time is over."""
         if not self.is_on or _SEALED.fullmatch(sealed) is None:
             return None
-        ring = encryption.KeyRing.of(self._services.config)
+        ring = encryption.KeyRing.from_settings(self._services.config)
         try:
             # Without the mark, the ring would return the text as it is.
-            content = await asyncio.to_thread(ring.decrypt, encryption.MARK + sealed)
+            content = await asyncio.to_thread(ring.decrypt, encryption.ENCRYPTED_PREFIX + sealed)
         except errors.SettingsError:
             return None
         # The ring encrypts other things as well; none of them is a list that begins so.
         document = json.loads(content) if content.startswith(f'["{purpose}", ') else None
         if not isinstance(document, list) or document[3] < time.time():
             return None
-        return Visit(document[1], values.key(document[2]), document[3])
+        return Visit(document[1], values.parse_key(document[2]), document[3])
 
 
 def host_of(public_url: str) -> str:

@@ -42,7 +42,7 @@ async def listed(
     services: session_dependencies.SessionDependencies, key: values.SessionKey, person: str
 ) -> tuple[ServerTools, ...]:
     """Return the tools that code of a session may call, as one person sees them."""
-    address = values.text(key)
+    address = values.format_key(key)
     status = (await services.hosts.statuses({address})).get(address)
     session = await services.database.sessions.find(key)
     grants = (

@@ -138,7 +138,7 @@ class SessionEnvironment:
         self.tools = tools
         self._statements = statements
         self._checkpoint = checkpoint
-        self._key = values.key(checkpoint[0])
+        self._key = values.parse_key(checkpoint[0])
         self._limits = limits
         self._jobs = jobs
         self._deadline = deadline

@@ -78,7 +78,7 @@ class Recorder:
         """
         self.turn_id = 0
         self.is_behind = False
-        self.asked_queries: tuple[code_activity.AskedQuery, ...] = ()
+        self.asked_queries: tuple[code_activity.ShownQuery, ...] = ()
         self.model = ""
         self.progress: Callable[[], Mapping[str, Any]] | None = None
         self._database = database
@@ -212,7 +212,7 @@ class Recorder:
         else:
             self._add(_Kind.TEXT, text=text)
 
-    def record_queries(self, asked_queries: Sequence[code_activity.AskedQuery]) -> None:
+    def record_queries(self, asked_queries: Sequence[code_activity.ShownQuery]) -> None:
         """Record the queries of the turn's code to data connections."""
         self.asked_queries = tuple(asked_queries)
         if asked_queries:

@@ -191,7 +191,7 @@ class _Work:
         # Shielded from cancellation, or else the store would keep a turn that runs nowhere.
         session = self._session = await cancellation.shielded(self._begin())
         await services.write_retries.write()
-        key = values.text(self._request.key)
+        key = values.format_key(self._request.key)
         person = self._request.person.id
         variables = variable_losses.KernelVariables(
             session.kernel, services.id, self._recorder.record_kernel, person=person
@@ -259,7 +259,7 @@ class _Work:
         self, session: records.Session, variables: variable_losses.KernelVariables
     ) -> None:
         """Tell people and the model which variables the session has lost since its last turn."""
-        hosts, key = self._services.hosts, values.text(self._request.key)
+        hosts, key = self._services.hosts, values.format_key(self._request.key)
         move_notice = variable_words.MACHINE_LOST if await hosts.ensure_placed(key) else ""
         status = (await hosts.statuses({key})).get(key)
         kernel_state = (status.kernel_id, status.loss_reason) if status else ("", move_notice)
@@ -310,7 +310,7 @@ class _Work:
         )
         if self._services.connections is not None:
             # Its queries are allowed also between the two turns.
-            self._services.connections.turns.begin(values.text(key), turn.id)
+            self._services.connections.turns.begin(values.format_key(key), turn.id)
         self._services.jobs.go_on(key, time.time(), progress.request(turn, key))
 
     async def _begin(self) -> records.Session:
@@ -531,7 +531,7 @@ class _Work:
                 self._request,
                 model,
                 packages=services.hosts.packages,
-                reach=services.hosts.reach(values.text(self._request.key)),
+                reach=services.hosts.reach(values.format_key(self._request.key)),
                 sandbox_level=services.hosts.sandbox_level,
                 environment=environment,
                 place=await services.places.prompt(

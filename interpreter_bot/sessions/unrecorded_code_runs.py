@@ -178,7 +178,7 @@ class UnrecordedCodeRun:
 
     def _question(self, request: values.InputRequested, cell: int) -> events.Question:
         question_id = questions.question_id(0, cell, f"{request.number}", request.prompt)
-        session = values.key(self._key)
+        session = values.parse_key(self._key)
         if not request.subject:
             return events.InputQuestion(
                 id=question_id,
@@ -195,7 +195,7 @@ class UnrecordedCodeRun:
             cell=cell,
             subject=request.subject,
             code=request.prompt,
-            choices=(events.FOR_SESSION,) if request.grant else (),
+            choices=(values.FOR_SESSION,) if request.grant else (),
         )
 
     def _fail_reply(self, error: Exception) -> None:

@@ -93,7 +93,7 @@ class VariableRestoration:
     @property
     def sentence(self) -> str:
         """Return one line for people."""
-        if not self.saved.kept:
+        if not self.saved.kept_count:
             notice = variable_words.none_kept(self._losses_clause(_MAX_NOTICE_CHARACTERS))
         else:
             exceptions = self._losses_clause(_MAX_NOTICE_CHARACTERS)
@@ -114,11 +114,11 @@ class VariableRestoration:
 
     @property
     def _age_clause(self) -> str:
-        is_same_kernel = self.saved.kernel == self.loss.kernel
+        is_same_kernel = self.saved.kernel_id == self.loss.kernel
         unsaved_runs = self.loss.runs - (self.saved.run_count if is_same_kernel else 0)
         if is_same_kernel and unsaved_runs <= 0:
             return ""
-        saved_at = datetime.datetime.fromtimestamp(self.saved.at, datetime.UTC)
+        saved_at = datetime.datetime.fromtimestamp(self.saved.saved_at, datetime.UTC)
         later_runs = (
             "the last piece of code"
             if unsaved_runs == 1
@@ -130,14 +130,14 @@ class VariableRestoration:
     @property
     def _count_clause(self) -> str:
         saved = self.saved
-        total = saved.kept + saved.lost_count
-        return f" ({saved.kept:,} of {total:,})" if saved.lost_count else ""
+        total = saved.kept_count + saved.lost_count
+        return f" ({saved.kept_count:,} of {total:,})" if saved.lost_count else ""
 
     def _losses_clause(self, max_characters: int) -> str:
         saved = self.saved
         return _losses_clause(
             "Not kept", saved.lost, saved.lost_count, max_characters
-        ) + _losses_clause("In part", saved.partly, saved.partly_count, max_characters)
+        ) + _losses_clause("In part", saved.partly_saved, saved.partly_count, max_characters)
 
 
 VariableNotice: TypeAlias = VariableLoss | VariableRestoration
@@ -275,7 +275,7 @@ def people_of(row: Mapping[str, Any]) -> list[str]:
 async def note_loss(database: databases.Database, loss: host_ports.KernelLoss) -> None:
     """Record why a session's kernel ended, in case the bot ends as well."""
     try:
-        session = await database.sessions.find(values.key(loss.key))
+        session = await database.sessions.find(values.parse_key(loss.key))
         if session is None or session.kernel.get("kernel") != loss.kernel_id:
             return
         row = {**session.kernel, "reason": loss.reason}

@@ -69,7 +69,7 @@ def _row(activity: code_activity.Activity) -> dict[str, Any]:
     elif isinstance(activity, code_activity.ToolCall):
         reference = activity.call_id
     return {
-        **dataclasses.asdict(values.key(activity.key)),
+        **dataclasses.asdict(values.parse_key(activity.key)),
         "kind": _KINDS[type(activity)],
         "person": content.get("person", ""),
         "reference": reference,
@@ -77,5 +77,5 @@ def _row(activity: code_activity.Activity) -> dict[str, Any]:
             name: columns.shortened(value) if isinstance(value, str) else value
             for name, value in content.items()
         },
-        "began": datetime.datetime.fromtimestamp(activity.at, datetime.UTC),
+        "began": datetime.datetime.fromtimestamp(activity.happened_at, datetime.UTC),
     }

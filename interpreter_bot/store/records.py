@@ -639,7 +639,7 @@ class ScheduleRun(Record):
     @property
     def request_id(self) -> str:
         """The id of its request."""
-        return f"{values.SCHEDULED}{self.id}"
+        return f"{values.SCHEDULED_PREFIX}{self.id}"
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

@@ -24,7 +24,7 @@ _MAX_DUE: Final = 100
 
 def is_unfinished(request_id: sa.SQLColumnExpression[str]) -> sa.ColumnElement[bool]:
     """Build the condition that a request is that of a run which is not over."""
-    run_request = sa.literal(values.SCHEDULED) + sa.cast(_R.id, sa.String)
+    run_request = sa.literal(values.SCHEDULED_PREFIX) + sa.cast(_R.id, sa.String)
     return sa.exists().where(run_request == request_id, _R.ended.is_(None))
 
 
@@ -138,7 +138,7 @@ class Schedules(transactions.Aggregate):
         self, request_id: str
     ) -> tuple[records.ScheduleRun, records.Schedule] | None:
         """Return the run that became a request, with its schedule."""
-        run_id = int(request_id.removeprefix(values.SCHEDULED))
+        run_id = int(request_id.removeprefix(values.SCHEDULED_PREFIX))
         return next(iter(await self._runs(_R.id == run_id)), None)
 
     async def require_run(self, request_id: str) -> tuple[records.ScheduleRun, records.Schedule]:

@@ -55,7 +55,7 @@ def _is_same_place(row: sa.Row[Any]) -> bool:
 
     A message in a channel may be answered in a new thread, and the reverse.
     """
-    address = values.key(row.address)
+    address = values.parse_key(row.address)
     place = tuple(
         map(columns.storable_name, (address.platform, address.workspace, address.channel))
     )

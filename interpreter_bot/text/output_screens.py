@@ -16,7 +16,7 @@ _JOINER: Final = "\u200d"
 _MAX_STACKED_MARKS: Final = 16
 
 
-VisibleOutput: TypeAlias = values.Text | values.Error | values.Shown | values.Notice
+VisibleOutput: TypeAlias = values.Text | values.Error | values.DisplayOutput | values.Notice
 """An output that can be visible, which `values.Clear` is not."""
 
 
@@ -194,7 +194,7 @@ class Screen:
             return head + end, rest
         return "", text
 
-    def _redraw(self, update: values.Shown) -> bool:
+    def _redraw(self, update: values.DisplayOutput) -> bool:
         """Replace all displays with the id of an update; return False if there are none."""
         displays = [
             mutable_item

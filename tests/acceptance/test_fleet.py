@@ -314,7 +314,7 @@ async def test_people_hear_that_a_machine_took_variables_and_files(config, machi
 
         await said("kept = 1; open('f.txt', 'w').write('x')")
         async with execution_startup.open_database(config, takes_orphans=False) as database:
-            placement = await database.placements.find(values.text(key))
+            placement = await database.placements.find(values.format_key(key))
         machine_of(machines, placement).kill()
         reply = await said("import os; print(os.listdir())")
         told = " ".join(str(one) for one in reply.of("announcement"))

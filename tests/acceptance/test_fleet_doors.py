@@ -35,7 +35,7 @@ pytestmark = [
 
 LOST_SECONDS = 1.0
 PAGE = bytes(range(256)) * 64 * 1024
-KEYS = [values.text(values.SessionKey("web", thread=name)) for name in "abcd"]
+KEYS = [values.format_key(values.SessionKey("web", thread=name)) for name in "abcd"]
 GET = """
 import requests
 try:
@@ -267,7 +267,10 @@ async def test_packages_are_installed_and_tools_called_on_each_machine(fleet):
             for key in KEYS[:2]:
                 text, reply = TOOLS.replace("KEY", repr(key)), replies.Reply()
                 asked = requests.Request(
-                    key=values.key(key), person=requests.Person("you"), text=text, is_code=True
+                    key=values.parse_key(key),
+                    person=requests.Person("you"),
+                    text=text,
+                    is_code=True,
                 )
                 await service.handle(asked, reply)
                 told = "".join(one.plain for one in reply.of("output"))

@@ -68,7 +68,7 @@ async def leave():
     key = values.SessionKey("slack", "T", "C", "1")
     async with execution_startup.open_database(config) as database:
         await database.sessions.open(key)
-    async with local_startup.open_host(config) as host, host.lease(values.text(key)) as lease:
+    async with local_startup.open_host(config) as host, host.lease(values.format_key(key)) as lease:
         kernel = await lease.kernel()
         code = "import os; os.makedirs('d/e'); open('d/e/f', 'w').close(); os.chmod('d', 0)"
         await kernel.execute(code, execution_id="e", show=print)

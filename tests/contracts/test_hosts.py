@@ -532,7 +532,7 @@ async def test_a_session_is_saved_ended_for_a_reason_and_measured(hosts, key):
     await hosts.end_session(key, "An operator ended it.")
     assert await hosts.statuses({key}) == {}
     [(found, size)] = (await hosts.snapshot_sizes({key, "nobody"})).items()
-    assert (found, size.bytes > 100_000, abs(size.at - time.time()) < 60) == (key, True, True)
+    assert (found, size.bytes > 100_000, abs(size.used_at - time.time()) < 60) == (key, True, True)
     async with hosts.lease(key) as lease:
         again = await lease.kernel()
         assert (await run(again, "print(len(kept), later)"))[1] == "100000 2\n"
@@ -769,7 +769,11 @@ async def test_a_kernel_begins_with_the_variables_of_the_former_one_and_says_so(
                     break
                 await asyncio.sleep(0.01)
             assert held.names == ("z", "y", "x")
-            assert (held.saved.kernel, held.saved.run_count, held.saved.kept) == (former.id, 1, 2)
+            assert (held.saved.kernel_id, held.saved.run_count, held.saved.kept_count) == (
+                former.id,
+                1,
+                2,
+            )
             async with hosts.lease("a") as lease:
                 await run(await lease.kernel(), "import os; os._exit(3)")
                 kernel = await lease.kernel()

@@ -380,7 +380,7 @@ class Conversations(session_service.SessionService):
                     break
                 await asyncio.sleep(0.01)
         assert event.content is None
-        left = {"owner": "0" * 32, "address": values.text(about["key"])}
+        left = {"owner": "0" * 32, "address": values.format_key(about["key"])}
         update = sqlalchemy.update(events).where(*where)
         await database.events._transactions.change(update.values(content=about["content"], **left))
         request = next(one for one in self.requests if one.id == about["request_id"])
@@ -445,7 +445,7 @@ class Conversations(session_service.SessionService):
 
     def directory(self, key):
         """The workspace of a session, for tests to look into."""
-        name = workspaces.Workspaces.name_of(values.text(key))
+        name = workspaces.Workspaces.name_of(values.format_key(key))
         path = self.services.hosts.pool.directory / name / "data"
         path.mkdir(parents=True, exist_ok=True)
         return path

@@ -35,7 +35,7 @@ class _Doors:
 @contextlib.asynccontextmanager
 async def opened(directory, *things, script=conversations.echo):
     """Open conversations in which these things are on."""
-    hosts = (code_activity.Reachable("example.org", (443,)),) if "network" in things else ()
+    hosts = (code_activity.ReachableHost("example.org", (443,)),) if "network" in things else ()
     offers = (
         (code_activity.Offer("connection", "sales", "sales of shops"),) if "data" in things else ()
     )

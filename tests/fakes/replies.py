@@ -148,7 +148,7 @@ class Reply(ports.Reply):
             self._hear("approve", question.code)
             self.was_personal = question.is_personal
             text = self._approvals.pop(0)
-            answer = events.Approved() if text is True else events.answer_of(question, text)
+            answer = events.Approved() if text is True else events.make_answer(question, text)
         if self.is_answering:
             answering = self.answer(question.id, answer, person=question.person)
             self._tasks.append(asyncio.create_task(answering))

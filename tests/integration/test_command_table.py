@@ -22,12 +22,12 @@ async def test_help_lists_only_what_is_on(tmp_path, platform, things):
     async with offers.opened(tmp_path, *things) as service:
         place = command_types.Place(service, key, person, values.Scope(platform))
         result = await command_table.run(command_table.parse("/help", platform), place)
-    facts = command_table.rows(result, platform)
+    facts = command_table.list_facts(result, platform)
     on = {command for thing in things for command in offers.COMMANDS[thing]}
     off = CONDITIONAL - on
     # In the order of the table; /page is of chats alone.
     assert [fact.label.split()[0] for fact in facts] == [
-        f"/{name}" for name in command_table.offered(platform) if name not in off
+        f"/{name}" for name in command_table.commands_of(platform) if name not in off
     ]
 
 
@@ -74,7 +74,7 @@ async def place_on(tmp_path):
 )
 async def test_what_a_command_in_words_names_has_to_exist(place_on, text, exists):
     invocation = command_table.parse_words(text, "slack")
-    assert await command_table.names_something(invocation, place_on("slack")) is exists
+    assert await command_table.has_existing_name(invocation, place_on("slack")) is exists
 
 
 async def test_commands_and_what_they_name_are_completed(place_on):
@@ -84,7 +84,7 @@ async def test_commands_and_what_they_name_are_completed(place_on):
         return [word for word, _, _ in await command_table.completions(text, place)]
 
     assert [word.strip("/ ") for word in await completed("/")] == [
-        *command_table.offered("console")
+        *command_table.commands_of("console")
     ]
     assert await completed("/mo") == ["/model "]
     assert await completed("/model C") == ["cheap"]
@@ -108,7 +108,7 @@ async def chosen(place, words):
     result = await command_table.run(command_table.parse_words(words, "slack"), place)
     return (
         result.text
-        if isinstance(result, command_types.Said)
+        if isinstance(result, command_types.Sentence)
         else {fact.label: fact.value for fact in result.facts}
     )
 

@@ -120,7 +120,7 @@ async def test_an_idle_session_is_saved_and_then_frozen(opened):
         used = kernel.last_used
         await until(lambda: kernel.is_frozen)
         told = await pool.saved_variables("a")
-        assert (told.kernel, told.run_count) == (kernel.id, kernel.run_count) == (kernel.id, 1)
+        assert (told.kernel_id, told.run_count) == (kernel.id, kernel.run_count) == (kernel.id, 1)
         assert [name for name, _ in told.lost] == ["running"]
         assert kernel.last_used == used, "saving is no use of the session"
         assert await run(kernel, "limit, next(running)") == "(50, 0)"
@@ -222,7 +222,7 @@ async def test_an_older_state_says_how_much_older_it_is(opened):
         await run(kernel, "x = 2")
         await run(kernel, "x = 3")
         second = await lose(pool)
-        assert (second.restored.kernel, second.restored.run_count) == (kernel.id, 1)
+        assert (second.restored.kernel_id, second.restored.run_count) == (kernel.id, 1)
         assert await run(second, "x") == "1"
 
 
@@ -337,7 +337,7 @@ async def test_a_kernel_that_writes_its_own_manifest_harms_only_itself(opened):
     async with opened() as pool:
         await run(await pool.take("a"), LIE)
         told = await saved(pool)
-        assert told.kept == 1
+        assert told.kept_count == 1
         assert told.lost[0] == ("../../x", "why yes")
         assert max(len(name) + len(why) for name, why in told.lost) <= 160
         assert not {"\u202e", "\n"} & set("".join(told.names))

@@ -112,6 +112,8 @@ def test_a_file_that_others_can_read_is_refused(file):
 
 def test_kernels_must_not_see_the_file(tmp_path):
     groups = {"paths": settings.Paths(data=tmp_path), "encryption": settings.Encryption()}
-    assert encryption.KeyRing.of(settings.Settings(**groups)).where == str(tmp_path / "keys")
+    assert encryption.KeyRing.from_settings(settings.Settings(**groups)).location == str(
+        tmp_path / "keys"
+    )
     elsewhere = settings.Encryption(key_file=tmp_path / "there")
     assert tmp_path / "there" in settings.Settings(encryption=elsewhere).private_paths

@@ -56,7 +56,7 @@ def times(cron, zone, after, count):
     moment = datetime.datetime.fromisoformat(after).astimezone(datetime.UTC)
     shown = []
     for _ in range(count):
-        moment = schedules.Recurrence(cron, zone).after(moment)
+        moment = schedules.Recurrence(cron, zone).next_after(moment)
         shown.append(moment and f"{moment.astimezone(zoneinfo.ZoneInfo(zone)):%d %b %H:%M%z}")
     return shown
 
@@ -107,13 +107,13 @@ def test_every_weekday_at_nine_stays_at_nine_over_a_change_of_clocks():
 def test_weekdays_are_counted_as_crontabs_do(weekday, days):
     moment, shown = datetime.datetime(2026, 10, 22, 12, tzinfo=datetime.UTC), ""
     for _ in range(2):
-        moment = schedules.Recurrence(f"0 9 * * {weekday}", "UTC").after(moment)
+        moment = schedules.Recurrence(f"0 9 * * {weekday}", "UTC").next_after(moment)
         shown += f"{moment:%a}"
     assert shown == days
 
 
 def test_february_29_comes_in_leap_years_and_february_30_never():
-    moment = schedules.Recurrence("0 9 29 2 *", "UTC").after(
+    moment = schedules.Recurrence("0 9 29 2 *", "UTC").next_after(
         datetime.datetime(2028, 2, 29, 9, tzinfo=datetime.UTC)
     )
     assert moment == datetime.datetime(2032, 2, 29, 9, tzinfo=datetime.UTC)
@@ -129,4 +129,4 @@ def test_a_line_that_is_none_is_refused(cron):
 @pytest.mark.parametrize("zone", ["Mars/Olympus", "Europe", "../etc/passwd", "/etc/passwd", "\0"])
 def test_a_zone_that_is_none_is_refused(zone):
     with pytest.raises(schedules.UnknownZoneError):
-        schedules.Recurrence("0 9 * * *", zone).after(datetime.datetime.now(datetime.UTC))
+        schedules.Recurrence("0 9 * * *", zone).next_after(datetime.datetime.now(datetime.UTC))

@@ -27,7 +27,7 @@ class Slow:
 
 async def test_it_opens_beside_the_body_and_closes_after_it():
     slow = Slow()
-    async with side_by_side.opening(slow, "slow") as opened:
+    async with side_by_side.open_in_task(slow, "slow") as opened:
         assert not opened.done()
         slow.may_open.set()
         assert await opened == "content"
@@ -38,7 +38,7 @@ async def test_a_body_that_is_cancelled_while_it_waits_does_not_wait_for_the_ope
     slow = Slow()
 
     async def wait():
-        async with side_by_side.opening(slow, "slow") as opened:
+        async with side_by_side.open_in_task(slow, "slow") as opened:
             await opened
 
     waiting = asyncio.create_task(wait())
@@ -57,5 +57,5 @@ async def test_one_that_cannot_be_opened_raises_where_it_is_waited_for():
             raise OSError("broken")
 
     with pytest.raises(OSError, match="broken"):
-        async with side_by_side.opening(Broken(), "broken") as opened:
+        async with side_by_side.open_in_task(Broken(), "broken") as opened:
             await opened

@@ -38,12 +38,15 @@ def test_a_damaged_file_is_told(config, text):
 
 def test_stored_tokens_count_only_if_no_others_are_set(config):
     stored = {"SLACK_BOT_TOKEN": "xoxb-1", "SLACK_APP_TOKEN": "xapp-1", "DISCORD_TOKEN": "d"}
-    applied = stored_credentials.applied(config, stored)
+    applied = stored_credentials.with_stored_tokens(config, stored)
     assert applied.slack.bot_token.get_secret_value() == "xoxb-1"
     assert applied.slack.app_token.get_secret_value() == "xapp-1"
     assert applied.discord.token.get_secret_value() == "d"
     given = config.model_copy(update={"discord": settings.Discord(token="other")})
-    assert stored_credentials.applied(given, stored).discord.token.get_secret_value() == "other"
+    assert (
+        stored_credentials.with_stored_tokens(given, stored).discord.token.get_secret_value()
+        == "other"
+    )
 
 
 def test_stored_models_are_not_mixed_with_those_of_the_environment():

@@ -89,7 +89,7 @@ class Call:
         Raises:
             ConnectionError: the client is gone; the turn is stopped.
         """
-        turn = program_turns.stream(self.service, request, pulse_seconds=_PULSE_SECONDS)
+        turn = program_turns.stream_events(self.service, request, pulse_seconds=_PULSE_SECONDS)
         async with contextlib.aclosing(turn):
             async for event in turn:
                 if is_gone(self.http):
@@ -121,7 +121,7 @@ class Call:
             async for frame in frames:
                 pulses = 0 if frame else pulses + 1
                 if frame or pulses % _PULSES_PER_COMMENT == 0:
-                    await http_files.write(self.http, response, frame or _COMMENT)
+                    await http_files.write_part(self.http, response, frame or _COMMENT)
         return response
 
 

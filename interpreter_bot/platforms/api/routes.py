@@ -119,7 +119,7 @@ class Api:
     async def _answer(self, http: web.Request) -> web.StreamResponse:
         header = http.headers.get("Authorization", "")
         token = header[len(_SCHEME) :] if header.lower().startswith(_SCHEME) else ""
-        client = self._tokens.client(token)
+        client = self._tokens.find_client(token)
         if client is None:
             raise calls.StrangerError(api_words.NO_TOKEN)
         matches = ((pattern.fullmatch(http.path), route) for pattern, route in _PATTERNS)
@@ -139,7 +139,7 @@ async def _body(http: web.Request, route: openapi.Route) -> pydantic.BaseModel |
     """
     if route.body is None:
         return None
-    data = await http_runners.body(_read(http, route.max_bytes))
+    data = await http_runners.read_body(_read(http, route.max_bytes))
     if sum(map(data.count, (b"{", b"[", b","))) > _MAX_JSON_VALUES:
         raise errors.FileTooLargeError(api_words.TOO_MANY_VALUES)
     try:

@@ -117,7 +117,7 @@ async def answer_question(call: calls.Call) -> web.Response:
     question = call.service.questions.require(body.id, call.client)
     if question.session != key:
         raise errors.AnswerRefusedError
-    answer = program_turns.answer_of(question, body.answer)
+    answer = program_turns.parse_answer(question, body.answer)
     await call.service.answer(body.id, answer, person=call.client)
     return calls.answer(documents.Done())
 
@@ -135,7 +135,7 @@ async def upload(call: calls.Call) -> web.Response:
     limit = call.service.queries.limits.upload_bytes
     attachment = requests.Attachment(
         call.path["name"],
-        lambda: http_files.pieces(call.http, limit),
+        lambda: http_files.read_pieces(call.http, limit),
         size_bytes=call.http.content_length,
     )
     name = await call.service.put_file(key, attachment)
@@ -148,9 +148,9 @@ async def download(call: calls.Call) -> web.StreamResponse:
     async with reading as (info, pieces):
         headers = {
             "Content-Type": "application/octet-stream",
-            "Content-Disposition": http_files.disposition(info.name),
+            "Content-Disposition": http_files.content_disposition(info.name),
         }
-        return await http_files.stream(call.http, info, pieces, headers=headers)
+        return await http_files.stream_file(call.http, info, pieces, headers=headers)
 
 
 async def delete_file(call: calls.Call) -> web.Response:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from interpreter_bot import events
+from interpreter_bot import events, values
 from interpreter_bot.platforms.chat import transport
 from interpreter_bot.platforms.rendering import past_code
 from interpreter_bot.wording import question_words, session_words
@@ -21,7 +21,7 @@ _LOOKS: Final[dict[str, tuple[str, transport.Style]]] = {
     "run": ("Run", "success"),
     "change": ("Edit", "plain"),
     "refuse": ("Refuse", "danger"),
-    events.FOR_SESSION: (question_words.FOR_SESSION, "plain"),
+    values.FOR_SESSION: (question_words.FOR_SESSION, "plain"),
     "undo": ("Undo", "danger"),
     "reset": ("Reset", "danger"),
     "resetfiles": ("Reset and delete", "danger"),
@@ -49,7 +49,7 @@ def answering(
     """Return the buttons that answer a question; if its code is hidden, none that approves it."""
     if isinstance(question, events.InputQuestion):
         picks = tuple(
-            make(f"{events.PICK}{place}", question.id, owner, choice)
+            make(f"{events.PICK_PREFIX}{place}", question.id, owner, choice)
             for place, choice in enumerate(question.choices)
         )
         label = question_words.OTHER_ANSWER if picks else ""

@@ -72,12 +72,12 @@ class View(Protocol):
 
 def named(platform: str, name: str, argument: str = "") -> command_types.Invocation:
     """Return a command of the table."""
-    return command_types.Invocation(command_table.offered(platform)[name], argument)
+    return command_types.Invocation(command_table.commands_of(platform)[name], argument)
 
 
 async def of_words(
     invocation: command_types.Invocation, words: str, place: command_types.Place, view: View
-) -> Start | command_types.Run | None:
+) -> Start | command_types.CodeToRun | None:
     """Return what carries out a message that is a command in words; None if it is not one.
 
     A message is a command only if what it names exists. Code to run is returned as it is.
@@ -87,13 +87,13 @@ async def of_words(
         if not await place.stop():
             return None
         return functools.partial(view.say, command_words.STOPPING)
-    if not await command_table.names_something(invocation, place):
+    if not await command_table.has_existing_name(invocation, place):
         return None
-    if invocation.command.questions:
+    if invocation.command.confirmations:
         return functools.partial(_confirm, invocation, place, view)
     if invocation.command.is_request:
         try:
-            return command_types.Run(await command_table.code_of(invocation, place))
+            return command_types.CodeToRun(await command_table.find_code(invocation, place))
         except errors.BotError:
             # Nothing is lost: it is meant for the model, as any other word is.
             return None
@@ -104,8 +104,8 @@ async def _confirm(
     invocation: command_types.Invocation, place: command_types.Place, view: View
 ) -> None:
     """Ask whether a command that came as words is to be carried out."""
-    question, label = invocation.command.questions[invocation.argument]
-    await view.ask(question, label, await command_table.pinned(invocation, place))
+    question, label = invocation.command.confirmations[invocation.argument]
+    await view.ask(question, label, await command_table.pin_last_turn(invocation, place))
 
 
 async def decide(
@@ -179,15 +179,15 @@ async def show(
     is_open = is_public or view.is_private
     say = view.say if is_open else functools.partial(view.whisper, url="", label="")
     match result:
-        case command_types.Run() | command_types.Form():
+        case command_types.CodeToRun() | command_types.Form():
             raise errors.BotError(command_words.not_offered("py"))
-        case command_types.FileSent():
+        case command_types.FileResult():
             await _send_file(result, place, view)
-        case command_types.Said(text, link):
+        case command_types.Sentence(text, link):
             await say(f"{view.escape(text)} {link}".rstrip())
-        case command_types.Private(text, url, label):
+        case command_types.PrivateSentence(text, url, label):
             await view.whisper(text, url, label)
-        case command_types.Listed():
+        case command_types.FactList():
             await say(_list(result, view))
         case command_types.Help(commands):
             notice = place.service.model_notice
@@ -195,7 +195,9 @@ async def show(
             await view.say("\n\n".join(filter(None, lines)))
 
 
-async def _send_file(file: command_types.FileSent, place: command_types.Place, view: View) -> None:
+async def _send_file(
+    file: command_types.FileResult, place: command_types.Place, view: View
+) -> None:
     most = place.file_bytes
     if file.data is not None:
         if most is not None and len(file.data) > most:
@@ -217,7 +219,7 @@ def _upload(name: str, size_bytes: int, content: bytes | pathlib.Path) -> transp
     return transport.Upload(id=name, version=0, name=name, size_bytes=size_bytes, content=content)
 
 
-def _list(result: command_types.Listed, view: View) -> str:
+def _list(result: command_types.FactList, view: View) -> str:
     """Return the lines of a list that a message has room for, and count the others."""
     lines = [f"**{result.title}**"]
     for fact in result.facts:

@@ -92,7 +92,7 @@ class RequestsInFlight:
     async def chosen_by(self, key: values.SessionKey, person: str) -> preferences.Preferences:
         """Return the preferences in effect for a person in a session."""
         choices = await self._service.queries.choices(key.scope(person))
-        return preferences.effective(choices, self.settings)
+        return preferences.find_effective(choices, self.settings)
 
     def spawn(
         self, work: Coroutine[Any, Any, object], name: str, *, refuse: Refuse | None = None

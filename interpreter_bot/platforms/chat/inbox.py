@@ -270,7 +270,7 @@ class Inbox(claims.OrderedClaims, Generic[_Raw, _T]):
         # Claim the message, so that no later start answers it when a mention is no longer needed.
         # If that fails, it answered a question and was delivered twice.
         if reason and announces and await self._events.claim(self._network_name, message.name):
-            thread = values.text(message.at.session)
+            thread = values.format_key(message.at.session)
             if await self._events.claim(self._network_name, f"needs a mention {thread}"):
                 await self._network.say(message, reason)
         return not reason
@@ -278,7 +278,8 @@ class Inbox(claims.OrderedClaims, Generic[_Raw, _T]):
     async def _chosen_by(self, message: Message[_T]) -> preferences.Preferences:
         """Return the preferences in effect for the author of a message."""
         scope = message.at.session.scope(message.person.id)
-        return preferences.effective(await self._service.queries.choices(scope), self._settings)
+        choices = await self._service.queries.choices(scope)
+        return preferences.find_effective(choices, self._settings)
 
     async def _prepare(
         self,
@@ -295,7 +296,7 @@ class Inbox(claims.OrderedClaims, Generic[_Raw, _T]):
             if message.command is not None:
                 place, view = await self._network.command_place(message)
                 start = await commands.of_words(message.command, message.text, place, view)
-                if isinstance(start, command_types.Run):
+                if isinstance(start, command_types.CodeToRun):
                     code = start.code
                 elif start is not None:
                     return start

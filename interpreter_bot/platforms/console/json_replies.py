@@ -145,7 +145,7 @@ class JsonLines(ports.Reply):
             if question.is_of_model:
                 return events.Unanswered(question_words.NOBODY_ANSWERS)
             return events.TextAnswer(values.END_OF_INPUT)
-        return program_turns.answer_of(question, answer)
+        return program_turns.parse_answer(question, answer)
 
     @property
     def spool(self) -> pathlib.Path | None:

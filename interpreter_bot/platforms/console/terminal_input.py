@@ -69,9 +69,9 @@ class StdinAnswers:
         return line.decode("utf-8", "replace").removesuffix("\r")
 
     async def approval(self, choices: Sequence[str]) -> events.Approved | events.Declined:
-        """Wait for an approval; see `events.approval_of`. The end of standard input is a no."""
+        """Wait for an approval; see `events.parse_approval`. The end of standard input is a no."""
         try:
-            return events.approval_of(await self.next(), choices)
+            return events.parse_approval(await self.next(), choices)
         except NoAnswerError:
             return events.Declined()
 

@@ -6,7 +6,7 @@ from typing import Any, Final
 
 import discord
 
-from interpreter_bot import errors, events
+from interpreter_bot import errors, events, values
 from interpreter_bot.platforms.chat import buttons, commands, transport
 from interpreter_bot.platforms.discord import (
     channels_and_threads,
@@ -21,7 +21,7 @@ from interpreter_bot.text import code_reading, safe_text
 from interpreter_bot.wording import command_words, discord_words, question_words, run_words
 
 _MODAL_ACTIONS: Final = frozenset({"answer", "change"})
-_ANSWERING_ACTIONS: Final = frozenset({"run", "refuse", events.FOR_SESSION}) | _MODAL_ACTIONS
+_ANSWERING_ACTIONS: Final = frozenset({"run", "refuse", values.FOR_SESSION}) | _MODAL_ACTIONS
 
 
 class ButtonActions:
@@ -41,7 +41,7 @@ class ButtonActions:
 
     async def _press(self, interaction: discord.Interaction[Any], button: transport.Button) -> None:
         place = channels_and_threads.of_interaction(interaction)
-        if button.action in _ANSWERING_ACTIONS or button.action.startswith(events.PICK):
+        if button.action in _ANSWERING_ACTIONS or button.action.startswith(events.PICK_PREFIX):
             await self._answer(interaction, button)
         elif button.action == "stop":
             await self._stop(interaction, button)

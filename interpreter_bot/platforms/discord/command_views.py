@@ -70,7 +70,7 @@ def place_of(
         requests_in_flight.settings,
         _refusals(place, permissions),
         is_own=place.guild_id is None,
-        when=_timestamp,
+        format_time=_timestamp,
         file_bytes=place.file_bytes,
         open_copy=functools.partial(
             channels_and_threads.thread_for_copy, channel, network.limits, session_words.COPY
@@ -184,7 +184,7 @@ async def open_code(
         BotError: there is no code to run.
     """
     place = place_of_interaction(handler, interaction)
-    code = await command_table.code_of(invocation, place)
+    code = await command_table.find_code(invocation, place)
     return await handler.open(interaction, code, is_code=True)
 
 

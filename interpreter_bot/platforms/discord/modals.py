@@ -160,7 +160,7 @@ def parse_form(
     """Return the command of a submitted form, and what was entered by field; None if it is none."""
     data = cast("Mapping[str, Any]", interaction.data or {})
     match = _FORM_ID.fullmatch(str(data.get("custom_id", "")))
-    command = match and command_table.offered(channels_and_threads.PLATFORM).get(match["name"])
+    command = match and command_table.commands_of(channels_and_threads.PLATFORM).get(match["name"])
     if not match or not command:
         return None
     entered: dict[str, str] = {}

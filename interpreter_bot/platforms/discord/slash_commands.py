@@ -82,7 +82,7 @@ def add_commands(
     group = app_commands.Group(
         name="interpreter", description="This conversation's Python, and how I behave"
     )
-    for command in command_table.offered("discord").values():
+    for command in command_table.commands_of("discord").values():
         if command.name == "py":
             tree.add_command(_py(handler, command))
         else:

@@ -77,7 +77,7 @@ async def serve(
         SettingsError: the address cannot be used.
     """
     file = data / client_tokens.MCP_FILE
-    notice = "" if client_tokens.names(file) else _NO_CLIENTS
+    notice = "" if client_tokens.list_names(file) else _NO_CLIENTS
 
     async def notify(key: values.SessionKey, text: str) -> None:
         """Do nothing: a client learns of its session with its next call."""
@@ -101,7 +101,7 @@ async def serve(
                 token_verifier=_Verifier(tokens),
             )
 
-        apps = per_client_servers.ClientApps(app_of_client, tokens.client)
+        apps = per_client_servers.ClientApps(app_of_client, tokens.find_client)
         server = _HttpServer(
             uvicorn.Config(
                 apps,
@@ -193,7 +193,7 @@ class _Verifier:
 
     async def verify_token(self, token: str) -> provider.AccessToken | None:
         """Return the client of a token; None if no client has it."""
-        client = self._tokens.client(token)
+        client = self._tokens.find_client(token)
         if client is None:
             return None
         return provider.AccessToken(token=token, client_id=client, scopes=[])

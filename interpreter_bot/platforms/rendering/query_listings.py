@@ -15,7 +15,7 @@ _MAX_CHARACTERS: Final = 9000
 _LEFT_OUT: Final = "-- … and {count} more"
 
 
-def outcome(query: code_activity.AskedQuery) -> str:
+def outcome(query: code_activity.ShownQuery) -> str:
     """Return how a query went, such as "1,000 rows in 0.2 s", or why it did not."""
     if not query.connection:
         return ""
@@ -23,7 +23,7 @@ def outcome(query: code_activity.AskedQuery) -> str:
     return f"{result}: {query.reason}" if query.rows and query.reason else query.reason or result
 
 
-def script(queries: Sequence[code_activity.AskedQuery]) -> str:
+def script(queries: Sequence[code_activity.ShownQuery]) -> str:
     """Write queries as SQL, each below a comment with its connection and outcome."""
     texts: list[str] = []
     characters_left = _MAX_CHARACTERS

@@ -104,22 +104,27 @@ def in_utc(moment: float) -> str:
 
 
 def variables(
-    state: session_variables.HeldVariables, *, when: Callable[[float], str] = in_utc
+    state: session_variables.SessionVariables, *, format_time: Callable[[float], str] = in_utc
 ) -> list[Fact]:
     """Describe a session's variables: which are saved, which are not, and why.
 
     Args:
         state: the variables in Python, and the saved ones.
-        when: writes a moment as the platform shows it.
+        format_time: writes a moment as the platform shows it.
     """
     suffix = f" and {state.unlisted_count:,} more" if state.unlisted_count else ""
     facts = [Fact("In Python now", f"{', '.join(state.names)}{suffix}" or "nothing")]
     if (saved := state.saved) is None:
         return [*facts, Fact("Saved", "nothing")]
-    facts.append(Fact("Saved", f"{quantities.count(saved.kept, 'variable')} on {when(saved.at)}"))
+    facts.append(
+        Fact(
+            "Saved",
+            f"{quantities.count(saved.kept_count, 'variable')} on {format_time(saved.saved_at)}",
+        )
+    )
     for heading, entries, count in (
         ("Not saved", saved.lost, saved.lost_count),
-        ("Saved without these parts", saved.partly, saved.partly_count),
+        ("Saved without these parts", saved.partly_saved, saved.partly_count),
     ):
         facts += [Fact(heading, f"{name} ({why})") for name, why in entries[:_MAX_VARIABLES]]
         if count > _MAX_VARIABLES:
@@ -139,10 +144,10 @@ def chosen(name: str, value: str, choice: places.Choice | None) -> Fact:
     return Fact(name, f"{shown} ({origin})")
 
 
-def note(note: places.Note, *, when: Callable[[float], str]) -> Fact:
+def note(note: places.Note, *, format_time: Callable[[float], str]) -> Fact:
     """Describe a note: its number, its text, who confirmed it."""
     wider = "" if note.channel or note.person else place_words.FOR_ALL
-    about = ", ".join(filter(None, (note.author, when(note.created.timestamp()), wider)))
+    about = ", ".join(filter(None, (note.author, format_time(note.created.timestamp()), wider)))
     return Fact(f"{note.id}", f"{note.text} ({about})")
 
 
@@ -185,19 +190,21 @@ def network(reach: code_activity.Reach) -> list[Fact]:
     """Describe the hosts and data that code may reach, and its latest queries."""
     data = [Fact(f"connections.{offer.name}", offer.description) for offer in reach.offers]
     data += [
-        Fact("Asked", query, outcome) for offer in reach.offers for query, outcome in offer.recent
+        Fact("Asked", query, outcome)
+        for offer in reach.offers
+        for query, outcome in offer.recent_queries
     ]
     if not reach.hosts:
         reason = reach.refusal or fact_words.ASK_FOR_HOSTS
         return [Fact("Network", "none", reason), *data]
     facts = [_host_fact(host) for host in reach.hosts]
-    used = f"{quantities.size(reach.bytes)} of {quantities.size(reach.max_bytes)}"
-    if reach.allowed:
-        facts.append(Fact("Allowed until Python restarts", ", ".join(reach.allowed)))
+    used = f"{quantities.size(reach.used_bytes)} of {quantities.size(reach.max_bytes)}"
+    if reach.grants:
+        facts.append(Fact("Allowed until Python restarts", ", ".join(reach.grants)))
     return [*facts, Fact("Exchanged today", used), *data]
 
 
-def _host_fact(host: code_activity.Reachable) -> Fact:
+def _host_fact(host: code_activity.ReachableHost) -> Fact:
     numbers = ", ".join(map(str, host.ports))
     limits = [f"port {numbers}" if len(host.ports) == 1 else f"ports {numbers}"]
     limits += [f"{', '.join(host.methods)} only"] if host.methods else []

@@ -256,7 +256,7 @@ class Listeners:
             await self._interactions.run_code(workspace, user, channel, code)
         elif command.command.is_request:
             command_place = self._commands.place_of(key, place, profile)
-            code = await command_table.code_of(command, command_place)
+            code = await command_table.find_code(command, command_place)
             await self._interactions.run_code(workspace, user, channel, code)
         else:
             async with self._interactions.claimed_command(workspace, channel):

@@ -130,9 +130,9 @@ class ButtonActions:
             blocks.FEEDBACK: self.rate,
             blocks.CONFIRM: self.confirm,
             blocks.DISMISS: self.confirm,
-            **dict.fromkeys(("run", "refuse", events.FOR_SESSION), self.answer),
+            **dict.fromkeys(("run", "refuse", values.FOR_SESSION), self.answer),
             **dict.fromkeys(("change", "answer"), self.open_question),
-            re.compile(f"^{events.PICK}[0-9]$"): self.answer,
+            re.compile(f"^{events.PICK_PREFIX}[0-9]$"): self.answer,
         }
 
     async def stop(self, press: Press) -> None:

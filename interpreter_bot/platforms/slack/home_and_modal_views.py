@@ -69,7 +69,7 @@ def command_form(metadata: Mapping[str, Any], form: command_types.Form) -> View:
     return _view(COMMAND_FORM, form.title, "Save", metadata, *map(_input, form.fields))
 
 
-def _input(field: command_types.Field) -> slack_blocks.InputBlock:
+def _input(field: command_types.FormField) -> slack_blocks.InputBlock:
     element: block_elements.InputInteractiveElement
     if field.choices:
         options = [

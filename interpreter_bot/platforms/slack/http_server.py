@@ -43,7 +43,7 @@ async def serving(
     if flow is not None:
         server.router.add_get(INSTALL_PATH, _aiohttp_handler(flow.handle_installation))
         server.router.add_get(REDIRECT_PATH, _aiohttp_handler(flow.handle_callback))
-    runner = http_runners.runner(server, closing_seconds=_SHUTDOWN_SECONDS)
+    runner = http_runners.make_runner(server, closing_seconds=_SHUTDOWN_SECONDS)
     await runner.setup()
     try:
         try:
@@ -62,7 +62,7 @@ async def serving(
 
 def _aiohttp_handler(handle: Handler) -> Callable[[web.Request], Awaitable[web.StreamResponse]]:
     async def answer(request: web.Request) -> web.StreamResponse:
-        bolt_request = await http_runners.body(to_bolt_request(request))
+        bolt_request = await http_runners.read_body(to_bolt_request(request))
         return await to_aiohttp_response(await handle(bolt_request))
 
     return answer

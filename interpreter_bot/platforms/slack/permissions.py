@@ -204,7 +204,7 @@ class Permissions:
 
     async def preferences(self, scope: values.Scope) -> preferences.Preferences:
         """Return the preferences in effect in a scope."""
-        return preferences.effective(await self._service.queries.choices(scope), self.settings)
+        return preferences.find_effective(await self._service.queries.choices(scope), self.settings)
 
     async def _members(
         self, workspace: installations.InstalledWorkspace, group: str

@@ -54,16 +54,16 @@ async def panel(
             effective = await service.queries.approval(place.scope, demanded)
             chosen = approval_policy.strictest(choices.get(approval_policy.NAME))
             return {"chosen": chosen, "holds": effective}
-    command = command_table.offered("web").get(name)
+    command = command_table.commands_of("web").get(name)
     if command is None:
         raise errors.BotError(page_words.NO_PANEL)
     result = await command_table.run(command_types.Invocation(command, argument), place, entered)
     content: dict[str, Any]
     match result:
-        case command_types.Said(text) | command_types.Private(text):
+        case command_types.Sentence(text) | command_types.PrivateSentence(text):
             content = {"text": text}
-        case command_types.Listed() | command_types.Help():
-            content = {"rows": command_table.rows(result, "web")}
+        case command_types.FactList() | command_types.Help():
+            content = {"rows": command_table.list_facts(result, "web")}
         case command_types.Form():
             content = {"form": dataclasses.asdict(result)}
         case _:

@@ -47,7 +47,7 @@ class Files:
         if size is not None and size > limit:
             raise errors.FileTooLargeError(page_words.too_large(limit))
         attachment = requests.Attachment(
-            name or "file", lambda: http_files.pieces(request, limit), size_bytes=size
+            name or "file", lambda: http_files.read_pieces(request, limit), size_bytes=size
         )
         return web.json_response({"name": await self._service.put_file(key, attachment)})
 
@@ -60,9 +60,9 @@ class Files:
         async with open_file(self._service, request) as (info, pieces):
             headers = {
                 "Content-Type": "application/octet-stream",
-                "Content-Disposition": http_files.disposition(info.name),
+                "Content-Disposition": http_files.content_disposition(info.name),
             }
-            return await http_files.stream(request, info, pieces, headers=headers)
+            return await http_files.stream_file(request, info, pieces, headers=headers)
 
     async def media(self, request: web.Request) -> web.StreamResponse:
         """Serve a document, sound or film, or a range of it, for display by the browser."""
@@ -90,12 +90,14 @@ class Files:
         async with open_file(self._service, request, start=start) as (info, pieces):
             stop = min(part.stop or info.size_bytes, info.size_bytes)
             if part.start is None or part.start < 0:
-                return await http_files.stream(request, info, pieces, headers=headers)
+                return await http_files.stream_file(request, info, pieces, headers=headers)
             if start >= stop:
                 raise web.HTTPRequestRangeNotSatisfiable
             headers["Content-Range"] = f"bytes {start}-{stop - 1}/{info.size_bytes}"
             part_info = values.FileInfo(info.name, stop - start, info.modified_ns)
-            return await http_files.stream(request, part_info, pieces, headers=headers, status=206)
+            return await http_files.stream_file(
+                request, part_info, pieces, headers=headers, status=206
+            )
 
     async def rename(self, request: web.Request) -> web.Response:
         """Rename a file; the response is its new name."""
@@ -156,7 +158,7 @@ class Files:
         try:
             async with self._service.queries.reading(key, name) as (info, pieces):
                 headers = {"Content-Type": "application/octet-stream"}
-                return await http_files.stream(request, info, pieces, headers=headers)
+                return await http_files.stream_file(request, info, pieces, headers=headers)
         finally:
             with contextlib.suppress(errors.FileMissingError):
                 await self._service.files.delete(key, name)
@@ -176,7 +178,7 @@ class Files:
                 raise validation.MalformedError
         headers = {
             "Content-Type": "application/octet-stream",
-            "Content-Disposition": http_files.disposition(export_name(title, suffix)),
+            "Content-Disposition": http_files.content_disposition(export_name(title, suffix)),
         }
         return web.Response(body=data, headers=headers)
 

@@ -114,7 +114,7 @@ class Displays:
             raise errors.FileNameError(page_words.NOT_A_PICTURE)
         headers = {"Content-Type": mime, "Content-Security-Policy": _PICTURE_POLICY}
         async with self._open(request) as (info, pieces):
-            return await http_files.stream(request, info, pieces, headers=headers)
+            return await http_files.stream_file(request, info, pieces, headers=headers)
 
     async def frame(self, request: web.Request) -> web.StreamResponse:
         """Serve a page, for a frame of ours."""
@@ -142,10 +142,10 @@ class Displays:
         name = f"{title}.{suffix if suffix in _MIMES else 'html'}"
         headers = {
             "Content-Type": "application/octet-stream",
-            "Content-Disposition": http_files.disposition(name),
+            "Content-Disposition": http_files.content_disposition(name),
         }
         async with self._open(request) as (info, pieces):
-            return await http_files.stream(request, info, pieces, headers=headers)
+            return await http_files.stream_file(request, info, pieces, headers=headers)
 
     @contextlib.asynccontextmanager
     async def _open(

@@ -73,7 +73,9 @@ async def serve(
                 _open_routes(service, config, gate, tasks, open_api), name="web"
             )
             front = _FrontApplication(opening, gate, has_visits=bool(config.public_url))
-            runner = http_runners.runner(front.application(pages), closing_seconds=_CLOSING_SECONDS)
+            runner = http_runners.make_runner(
+                front.application(pages), closing_seconds=_CLOSING_SECONDS
+            )
             await runner.setup()
             try:
                 await web.SockSite(runner, listener).start()

@@ -39,7 +39,7 @@ class SharedSessions:
 
     async def enter(self, request: web.Request) -> web.Response:
         """Exchange the secret of a link, which is the body, for the pass of its visit."""
-        link = (await http_runners.body(request.read())).decode("ascii", "replace")
+        link = (await http_runners.read_body(request.read())).decode("ascii", "replace")
         visit, proof = await self._service.visits.enter(link)
         response = web.json_response({"thread": visit.id})
         self._gate.set_visit_cookies(request, response, visit, proof)

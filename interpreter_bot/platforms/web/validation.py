@@ -48,7 +48,7 @@ def request_id(value: object) -> str:
     Raises:
         MalformedError: it is no such id, or one of a schedule's request.
     """
-    if (made_up := made_up_id(value)).startswith(values.SCHEDULED):
+    if (made_up := made_up_id(value)).startswith(values.SCHEDULED_PREFIX):
         raise MalformedError
     return made_up
 

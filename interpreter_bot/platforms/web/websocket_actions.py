@@ -149,7 +149,7 @@ class TabConnection:
                 _accept(tab, message.id)
                 return
             is_code = True
-            text = await command_table.code_of(invocation, self._place(key))
+            text = await command_table.find_code(invocation, self._place(key))
         self._check(text, message.files, is_code=is_code)
         request = self._request(key, message.id, text, message.files, is_code=is_code)
         if await self._is_new_request(request):
@@ -332,7 +332,7 @@ class TabConnection:
         self, tab: tab_hub.Tab, key: values.SessionKey, argument: str
     ) -> None:
         """Choose a setting, and show the settings in effect."""
-        command = command_table.offered("web")["settings"]
+        command = command_table.commands_of("web")["settings"]
         await command_table.run(command_types.Invocation(command, argument), self._place(key))
         panel = argument.split()[0].lower()
         await self._show(tab, tab_messages.Show(thread=key.thread, panel=panel))
@@ -363,7 +363,7 @@ class TabConnection:
             validation.HERE,
             {preferences.APPROVAL: self._approval},
             is_own=True,
-            when=command_panels.moment,
+            format_time=command_panels.moment,
         )
 
 

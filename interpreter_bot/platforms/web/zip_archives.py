@@ -52,12 +52,12 @@ class ZipArchives:
             raise errors.FileMissingError(page_words.NO_FILES_YET)
         headers = {
             "Content-Type": "application/zip",
-            "Content-Disposition": http_files.disposition(files.export_name(title, "zip")),
+            "Content-Disposition": http_files.content_disposition(files.export_name(title, "zip")),
         }
         response = web.StreamResponse(headers=headers)
         await response.prepare(request)
         buffer = _ArchiveBuffer()
-        write = functools.partial(http_files.write, request, response)
+        write = functools.partial(http_files.write_part, request, response)
         with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED, compresslevel=1) as archive:
             omissions = []
             paths = file_names.PortablePaths()

@@ -46,8 +46,8 @@ class Place:
 
     async def run(self, code, key=HERE, person="U1", execution_id=None):
         shown = []
-        self.service.note_person(values.text(key), person)
-        async with self.host.lease(values.text(key)) as lease:
+        self.service.note_person(values.format_key(key), person)
+        async with self.host.lease(values.format_key(key)) as lease:
             await cancellable_executions.run(
                 self.host,
                 await lease.kernel(),
@@ -128,10 +128,10 @@ async def test_tables_and_columns_are_told_in_the_kernel_and_to_the_model(place)
         " *connections['secret'].schema('orders').column)"
     )
     assert told.splitlines()[-1].endswith("orders id day region amount")
-    offers = {one.name: one for one in place.broker.reach(values.text(HERE)).offers}
+    offers = {one.name: one for one in place.broker.reach(values.format_key(HERE)).offers}
     assert offers["secret"].description == "PostgreSQL: What few may see"
-    assert "orders(id integer, day date" in offers["secret"].detail
-    assert "about 1,000 rows: What was sold." in offers["secret"].detail
+    assert "orders(id integer, day date" in offers["secret"].model_details
+    assert "about 1,000 rows: What was sold." in offers["secret"].model_details
 
 
 async def test_what_is_cut_is_said_to_who_reads(place):
@@ -195,7 +195,7 @@ async def test_the_secret_is_nowhere_in_the_kernel(place):
         "print(found)"
     )
     assert told == "[]"
-    assert PASSWORD not in repr(place.broker.reach(values.text(HERE)))
+    assert PASSWORD not in repr(place.broker.reach(values.format_key(HERE)))
     assert PASSWORD not in repr(place.queries)
 
 
@@ -261,7 +261,7 @@ async def test_nonsense_through_the_door_is_refused(place):
 
 
 async def test_whose_code_runs_is_forgotten_where_another_bot_may_have_had_the_doors(place):
-    key = values.text(values.SessionKey("web", thread="moved"))
+    key = values.format_key(values.SessionKey("web", thread="moved"))
 
     def names():
         return [offer.name for offer in place.service.offers(key)]

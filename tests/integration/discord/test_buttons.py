@@ -162,7 +162,7 @@ async def with_queries(turn):
     turn.reply.step(1)
     await turn.run(0, turn.request.text.partition(" ")[2] or turn.request.text)
     hostile = "select '``` @everyone'"
-    turn.queries = (code_activity.AskedQuery("sales", hostile, rows=3, seconds=0.5),)
+    turn.queries = (code_activity.ShownQuery("sales", hostile, rows=3, seconds=0.5),)
     return turn.done("Done.")
 
 

@@ -300,7 +300,7 @@ async def test_help_lists_what_is_on(discord_server, lab, connect, tmp_path, thi
         done = await discord_server.command(alice, channel, "interpreter help")
         text = await steps.finished(done)
     shown = set(text.partition("has: ")[2].split("\n")[0].rstrip(".").split(", "))
-    table = command_table.offered("discord")
+    table = command_table.commands_of("discord")
     always = {name for name, row in table.items() if row.needs in offers.ON_BY_DEFAULT} - {"py"}
     assert shown == always | {command for thing in things for command in offers.COMMANDS[thing]}
 

@@ -43,7 +43,7 @@ async def test_people_wait_for_what_was_claimed_until_it_is_answered(
         sent = discord_server.say(alice, direct, "hello")
         await until(lambda: service.turns)
         name = f"message {sent.id}"
-        assert ("claim", name, values.text(service.requests[0].key)) in log
+        assert ("claim", name, values.format_key(service.requests[0].key)) in log
         assert ("settle", name) not in log
         goes_on.set()
         await until(lambda: ("settle", name) in log)

@@ -39,7 +39,7 @@ class Place:
 
     async def run(self, code: str, key=OPEN) -> str:
         shown: list[values.Output] = []
-        async with self.host.lease(values.text(key)) as lease:
+        async with self.host.lease(values.format_key(key)) as lease:
             kernel = await lease.kernel()
             await cancellable_executions.run(self.host, kernel, code, show=shown.append)
         return "".join(one.plain for one in shown).strip()
@@ -145,10 +145,10 @@ async def test_a_door_is_gone_with_its_kernel(place):
     (kernel_id,) = {
         status.kernel_id
         for name, status in (await place.host.statuses()).items()
-        if name == values.text(key)
+        if name == values.format_key(key)
     }
     assert kernel_id in place.broker.kernels
-    await place.host.forget(values.text(key))
+    await place.host.forget(values.format_key(key))
     async with asyncio.timeout(20):
         while kernel_id in place.broker.kernels:  # noqa: ASYNC110 - it is looked up.
             await asyncio.sleep(0.01)
@@ -156,7 +156,7 @@ async def test_a_door_is_gone_with_its_kernel(place):
 
 async def test_who_is_cancelled_before_a_kernel_is_told_of_its_doors_leaves_that_to_the_next(place):
     key = values.SessionKey("web", thread="stopped")
-    address = values.text(key)
+    address = values.format_key(key)
     async with place.host.pool.lease(address) as held, place.host.lease(address) as lease:
         kernel = await held.kernel()
         code = "import time; time.sleep(0.5)"
@@ -178,8 +178,8 @@ async def test_who_is_cancelled_before_a_kernel_is_told_of_its_doors_leaves_that
 async def test_a_stop_that_hits_what_tells_a_kernel_of_its_doors_counts_as_untold(place):
     await place.run("1")
     statuses = await place.host.statuses()
-    kernel_id = statuses[values.text(OPEN)].kernel_id
-    kernel = place.host.pool.live[values.text(OPEN)].kernel
+    kernel_id = statuses[values.format_key(OPEN)].kernel_id
+    kernel = place.host.pool.live[values.format_key(OPEN)].kernel
     telling = asyncio.create_task(
         place.host.set_up_doors(kernel_id, "import time; print(1); time.sleep(30)")
     )

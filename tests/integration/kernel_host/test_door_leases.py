@@ -22,7 +22,7 @@ pytestmark = [
     pytest.mark.asyncio(loop_scope="module"),
 ]
 
-KEY = values.text(values.SessionKey("web", thread="open"))
+KEY = values.format_key(values.SessionKey("web", thread="open"))
 GET = """
 import requests
 try:
@@ -150,16 +150,16 @@ async def test_code_waits_for_a_person_and_its_time_stands_still(place):
         assert "is not trusted" in told, "it was let, and went on"
         assert "ask.example.org" in asked[0].prompt
         assert "nobody could be asked" in await place.run(host, code)
-        assert not host.reach(KEY).allowed
+        assert not host.reach(KEY).grants
 
         async def allow(request):
             return "session"
 
         assert "is not trusted" in await place.run(host, code, ask=allow)
-        assert host.reach(KEY).allowed == (f"GET ask.example.org:{place.outside.port}",)
+        assert host.reach(KEY).grants == (f"GET ask.example.org:{place.outside.port}",)
         await host.forget(KEY)
         await until(lambda: not keeper.kernels)
-        assert not host.reach(KEY).allowed
+        assert not host.reach(KEY).grants
 
 
 async def test_the_question_of_a_bot_that_wants_no_answer_any_more_is_dropped(place):

@@ -67,12 +67,12 @@ async def begin(config, host, thread):
         session = await database.sessions.open(key)
         await database.sessions.set_title(session.id, HOSTILE)
         await database.turns.start(session.id, person="U1\x1b[31m", text="?")
-    async with host.lease(values.text(key)) as lease:
+    async with host.lease(values.format_key(key)) as lease:
         kernel = await lease.kernel()
         code = "kept = 1"
         end = await kernel.execute(code, execution_id=f"e{thread}", show=lambda *_: None)
         assert end.finished.ending is values.Ending.OK
-    return values.text(key)
+    return values.format_key(key)
 
 
 async def test_sessions_of_a_host_are_listed_saved_ended_and_forgotten(config, call):
@@ -99,7 +99,7 @@ async def test_sessions_of_a_host_are_listed_saved_ended_and_forgotten(config, c
         assert list(await listed(call)) == [first]
         assert (await listed(call, "--all")).keys() == {first, second}
     async with execution_startup.open_database(config) as database:
-        gone = await database.sessions.find(values.key(second))
+        gone = await database.sessions.find(values.parse_key(second))
         assert "operator" in gone.file_notice
 
 
@@ -122,7 +122,7 @@ async def test_without_a_host_what_is_saved_is_listed_and_can_be_forgotten(
         status, shown = await call("forget", "--yes", name)
         assert (status, "is using it" in shown) == (1, True)
     async with execution_startup.open_database(config) as database:
-        assert not (await database.sessions.find(values.key(key))).files
+        assert not (await database.sessions.find(values.parse_key(key))).files
     ours, theirs = pty.openpty()
     with os.fdopen(theirs) as terminal:
         monkeypatch.setattr(sys, "stdin", terminal)

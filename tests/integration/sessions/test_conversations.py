@@ -262,7 +262,7 @@ async def test_a_message_that_another_release_claimed_keeps_none_from_being_take
         opening = databases.Database.open(f"sqlite:///{file}", files=tmp_path / "kept")
         async with opening as database:
             for name, content in (("m1", {"said": "x"}), ("m2", {"text": "y"})):
-                address = values.text(KEY)
+                address = values.format_key(KEY)
                 await database.events.claim("web", name, address=address, content=content)
         house.service.events.open_platform("web", lambda event: taken.append(event.content["text"]))
         await house.service.events.close()

@@ -34,9 +34,9 @@ async def _until(holds):
 async def _saved(house, key=KEY):
     """Save all that a session has."""
     pool = house.service.services.hosts.pool
-    await pool.save_variables(values.text(key))
+    await pool.save_variables(values.format_key(key))
     # Its files are copied then, under the same lock.
-    async with pool.snapshots.lock(await pool.workspace(values.text(key))):
+    async with pool.snapshots.lock(await pool.workspace(values.format_key(key))):
         return
 
 
@@ -214,13 +214,13 @@ async def test_code_that_begins_at_once_after_other_code_can_be_undone(opened, m
         for number in range(4):
             await house.run(f"x = {number}")
         pool = house.service.services.hosts.pool
-        saving = asyncio.create_task(pool.save_variables(values.text(KEY)))
+        saving = asyncio.create_task(pool.save_variables(values.format_key(KEY)))
         await asyncio.sleep(0)
         await house.run("x = 4")
         await saving
         for _ in range(2):
             assert (await house.service.branches.undo(KEY)).missed_runs == 0
-            assert pool.live.get(values.text(KEY)) is None
+            assert pool.live.get(values.format_key(KEY)) is None
         assert _printed(await house.run("print(x)")) == "2\n"
         # Where it takes too long, the state before that is gone back to, and that is said.
         monkeypatch.setattr(session_forks, "_MAX_WAIT_SECONDS", 0.0)
@@ -275,7 +275,7 @@ async def test_a_copy_that_was_not_made_leaves_nothing_and_takes_nothing_from_ot
         monkeypatch.setattr(hosts, "fork", unheard)
         with pytest.raises(errors.KernelError):
             await house.service.branches.fork(KEY, new, "u2")
-        assert await (await hosts.workspace(values.text(new))).list() == ()
+        assert await (await hosts.workspace(values.format_key(new))).list() == ()
 
 
 async def test_without_a_checkpoint_nothing_is_changed_and_that_is_said(opened):
@@ -401,8 +401,10 @@ async def test_cells_that_made_what_was_not_kept_are_found(opened):
         await house.run("%time gen")
         await _saved(house)
         pool = house.service.services.hosts.pool
-        pool.live[values.text(KEY)].kernel.kill_with_reason(values.Ending.STOPPED, "It ended.")
-        await pool.live[values.text(KEY)].provisioner.ended.wait()
+        pool.live[values.format_key(KEY)].kernel.kill_with_reason(
+            values.Ending.STOPPED, "It ended."
+        )
+        await pool.live[values.format_key(KEY)].provisioner.ended.wait()
         (cell,) = await house.service.branches.lost_cells(KEY)
         assert cell.startswith("y = 2")
         assert _printed(await house.run(f"{cell}\nprint(next(gen), x)")) == "0 1\n"

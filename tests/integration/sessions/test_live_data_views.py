@@ -168,7 +168,7 @@ display(large[0])
     async with opened(snapshots=settings.Snapshots(enabled=True)) as house:
         reply = await house.run(code)
         tables = [one for one in reply.of("output") if isinstance(one, values.Table)]
-        address, hosts = values.text(KEY), house.service.services.hosts
+        address, hosts = values.format_key(KEY), house.service.services.hosts
         await hosts.end_session(address, "It was let go.")
         assert not await hosts.statuses({address})
         named, unnamed, _ = tables
@@ -197,7 +197,7 @@ async def test_who_looks_into_old_tables_has_no_more_kernels_than_others(
     async with opened(**groups) as house:
         reply = await house.run("import pandas\nframe = pandas.DataFrame({'n': range(40)})\nframe")
         (table,) = (one for one in reply.of("output") if isinstance(one, values.Table))
-        address, hosts = values.text(KEY), house.service.services.hosts
+        address, hosts = values.format_key(KEY), house.service.services.hosts
         await hosts.end_session(address, "It was let go.")
         busy = replies.Reply()
         running = asyncio.create_task(house.run("print(1)\nwhile True: pass", busy, key=other))

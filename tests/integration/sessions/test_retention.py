@@ -98,7 +98,7 @@ async def test_old_files_go_after_a_warning_and_who_comes_back_is_told(opened_ke
     async with opened_keeper(openai_server.text("Oh.")) as keeper:
         await keeper.fill("t")
         await keeper.house.run(PLOT)
-        await keeper.services.hosts.pool.release(values.text(KEY))
+        await keeper.services.hosts.pool.release(values.format_key(KEY))
         [_, turn] = await keeper.house.service.queries.history(KEY)
         [digest] = [one.output.sha256 for one in turn.events if hasattr(one, "output")]
         [blob] = (tmp_path / "data" / "kept").glob("*/*")
@@ -139,7 +139,7 @@ async def test_old_files_go_after_a_warning_and_who_comes_back_is_told(opened_ke
 async def test_variables_and_files_that_went_are_told_in_one_sentence(opened_keeper):
     async with opened_keeper() as keeper:
         await keeper.house.run("x = 1\nopen('f', 'w').write('1' * 5000)")
-        await keeper.services.hosts.pool.release(values.text(KEY))
+        await keeper.services.hosts.pool.release(values.format_key(KEY))
         await keeper.age(27, "t")
         await keeper.retention.apply()
         await keeper.age(30, "t")
@@ -162,7 +162,7 @@ async def test_any_use_refutes_a_warning(opened_keeper, use):
         await keeper.age(30, "t")
         if use == "turn":
             await keeper.house.run("pass")
-            await keeper.services.hosts.pool.release(values.text(KEY))
+            await keeper.services.hosts.pool.release(values.format_key(KEY))
         else:
             await keeper.house.service.put_file(KEY, attachment("new.csv", b"1"))
         assert await keeper.house.service.queries.notice(KEY) == ""
@@ -224,7 +224,7 @@ async def test_a_deletion_that_began_ends_though_its_job_is_cancelled(opened_kee
     async with opened_keeper(total_bytes=1) as keeper:
         await keeper.fill("t")
         job = asyncio.create_task(keeper.retention.apply())
-        await until(lambda: values.text(KEY) in keeper.services.hosts.pool._file_work)
+        await until(lambda: values.format_key(KEY) in keeper.services.hosts.pool._file_work)
         job.cancel()
         with pytest.raises(asyncio.CancelledError):
             await job
@@ -255,7 +255,7 @@ async def test_an_upload_in_the_moment_of_deletion_is_kept(opened_keeper):
         assert await keeper.files("early") == ["f", "new"]
 
         deleting = asyncio.create_task(service.delete_files(await keeper.session("late"), "Gone."))
-        await until(lambda: values.text(key("late")) in keeper.services.hosts.pool._file_work)
+        await until(lambda: values.format_key(key("late")) in keeper.services.hosts.pool._file_work)
         await service.put_file(key("late"), attachment("new", b"1"))
         assert await deleting
         assert await keeper.files("late") == ["new"]
@@ -339,7 +339,7 @@ async def test_a_bot_that_ends_deletes_nothing_and_logs_no_fault(opened_keeper, 
 async def test_a_workspace_that_cannot_be_measured_is_in_the_log(opened_keeper, caplog):
     async with opened_keeper() as keeper:
         await keeper.fill("t")
-        directory = (await keeper.services.hosts.pool.workspace(values.text(KEY))).directory
+        directory = (await keeper.services.hosts.pool.workspace(values.format_key(KEY))).directory
         directory.rename(directory.with_name("elsewhere"))
         assert await keeper.retention.apply() == 0
         assert "is not counted" in caplog.text

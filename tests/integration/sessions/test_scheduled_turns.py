@@ -77,7 +77,7 @@ async def test_refresh_runs_the_code_again_in_a_new_python_with_copies_of_the_fi
         await calendar.next_day()
         assert await calendar.history() == ["done", "done"]
         statuses = await house.service.services.hosts.statuses()
-        assert list(statuses) == [values.text(KEY)], "its Python has ended"
+        assert list(statuses) == [values.format_key(KEY)], "its Python has ended"
         assert (await house.service.queries.history(KEY))[-1].record.request == "print(n)"
 
 

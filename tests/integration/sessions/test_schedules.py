@@ -67,7 +67,7 @@ class House:
 
     async def add(self, cron="0 9 * * *", *, key=KEY, zone="Europe/Berlin", **fields):
         """Set up a schedule, and return its id."""
-        due = recurrences.Recurrence(cron, zone).after(self.clock())
+        due = recurrences.Recurrence(cron, zone).next_after(self.clock())
         given = {"kind": records.ScheduleKind.PROMPT, "times": "daily", "what": "say hello"}
         given |= {"key": key, "person": ANNA.id, "cron": cron, "zone": zone, "due": due}
         return await self.table.add(records.NewSchedule(**{**given, **fields}))

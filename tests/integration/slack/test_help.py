@@ -11,7 +11,7 @@ from tests.integration.slack.worlds import connected
 
 ALWAYS = {
     name
-    for name, row in command_table.offered("slack").items()
+    for name, row in command_table.commands_of("slack").items()
     if row.needs in offers.ON_BY_DEFAULT
 }
 

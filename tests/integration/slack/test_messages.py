@@ -47,7 +47,7 @@ async def test_people_wait_for_what_was_claimed_until_it_is_answered(
     ts = slack.say("U1", "DU1", "hello")
     await slack.until(lambda: service.turns)
     name, address = next((name, where) for _, name, where in log if where)
-    assert (ts in name, address) == (True, values.text(service.requests[0].key))
+    assert (ts in name, address) == (True, values.format_key(service.requests[0].key))
     assert ("settle", name) not in log
     goes_on.set()
     await slack.until(lambda: ("settle", name) in log)

@@ -570,7 +570,7 @@ async def test_a_command_is_awaited_until_it_is_done_and_not_taken_again(
     await arrived.wait()
     claimed = sqlalchemy.select(records.ClaimedEvent)
     (awaited,) = await service.services.database.events._transactions.all(claimed)
-    channel = values.text(values.SessionKey("slack", "T1", "C1"))
+    channel = values.format_key(values.SessionKey("slack", "T1", "C1"))
     assert (awaited.address, awaited.content) == (channel, None)
     gate.set()
     await slack.until(lambda: slack.world.responses)

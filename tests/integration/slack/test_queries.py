@@ -9,7 +9,7 @@ async def asking(turn):
     await turn.reply.code(0, "df")
     turn.reply.finished(0, fake.done())
     turn.queries = (
-        code_activity.AskedQuery("sales", "select '``` <!channel>'", rows=3, seconds=0.5),
+        code_activity.ShownQuery("sales", "select '``` <!channel>'", rows=3, seconds=0.5),
     )
     return turn.done("Three.")
 

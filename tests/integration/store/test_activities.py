@@ -13,8 +13,8 @@ KEY = values.SessionKey("slack", "T1", "C1", "1.2")
 
 
 def contact(host, **fields):
-    fields = {"method": "GET", "port": 443, "status": 200, "at": time.time()} | fields
-    return code_activity.Contact(values.text(KEY), "kernel", host=host, **fields)
+    fields = {"method": "GET", "port": 443, "status": 200, "happened_at": time.time()} | fields
+    return code_activity.Contact(values.format_key(KEY), "kernel", host=host, **fields)
 
 
 @pytest.mark.first_case
@@ -22,8 +22,10 @@ async def test_contacts_are_recorded_and_found_again(opening):
     async with opening() as database:
         recorder = code_activity_recording.ActivityRecorder(database.activities, days=90)
         wanted = [
-            contact("a.org", path="/x", sent_bytes=2**40, at=1000.0, seconds=0.5),
-            contact("b\udc80.org" * 100, reason="It is not on the list.", status=403, at=2000.0),
+            contact("a.org", path="/x", sent_bytes=2**40, happened_at=1000.0, seconds=0.5),
+            contact(
+                "b\udc80.org" * 100, reason="It is not on the list.", status=403, happened_at=2000.0
+            ),
         ]
         for one in wanted:
             recorder.add(one)
@@ -37,9 +39,9 @@ async def test_contacts_are_recorded_and_found_again(opening):
 async def test_an_installation_that_is_told_again_is_recorded_once(opening):
     async with opening() as database:
         first = code_activity.Installation(
-            values.text(KEY), "kernel", "anna", "layer", "a==1", at=1000.0
+            values.format_key(KEY), "kernel", "anna", "layer", "a==1", happened_at=1000.0
         )
-        again = dataclasses.replace(first, at=2000.0)
+        again = dataclasses.replace(first, happened_at=2000.0)
         others = [dataclasses.replace(again, kernel_id="k"), dataclasses.replace(again, layer="l")]
         await database.activities.add([first, first, again])
         await database.activities.add([again, *others])
@@ -52,7 +54,7 @@ async def test_an_installation_that_is_told_again_is_recorded_once(opening):
 async def test_old_ones_are_deleted(opening):
     async with opening() as database:
         old = time.time() - datetime.timedelta(days=2).total_seconds()
-        await database.activities.add([contact("old.org", at=old), contact("new.org")])
+        await database.activities.add([contact("old.org", happened_at=old), contact("new.org")])
         await code_activity_recording.ActivityRecorder(database.activities, days=1).delete_old()
         assert [
             one.host for one in await database.activities.latest(code_activity.Contact, limit=9)

@@ -321,7 +321,7 @@ async def test_a_turn_that_did_nothing_begins_again_with_its_event(opening, data
     said = values.SessionKey("discord", "1", "ü" * 200)
     session = await database.sessions.open(dataclasses.replace(said, thread="9"))
     async with opening() as other:
-        about = {"address": values.text(said), "request_id": "9", "content": {}}
+        about = {"address": values.format_key(said), "request_id": "9", "content": {}}
         assert await other.events.claim("discord", "E", **about)
         await other.turns.start(session.id, person="p", text="x", request_id="9")
     assert await database.turns.take_orphans() == ()

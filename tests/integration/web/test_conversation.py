@@ -265,11 +265,11 @@ async def test_the_pane_says_in_the_readers_time_zone_when_variables_were_saved(
         await page.press("Enter", modifiers=2)
         await visits.answered(page)
         key = values.SessionKey("web", thread=await page.value("location.hash.slice(1)"))
-        await service.services.hosts.end_session(values.text(key), "It was let go.")
+        await service.services.hosts.end_session(values.format_key(key), "It was let go.")
         saved = (await service.queries.variables(key)).saved
         await visits.choose(page, "python-state", "Variables")
         await page.until("document.querySelector('#pane .rows')")
-        moment = datetime.datetime.fromtimestamp(saved.at, zoneinfo.ZoneInfo("Asia/Kolkata"))
+        moment = datetime.datetime.fromtimestamp(saved.saved_at, zoneinfo.ZoneInfo("Asia/Kolkata"))
         shown = await page.text("#pane .rows")
         assert f"1 variable on {moment:%B %-d, %Y at %-I:%M}" in shown
         assert "UTC" not in shown
@@ -406,8 +406,8 @@ async def test_queries_stand_folded_below_the_code_also_after_a_reload(serving_f
         turn.reply.step(1)
         await turn.run(0, "df = connections['sales'].query(sql)", "3 rows\n")
         turn.queries = (
-            code_activity.AskedQuery("sales", statement, rows=3, seconds=0.5),
-            code_activity.AskedQuery("sales", "drop table orders", reason="It only reads."),
+            code_activity.ShownQuery("sales", statement, rows=3, seconds=0.5),
+            code_activity.ShownQuery("sales", "drop table orders", reason="It only reads."),
         )
         turn.reply.step(2)
         turn.reply.text("Three regions.")

@@ -165,7 +165,13 @@ async def test_a_visit_reads_one_conversation_and_does_nothing(serving_fake):
         # Of others neither by their name, nor by one of a visit that is somebody else's.
         async with _stranger() as other:
             _, foreign = await _entered(other, client, await _link(bot, client, OTHERS))
-        for thread in (foreign, values.text(OTHERS), "17.2", "0" * 32, f"{visit}&thread={foreign}"):
+        for thread in (
+            foreign,
+            values.format_key(OTHERS),
+            "17.2",
+            "0" * 32,
+            f"{visit}&thread={foreign}",
+        ):
             status = await get(f"/download?name=secret.txt&thread={thread}")
             assert status == (200 if "&" in thread else 401)
         for path in ("/", "/live", "/nothing", f"/?thread={visit}"):

@@ -163,7 +163,7 @@ def test_system_prompt_says_what_is_different_in_an_ordinary_container():
 def test_system_prompt_says_what_can_be_reached():
     day = datetime.date(2026, 11, 21)
     assert "There is no network:" in prompt_texts.system(settings.Limits(), today=day)
-    one = code_activity.Reachable("a.org", (443,), ("GET",), ("/x/",), has_secret=True)
+    one = code_activity.ReachableHost("a.org", (443,), ("GET",), ("/x/",), has_secret=True)
     text = prompt_texts.system(settings.Limits(), today=day, reach=code_activity.Reach((one,)))
     assert "There is no network" not in text
     assert "a.org (port 443) with GET below /x/ without a key, which is added." in text

@@ -19,7 +19,7 @@ DIFFERENCE = diagnosis.Finding(
 
 
 def test_a_wall_is_a_line_and_a_hole_says_what_to_do():
-    assert doctor.as_lines([WALL, HOLE, DIFFERENCE], "container").splitlines() == [
+    assert doctor.format_lines([WALL, HOLE, DIFFERENCE], "container").splitlines() == [
         "network  yes  lo only",
         "cpu      NO",
         "              Code hogs.",
@@ -30,7 +30,7 @@ def test_a_wall_is_a_line_and_a_hole_says_what_to_do():
 
 
 def test_programs_get_everything_in_one_line():
-    text = doctor.as_json([WALL, HOLE, DIFFERENCE], "container")
+    text = doctor.format_json([WALL, HOLE, DIFFERENCE], "container")
     assert "\n" not in text
     shown = json.loads(text)
     assert shown["level"] == "container"

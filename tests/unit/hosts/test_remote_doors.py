@@ -97,7 +97,7 @@ class Doorkeeper:
         pass
 
     def reach(self, key):
-        return code_activity.Reach((code_activity.Reachable("a.example", (443,)),))
+        return code_activity.Reach((code_activity.ReachableHost("a.example", (443,)),))
 
 
 @pytest.fixture
@@ -328,11 +328,11 @@ async def test_what_people_allowed_a_kernel_outlives_its_link(host):
         for _ in range(2):
             await doors.open("web:s", "k")
             await keeper._approvals["k"][1].require(contact, target="/", first=b"")
-            assert keeper.reach("web:s").allowed == ("GET a.example:443",)
+            assert keeper.reach("web:s").grants == ("GET a.example:443",)
             await (await host.links.get()).close()
             while keeper.kernels:  # noqa: ASYNC110
                 await asyncio.sleep(0.01)
-            assert not keeper.reach("web:s").allowed
+            assert not keeper.reach("web:s").grants
             host.answer = "no"  # Nobody is asked again.
         await doors.close()
 
@@ -350,7 +350,7 @@ async def test_what_people_allowed_a_kernel_outlives_the_bot(host):
         doors = remote_doors.RemoteDoors(host, host, keeper, is_bot=False)
         await doors.open("web:s", "k")
         await keeper._approvals["k"][1].require(contact, target="/", first=b"")
-        assert keeper.reach("web:s").allowed == ("GET a.example:443",)
+        assert keeper.reach("web:s").grants == ("GET a.example:443",)
         with pytest.raises(policies.Refusal):
             await keeper._approvals["k"][1].require(other, target="/", first=b"")
         await doors.close()

@@ -11,12 +11,12 @@ def file(tmp_path):
 
 def test_a_token_names_its_client_until_that_is_removed(file):
     tokens = client_tokens.ClientTokens(file)
-    assert tokens.client("") is None
+    assert tokens.find_client("") is None
     anna, ben = client_tokens.add(file, "anna"), client_tokens.add(file, "ben")
-    assert (tokens.client(anna), tokens.client(ben)) == ("anna", "ben")
+    assert (tokens.find_client(anna), tokens.find_client(ben)) == ("anna", "ben")
     client_tokens.remove(file, "anna")
-    assert (tokens.client(anna), tokens.client(ben)) == (None, "ben")
-    assert client_tokens.names(file) == ("ben",)
+    assert (tokens.find_client(anna), tokens.find_client(ben)) == (None, "ben")
+    assert client_tokens.list_names(file) == ("ben",)
 
 
 def test_the_file_holds_no_token_and_is_private(file):
@@ -24,14 +24,14 @@ def test_the_file_holds_no_token_and_is_private(file):
     assert token not in file.read_text("utf-8")
     assert file.stat().st_mode & 0o077 == 0
     # What is in the file is no token.
-    assert client_tokens.ClientTokens(file).client(file.read_text("utf-8").split()[1]) is None
+    assert client_tokens.ClientTokens(file).find_client(file.read_text("utf-8").split()[1]) is None
 
 
 def test_a_file_that_others_can_read_admits_nobody(file):
     token = client_tokens.add(file, "anna")
     file.chmod(0o644)
     with pytest.raises(errors.SettingsError, match="Other users can read"):
-        client_tokens.ClientTokens(file).client(token)
+        client_tokens.ClientTokens(file).find_client(token)
 
 
 @pytest.mark.parametrize("name", ["", "Anna", "a b", "a\nb", "-a", "a" * 33, "é", "../a"])

@@ -109,7 +109,7 @@ def test_words_are_a_command_only_if_the_whole_message_is_one(text, expected):
 
 
 def test_what_cannot_be_taken_back_is_asked_about_in_words():
-    destructive = {command.name for command in command_table.COMMANDS if command.questions}
+    destructive = {command.name for command in command_table.COMMANDS if command.confirmations}
     assert destructive == {"reset", "undo"}
 
 
@@ -131,7 +131,7 @@ async def test_discords_tree_is_the_table():
         command["name"]: command for command in (row.to_dict(tree) for row in tree.get_commands())
     }
     group = {row["name"]: row for row in trees["interpreter"]["options"]}
-    table = command_table.offered("discord")
+    table = command_table.commands_of("discord")
     assert {*group, "py"} == set(table)
     for name, command in table.items():
         row = group.get(name) or trees[name]

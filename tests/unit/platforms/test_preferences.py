@@ -8,7 +8,7 @@ from interpreter_bot.platforms import preferences
 
 def test_choices_that_make_no_sense_do_not_hold():
     chosen = {"approval": "perhaps", "threads": "yes", "model": 3, "show_code": True}
-    holds = preferences.effective(chosen, {"threads": True})
+    holds = preferences.find_effective(chosen, {"threads": True})
     assert holds == preferences.Preferences(show_code=True)
 
 

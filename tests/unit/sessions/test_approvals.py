@@ -49,7 +49,7 @@ async def require(tmp_path):
             granted = approvals.Approvals(stream, database.grants, session.id)
             answer = await granted.require_bot_action(request.subject, request, kernel)
             await recorder.flush()
-            allowed = await approvals.granted_requests(database, values.text(KEY), kernel)
+            allowed = await approvals.granted_requests(database, values.format_key(KEY), kernel)
             assert (request.grant in allowed) is (answer == values.FOR_SESSION)
             recorded = await past_turns.events_of(database, turn.id)
             assert [event for event in recorded if isinstance(event, CLOSED)] == reply.closed

@@ -55,7 +55,7 @@ function entry(variable, say) {
 function users(uses) {
   if (!uses.length) return null;
   const reveal = ({ turn_id: turn }) => dispatchEvent(new CustomEvent("reveal", { detail: turn }));
-  const cell = (use) => el("li", {}, el("button", { type: "button", class: "small", onclick: () => reveal(use) }, use.is_maker ? variableWords.madeBy : variableWords.readBy, el("code", { dir: "ltr" }, plain(use.line))));
+  const cell = (use) => el("li", {}, el("button", { type: "button", class: "small", onclick: () => reveal(use) }, use.is_assignment ? variableWords.madeBy : variableWords.readBy, el("code", { dir: "ltr" }, plain(use.line))));
   return el("details", { class: "uses" }, el("summary", {}, variableWords.usedBy(uses.length)), el("ul", {}, uses.map(cell)));
 }
 

@@ -71,7 +71,7 @@ def test_json_has_every_step_of_it():
 
 
 def ended():
-    asked = (code_activity.AskedQuery("sales", "select 1", rows=1, seconds=0.5),)
+    asked = (code_activity.ShownQuery("sales", "select 1", rows=1, seconds=0.5),)
     return events.TurnEnded(status=values.TurnStatus.DONE, queries=asked)
 
 

@@ -5,7 +5,7 @@ from interpreter_bot.platforms.rendering import query_listings
 
 
 def query(statement="select 1", **more):
-    return code_activity.AskedQuery("sales", statement, **more)
+    return code_activity.ShownQuery("sales", statement, **more)
 
 
 def test_each_statement_stands_below_where_it_went_and_what_came_of_it():
@@ -13,7 +13,7 @@ def test_each_statement_stands_below_where_it_went_and_what_came_of_it():
         query("select *\nfrom orders", rows=1234, seconds=0.25),
         query("drop table orders", reason="It does not only\nread."),
         query("select 2", rows=5, seconds=1.0, reason="cut after 5 rows"),
-        code_activity.AskedQuery("", "… and more"),
+        code_activity.ShownQuery("", "… and more"),
     )
     assert query_listings.script(asked) == (
         "-- sales: 1,234 rows in 0.25 s\nselect *\nfrom orders\n\n"

@@ -42,9 +42,9 @@ def test_usage_names_money_where_it_is_spent_or_limited():
 def test_variables_are_listed_with_those_that_could_not_be_saved():
     many = tuple((f"g{n}", "a generator") for n in range(25))
     saved = session_variables.SavedVariables(
-        "k", 3, 1_800_000_000.0, 1200, lost=many, lost_count=300, partly=(("d", "a lock"),)
+        "k", 3, 1_800_000_000.0, 1200, lost=many, lost_count=300, partly_saved=(("d", "a lock"),)
     )
-    held = session_variables.HeldVariables(("x", "y"), 3, saved)
+    held = session_variables.SessionVariables(("x", "y"), 3, saved)
     facts = session_facts.variables(held)
     assert facts[:3] == [
         ("In Python now", "x, y and 3 more", ""),
@@ -56,22 +56,25 @@ def test_variables_are_listed_with_those_that_could_not_be_saved():
         ("Saved without these parts", "d (a lock)", ""),
         ("If variables are lost", "“again” re-runs the cells that made them", ""),
     ]
-    nothing = session_facts.variables(session_variables.HeldVariables())
+    nothing = session_facts.variables(session_variables.SessionVariables())
     assert [fact.value for fact in nothing] == ["nothing", "nothing"]
 
 
 def test_what_code_may_reach_is_listed_with_how():
     reach = code_activity.Reach(
         (
-            code_activity.Reachable("*.example.org", (443, 8443)),
-            code_activity.Reachable("a.org", (443,), ("GET",), ("/x/", "/y/"), has_secret=True),
+            code_activity.ReachableHost("*.example.org", (443, 8443)),
+            code_activity.ReachableHost("a.org", (443,), ("GET",), ("/x/", "/y/"), has_secret=True),
         ),
-        bytes=3_000_000,
+        used_bytes=3_000_000,
         max_bytes=2**30,
-        allowed=("POST a.org:443",),
+        grants=("POST a.org:443",),
         offers=(
             code_activity.Offer(
-                "connections", "sales", "SQLite: Orders", recent=(("select 1", "1 rows in 0.1 s"),)
+                "connections",
+                "sales",
+                "SQLite: Orders",
+                recent_queries=(("select 1", "1 rows in 0.1 s"),),
             ),
         ),
     )
@@ -87,7 +90,7 @@ def test_what_code_may_reach_is_listed_with_how():
         ("connections.sales", "SQLite: Orders", ""),
         ("Asked", "select 1", "1 rows in 0.1 s"),
     ]
-    (nothing,) = session_facts.network(code_activity.NOWHERE)
+    (nothing,) = session_facts.network(code_activity.NO_REACH)
     assert nothing[:2] == ("Network", "none")
 
 

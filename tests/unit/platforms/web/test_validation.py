@@ -35,7 +35,7 @@ def _saved_as(header):
     ],
 )
 def test_any_name_makes_a_whole_header(name):
-    header = http_files.disposition(name)
+    header = http_files.content_disposition(name)
     assert header.isascii()
     assert header.isprintable()
     assert header.startswith('attachment; filename="')
@@ -69,7 +69,7 @@ def test_what_is_no_number_is_refused(number):
 @pytest.mark.parametrize("do", [{"do": "say"}, {"do": "branch", "turn": 1}])
 def test_a_page_cannot_say_what_a_schedule_does(do):
     with pytest.raises(validation.MalformedError):
-        tab_messages.parsed({**do, **HERE, "id": f"{values.SCHEDULED}0005", "text": "x"})
+        tab_messages.parsed({**do, **HERE, "id": f"{values.SCHEDULED_PREFIX}0005", "text": "x"})
 
 
 def test_a_message_is_what_it_says_and_unknown_fields_are_passed_over():
