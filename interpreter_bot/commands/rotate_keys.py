@@ -42,9 +42,9 @@ async def _reencrypt(config: settings.Settings, keys: encryption.KeyRing) -> tup
     async with execution_startup.open_database(config, takes_orphans=False) as database:
         tables = third_party_tables.LibraryTables(database.engine, keys)
         # With the present keys first: if one is missing, this fails before a key is added.
-        await installations.store(config.slack, tables)
+        await installations.open_store(config.slack, tables)
         login_count = await database.accounts.reseal(reencrypt_text)
         if keys.add_key():
-            await installations.store(config.slack, tables)
+            await installations.open_store(config.slack, tables)
             login_count = await database.accounts.reseal(reencrypt_text)
         return tables.encrypted, login_count

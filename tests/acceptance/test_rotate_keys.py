@@ -18,7 +18,7 @@ async def install(data, *, token=""):
     ring = encryption.KeyRing("", data / "keys")
     engine = engines.make(engines.parse(engines.default_url(data)))
     tables = third_party_tables.LibraryTables(engine, ring)
-    store = await installations.store(settings.Slack(client_id="1.2"), tables)
+    store = await installations.open_store(settings.Slack(client_id="1.2"), tables)
     if token:
         given = {"app_id": "A1", "bot_id": "B1", "bot_user_id": "U2", "bot_token": token}
         await store.async_save(Installation(user_id="U1", team_id="T1", **given))

@@ -333,7 +333,7 @@ async def test_refusals_have_their_errors(network, call, kind, error):
 async def test_only_a_new_message_notifies(network):
     before = transport.Draft("one")
     mention = network.markup.mention(network.person)
-    question = transport.Draft(f"{mention} two", notifies=network.person)
+    question = transport.Draft(f"{mention} two", notified_person=network.person)
     posted = await network.transport.post(network.at, before, key(before))
     with pytest.raises(transport.UneditableError):
         await network.transport.edit(posted, before, question)
@@ -372,7 +372,7 @@ async def opened(network, *, is_code=False):
             owner=network.person, is_code=is_code, shows_code=False, limit_seconds=60
         ),
         pace=lambda: 0.02,
-        is_visitable=False,
+        has_page=False,
     )
     async with asyncio.TaskGroup() as tasks:
         reply = answer.Answer(

@@ -38,35 +38,35 @@ class AnswerPlan:
     """What is needed to show an answer.
 
     Attributes:
-        request_id: that it answers; by it, it can be stopped.
-        at: where.
+        request_id: of the request that it answers, which is also what a person stops.
+        at: where it is shown.
         pace: returns the seconds between two edits.
-        is_visitable: a button leads to the session on the page.
+        has_page: a button leads to the session on the page.
         is_replayed: the turn's events begin with those that are recorded of it.
-        is_held: nothing is shown before the end, unless a person is asked something.
+        waits_for_end: nothing is shown before the end, unless a person is asked something.
     """
 
     request_id: str
     at: transport.Location
     style: drafts.AnswerStyle
     pace: Callable[[], float]
-    is_visitable: bool
+    has_page: bool
     is_replayed: bool = False
-    is_held: bool = False
+    waits_for_end: bool = False
 
 
 class Answer(ports.Reply):
     """The reply to one request in a chat.
 
     Attributes:
-        is_left: the bot ends before it has begun with the request, which the next one takes.
-        refusal: why nothing of it is shown, if its person could not be told.
+        is_left_to_next_bot: this bot ends before it has begun with the request.
+        refusal: why nothing of the answer is shown, if its person could not be told.
     """
 
     def __init__(
         self,
         network: transport.Transport,
-        marks: markup.Markup,
+        markdown: markup.Markup,
         plan: AnswerPlan,
         deliveries: transport.Deliveries,
         spawn: Callable[[Coroutine[Any, Any, object], str], object],
@@ -75,7 +75,7 @@ class Answer(ports.Reply):
 
         Args:
             network: shows it.
-            marks: the network's Markdown.
+            markdown: of the network.
             plan: what is shown where.
             deliveries: where its messages are noted.
             spawn: runs a coroutine in a task.
@@ -86,22 +86,22 @@ class Answer(ports.Reply):
         self._capabilities = network.capabilities(plan.at)
         self._log = turn_log.TurnLog()
         self.uploads: Final = uploads.UploadSpool(
-            marks, file_bytes=self._capabilities.max_file_bytes
+            markdown, max_file_bytes=self._capabilities.max_file_bytes
         )
         self._drawing = drafts.TurnDrawing(
-            self._log, plan.style, marks, self._capabilities, self.uploads.make
+            self._log, plan.style, markdown, self._capabilities, self.uploads.make_upload
         )
-        self.is_left = False
+        self.is_left_to_next_bot = False
         self.refusal = ""
-        self._has_begun = asyncio.Event()
-        self._is_unseen = False
-        if not (plan.is_replayed or plan.is_held):
-            self._has_begun.set()
+        self._can_be_shown = asyncio.Event()
+        self._is_never_shown = False
+        if not (plan.is_replayed or plan.waits_for_end):
+            self._can_be_shown.set()
         self._sync = sync.MessageSync(
             network,
             plan.at,
             plan.request_id,
-            self._drafts,
+            self._make_drafts,
             self.uploads.refuse,
             deliveries,
             pace=plan.pace,
@@ -118,19 +118,19 @@ class Answer(ports.Reply):
         """Id of its first message, once that stands."""
         return self._sync.first_message
 
-    def begin(self) -> None:
-        """Show a first sign, before anything has happened."""
-        self._sync.change()
+    def show_first_sign(self) -> None:
+        """Show that the bot works on it, before anything has happened."""
+        self._sync.signal_change()
 
     async def wait_for_first_sign(self) -> None:
-        """Wait until it stands, or nothing can be shown."""
+        """Wait until the first message stands, or nothing can be shown."""
         await self._sync.has_posted.wait()
 
     async def show(self, cancel: Callable[[], Awaitable[object]]) -> None:
         """Keep the messages in step until all of the answer stands; `cancel` ends the turn."""
         try:
-            await self._has_begun.wait()
-            if self._is_unseen:
+            await self._can_be_shown.wait()
+            if self._is_never_shown:
                 return
             await self._sync.adopt()
             await self._sync.run()
@@ -138,8 +138,8 @@ class Answer(ports.Reply):
             await cancel()
             if str(error) and not self._sync.has_posted.is_set():
                 owner = self._plan.style.owner
-                is_told = await self._network.whisper(self._plan.at, owner, str(error))
-                self.refusal = "" if is_told else str(error)
+                was_sent = await self._network.whisper(self._plan.at, owner, str(error))
+                self.refusal = "" if was_sent else str(error)
         except Exception:
             _log.exception("an answer could not be shown")
             await self._sync.close(f"⚠️ {run_words.FAULT}")
@@ -148,7 +148,7 @@ class Answer(ports.Reply):
             self._sync.has_posted.set()
             self.uploads.close()
 
-    async def _drafts(self) -> tuple[transport.Draft, ...]:
+    async def _make_drafts(self) -> tuple[transport.Draft, ...]:
         """Return the wanted messages, in the end with the files that were made."""
         parts = [*self._drawing.parts()]
         if self._log.end is not None:
@@ -158,10 +158,10 @@ class Answer(ports.Reply):
         if self.uploads.is_forbidden:
             parts.append(file_words.NO_ATTACHMENTS)
         return layout.lay_out(
-            parts, self._capabilities, self._offered(), may_grow=self._drawing.is_growing
+            parts, self._capabilities, self._make_buttons(), may_grow=self._drawing.is_growing
         )
 
-    def _offered(self) -> tuple[transport.Button, ...]:
+    def _make_buttons(self) -> tuple[transport.Button, ...]:
         """Return the buttons for the current state."""
         end, owner, session = self._log.end, self._plan.style.owner, self._plan.at.session
         if end is not None and session != session.place:
@@ -172,14 +172,15 @@ class Answer(ports.Reply):
             question = self._log.open_question
             if question is None:
                 return (stop,)
-            return (*buttons.answering(question, owner, hides=self._drawing.hides_code), stop)
-        actions = [*self._drawing.actions(is_visitable=self._plan.is_visitable)]
-        offered = [buttons.make(action, str(end.turn_id), owner) for action in actions]
-        tables = self._drawing.tables[:_MAX_TABLES] if actions else []
-        for position, table_number in enumerate(tables, start=1):
-            label = chat_words.table_as_csv(position) if len(tables) > 1 else ""
-            offered.append(buttons.make("csv", table_number, owner, label))
-        return tuple(offered)
+            hides_code = self._drawing.hides_code
+            return (*buttons.make_answer_buttons(question, owner, hides_code=hides_code), stop)
+        actions = [*self._drawing.actions(has_page=self._plan.has_page)]
+        end_buttons = [buttons.make(action, str(end.turn_id), owner) for action in actions]
+        table_numbers = self._drawing.table_numbers[:_MAX_TABLES] if actions else []
+        for position, table_number in enumerate(table_numbers, start=1):
+            label = chat_words.table_as_csv(position) if len(table_numbers) > 1 else ""
+            end_buttons.append(buttons.make("csv", table_number, owner, label))
+        return tuple(end_buttons)
 
     def _show(self, event: events.TurnEvent) -> None:
         match event:
@@ -187,35 +188,35 @@ class Answer(ports.Reply):
                 whisper = self._network.whisper(self._plan.at, self._plan.style.owner, text)
                 self._spawn(whisper, "private notice")
                 return
-            case events.QuestionAsked() if self._plan.is_held:
-                self._has_begun.set()
+            case events.QuestionAsked() if self._plan.waits_for_end:
+                self._can_be_shown.set()
             case (
                 events.TurnEnded(goes_on=True)
                 | events.TurnEnded(is_quiet=True)
                 | (events.TurnEnded(sentence=session_words.CLOSING))
-            ) if self._plan.is_held and not self._has_begun.is_set():
-                self._is_unseen = True
+            ) if self._plan.waits_for_end and not self._can_be_shown.is_set():
+                self._is_never_shown = True
                 self._finish()
                 return
             case events.NoticeShown(text=session_words.KEPT_RUNNING | job_words.WENT_ON) if (
-                not self._plan.is_held
+                not self._plan.waits_for_end
             ):
                 # All that is recorded was shown again: nothing that stands there is missing.
-                self._has_begun.set()
+                self._can_be_shown.set()
             case events.TurnEnded(goes_on=True, sentence=sentence):
                 # It looks as if it went on: the next bot adopts its messages.
                 event = events.ProgressChanged(sentence)
                 self._finish()
             case events.TurnEnded(sentence=session_words.CLOSING):
-                self.is_left = True
+                self.is_left_to_next_bot = True
                 event = events.ProgressChanged(session_words.ANSWER_CONTINUES)
                 self._finish()
             case events.TurnEnded():
                 self._finish()
         self._log.apply(event)
         is_urgent = isinstance(event, events.QuestionAsked | events.QuestionClosed)
-        self._sync.change(is_urgent=is_urgent)
+        self._sync.signal_change(is_urgent=is_urgent)
 
     def _finish(self) -> None:
-        self._has_begun.set()
-        self._sync.finish()
+        self._can_be_shown.set()
+        self._sync.signal_last_change()

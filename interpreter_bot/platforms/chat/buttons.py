@@ -9,7 +9,7 @@ from interpreter_bot.platforms.chat import transport
 from interpreter_bot.platforms.rendering import past_code
 from interpreter_bot.wording import question_words, session_words
 
-_LOOKS: Final[dict[str, tuple[str, transport.Style]]] = {
+_LABELS_AND_STYLES: Final[dict[str, tuple[str, transport.ButtonStyle]]] = {
     "stop": ("Stop", "danger"),
     "code": (past_code.BUTTON, "plain"),
     "again": ("Re-run", "plain"),
@@ -29,34 +29,28 @@ _LOOKS: Final[dict[str, tuple[str, transport.Style]]] = {
 }
 
 
-def make(action: str, about: str, owner: str, label: str = "") -> transport.Button:
-    """Return a button.
-
-    Args:
-        action: what it does.
-        about: id of the request, turn, question or table.
-        owner: whose it is.
-        label: if it needs a better one than its action's.
-    """
+def make(action: str, subject_id: str, owner: str, label: str = "") -> transport.Button:
+    """Return a button; without a label it has that of its action."""
     # Another version may have buttons that are unknown here.
-    usual, style = _LOOKS.get(action, (action, "plain"))
-    return transport.Button(action, about, owner, label or usual, style)
+    default_label, style = _LABELS_AND_STYLES.get(action, (action, "plain"))
+    return transport.Button(action, subject_id, owner, label or default_label, style)
 
 
-def answering(
-    question: events.Question, owner: str, *, hides: bool
+def make_answer_buttons(
+    question: events.Question, owner: str, *, hides_code: bool
 ) -> tuple[transport.Button, ...]:
     """Return the buttons that answer a question; if its code is hidden, none that approves it."""
     if isinstance(question, events.InputQuestion):
-        picks = tuple(
-            make(f"{events.PICK_PREFIX}{place}", question.id, owner, choice)
-            for place, choice in enumerate(question.choices)
+        choice_buttons = tuple(
+            make(f"{events.PICK_PREFIX}{index}", question.id, owner, choice)
+            for index, choice in enumerate(question.choices)
         )
-        label = question_words.OTHER_ANSWER if picks else ""
-        return (*picks, make("answer", question.id, owner, label))
-    approving = () if hides else ("run", *question.choices)
-    # What shows the code whole lets it be edited.
-    actions = (*approving, *(("change",) if question.can_edit or hides else ()), "refuse")
+        label = question_words.OTHER_ANSWER if choice_buttons else ""
+        return (*choice_buttons, make("answer", question.id, owner, label))
+    approvals = () if hides_code else ("run", *question.choices)
+    # The editor shows all of the code.
+    edits = ("change",) if question.can_edit or hides_code else ()
+    actions = (*approvals, *edits, "refuse")
     labels = {"run": question_words.approve(question.subject)}
     if question.subject == "schedule":
         labels |= {"change": question_words.CHANGE, "refuse": question_words.CANCEL}

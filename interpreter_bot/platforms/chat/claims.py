@@ -1,7 +1,7 @@
-"""Claims of what becomes a request: in order within a session, and once each.
+"""Claims of messages and other events that become requests: in order in a session, once each.
 
-A network may deliver it more than once, to more than one bot process, so it is claimed first. The
-claim holds what the next process needs to handle it if this one dies before it begins.
+A network may deliver an event more than once, to more than one bot process, so it is claimed first.
+The claim holds what the next process needs to handle it if this one dies before it begins.
 """
 
 from __future__ import annotations
@@ -9,18 +9,12 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import dataclasses
-import logging
 import weakref
 from collections.abc import Awaitable, Callable, Coroutine, Hashable, Mapping
-from typing import Any, TypeAlias, TypeVar
+from typing import Any, TypeAlias
 
 from interpreter_bot import values
 from interpreter_bot.sessions import event_claims
-
-_log = logging.getLogger(__name__)
-
-_Message = TypeVar("_Message")
-_Message_contra = TypeVar("_Message_contra", contravariant=True)
 
 StartRequest: TypeAlias = Callable[[], Awaitable[None]]
 """Carries out the prepared request; returns when its answer is posted."""
@@ -28,17 +22,17 @@ StartRequest: TypeAlias = Callable[[], Awaitable[None]]
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Envelope:
-    """What is claimed of a message, or of something else that becomes a request.
+    """The claim of an event.
 
     Attributes:
-        name: under which the current version of the message is claimed.
-        key: the session of the people who wait; its messages are prepared one after the other.
-        request_id: of the request that it becomes.
+        event_id: of this version of a message, or of another event.
+        key: the session of the people who wait; its events are prepared one after the other.
+        request_id: of the request that the event becomes.
         content: what another process needs to handle it again; None if it must not be repeated.
         is_secret: there is a token in the content.
     """
 
-    name: str
+    event_id: str
     key: values.SessionKey
     request_id: str
     content: Mapping[str, Any] | None = None
@@ -82,24 +76,26 @@ class OrderedClaims:
         async with contextlib.AsyncExitStack() as stack, self.lock_of(envelope.key):
             if not is_claimed and not await self.claim(envelope):
                 return False
-            await stack.enter_async_context(self._events.settled(self._network_name, envelope.name))
+            await stack.enter_async_context(
+                self._events.settled(self._network_name, envelope.event_id)
+            )
             start = await prepare()
             claim_scope = stack.pop_all()
-        await self.start(claim_scope, start, envelope.name)
+        await self.start_prepared(claim_scope, start, envelope.event_id)
         return True
 
     async def claim(self, envelope: Envelope) -> bool:
         """Claim an event; False if a bot did before."""
         return await self._events.claim(
             self._network_name,
-            envelope.name,
+            envelope.event_id,
             key=envelope.key,
             request_id=envelope.request_id,
             content=envelope.content,
             is_secret=envelope.is_secret,
         )
 
-    async def start(
+    async def start_prepared(
         self, claim_scope: contextlib.AsyncExitStack, start: StartRequest | None, name: str
     ) -> None:
         """Start what was prepared, and settle the claim when it ends."""

@@ -23,24 +23,24 @@ from interpreter_bot.wording import chat_words, job_words, question_words, run_w
 
 Attach: TypeAlias = Callable[[str, str, bytes], transport.Upload | str]
 """Makes an upload of a name within the turn, a description and bytes; or says why there is none."""
-_Words: TypeAlias = str | layout.Line
+_WordsPart: TypeAlias = str | layout.Line
 
-_OF_MODEL: Final = display_items.Capabilities(
+_MODEL_DISPLAY: Final = display_items.Capabilities(
     text_characters=1000, text_lines=15, table_width=76, table_rows=15
 )
-_OF_CODE: Final = display_items.Capabilities(
+_CODE_DISPLAY: Final = display_items.Capabilities(
     text_characters=1700, text_lines=40, table_width=76, table_rows=25
 )
-_CODE_LINES, _CODE_LINES_OF_ALL, _CODE_CHARACTERS = 12, 30, 900
-_MAX_PROMPT: Final = 500
+_MAX_TAIL_LINES, _MAX_CODE_LINES, _MAX_CODE_CHARACTERS = 12, 30, 900
+_MAX_PROMPT_CHARACTERS: Final = 500
 _LANGUAGES: Final = {"json": "json", "latex": "tex"}
 # A kernel's handle is hostile: anything else would not fit into a button.
-_HANDLE: Final = re.compile(r"t([0-9]{1,12})")
-_BRIEF_CHARACTERS: Final = 300
-_BRIEF_LINES: Final = 4
-_LINE_CHARACTERS: Final = 200
+_TABLE_HANDLE: Final = re.compile(r"t([0-9]{1,12})")
+_MAX_BRIEF_CHARACTERS: Final = 300
+_MAX_BRIEF_LINES: Final = 4
+_MAX_LAST_LINE_CHARACTERS: Final = 200
 
-_MARKS: Final = {
+_ENDING_EMOJI: Final = {
     values.Ending.OK: "✅",
     values.Ending.ERROR: "❌",
     values.Ending.TIMED_OUT: "⏱️",
@@ -57,13 +57,14 @@ class AnswerStyle:
     """How an answer is shown.
 
     Attributes:
-        owner: who asked; the only person who is notified, and who may answer questions.
+        owner: id of the person who asked: only they are notified, and answer questions.
         is_code: the request is code, not words.
         shows_code: code stays visible when it has run.
         limit_seconds: how long a piece of code may run.
-        heading: markup above all of it.
-        hint: what people should know of the session, below the answer to words that ran code.
-        is_job: code goes on in the background: what it shows follows its end, which notifies.
+        heading: markup above the answer.
+        hint: what people should know of the session, below an answer of a model that ran code.
+        is_job: its code goes on in the background. What the code showed comes with its end, in a
+            message that notifies the owner.
     """
 
     owner: str
@@ -86,27 +87,27 @@ class TurnDrawing:
         self,
         log: turn_log.TurnLog,
         style: AnswerStyle,
-        marks: markup.Markup,
+        markdown: markup.Markup,
         capabilities: transport.Capabilities,
         attach: Attach,
     ) -> None:
         self._log = log
         self._style = style
-        self._marks = marks
+        self._markdown = markdown
         self._capabilities = capabilities
         self._attach = attach
-        items = dataclasses.replace(
-            _OF_CODE if style.is_code else _OF_MODEL,
-            pictures=capabilities.pictures,
+        display_capabilities = dataclasses.replace(
+            _CODE_DISPLAY if style.is_code else _MODEL_DISPLAY,
+            pictures=capabilities.picture_types,
             shows_table=capabilities.shows_table,
         )
-        self._selector = output_selection.OutputSelector(items)
-        self._selected: dict[int, tuple[display_items.Item, ...]] = {}
-        self._is_streamed = capabilities.streams and not style.is_code
-        self._late: list[transport.Upload] = []
-        self._draws = 0
-        self._first_draws: dict[str, int] = {}
-        self._last_draw = 0
+        self._selector = output_selection.OutputSelector(display_capabilities)
+        self._selected_items: dict[int, tuple[display_items.Item, ...]] = {}
+        self._is_streamed = capabilities.can_stream and not style.is_code
+        self._uploads_at_end: list[transport.Upload] = []
+        self._draw_count = 0
+        self._first_draws_of_uploads: dict[str, int] = {}
+        self._draw_of_last_upload = 0
         self.hides_code = False
 
     @property
@@ -116,57 +117,61 @@ class TurnDrawing:
         return self._is_streamed and log.end is None and log.open_question is None
 
     def parts(self) -> Iterator[layout.Part]:
-        """Draw its current state: in the end the last words come first, then what came of it."""
+        """Draw the current state; in the end the last words come first, then tables and files."""
         log = self._log
         self.hides_code = False
-        self._late = []
-        self._draws += 1
-        self._last_draw = 0
+        self._uploads_at_end = []
+        self._draw_count += 1
+        self._draw_of_last_upload = 0
         if self._style.heading:
             yield self._style.heading
-        yield from self._all_parts()
+        yield from self._draw_parts()
         if log.end is not None:
-            yield from sorted(self._late, key=lambda upload: not upload.is_picture)
+            yield from sorted(self._uploads_at_end, key=lambda upload: not upload.is_picture)
 
-    def _all_parts(self) -> Iterator[layout.Part]:
+    def _draw_parts(self) -> Iterator[layout.Part]:
         log = self._log
-        last = self._last_words
+        last_words = self._last_words
         if self._style.is_job and log.end is not None and not log.end.goes_on:
             # A message of its own, as nobody is notified of one that changes.
             yield layout.Break(self._style.owner)
-            owner = self._marks.mention(self._style.owner)
+            owner = self._markdown.mention(self._style.owner)
             yield f"{owner} **{job_words.done(log.end.seconds)}**".lstrip()
-        if log.end is None or last is None:
-            parts = [part for entry in self._log.parts for part in self._entry(entry)]
+        if log.end is None or last_words is None:
+            parts = [part for entry in self._log.parts for part in self._draw_entry(entry)]
             last_tables: list[layout.Part] = []
             while log.end is not None and parts and isinstance(parts[-1], values.Table):
                 # It is shown below the words of its message.
                 last_tables.insert(0, parts.pop())
             yield from parts
-            yield from self._now() if log.end is None else self._end(log.end)
+            yield from self._draw_progress() if log.end is None else self._draw_end(log.end)
             yield from last_tables
             return
-        yield from self._words(last)
-        yield from self._sentence(log.end)
-        others = [e for e in self._log.parts if e is not last and not self._is_out(e)]
-        parts = [part for entry in others for part in self._entry(entry)]
+        yield from self._draw_words(last_words)
+        yield from self._draw_end_sentence(log.end)
+        other_entries = [
+            entry
+            for entry in self._log.parts
+            if entry is not last_words and not self._is_omitted(entry)
+        ]
+        parts = [part for entry in other_entries for part in self._draw_entry(entry)]
         # Tables and files are shown below the words of a message.
-        below = transport.Upload | values.Table
-        yield from (part for part in parts if not isinstance(part, below))
-        yield from self._summary(log.end)
+        types_below = transport.Upload | values.Table
+        yield from (part for part in parts if not isinstance(part, types_below))
+        yield from self._draw_summary(log.end)
         yield from (part for part in parts if isinstance(part, values.Table))
         yield from (part for part in parts if isinstance(part, transport.Upload))
 
-    def actions(self, *, is_visitable: bool) -> Iterator[str]:
+    def actions(self, *, has_page: bool) -> Iterator[str]:
         """Return the actions of the buttons below the answer, when it has ended."""
         end, style = self._log.end, self._style
         if end is None or not end.turn_id or self.is_brief:
             return
-        is_left_out = not (style.is_code or style.shows_code) or self._cuts_code
-        if self._log.cells and (is_left_out or end.queries):
+        omits_code = not (style.is_code or style.shows_code) or self._cuts_code
+        if self._log.cells and (omits_code or end.queries):
             yield "code"
         yield from ("again", "notebook")
-        if is_visitable:
+        if has_page:
             yield "page"
         is_done = end.status is values.TurnStatus.DONE
         if self._capabilities.has_feedback and is_done and not style.is_code:
@@ -179,31 +184,31 @@ class TurnDrawing:
         return self._style.shows_code and any(_shown_code(code) != code for code in codes)
 
     @property
-    def tables(self) -> list[str]:
+    def table_numbers(self) -> list[str]:
         """The numbers of tables that were shown in part and may be had as a whole."""
         handles = (
             output.handle
             for output in self._outputs()
             if isinstance(output, values.Table) and not output.is_whole
         )
-        return [match[1] for handle in handles if (match := _HANDLE.fullmatch(handle))]
+        return [match[1] for handle in handles if (match := _TABLE_HANDLE.fullmatch(handle))]
 
     @property
     def is_brief(self) -> bool:
         """Whether a model answered in a line, and its code was short, went well and showed little.
 
-        Such an answer has no details below it.
+        Nothing is shown below such an answer, not even buttons.
         """
         log, end = self._log, self._log.end
         if end is None or self._style.is_code or log.files or end.sentence or end.queries:
             return False
         shown = [*self._outputs()]
         return (
-            len(end.text) <= _BRIEF_CHARACTERS
+            len(end.text) <= _MAX_BRIEF_CHARACTERS
             and "\n" not in end.text.strip()
             and all(isinstance(output, values.Text | values.Result) for output in shown)
-            and sum(output.plain.count("\n") + 1 for output in shown) <= _BRIEF_LINES
-            and sum(cell.code.count("\n") + 1 for cell in log.cells) <= _BRIEF_LINES
+            and sum(output.plain.count("\n") + 1 for output in shown) <= _MAX_BRIEF_LINES
+            and sum(cell.code.count("\n") + 1 for cell in log.cells) <= _MAX_BRIEF_LINES
             and all(
                 cell.finished is not None and cell.finished.ending is values.Ending.OK
                 for cell in log.cells
@@ -216,9 +221,8 @@ class TurnDrawing:
         return None if self._style.is_code or self._log.end is None else self._log.last_words
 
     @property
-    def _leaves_out(self) -> bool:
-        """Whether the final words stand without the code and the text that led to them, which a
-        button shows."""
+    def _omits_steps(self) -> bool:
+        """Whether the final words stand alone, and a button shows the steps that led to them."""
         end = self._log.end
         is_shown = self._style.shows_code or self.is_brief or end is None or not end.turn_id
         return self._last_words is not None and not is_shown
@@ -226,226 +230,232 @@ class TurnDrawing:
     def _outputs(self) -> Iterator[output_screens.VisibleOutput]:
         return (item.output for cell in self._log.cells for item in cell.screen.items)
 
-    def _entry(self, entry: turn_log.Part) -> Iterator[layout.Part]:
+    def _draw_entry(self, entry: turn_log.Part) -> Iterator[layout.Part]:
         match entry:
             case turn_log.Words() if entry.text.strip():
-                yield from self._words(entry)
+                yield from self._draw_words(entry)
             case turn_log.Cell() if self._log.end is not None or not self._is_streamed:
-                for part in self._cell(entry):
-                    if (
-                        isinstance(part, transport.Upload)
-                        and not self._capabilities.uploads_by_edit
-                    ):
-                        yield from self._in_own_message(part)
+                for part in self._draw_cell(entry):
+                    if isinstance(part, transport.Upload) and not self._capabilities.can_edit_files:
+                        yield from self._draw_in_own_message(part)
                     else:
                         yield part
             case events.NoticeShown():
-                note = self._marks.local_times(self._marks.escape(entry.text))
-                yield self._marks.small_print(f"🔹 {note}")
+                note = self._markdown.local_times(self._markdown.escape(entry.text))
+                yield self._markdown.small_print(f"🔹 {note}")
             case turn_log.AskedQuestion():
-                yield from self._question(entry)
+                yield from self._draw_question(entry)
 
-    def _in_own_message(self, upload: transport.Upload) -> Iterator[layout.Part]:
-        """Draw a file of a message of its own at the end; a picture in its place, but if words of a
-        model may still take the place of those around it.
+    def _draw_in_own_message(self, upload: transport.Upload) -> Iterator[layout.Part]:
+        """Draw a file that needs a message of its own: a picture in its place, others at the end.
 
-        Pictures that were drawn together stay together: no message gets more of them.
+        While a model writes, pictures wait for the end, too, as its final words may replace those
+        around them. Pictures that were drawn together stay in one message, which gets no others.
         """
         may_move = not self._style.is_code and self._log.end is None
         if may_move or not upload.is_picture:
-            self._late.append(upload)
+            self._uploads_at_end.append(upload)
             return
-        first_draw = self._first_draws.setdefault(upload.id, self._draws)
-        if self._last_draw not in (0, first_draw):
+        first_draw = self._first_draws_of_uploads.setdefault(upload.id, self._draw_count)
+        if self._draw_of_last_upload not in (0, first_draw):
             yield layout.Break()
-        self._last_draw = first_draw
+        self._draw_of_last_upload = first_draw
         yield upload
 
-    def _is_out(self, entry: turn_log.Part) -> bool:
+    def _is_omitted(self, entry: turn_log.Part) -> bool:
         """Return whether the final words stand without an entry."""
         end = self._log.end
-        if not (self._leaves_out or (self.is_brief and end and end.turn_id)):
+        if not (self._omits_steps or (self.is_brief and end and end.turn_id)):
             return False
         return isinstance(entry, turn_log.Words) and past_code.is_narration(entry.text)
 
-    def _words(self, entry: turn_log.Words) -> Iterator[layout.Part]:
+    def _draw_words(self, entry: turn_log.Words) -> Iterator[layout.Part]:
         """Draw the model's words; of very many the beginning and, in the end, the end."""
-        log, characters = self._log, self._capabilities.max_characters
+        log, max_characters = self._log, self._capabilities.max_characters
         is_growing = entry is log.last_words and log.open_question is None
         is_whole = log.end is not None or not is_growing
-        parts: list[_Words] = []
+        parts: list[_WordsPart] = []
         is_held_back = False
-        for block in self._marks.blocks(entry.text, is_whole=is_whole):
+        for block in self._markdown.blocks(entry.text, is_whole=is_whole):
             if block.is_line:
                 parts.append(layout.Line(block.text, may_grow=block.may_grow))
-            elif not block.may_grow or len(block.text) > characters:
-                parts += message_splitting.split(block.text, characters)
+            elif not block.may_grow or len(block.text) > max_characters:
+                parts += message_splitting.split(block.text, max_characters)
             else:
                 is_held_back = True
-        head, rest = _divided(parts, self._capabilities.max_messages * characters, characters)
-        tail = _last(rest, characters)
-        missing = sum(map(_length, rest)) - sum(map(_length, tail))
-        if is_whole and not missing:
+        total_characters = self._capabilities.max_messages * max_characters
+        head, rest = _divide(parts, total_characters, max_characters)
+        tail = _last_parts(rest, max_characters)
+        missing_characters = sum(map(_length_of, rest)) - sum(map(_length_of, tail))
+        if is_whole and not missing_characters:
             yield from parts
             return
         yield from head
         if not is_whole:
             if is_held_back or rest:
-                yield self._status("✍️ writing …")
+                yield self._status_part("✍️ writing …")
             return
-        yield self._marks.small_print(chat_words.rest_in_file(missing))
-        number = 1 + log.parts.index(entry)
+        yield self._markdown.small_print(chat_words.rest_in_file(missing_characters))
+        part_number = 1 + log.parts.index(entry)
         data = entry.text.encode("utf-8", "replace")
-        whole = self._attach(f"answer-{number}.md", chat_words.WHOLE_ANSWER, data)
-        if isinstance(whole, transport.Upload) and not self._capabilities.uploads_by_edit:
-            self._late.append(whole)
+        whole_answer = self._attach(f"answer-{part_number}.md", chat_words.WHOLE_ANSWER, data)
+        if isinstance(whole_answer, transport.Upload) and not self._capabilities.can_edit_files:
+            self._uploads_at_end.append(whole_answer)
         else:
-            yield whole
+            yield whole_answer
         yield from tail
 
-    def _now(self) -> Iterator[layout.Part]:
+    def _draw_progress(self) -> Iterator[layout.Part]:
         """Draw what is going on."""
-        log, marks = self._log, self._marks
+        log, markdown = self._log, self._markdown
         if log.open_question is not None:
             return
-        running = next((cell for cell in reversed(log.cells) if cell.finished is None), None)
+        running_cell = next((cell for cell in reversed(log.cells) if cell.finished is None), None)
         if log.ahead is not None:
-            yield self._status(f"⏳ {run_words.queued(log.ahead) or chat_words.ONE_MOMENT}")
+            yield self._status_part(f"⏳ {run_words.queued(log.ahead) or chat_words.ONE_MOMENT}")
         elif log.progress is not None:
             sentence = run_words.waiting_sentence(log.progress.text, log.progress.share)
-            yield self._status(f"⏳ {marks.escape(sentence)} ({marks.time_since(log.since)})")
+            yield self._status_part(
+                f"⏳ {markdown.escape(sentence)} ({markdown.time_since(log.since)})"
+            )
         elif log.draft:
             if not self._is_streamed:
-                yield marks.code(_tail(log.draft, _CODE_LINES, _CODE_CHARACTERS), "py")
-            yield self._status(f"✍️ {chat_words.WRITING_CODE}")
-        elif running is not None and self._style.is_job:
-            if line := quantities.one_line(safe_text.harmless(running.last_line), _LINE_CHARACTERS):
-                yield marks.inline_code(line)
-            yield self._status(f"⏳ running … ({marks.time_since(running.began)})")
-        elif running is not None:
+                yield markdown.code(_tail(log.draft, _MAX_TAIL_LINES, _MAX_CODE_CHARACTERS), "py")
+            yield self._status_part(f"✍️ {chat_words.WRITING_CODE}")
+        elif running_cell is not None and self._style.is_job:
+            if line := quantities.one_line(
+                safe_text.harmless(running_cell.last_line), _MAX_LAST_LINE_CHARACTERS
+            ):
+                yield markdown.inline_code(line)
+            yield self._status_part(f"⏳ running … ({markdown.time_since(running_cell.began)})")
+        elif running_cell is not None:
             limit = quantities.duration(self._style.limit_seconds)
-            yield self._status(f"⏳ running … ({marks.time_since(running.began)}, at most {limit})")
+            yield self._status_part(
+                f"⏳ running … ({markdown.time_since(running_cell.began)}, at most {limit})"
+            )
         elif log.last_words is None:
-            thinking = f"⏳ thinking … ({marks.time_since(log.since)})"
-            yield self._status(thinking if log.has_started else f"⏳ {chat_words.ONE_MOMENT}")
+            thinking_text = f"⏳ thinking … ({markdown.time_since(log.since)})"
+            yield self._status_part(
+                thinking_text if log.has_started else f"⏳ {chat_words.ONE_MOMENT}"
+            )
 
-    def _status(self, text: str) -> layout.Status:
-        return layout.Status(self._marks.small_print(text))
+    def _status_part(self, text: str) -> layout.Status:
+        return layout.Status(self._markdown.small_print(text))
 
-    def _end(self, end: events.TurnEnded) -> Iterator[layout.Part]:
-        yield from self._sentence(end)
-        yield from self._summary(end)
+    def _draw_end(self, end: events.TurnEnded) -> Iterator[layout.Part]:
+        yield from self._draw_end_sentence(end)
+        yield from self._draw_summary(end)
 
-    def _sentence(self, end: events.TurnEnded) -> Iterator[layout.Part]:
+    def _draw_end_sentence(self, end: events.TurnEnded) -> Iterator[layout.Part]:
         has_shown = bool(self._log.files) or any(True for _ in self._outputs())
         if end.sentence:
-            mark = "⏹️" if end.status is values.TurnStatus.STOPPED else "⚠️"
-            yield f"{mark} {self._marks.escape(end.sentence)}"
+            emoji = "⏹️" if end.status is values.TurnStatus.STOPPED else "⚠️"
+            yield f"{emoji} {self._markdown.escape(end.sentence)}"
         elif not (self._style.is_code or has_shown or self._has_words()):
-            yield self._marks.small_print("Done.")
+            yield self._markdown.small_print("Done.")
 
-    def _summary(self, end: events.TurnEnded) -> Iterator[layout.Part]:
+    def _draw_summary(self, end: events.TurnEnded) -> Iterator[layout.Part]:
         cells = self._log.cells
         if cells and not (self._style.is_code or self.is_brief):
             facts = [quantities.count(len(cells), "run"), quantities.duration(end.seconds)]
             facts += [self._style.hint] if self._style.hint else []
-            yield self._marks.small_print(" · ".join(facts))
+            yield self._markdown.small_print(" · ".join(facts))
 
     def _has_words(self) -> bool:
         """Return whether text is left after conversion to the network's Markdown."""
         words = (part for part in self._log.parts if isinstance(part, turn_log.Words))
         return any(
-            block.text.strip() for entry in words for block in self._marks.blocks(entry.text)
+            block.text.strip() for entry in words for block in self._markdown.blocks(entry.text)
         )
 
-    def _cell(self, cell: turn_log.Cell) -> Iterator[layout.Part]:
+    def _draw_cell(self, cell: turn_log.Cell) -> Iterator[layout.Part]:
         if self._style.shows_code:
-            yield self._marks.code(_shown_code(cell.code), "py")
+            yield self._markdown.code(_shown_code(cell.code), "py")
         elif cell.finished is None:
-            yield self._marks.code(_tail(cell.code, _CODE_LINES, _CODE_CHARACTERS), "py")
+            yield self._markdown.code(_tail(cell.code, _MAX_TAIL_LINES, _MAX_CODE_CHARACTERS), "py")
         if cell.finished is None and self._style.is_job:
             return
-        selected = self._selected_of(cell)
-        leaves_out = self._leaves_out
-        for item in selected:
-            if not (leaves_out and past_code.is_omitted(item)):
-                yield from self._item(item)
+        items = self._select_items(cell)
+        omits_steps = self._omits_steps
+        for item in items:
+            if not (omits_steps and past_code.is_omitted(item)):
+                yield from self._draw_item(item)
         if cell.finished is not None:
-            yield from self._ending(cell.finished, selected)
+            yield from self._draw_ending(cell.finished, items)
 
-    def _selected_of(self, cell: turn_log.Cell) -> tuple[display_items.Item, ...]:
-        known = self._selected.get(cell.number)
-        if known is not None:
-            return known
-        selected = self._selector.choose(cell.number, cell.screen.items)
+    def _select_items(self, cell: turn_log.Cell) -> tuple[display_items.Item, ...]:
+        items = self._selected_items.get(cell.number)
+        if items is not None:
+            return items
+        items = self._selector.choose(cell.number, cell.screen.items)
         if cell.finished is not None:
-            self._selected[cell.number] = selected
-        return selected
+            self._selected_items[cell.number] = items
+        return items
 
-    def _ending(
-        self, finished: values.Finished, selected: Sequence[display_items.Item]
+    def _draw_ending(
+        self, finished: values.Finished, items: Sequence[display_items.Item]
     ) -> Iterator[layout.Part]:
         has_error = any(
             isinstance(item, display_items.CodeItem) and item.language == "traceback"
-            for item in selected
+            for item in items
         )
-        has_shown = bool(selected or self._log.files) or not self._style.is_code
+        has_shown = bool(items or self._log.files) or not self._style.is_code
         sentence = run_words.ending_sentence(finished, has_shown=has_shown, has_error=has_error)
         if sentence == run_words.SILENT:
-            yield self._marks.small_print(f"{_MARKS[finished.ending]} {sentence}")
+            yield self._markdown.small_print(f"{_ENDING_EMOJI[finished.ending]} {sentence}")
         elif sentence:
-            yield f"{_MARKS[finished.ending]} {self._marks.escape(sentence)}"
+            yield f"{_ENDING_EMOJI[finished.ending]} {self._markdown.escape(sentence)}"
 
-    def _question(self, asked: turn_log.AskedQuestion) -> Iterator[layout.Part]:
-        question, marks = asked.question, self._marks
+    def _draw_question(self, asked: turn_log.AskedQuestion) -> Iterator[layout.Part]:
+        question, markdown = asked.question, self._markdown
         if not asked.is_open:
             prompt = ""
             if isinstance(question, events.InputQuestion) and question.is_of_model:
                 summary = questions.summary(question, asked.answer)
-                yield marks.small_print(
-                    f"❓ {marks.escape(quantities.one_line(summary, _MAX_PROMPT))}"
+                yield markdown.small_print(
+                    f"❓ {markdown.escape(quantities.one_line(summary, _MAX_PROMPT_CHARACTERS))}"
                 )
                 return
             if isinstance(question, events.InputQuestion):
-                prompt = marks.inline_code(question.prompt)
-            yield marks.small_print(f"{prompt} {_verdict(asked.answer)}".strip())
+                prompt = markdown.inline_code(question.prompt)
+            yield markdown.small_print(f"{prompt} {_describe_answer(asked.answer)}".strip())
             return
-        owner = marks.mention(self._style.owner)
+        owner = markdown.mention(self._style.owner)
         if isinstance(question, events.ApprovalQuestion):
-            code = [*self._code_to_approve(question)]
-            if not self._capabilities.uploads_by_edit:
+            code = [*self._draw_code_to_approve(question)]
+            if not self._capabilities.can_edit_files:
                 # All of the code is there before it can be approved.
                 yield from (part for part in code if isinstance(part, transport.Upload))
                 code = [part for part in code if not isinstance(part, transport.Upload)]
             yield layout.Break(self._style.owner)
             yield f"{owner} **{question_words.title(question.subject)}**".lstrip()
             yield from code
-            yield from (marks.escape(fact) for fact in question.facts.splitlines())
+            yield from (markdown.escape(fact) for fact in question.facts.splitlines())
             return
         yield layout.Break(self._style.owner)
         if question.is_of_model:
-            yield f"{owner} ❓ {marks.escape(question.prompt)}".lstrip()
+            yield f"{owner} ❓ {markdown.escape(question.prompt)}".lstrip()
             hint = (
                 question_words.CHOOSE_OR_REPLY
                 if question.choices
                 else question_words.REPLY_OR_BUTTON
             )
-            yield marks.small_print(hint)
+            yield markdown.small_print(hint)
             return
         yield f"{owner} ⌨️ **{question_words.asks('')}**".lstrip()
         if question.is_password:
             yield question_words.PASSWORD
         else:
             yield question_words.REPLY_OR_BUTTON
-        yield marks.code(_tail(question.prompt, 10, _MAX_PROMPT))
+        yield markdown.code(_tail(question.prompt, 10, _MAX_PROMPT_CHARACTERS))
 
-    def _code_to_approve(self, question: events.ApprovalQuestion) -> Iterator[layout.Part]:
+    def _draw_code_to_approve(self, question: events.ApprovalQuestion) -> Iterator[layout.Part]:
         """Draw all of the code, as it would run: people approve only what they can see."""
         revealed = safe_text.revealed(question.code)
         if revealed.warning:
             yield f"⚠️ {revealed.warning}"
         head = _head(revealed.text, 60, self._capabilities.max_characters * 4 // 5)
-        block = self._marks.code(head, "" if question.subject == "note" else "py")
+        block = self._markdown.code(head, "" if question.subject == "note" else "py")
         yield block
         if head != revealed.text.strip("\n") or head.strip() not in block:
             # Three backticks cannot be written within a block.
@@ -458,19 +468,19 @@ class TurnDrawing:
                 if self.hides_code
                 else question_words.WHOLE_CODE_IN_FILE
             )
-            yield self._marks.small_print(note)
+            yield self._markdown.small_print(note)
             yield upload
 
-    def _item(self, item: display_items.Item) -> Iterator[layout.Part]:
+    def _draw_item(self, item: display_items.Item) -> Iterator[layout.Part]:
         match item:
             case display_items.TableItem() if self._capabilities.shows_table(item.table):
                 if not item.table.is_whole:
-                    yield self._marks.small_print(tables.size(item.table, len(item.table.rows)))
+                    yield self._markdown.small_print(tables.size(item.table, len(item.table.rows)))
                 yield item.table
             case display_items.TextItem() | display_items.TableItem():
-                yield self._marks.code(item.text)
+                yield self._markdown.code(item.text)
             case display_items.CodeItem():
-                yield self._marks.code(item.text, _LANGUAGES.get(item.language, ""))
+                yield self._markdown.code(item.text, _LANGUAGES.get(item.language, ""))
             case display_items.PictureItem():
                 picture = self._attach(item.name, item.alt, item.data)
                 if isinstance(picture, transport.Upload):
@@ -481,60 +491,60 @@ class TurnDrawing:
             case display_items.PageItem():
                 yield self._attach(item.name, item.title, item.html)
             case display_items.NoteItem():
-                yield self._marks.small_print(f"🔹 {self._marks.escape(item.text)}")
+                yield self._markdown.small_print(f"🔹 {self._markdown.escape(item.text)}")
 
 
 def _shown_code(code: str) -> str:
-    return _head(code, _CODE_LINES_OF_ALL, _CODE_CHARACTERS)
+    return _head(code, _MAX_CODE_LINES, _MAX_CODE_CHARACTERS)
 
 
-def _text(part: _Words) -> str:
+def _text_of(part: _WordsPart) -> str:
     return part if isinstance(part, str) else part.text
 
 
-def _length(part: _Words) -> int:
-    return len(_text(part))
+def _length_of(part: _WordsPart) -> int:
+    return len(_text_of(part))
 
 
-def _divided(
-    parts: list[_Words], total_characters: int, max_characters: int
-) -> tuple[list[_Words], list[_Words]]:
+def _divide(
+    parts: list[_WordsPart], total_characters: int, max_characters: int
+) -> tuple[list[_WordsPart], list[_WordsPart]]:
     """Divide parts into those that fit and the rest; a line longer than `max_characters` is
     broken."""
     room = total_characters
-    for number, part in enumerate(parts):
-        length = _length(part)
+    for index, part in enumerate(parts):
+        length = _length_of(part)
         if length > room:
-            rest = parts[number:]
+            rest = parts[index:]
             if isinstance(part, str) or length <= max_characters or room < 1:
-                return parts[:number], rest
-            known = part.text[: room + message_splitting.LOOK_AHEAD_CHARACTERS]
-            place = message_splitting.break_before(known, room, is_code=False)
-            begin, end = part.text[:place], part.text[place:]
-            rest[0] = dataclasses.replace(part, text=end)
-            return [*parts[:number], layout.Line(begin)], rest
+                return parts[:index], rest
+            line_start = part.text[: room + message_splitting.LOOK_AHEAD_CHARACTERS]
+            break_index = message_splitting.break_before(line_start, room, is_code=False)
+            rest[0] = dataclasses.replace(part, text=part.text[break_index:])
+            return [*parts[:index], layout.Line(part.text[:break_index])], rest
         room -= length
     return parts, []
 
 
-def _last(parts: list[_Words], max_characters: int) -> list[_Words]:
+def _last_parts(parts: list[_WordsPart], max_characters: int) -> list[_WordsPart]:
     """Return the last parts with words that fit into one message; of a long line its end."""
-    while parts and not _text(parts[-1]).strip():
+    while parts and not _text_of(parts[-1]).strip():
         parts.pop()
     room = max_characters * 4 // 5
-    ends = itertools.accumulate(map(_length, reversed(parts)))
+    ends = itertools.accumulate(map(_length_of, reversed(parts)))
     count = sum(end <= room for end in ends)
     if count or not parts:
         return parts[len(parts) - count :]
-    last = parts[-1]
-    if isinstance(last, str) or len(last.text) <= max_characters:
-        return [last]
-    limit = len(last.text) - room
-    place = message_splitting.break_before(last.text, limit, is_code=False)
-    if len(last.text) - place > max_characters:
+    last_part = parts[-1]
+    if isinstance(last_part, str) or len(last_part.text) <= max_characters:
+        return [last_part]
+    text = last_part.text
+    break_limit = len(text) - room
+    break_index = message_splitting.break_before(text, break_limit, is_code=False)
+    if len(text) - break_index > max_characters:
         # The last space is far away.
-        place = message_splitting.grapheme_floor(last.text, limit)
-    return [dataclasses.replace(last, text=last.text[place:].lstrip())]
+        break_index = message_splitting.grapheme_floor(text, break_limit)
+    return [dataclasses.replace(last_part, text=text[break_index:].lstrip())]
 
 
 def _tail(text: str, lines: int, characters: int) -> str:
@@ -549,6 +559,6 @@ def _head(text: str, lines: int, characters: int) -> str:
     return cut if len(cut) == len(text) else f"{cut}\n…"
 
 
-def _verdict(answer: events.Answer | None) -> str:
-    marks = {events.Declined: "🚫 ", events.Approved: "✔️ "}
-    return f"{marks.get(type(answer), '')}{questions.outcome(answer)}"
+def _describe_answer(answer: events.Answer | None) -> str:
+    emoji = {events.Declined: "🚫 ", events.Approved: "✔️ "}.get(type(answer), "")
+    return f"{emoji}{questions.outcome(answer)}"

@@ -20,13 +20,13 @@ from interpreter_bot.wording import question_words, run_words
 
 _log = logging.getLogger(__name__)
 
-_MAX_KNOWN: Final = 1000
-_MAX_PAST: Final = 20
+_MAX_REMEMBERED: Final = 1000
+_MAX_PAST_TURNS: Final = 20
 _LAST_WORDS_SECONDS: Final = 5.0
 _FAULT: Final = events.TurnEnded(status=values.TurnStatus.FAILED, sentence=run_words.FAULT)
 _CUT_SHORT: Final = events.TurnEnded(status=values.TurnStatus.STOPPED, sentence=run_words.CUT_SHORT)
 
-FindPlace: TypeAlias = Callable[[], Awaitable[transport.Location]]
+FindLocation: TypeAlias = Callable[[], Awaitable[transport.Location]]
 Refuse: TypeAlias = Callable[[str], Awaitable[None]]
 """Shows a sentence to the person whose work failed."""
 
@@ -40,11 +40,11 @@ class Entry:
         person: who asked, by id.
         at: where it is answered, as far as that is known yet.
         text: its words, once they are known.
-        has_place: `at` is final.
-        is_started: the sessions have it.
-        is_cancelled: it was cancelled, perhaps before they had it: then it never starts.
+        is_place_final: `at` does not change any more.
+        is_started: it was handed to its session.
+        is_cancelled: if that happened before it was started, it never is.
         reply: shows its answer.
-        showing: ends when all of that stands.
+        show_task: ends when all of the answer stands.
         is_over: set when it has ended and all of its answer stands.
     """
 
@@ -52,11 +52,11 @@ class Entry:
     person: str
     at: transport.Location
     text: str = ""
-    has_place: bool = False
+    is_place_final: bool = False
     is_started: bool = False
     is_cancelled: bool = False
     reply: answer.Answer | None = None
-    showing: asyncio.Task[None] | None = None
+    show_task: asyncio.Task[None] | None = None
     is_over: asyncio.Event = dataclasses.field(default_factory=asyncio.Event)
 
     @property
@@ -71,25 +71,27 @@ class RequestsInFlight:
     Attributes:
         network: shows their answers.
         marks: its Markdown.
-        settings: what the operator chose for those settings that people can choose, too.
+        settings: the operator's values of the settings that people can choose.
     """
 
     def __init__(
         self,
         service: session_service.SessionService,
         network: transport.Transport,
-        marks: markup.Markup,
+        markdown: markup.Markup,
         settings: Mapping[str, object],
     ) -> None:
         self._service = service
         self._tasks: set[asyncio.Task[None]] = set()
-        self._running: list[Entry] = []
-        self._known = cachetools.LRUCache[tuple[str, str, str], Entry](_MAX_KNOWN)
+        self._running_entries: list[Entry] = []
+        self._entries_by_key = cachetools.LRUCache[tuple[str, str, str], Entry](_MAX_REMEMBERED)
         self.network = network
-        self.marks = marks
+        self.markdown = markdown
         self.settings = settings
 
-    async def chosen_by(self, key: values.SessionKey, person: str) -> preferences.Preferences:
+    async def find_preferences(
+        self, key: values.SessionKey, person: str
+    ) -> preferences.Preferences:
         """Return the preferences in effect for a person in a session."""
         choices = await self._service.queries.choices(key.scope(person))
         return preferences.find_effective(choices, self.settings)
@@ -121,13 +123,15 @@ class RequestsInFlight:
 
     # Requests -----------------------------------------------------------------------------
 
-    def open(self, request_id: str, person: str, at: transport.Location) -> Entry:
+    def open_entry(self, request_id: str, person: str, at: transport.Location) -> Entry:
         """Expect a request; from now on it can be cancelled."""
-        entry = self._known[_place(at.session, request_id)] = Entry(request_id, person, at)
-        self._running.append(entry)
+        entry = self._entries_by_key[_entry_key(at.session, request_id)] = Entry(
+            request_id, person, at
+        )
+        self._running_entries.append(entry)
         return entry
 
-    def begin(
+    def begin_answer(
         self,
         entry: Entry,
         *,
@@ -135,7 +139,7 @@ class RequestsInFlight:
         shows_code: bool,
         is_replayed: bool = False,
         is_job: bool = False,
-        is_held: bool = False,
+        waits_for_end: bool = False,
     ) -> answer.Answer:
         """Show the first sign of an answer, or go on in the messages of a former one.
 
@@ -145,7 +149,7 @@ class RequestsInFlight:
             shows_code: the answer shows the code that ran.
             is_replayed: a former bot began with it, whose events come first.
             is_job: its code goes on in the background.
-            is_held: see `answer.AnswerPlan`.
+            waits_for_end: see `answer.AnswerPlan`.
         """
         at = entry.at
         plan = answer.AnswerPlan(
@@ -161,25 +165,27 @@ class RequestsInFlight:
                 is_job=is_job,
             ),
             pace=functools.partial(self._pace, at, is_code=is_code),
-            is_visitable=self._service.visits.is_on,
+            has_page=self._service.visits.is_on,
             is_replayed=is_replayed,
-            is_held=is_held,
+            waits_for_end=waits_for_end,
         )
         reply = entry.reply = answer.Answer(
-            self.network, self.marks, plan, self._service.deliveries, self.spawn
+            self.network, self.markdown, plan, self._service.deliveries, self.spawn
         )
-        entry.has_place = True
-        showing = reply.show(functools.partial(self._cancel, entry))
-        entry.showing = asyncio.create_task(showing, name="an answer")
-        if not (is_replayed or is_held):
-            reply.begin()
+        entry.is_place_final = True
+        show_task = reply.show(functools.partial(self._cancel, entry))
+        entry.show_task = asyncio.create_task(show_task, name="an answer")
+        if not (is_replayed or waits_for_end):
+            reply.show_first_sign()
         return reply
 
     def _pace(self, at: transport.Location, *, is_code: bool) -> float:
         """Return the seconds between two edits of an answer."""
         workspace = at.session.workspace
-        crowd = sum(entry.at.session.workspace == workspace for entry in self._running)
-        return self.network.pace(at, crowd, is_code=is_code)
+        answer_count = sum(
+            entry.at.session.workspace == workspace for entry in self._running_entries
+        )
+        return self.network.pace(at, answer_count, is_code=is_code)
 
     async def answer(
         self, entry: Entry, request: requests.Request, *, shows_code: bool = False
@@ -194,8 +200,8 @@ class RequestsInFlight:
         entry.text = request.text
         reply = entry.reply
         if reply is None and not entry.is_cancelled:
-            reply = self.begin(entry, is_code=request.is_code, shows_code=shows_code)
-        if reply is None or entry.showing is None:
+            reply = self.begin_answer(entry, is_code=request.is_code, shows_code=shows_code)
+        if reply is None or entry.show_task is None:
             self._close(entry)
             return
         try:
@@ -204,58 +210,58 @@ class RequestsInFlight:
             else:
                 entry.is_started = True
                 await self._service.handle(request, reply)
-            await entry.showing
+            await entry.show_task
         except Exception:
             # The last net of a request.
             _log.exception("a request fell")
             reply.emit(_FAULT)
         finally:
             # Also on shutdown: the end is still shown, if that is quick.
-            await asyncio.wait([entry.showing], timeout=_LAST_WORDS_SECONDS)
-            entry.showing.cancel()
+            await asyncio.wait([entry.show_task], timeout=_LAST_WORDS_SECONDS)
+            entry.show_task.cancel()
             self._close(entry)
         if reply.refusal:
             raise errors.BotError(reply.refusal)
-        if reply.is_left:
+        if reply.is_left_to_next_bot:
             raise event_claims.LeftToNextBotError
 
     async def prepare(
         self,
         request: requests.Request,
         at: transport.Location,
-        find_place: FindPlace | None = None,
+        find_location: FindLocation | None = None,
         *,
         shows_code: bool,
         is_edit: bool,
     ) -> claims.StartRequest | None:
-        """Expect the request of a message; return what has it answered.
+        """Expect the request of a message; return the function that has it answered.
 
         Args:
             request: of the message.
             at: where the message stands.
-            find_place: returns where it is answered, by default there; suspends only while a
-                thread is opened, as requests get their places in the lane in order.
+            find_location: returns where it is answered, by default there. It may only wait for a
+                thread to be opened, as requests get their places in the lane in order.
             shows_code: the answer shows the code that ran.
-            is_edit: the answer takes the place of the one to its former words; None is returned
-                if these are the same, as networks edit some messages, too.
+            is_edit: the answer replaces the one to the message before it was edited. None is
+                returned if the words are the same, as networks edit some messages themselves.
         """
-        old = self.find(at.session, request.id) if is_edit else None
-        if is_edit and await self._is_unchanged(request, old):
+        former = self.find_entry(at.session, request.id) if is_edit else None
+        if is_edit and await self._is_unchanged(request, former):
             return None
-        if old is not None and not old.is_over.is_set():
-            await self._cancel(old)
-        entry = self.open(request.id, request.person.id, at)
+        if former is not None and not former.is_over.is_set():
+            await self._cancel(former)
+        entry = self.open_entry(request.id, request.person.id, at)
         entry.text = request.text
         request = dataclasses.replace(request, is_edit=is_edit)
         return functools.partial(
-            self._carry_out, entry, request, find_place, old, shows_code=shows_code
+            self._carry_out, entry, request, find_location, former, shows_code=shows_code
         )
 
-    async def _is_unchanged(self, request: requests.Request, old: Entry | None) -> bool:
+    async def _is_unchanged(self, request: requests.Request, former: Entry | None) -> bool:
         """Return whether an edited message has the words that are being answered, or were."""
-        if old is not None:
-            return old.text == request.text
-        past_turns = await self._service.queries.history(request.key, limit=_MAX_PAST)
+        if former is not None:
+            return former.text == request.text
+        past_turns = await self._service.queries.history(request.key, limit=_MAX_PAST_TURNS)
         return any(
             (turn.record.request_id, turn.record.request) == (request.id, request.text)
             for turn in past_turns
@@ -265,20 +271,20 @@ class RequestsInFlight:
         self,
         entry: Entry,
         request: requests.Request,
-        find_place: FindPlace | None,
-        old: Entry | None,
+        find_location: FindLocation | None,
+        former: Entry | None,
         *,
         shows_code: bool,
     ) -> None:
         try:
-            if old is not None:
+            if former is not None:
                 # Its messages become those of this answer.
-                await old.is_over.wait()
-                entry.at = dataclasses.replace(old.at, handle=entry.at.handle)
-                entry.has_place = old.has_place
-            if find_place is not None and not (entry.has_place or entry.is_cancelled):
-                entry.at = await find_place()
-                entry.has_place = True
+                await former.is_over.wait()
+                entry.at = dataclasses.replace(former.at, handle=entry.at.handle)
+                entry.is_place_final = former.is_place_final
+            if find_location is not None and not (entry.is_place_final or entry.is_cancelled):
+                entry.at = await find_location()
+                entry.is_place_final = True
             request = dataclasses.replace(request, key=entry.at.session)
             await self.answer(entry, request, shows_code=shows_code)
         finally:
@@ -288,34 +294,33 @@ class RequestsInFlight:
         """Show why a request is not answered, though there was a first sign."""
         if not isinstance(error, errors.BotError):
             _log.error("a request could not be made", exc_info=error)
-        if entry.reply is not None and entry.showing is not None:
+        if entry.reply is not None and entry.show_task is not None:
             sentence = run_words.error_sentence(error)
             entry.reply.emit(dataclasses.replace(_FAULT, sentence=sentence))
-            await entry.showing
+            await entry.show_task
         self._close(entry)
 
     async def go_on(self, request: requests.Request) -> None:
-        """Show how a request goes on that a bot began which is gone, in the same messages; or one
-        that a schedule made.
+        """Show a request of a schedule; or one that a former bot began, in the same messages.
 
         Raises:
             BotError: it cannot be shown.
         """
         at = await self.network.locate(request)
-        author_preferences = await self.chosen_by(request.key, request.person.id)
-        # If models exist, a person's code came by a command, which does not show the code.
+        author_preferences = await self.find_preferences(request.key, request.person.id)
+        # If there are models, code of a person came by a command, which nobody else can read.
         is_command = request.is_code and not request.is_scheduled
         shows_code = (
             bool(self._service.queries.models) if is_command else author_preferences.show_code
         )
-        entry = self.open(request.id, request.person.id, at)
-        self.begin(
+        entry = self.open_entry(request.id, request.person.id, at)
+        self.begin_answer(
             entry,
             is_code=request.is_code,
             shows_code=shows_code,
             is_replayed=bool(request.goes_on_with),
             is_job=request.is_job,
-            is_held=request.is_scheduled,
+            waits_for_end=request.is_scheduled,
         )
         with contextlib.suppress(event_claims.LeftToNextBotError):
             # Its turn is found by the next bot.
@@ -323,13 +328,13 @@ class RequestsInFlight:
 
     # What runs ----------------------------------------------------------------------------
 
-    def find(self, key: values.SessionKey, request_id: str) -> Entry | None:
+    def find_entry(self, key: values.SessionKey, request_id: str) -> Entry | None:
         """Return a request of a session or of its channel, running or ended, if it is known."""
-        return self._known.get(_place(key, request_id))
+        return self._entries_by_key.get(_entry_key(key, request_id))
 
-    def running(self, matches: Callable[[Entry], bool]) -> list[Entry]:
+    def find_running(self, matches: Callable[[Entry], bool]) -> list[Entry]:
         """Return the matching requests that have not ended."""
-        return [entry for entry in self._running if matches(entry)]
+        return [entry for entry in self._running_entries if matches(entry)]
 
     async def stop(self, matches: Callable[[Entry], bool], person: str = "") -> bool:
         """Cancel the matching requests of a person; everybody's if none is named.
@@ -340,7 +345,7 @@ class RequestsInFlight:
         Raises:
             BotError: others asked for all of them.
         """
-        entries = self.running(matches)
+        entries = self.find_running(matches)
         own = [entry for entry in entries if person in ("", entry.person)]
         if entries and not own:
             raise errors.BotError(question_words.NOT_YOURS)
@@ -355,10 +360,10 @@ class RequestsInFlight:
     def _close(self, entry: Entry) -> None:
         """Record that nothing more comes of a request."""
         if not entry.is_over.is_set():
-            self._running.remove(entry)
+            self._running_entries.remove(entry)
             entry.is_over.set()
             # It stays known, but what it showed does not stay in memory.
-            entry.reply = entry.showing = None
+            entry.reply = entry.show_task = None
             entry.at = dataclasses.replace(entry.at, handle=None)
 
     # Sentences ----------------------------------------------------------------------------
@@ -368,16 +373,16 @@ class RequestsInFlight:
     ) -> None:
         """Tell a person why nothing comes of what they wrote; privately, if that is possible."""
         if not is_private:
-            sentence = f"⚠️ {self.marks.escape(sentence)}"
+            sentence = f"⚠️ {self.markdown.escape(sentence)}"
         if not (is_private and await self.network.whisper(at, person, sentence)):
             await sync.post_once(self.network, at, sentence)
 
-    async def say(self, at: transport.Location, sentence: str) -> None:
-        """Say something in a place that is no answer."""
-        await sync.post_once(self.network, at, self.marks.small_print(f"🔹 {sentence}"))
+    async def post_notice(self, at: transport.Location, sentence: str) -> None:
+        """Post a sentence that is no answer."""
+        await sync.post_once(self.network, at, self.markdown.small_print(f"🔹 {sentence}"))
 
 
-def _place(key: values.SessionKey, request_id: str) -> tuple[str, str, str]:
+def _entry_key(key: values.SessionKey, request_id: str) -> tuple[str, str, str]:
     # The thread may be opened only after the request came.
     return key.workspace, key.channel, request_id
 
@@ -389,10 +394,8 @@ async def _catch_all(work: Coroutine[Any, Any, object], name: str, refuse: Refus
         except Exception as error:
             if refuse is None:
                 raise
-            is_ours = isinstance(error, errors.BotError)
-            _log.log(
-                logging.INFO if is_ours else logging.ERROR, "%s: refused", name, exc_info=error
-            )
+            level = logging.INFO if isinstance(error, errors.BotError) else logging.ERROR
+            _log.log(level, "%s: refused", name, exc_info=error)
             await refuse(run_words.error_sentence(error))
     except errors.BotError as error:
         _log.warning("%s: %s", name, error)

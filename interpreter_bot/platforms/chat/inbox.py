@@ -25,7 +25,7 @@ from interpreter_bot.wording import question_words, run_words
 
 _log = logging.getLogger(__name__)
 
-_MAX_ANSWERS: Final = 1000
+_MAX_ANSWERED_IDS: Final = 1000
 
 _Raw = TypeVar("_Raw")
 _T = TypeVar("_T")
@@ -38,7 +38,7 @@ class Message(Generic[_T]):
 
     Attributes:
         id: unique in its channel; also of the request that it becomes.
-        name: under which it is claimed, unique in its network.
+        event_id: under which it is claimed, unique in its network.
         version: differs for each edit.
         at: where it stands; messages of one session are prepared one after the other.
         session: whose questions it may answer.
@@ -46,15 +46,15 @@ class Message(Generic[_T]):
         sent_at: in wall-clock time.
         content: what the network needs to find it again; stored with the claim.
         command: the command that its text is, if any.
-        answers: ids of the questions that it replies to; None if it is no reply.
+        replied_question_ids: of the questions that it replies to; None if it is no reply.
         is_addressed: it is a direct message, or mentions the bot.
         mentions_bot: its text does, so it cannot answer a question.
         is_for_others: it mentions or replies to others.
-        source: what else the network has to know of it.
+        source: what else its network needs to know of it.
     """
 
     id: str
-    name: str
+    event_id: str
     version: str
     at: transport.Location
     session: values.SessionKey
@@ -63,7 +63,7 @@ class Message(Generic[_T]):
     sent_at: float
     content: Mapping[str, Any]
     command: command_types.Invocation | None = None
-    answers: frozenset[str] | None = None
+    replied_question_ids: frozenset[str] | None = None
     is_addressed: bool = False
     mentions_bot: bool = False
     is_for_others: bool = False
@@ -85,7 +85,7 @@ class Network(Protocol[_RawContra, _T]):
     async def is_in_own_thread(self, message: Message[_T], /) -> bool:
         """Return whether a message stands in a thread in which the bot was asked before."""
 
-    async def mention_reason(
+    async def find_mention_reason(
         self, message: Message[_T], author_preferences: preferences.Preferences, /
     ) -> str:
         """Return a sentence why messages in the bot's threads need a mention; empty if not."""
@@ -97,7 +97,7 @@ class Network(Protocol[_RawContra, _T]):
             NotAllowedError: they may not use the bot there.
         """
 
-    async def command_place(
+    async def make_command_place(
         self, message: Message[_T], /
     ) -> tuple[command_types.Place, commands.View]:
         """Return the place of a command in words, and what shows its result."""
@@ -123,7 +123,7 @@ class Network(Protocol[_RawContra, _T]):
             BotError: nothing can be done; the sentence says why.
         """
 
-    async def say(self, message: Message[_T], sentence: str, /) -> None:
+    async def post_notice(self, message: Message[_T], sentence: str, /) -> None:
         """Post a sentence, which is not an answer, where a message stands."""
 
     async def refuse(self, message: Message[_T], sentence: str, /, *, is_private: bool) -> None:
@@ -149,7 +149,7 @@ class Inbox(claims.OrderedClaims, Generic[_Raw, _T]):
             platform: name of the network.
             service: the sessions.
             network: parses and knows its messages.
-            settings: what the operator chose for those settings that people can choose, too.
+            settings: the operator's values of the settings that people can choose.
             edit_seconds: for which an edit of a message counts.
             spawn: runs what was prepared in a task; without it, `receive` waits for the end.
         """
@@ -158,7 +158,7 @@ class Inbox(claims.OrderedClaims, Generic[_Raw, _T]):
         self._network = network
         self._settings = settings
         self._edit_seconds = edit_seconds
-        self._answers = cachetools.LRUCache[str, None](_MAX_ANSWERS)
+        self._answered_ids = cachetools.LRUCache[str, None](_MAX_ANSWERED_IDS)
 
     async def receive(self, raw: _Raw) -> None:
         """Handle a new message if it is for the bot, and no process claimed it before."""
@@ -175,10 +175,12 @@ class Inbox(claims.OrderedClaims, Generic[_Raw, _T]):
                 envelope = dataclasses.replace(envelope, content=None)
             if not await self.claim(envelope):
                 return
-            await stack.enter_async_context(self._events.settled(self._network_name, message.name))
+            await stack.enter_async_context(
+                self._events.settled(self._network_name, message.event_id)
+            )
             start = await self._prepare(message, question=question)
             claim_scope = stack.pop_all()
-        await self.start(claim_scope, start, message.name)
+        await self.start_prepared(claim_scope, start, message.event_id)
 
     async def receive_edit(self, raw: _Raw) -> None:
         """Handle an edited message; its answer takes the place of the old one.
@@ -186,24 +188,28 @@ class Inbox(claims.OrderedClaims, Generic[_Raw, _T]):
         Networks themselves edit messages, such as to add previews: the same words are no edit.
         """
         message = await self._network.parse(raw)
-        if message is None or message.name in self._answers:
+        if message is None or message.event_id in self._answered_ids:
             return
         if time.time() - message.sent_at > self._edit_seconds:
             return
         async with contextlib.AsyncExitStack() as stack, self.lock_of(message.at.session):
-            if not await self._is_for_bot(message, announces=False):
+            if not await self._is_for_bot(message, may_announce=False):
                 return
             envelope = _envelope(message)
             # If it was not for the bot before, it is a new message.
             is_edit = not await self.claim(envelope)
             if is_edit:
-                envelope = dataclasses.replace(envelope, name=message.name + message.version)
+                envelope = dataclasses.replace(
+                    envelope, event_id=message.event_id + message.version
+                )
                 if not await self.claim(envelope):
                     return
-            await stack.enter_async_context(self._events.settled(self._network_name, envelope.name))
+            await stack.enter_async_context(
+                self._events.settled(self._network_name, envelope.event_id)
+            )
             start = await self._prepare(message, is_edit=is_edit)
             claim_scope = stack.pop_all()
-        await self.start(claim_scope, start, envelope.name)
+        await self.start_prepared(claim_scope, start, envelope.event_id)
 
     async def receive_again(self, event: event_claims.LostEvent) -> None:
         """Handle a message that an earlier bot claimed and did not finish, as it reads now."""
@@ -212,7 +218,7 @@ class Inbox(claims.OrderedClaims, Generic[_Raw, _T]):
             message = await self._network.find_again(event)
             return await self._prepare(message) if message is not None else None
 
-        envelope = claims.Envelope(name=event.event_id, key=event.key, request_id="")
+        envelope = claims.Envelope(event_id=event.event_id, key=event.key, request_id="")
         await self.handle(envelope, prepare, is_claimed=True)
 
     async def catch_up(self, missed: Iterable[_Raw]) -> None:
@@ -221,30 +227,28 @@ class Inbox(claims.OrderedClaims, Generic[_Raw, _T]):
             try:
                 await self.receive(raw)
             except Exception:
-                # An error of one does not keep the others from being handled.
+                # An error with one message does not keep the others from being handled.
                 _log.exception("a message that was missed could not be taken")
 
     async def _find_question(self, message: Message[_T]) -> events.InputQuestion | None:
-        """Return the question that a message answers: by a reply, or as only that can be meant."""
-        cannot_be_answer = message.mentions_bot or message.is_for_others
+        """Return the question that a message answers, by a reply or as the network judges it."""
+        cannot_answer = message.mentions_bot or message.is_for_others
         for question in self._service.questions.open_in(message.session, message.person.id):
             if not isinstance(question, events.InputQuestion):
                 continue
-            if message.answers is not None:
-                is_answer = question.id in message.answers
+            if message.replied_question_ids is not None:
+                is_answer = question.id in message.replied_question_ids
             else:
-                # A password typed there is refused, so that no model reads it as a request.
-                is_answer = not cannot_be_answer and await self._network.may_answer(
-                    message, question
-                )
+                # Also a question for a password: what is typed there must not reach a model.
+                is_answer = not cannot_answer and await self._network.may_answer(message, question)
             if is_answer:
                 return question
         return None
 
-    async def _answer(self, message: Message[_T], question: events.InputQuestion) -> bool:
+    async def _answer_question(self, message: Message[_T], question: events.InputQuestion) -> bool:
         """Answer a question with a message; return False if the message is a request instead."""
         if question.is_password:
-            await self._network.say(message, question_words.NO_PASSWORDS)
+            await self._network.post_notice(message, question_words.NO_PASSWORDS)
             return True
         answer = events.TextAnswer(message.text)
         try:
@@ -253,11 +257,11 @@ class Inbox(claims.OrderedClaims, Generic[_Raw, _T]):
             await self._service.answer(question.id, answer, person=message.person.id)
         except errors.AnswerRefusedError:
             return False
-        self._answers[message.name] = None
+        self._answered_ids[message.event_id] = None
         return True
 
-    async def _is_for_bot(self, message: Message[_T], *, announces: bool = True) -> bool:
-        """Return whether a message is for the bot; if a mention is needed, announce that once."""
+    async def _is_for_bot(self, message: Message[_T], *, may_announce: bool = True) -> bool:
+        """Return whether a message is for the bot; if it needs a mention, say so once a thread."""
         if message.is_addressed:
             return True
         if message.is_for_others or not await self._network.is_in_own_thread(message):
@@ -266,20 +270,27 @@ class Inbox(claims.OrderedClaims, Generic[_Raw, _T]):
         if is_stop and self._service.works_for(message.session, message.person.id):
             # Among several people, too, "stop" from the person who asked means the answer.
             return True
-        reason = await self._network.mention_reason(message, await self._chosen_by(message))
-        # Claim the message, so that no later start answers it when a mention is no longer needed.
-        # If that fails, it answered a question and was delivered twice.
-        if reason and announces and await self._events.claim(self._network_name, message.name):
+        reason = await self._network.find_mention_reason(
+            message, await self._find_preferences(message)
+        )
+        # Claim the message: a bot that starts later must not answer it, even if mentions are no
+        # longer needed then. If it was claimed, it answered a question and was delivered twice.
+        if (
+            reason
+            and may_announce
+            and await self._events.claim(self._network_name, message.event_id)
+        ):
             thread = values.format_key(message.at.session)
             if await self._events.claim(self._network_name, f"needs a mention {thread}"):
-                await self._network.say(message, reason)
+                await self._network.post_notice(message, reason)
         return not reason
 
-    async def _chosen_by(self, message: Message[_T]) -> preferences.Preferences:
+    async def _find_preferences(self, message: Message[_T]) -> preferences.Preferences:
         """Return the preferences in effect for the author of a message."""
         scope = message.at.session.scope(message.person.id)
-        choices = await self._service.queries.choices(scope)
-        return preferences.find_effective(choices, self._settings)
+        return preferences.find_effective(
+            await self._service.queries.choices(scope), self._settings
+        )
 
     async def _prepare(
         self,
@@ -289,18 +300,18 @@ class Inbox(claims.OrderedClaims, Generic[_Raw, _T]):
         is_edit: bool = False,
     ) -> claims.StartRequest | None:
         """Answer a question with a message, else prepare it, or tell its author why not."""
-        async with self._refusing(message):
-            if question is not None and await self._answer(message, question):
+        async with self._refuse_on_error(message):
+            if question is not None and await self._answer_question(message, question):
                 return None
             message, code = await self._network.admit(message), ""
             if message.command is not None:
-                place, view = await self._network.command_place(message)
-                start = await commands.of_words(message.command, message.text, place, view)
+                place, view = await self._network.make_command_place(message)
+                start = await commands.prepare_words(message.command, message.text, place, view)
                 if isinstance(start, command_types.CodeToRun):
                     code = start.code
                 elif start is not None:
                     return start
-            author_preferences = await self._chosen_by(message)
+            author_preferences = await self._find_preferences(message)
             start = await self._network.prepare(
                 message, author_preferences, code=code, is_edit=is_edit
             )
@@ -308,14 +319,14 @@ class Inbox(claims.OrderedClaims, Generic[_Raw, _T]):
         return None
 
     async def _run(self, message: Message[_T], start: claims.StartRequest) -> None:
-        async with self._refusing(message):
+        async with self._refuse_on_error(message):
             await start()
 
     @contextlib.asynccontextmanager
-    async def _refusing(self, message: Message[_T]) -> AsyncIterator[None]:
-        """Tell the author of a message why nothing comes of it, as no other bot will answer it.
+    async def _refuse_on_error(self, message: Message[_T]) -> AsyncIterator[None]:
+        """Tell the author of a message why it is not answered, as no other bot will answer it.
 
-        Nobody is told where the bot may not be used at all.
+        Where nobody may use the bot, the author is told nothing.
         """
         try:
             yield
@@ -336,7 +347,7 @@ class Inbox(claims.OrderedClaims, Generic[_Raw, _T]):
 def _envelope(message: Message[Any]) -> claims.Envelope:
     """Return the claim of a message. A command has no content: it might be carried out twice."""
     return claims.Envelope(
-        name=message.name,
+        event_id=message.event_id,
         key=message.at.session,
         request_id=message.id,
         content=message.content if message.command is None else None,

@@ -1,7 +1,7 @@
 """Keep an answer's messages in step with what is wanted: paced, each posted once.
 
-Callers give the complete wanted state; only differences are sent. So nothing is lost by being
-skipped, and a call that failed is simply made again.
+Callers give the complete wanted state; only differences are sent. So a state may be skipped, and a
+call that failed is simply made again.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ _log = logging.getLogger(__name__)
 
 Draw: TypeAlias = Callable[[], Awaitable[tuple[transport.Draft, ...]]]
 Refuse: TypeAlias = Callable[[transport.FilesRefusedError], None]
-"""Called when files are refused; `Draw` must return something else from then on."""
+"""Called when files are refused; from then on, `Draw` must return drafts without them."""
 Send: TypeAlias = Callable[[transport.Draft], Awaitable[transport.Posted]]
 
 _MAX_TRIES: Final = 8
 _MAX_PAUSE_SECONDS: Final = 20.0
 _MAX_RATE_LIMIT_SECONDS: Final = 600.0
-_NOT_SHOWN: Final = transport.Draft(chat_words.PART_REFUSED)
+_REFUSED_DRAFT: Final = transport.Draft(chat_words.PART_REFUSED)
 
 
 @dataclasses.dataclass(slots=True)
@@ -39,7 +39,7 @@ class Slot:
     Attributes:
         draft: what it shows, or what is being posted.
         key: under which it is posted.
-        old: the message that it replaces, until that is deleted.
+        replaced: the message that it replaces, until that is deleted.
         is_unconfirmed: it may have been posted, but the response was lost.
         is_gone: it was deleted.
     """
@@ -47,7 +47,7 @@ class Slot:
     draft: transport.Draft
     key: transport.PostKey | None = None
     posted: transport.Posted | None = None
-    old: transport.Posted | None = None
+    replaced: transport.Posted | None = None
     is_unconfirmed: bool = False
     is_gone: bool = False
 
@@ -82,7 +82,7 @@ class MessageSync:
             refuse: called with files that are refused.
             deliveries: where messages are noted.
             pace: returns the seconds between two rounds, while it changes.
-            refresh_seconds: after which it is drawn anew though it did not change.
+            refresh_seconds: after which it is drawn anew, even if it did not change.
             shows_working: the network shows that the bot works, as if somebody typed.
         """
         self._slots: list[Slot] = []
@@ -106,16 +106,16 @@ class MessageSync:
         first = self._slots[0].posted if self._slots else None
         return first.message_id if first is not None else ""
 
-    def change(self, *, is_urgent: bool = False) -> None:
+    def signal_change(self, *, is_urgent: bool = False) -> None:
         """Signal that the wanted state has changed."""
         self._has_changed.set()
         if is_urgent:
             self._is_urgent.set()
 
-    def finish(self) -> None:
+    def signal_last_change(self) -> None:
         """Signal the last change."""
         self._is_last = True
-        self.change(is_urgent=True)
+        self.signal_change(is_urgent=True)
 
     async def run(self) -> None:
         """Sync until the answer is finished and stands.
@@ -134,8 +134,8 @@ class MessageSync:
                 self._has_changed.clear()
                 self._is_urgent.clear()
                 is_last = self._is_last
-                started = time.monotonic()
-                is_done = await self._round(_MAX_TRIES if is_last else 1)
+                started_at = time.monotonic()
+                is_done = await self._run_round(_MAX_TRIES if is_last else 1)
                 if is_last:
                     if not is_done:
                         _log.error("an answer could not be shown completely")
@@ -144,17 +144,17 @@ class MessageSync:
                 if failures:
                     self._has_changed.set()
                 # Networks ban bots that keep trying while they are refused.
-                pause_seconds = self._pace() * 2**failures - (time.monotonic() - started)
+                pause_seconds = self._pace() * 2**failures - (time.monotonic() - started_at)
                 with contextlib.suppress(TimeoutError):
                     async with asyncio.timeout(min(max(pause_seconds, 0), _MAX_PAUSE_SECONDS)):
                         await self._is_urgent.wait()
 
     async def close(self, sentence: str) -> None:
         """Leave the messages as they stand, without buttons, and add a sentence."""
-        standing = [slot.draft for slot in self._slots if slot.posted is not None]
+        standing_drafts = [slot.draft for slot in self._slots if slot.posted is not None]
         drafts = [
             dataclasses.replace(draft, status="", buttons=(), may_grow=False)
-            for draft in standing
+            for draft in standing_drafts
             if draft.text or draft.uploads
         ]
 
@@ -162,9 +162,9 @@ class MessageSync:
             return (*drafts, transport.Draft(sentence))
 
         self._draw = draw
-        await self._round(_MAX_TRIES)
+        await self._run_round(_MAX_TRIES)
 
-    async def _round(self, max_tries: int) -> bool:
+    async def _run_round(self, max_tries: int) -> bool:
         """Send the differences between what is shown and wanted; return whether all were sent."""
         attempt = 0
         while attempt < max_tries:
@@ -188,7 +188,7 @@ class MessageSync:
 
     async def _reconcile(self) -> None:
         drafts = await self._draw()
-        is_moved = False
+        must_repost = False
         for index, draft in enumerate(drafts):
             if index == len(self._slots):
                 self._slots.append(Slot(draft))
@@ -196,23 +196,23 @@ class MessageSync:
             if slot.is_gone:
                 continue
             _recognize(slot, draft)
-            if is_moved and slot.posted is not None:
-                # One that belongs above was posted again, below: post this one again, too.
-                slot.posted, slot.old = None, slot.posted
+            if must_repost and slot.posted is not None:
+                # A message above this one was posted again, below it: post this one again, too.
+                slot.posted, slot.replaced = None, slot.posted
             if slot.posted is not None and slot.draft != draft:
                 await self._edit(slot, slot.posted, draft)
             if slot.posted is None and not slot.is_gone:
                 await self._post(index, slot, draft)
             if slot.posted is not None:
                 self._at = slot.posted.at
-            if slot.old is not None:
-                await self._network.delete(slot.old)
-                slot.old, is_moved = None, True
+            if slot.replaced is not None:
+                await self._network.delete(slot.replaced)
+                slot.replaced, must_repost = None, True
         while len(self._slots) > len(drafts):
-            last = self._slots[-1]
-            await self._find_unconfirmed(last)
-            if last.posted is not None and not last.is_gone:
-                await self._network.delete(last.posted)
+            last_slot = self._slots[-1]
+            await self._find_unconfirmed(last_slot)
+            if last_slot.posted is not None and not last_slot.is_gone:
+                await self._network.delete(last_slot.posted)
             self._slots.pop()
             session = self._at.session
             await _try_to_store(
@@ -225,12 +225,12 @@ class MessageSync:
         is_repeated = slot.is_unconfirmed and slot.draft is not transport.UNKNOWN
         if slot.key is None or (slot.posted is None and not is_repeated):
             slot.draft, slot.key = draft, make_key(self._request_id, index, draft)
-            await self._note(slot.key)
+            await self._note_delivery(slot.key)
         if slot.posted is None:
             at, key = self._at, slot.key
             try:
                 slot.posted = await _send_or_plain(
-                    slot.draft, lambda other: self._network.post(at, other, key)
+                    slot.draft, lambda sent_draft: self._network.post(at, sent_draft, key)
                 )
             except transport.DeletedError:
                 slot.is_gone = True
@@ -242,7 +242,7 @@ class MessageSync:
                 slot.is_unconfirmed = False
                 raise
         slot.is_unconfirmed = False
-        await self._note(slot.key, slot.posted.message_id)
+        await self._note_delivery(slot.key, slot.posted.message_id)
         if slot.draft != draft:
             await self._edit(slot, slot.posted, draft)
 
@@ -250,7 +250,9 @@ class MessageSync:
         """Look for a message whose post was not confirmed."""
         if slot.is_unconfirmed and slot.key is not None:
             known_ids = {
-                other.posted.message_id for other in self._slots if other.posted is not None
+                posted_slot.posted.message_id
+                for posted_slot in self._slots
+                if posted_slot.posted is not None
             }
             slot.posted = await self._network.find(self._at, slot.key, known_ids)
 
@@ -274,7 +276,7 @@ class MessageSync:
             # One without an id is looked for before another is posted in its place.
             self._slots.append(Slot(transport.UNKNOWN, key, posted, is_unconfirmed=posted is None))
 
-    async def _note(self, key: transport.PostKey, message: str = "") -> None:
+    async def _note_delivery(self, key: transport.PostKey, message: str = "") -> None:
         """Record a message that is about to be posted, or was."""
         await _try_to_store(
             self._deliveries.put(
@@ -292,13 +294,13 @@ class MessageSync:
         """Edit a message; if it cannot become the draft, it is posted again in the same round."""
         try:
             slot.posted = await _send_or_plain(
-                draft, lambda other: self._network.edit(posted, slot.draft, other)
+                draft, lambda sent_draft: self._network.edit(posted, slot.draft, sent_draft)
             )
             slot.draft = draft
         except transport.DeletedError:
             slot.is_gone = True
         except (transport.ContentRefusedError, transport.UneditableError):
-            slot.posted, slot.old = None, posted
+            slot.posted, slot.replaced = None, posted
 
 
 def _recognize(slot: Slot, draft: transport.Draft) -> None:
@@ -310,10 +312,10 @@ def _recognize(slot: Slot, draft: transport.Draft) -> None:
             slot.draft = draft
 
 
-async def _try_to_store(storing: Awaitable[None]) -> None:
-    """Store a delivery; an answer is shown also if that fails."""
+async def _try_to_store(storage_call: Awaitable[None]) -> None:
+    """Make a call of the store; an answer is shown even if that fails."""
     try:
-        await storing
+        await storage_call
     except errors.StoreError:
         _log.exception("the messages of an answer could not be noted")
 
@@ -333,10 +335,10 @@ def make_key(
         request_id=request_id,
         index=index,
         nonce=nonce or secrets.token_hex(12),
-        digest=transport.digest(
+        digest=transport.make_digest(
             draft.full_text,
             [upload.name for upload in draft.uploads],
-            [f"{button.action} {button.id}" for button in draft.buttons],
+            [f"{button.action} {button.subject_id}" for button in draft.buttons],
         ),
         first_tried_at=time.time(),
     )
@@ -344,9 +346,9 @@ def make_key(
 
 async def _send_or_plain(draft: transport.Draft, send: Send) -> transport.Posted:
     """Send a draft; if it is refused, without markup; if that is refused, a sentence instead."""
-    for tried in (draft, dataclasses.replace(draft, is_plain=True)):
+    for attempted_draft in (draft, dataclasses.replace(draft, is_plain=True)):
         try:
-            return await send(tried)
+            return await send(attempted_draft)
         except transport.ContentRefusedError as error:
             _log.error("a message was refused", exc_info=error)
-    return await send(_NOT_SHOWN)
+    return await send(_REFUSED_DRAFT)

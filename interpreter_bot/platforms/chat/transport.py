@@ -17,7 +17,7 @@ from interpreter_bot import errors, values
 from interpreter_bot.platforms.rendering import display_items
 from interpreter_bot.sessions import requests
 
-Style: TypeAlias = Literal["plain", "primary", "success", "danger"]
+ButtonStyle: TypeAlias = Literal["plain", "primary", "success", "danger"]
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,15 +48,15 @@ class Button:
 
     Attributes:
         action: what it does.
-        id: of the request, turn, question or table that it is about.
-        owner: whose it is.
+        subject_id: of the request, turn, question or table that it is about.
+        owner: id of the person whose answer or question it is below.
     """
 
     action: str
-    id: str
+    subject_id: str
     owner: str
     label: str = ""
-    style: Style = "plain"
+    style: ButtonStyle = "plain"
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -90,14 +90,14 @@ class Draft:
         table: below the text, where the network shows tables.
         may_grow: words may follow those of the text, which a network that streams appends.
         is_plain: the message was refused, so it is sent without markup.
-        notifies: the person who is to be notified of it; empty for nobody.
+        notified_person: who is to be notified of it; empty for nobody.
     """
 
     text: str
     status: str = ""
     uploads: tuple[Upload, ...] = ()
     buttons: tuple[Button, ...] = ()
-    notifies: str = ""
+    notified_person: str = ""
     table: values.Table | None = None
     may_grow: bool = False
     is_plain: bool = False
@@ -109,7 +109,7 @@ class Draft:
 
 
 UNKNOWN: Final = Draft("", uploads=(Upload(id="", version=0, name="", size_bytes=0, content=b""),))
-"""How a message stands that a former bot posted: it differs from whatever is wanted."""
+"""The draft of a message of a former bot: what it shows is unknown, so no other draft equals it."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -120,7 +120,7 @@ class PostKey:
         request_id: that the answer is to.
         index: of the message within the answer.
         nonce: of this post; a network that takes one posts nothing under it twice.
-        digest: of the message; see `digest`.
+        digest: of the message; see `make_digest`.
         first_tried_at: when it was posted first, in wall-clock time.
     """
 
@@ -131,9 +131,9 @@ class PostKey:
     first_tried_at: float
 
 
-def digest(text: str, names: Iterable[str], buttons: Iterable[str]) -> str:
+def make_digest(text: str, file_names: Iterable[str], buttons: Iterable[str]) -> str:
     """Return a digest of a message's text and the names of its files and buttons."""
-    content = "\0".join((text.strip(), *names, *buttons))
+    content = "\0".join((text.strip(), *file_names, *buttons))
     return hashlib.sha256(content.encode("utf-8", "replace")).hexdigest()
 
 
@@ -142,7 +142,7 @@ class Posted:
     """A posted message.
 
     Attributes:
-        at: where; the rest of the answer goes there, too.
+        at: where it stands; the messages after it go there, too.
         files: its files as the network knows them, in the order of the draft's uploads.
     """
 
@@ -162,11 +162,11 @@ class Capabilities:
         max_file_bytes: of the largest file.
         max_message_bytes: of all files of a message.
         has_paragraphs: an empty line separates them, as in Markdown.
-        uploads_by_edit: a message may get files after it was posted, and has words beside them;
-            otherwise files have messages of their own, and so have pictures.
-        streams: words that only grow are appended to a message.
+        can_edit_files: a message with words may have files, also after it was posted; otherwise
+            files have messages of their own, and so have pictures.
+        can_stream: words that only grow are appended to a message.
         has_feedback: people can rate answers.
-        pictures: MIME types that are shown as pictures.
+        picture_types: MIME types that are shown as pictures.
         shows_table: whether a message shows a table as such.
         refresh_seconds: how often a wait is drawn anew, if the network does not count its time.
     """
@@ -177,10 +177,10 @@ class Capabilities:
     max_file_bytes: int
     max_message_bytes: int
     has_paragraphs: bool = False
-    uploads_by_edit: bool = True
-    streams: bool = False
+    can_edit_files: bool = True
+    can_stream: bool = False
     has_feedback: bool = False
-    pictures: frozenset[str] = display_items.RASTERS
+    picture_types: frozenset[str] = display_items.RASTERS
     shows_table: Callable[[values.Table], bool] = lambda _: False
     refresh_seconds: float | None = None
 
@@ -189,13 +189,19 @@ class Transport(Protocol):
     """Sends messages. Calls raise `TransportError`s only."""
 
     def capabilities(self, at: Location) -> Capabilities:
-        """Return what messages in a place take."""
+        """Return the limits of messages at a location."""
 
     async def locate(self, request: requests.Request) -> Location:
-        """Return where the answer to a request goes on after a restart."""
+        """Return where an answer continues whose request has no location any more."""
 
-    def pace(self, at: Location, crowd: int, *, is_code: bool) -> float:
-        """Return the seconds between two edits of an answer, one of a crowd in its workspace."""
+    def pace(self, at: Location, answer_count: int, *, is_code: bool) -> float:
+        """Return the seconds between two edits of an answer.
+
+        Args:
+            at: where the answer is shown.
+            answer_count: of the answers that are being shown in its workspace, with this one.
+            is_code: it answers code, not words.
+        """
 
     def show_working(self, at: Location) -> contextlib.AbstractAsyncContextManager[None]:
         """Show inside the context that the bot works on an answer."""
@@ -212,7 +218,7 @@ class Transport(Protocol):
             known_ids: ids of messages that are known not to be it.
         """
 
-    async def edit(self, posted: Posted, before: Draft, draft: Draft) -> Posted:
+    async def edit(self, posted: Posted, former_draft: Draft, draft: Draft) -> Posted:
         """Edit a message into another draft; only what differs is sent."""
 
     async def delete(self, posted: Posted) -> None:
@@ -299,8 +305,12 @@ class FilesRefusedError(TransportError):
     def __init__(
         self, uploads: Sequence[Upload], *, is_forbidden: bool = False, reason: str = ""
     ) -> None:
-        """`is_forbidden`: no files may be sent there at all; otherwise they are too large, unless a
-        sentence says something else."""
+        """Refuse files.
+
+        Args:
+            is_forbidden: no files may be sent there at all.
+            reason: a sentence; if it is empty, and files are not forbidden, these are too large.
+        """
         super().__init__()
         self.uploads: Final = uploads
         self.is_forbidden: Final = is_forbidden

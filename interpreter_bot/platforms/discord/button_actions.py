@@ -25,7 +25,7 @@ _ANSWERING_ACTIONS: Final = frozenset({"run", "refuse", values.FOR_SESSION}) | _
 
 
 class ButtonActions:
-    """Runs the actions of buttons, which depend only on the button and the place."""
+    """Runs the actions of buttons."""
 
     def __init__(self, handler: interactions.InteractionHandler) -> None:
         self._handler = handler
@@ -40,32 +40,32 @@ class ButtonActions:
             await self._handler.report_error(interaction, error)
 
     async def _press(self, interaction: discord.Interaction[Any], button: transport.Button) -> None:
-        place = channels_and_threads.of_interaction(interaction)
+        place = channels_and_threads.place_at_interaction(interaction)
         if button.action in _ANSWERING_ACTIONS or button.action.startswith(events.PICK_PREFIX):
             await self._answer(interaction, button)
         elif button.action == "stop":
             await self._stop(interaction, button)
         elif button.action == "again":
-            await self._handler.rerun(interaction, int(button.id))
-        elif button.action in command_views.COMMANDS_BY_ACTION:
+            await self._handler.rerun(interaction, int(button.subject_id))
+        elif button.action in command_views.CONFIRMED_COMMANDS:
             await self._decide(interaction, button)
         elif await self._handler.acknowledge_and_claim(interaction):
-            await self._run_button(interaction, place, button)
+            await self._send_omitted(interaction, place, button)
 
-    async def _run_button(
+    async def _send_omitted(
         self,
         interaction: discord.Interaction[Any],
         place: channels_and_threads.Place,
         button: transport.Button,
     ) -> None:
-        """Send what an answer left out, to the person who asked for it alone."""
+        """Send what an answer omits to the person who pressed the button, and nobody else."""
         if button.action in ("notebook", "page"):
             await self._run_command(interaction, button.action)
         elif button.action == "code":
-            await self._show_code(interaction, place, int(button.id))
+            await self._show_code(interaction, place, int(button.subject_id))
         elif button.action == "csv":
-            handle = f"t{button.id}"
-            person = channels_and_threads.person(interaction.user)
+            handle = f"t{button.subject_id}"
+            person = channels_and_threads.person_of(interaction.user)
             name = await self._service.save_table(place.key, handle, person)
             await self._run_command(interaction, "files", name)
         else:
@@ -74,7 +74,7 @@ class ButtonActions:
     async def _run_command(
         self, interaction: discord.Interaction[Any], name: str, argument: str = ""
     ) -> None:
-        invocation = commands.named(channels_and_threads.PLATFORM, name, argument)
+        invocation = commands.invocation_of(channels_and_threads.PLATFORM, name, argument)
         await command_views.run_command(self._handler, interaction, invocation)
 
     async def _decide(
@@ -87,13 +87,13 @@ class ButtonActions:
         if not await self._handler.acknowledge_and_claim(interaction, is_silent=True):
             return
         invocation = None
-        if command := command_views.COMMANDS_BY_ACTION[button.action]:
+        if command := command_views.CONFIRMED_COMMANDS[button.action]:
             name, argument = command
-            argument = button.id if name == "undo" else argument
-            invocation = commands.named(channels_and_threads.PLATFORM, name, argument)
+            argument = button.subject_id if name == "undo" else argument
+            invocation = commands.invocation_of(channels_and_threads.PLATFORM, name, argument)
         await commands.decide(
             invocation,
-            command_views.place_of_interaction(self._handler, interaction),
+            command_views.command_place_at_interaction(self._handler, interaction),
             command_views.QuestionView(self._handler, interaction),
             question=f"{interaction.message.id if interaction.message else 0}",
         )
@@ -106,14 +106,14 @@ class ButtonActions:
         if not await self._handler.acknowledge_and_claim(interaction, is_silent=True):
             return
         in_flight = self._handler.in_flight
-        if not await in_flight.stop(lambda entry: entry.id == button.id):
+        if not await in_flight.stop(lambda entry: entry.id == button.subject_id):
             await self._handler.reply(interaction, run_words.NOTHING_RUNS)
 
     async def _show_code(
         self, interaction: discord.Interaction[Any], place: channels_and_threads.Place, turn_id: int
     ) -> None:
-        past = await self._service.queries.history(place.key)
-        turn = past_code.turn_of(past, str(turn_id))
+        past_turns = await self._service.queries.history(place.key)
+        turn = past_code.turn_of(past_turns, str(turn_id))
         runs = past_code.runs(turn)
         sql = query_listings.script(turn.queries)
         text = "\n".join([*filter(None, map(_draw_run, runs)), markdown.code(sql, "sql")]).strip()
@@ -123,13 +123,13 @@ class ButtonActions:
             await self._handler.reply(interaction, text)
             return
         files = past_code.files(runs) | ({"queries.sql": sql.encode()} if sql else {})
-        uploads = tuple(command_views.in_memory(name, data) for name, data in files.items())
+        uploads = tuple(commands.make_upload(name, data, len(data)) for name, data in files.items())
         await self._handler.reply(interaction, past_code.ABOUT, uploads=uploads)
 
     async def _answer(
         self, interaction: discord.Interaction[Any], button: transport.Button
     ) -> None:
-        action, question_id = button.action, button.id
+        action, question_id = button.action, button.subject_id
         if str(interaction.user.id) != button.owner and not modals.is_admin(interaction):
             await self._handler.reply(interaction, question_words.NOT_YOURS)
         elif action in _MODAL_ACTIONS:
@@ -170,8 +170,8 @@ class ButtonActions:
             question_words.ANSWER if question.is_of_model else discord_words.INPUT_TITLE,
             self._submission_handler(question),
             self._handler.report_error,
-            kind=modals.ANSWER,
-            number=int(question.id),
+            purpose=modals.ANSWER,
+            subject_id=int(question.id),
             is_paragraph=False,
             is_required=False,
         )
@@ -196,8 +196,8 @@ class ButtonActions:
                 label,
                 self._submission_handler(question),
                 self._handler.report_error,
-                kind=modals.CHANGE,
-                number=int(question.id),
+                purpose=modals.CHANGE,
+                subject_id=int(question.id),
                 default=code,
             )
         )
@@ -213,12 +213,13 @@ class ButtonActions:
         The response to an interaction may have files even if the bot may attach none there.
         """
         revealed_code = safe_text.revealed(question.code)
+        data = revealed_code.text.encode()
         warning = f"⚠️ {revealed_code.warning}" if revealed_code.warning else ""
         await self._handler.reply(
             interaction,
             question_words.all_code(reason, warning).rstrip(),
-            uploads=(command_views.in_memory("to-approve.py", revealed_code.text.encode()),),
-            offered=tuple(
+            uploads=(commands.make_upload("to-approve.py", data, len(data)),),
+            shown_buttons=tuple(
                 buttons.make(action, question.id, question.person) for action in ("run", "refuse")
             ),
         )

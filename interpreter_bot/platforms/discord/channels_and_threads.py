@@ -20,25 +20,24 @@ from interpreter_bot.sessions import requests, session_service
 from interpreter_bot.wording import discord_words, session_words
 
 PLATFORM: Final = "discord"
-MARGIN_BYTES: Final = 64 * 1024
-"""Files of exactly the limit are refused, as Discord counts the whole request."""
+_REQUEST_BYTES: Final = 64 * 1024
+"""Of a request beside its file: Discord's limit for a file counts them, too."""
 
 Author: TypeAlias = discord.User | discord.Member | discord.ClientUser
 
 _log = logging.getLogger(__name__)
 
-
 _MAX_TURNS: Final = 20
-_MAX_KNOWN: Final = 10_000
+_MAX_REMEMBERED_THREADS: Final = 10_000
 _POLL_SECONDS: Final = 0.1
 _READ_SECONDS: Final = 10.0
 _MAX_MESSAGES: Final = 100
-_UNREAD: Final = 0
-"""Nobody's id, which is among a thread's people until its messages were read."""
+_NOT_READ: Final = 0
+"""An id that no person has: it is among the people of a thread until its messages were read."""
 _MAX_OPENING_SECONDS: Final = 60.0
 _MAX_RATE_LIMIT_SECONDS: Final = 10.0
 """If Discord opens no thread for longer than this, the answer is a reply."""
-_RETRY_SECONDS: Final = (0.5, 2.0, 8.0)
+_RETRY_PAUSES_SECONDS: Final = (0.5, 2.0, 8.0)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -55,21 +54,23 @@ class Place:
     key: values.SessionKey
     channel_id: int
     guild_id: int | None
-    file_bytes: int = discord.utils.DEFAULT_FILE_SIZE_LIMIT_BYTES - MARGIN_BYTES
+    file_bytes: int = discord.utils.DEFAULT_FILE_SIZE_LIMIT_BYTES - _REQUEST_BYTES
 
 
-def of_channel(channel: object, guild: discord.Guild | None) -> Place:
+def place_of_channel(channel: object, guild: discord.Guild | None) -> Place:
     """Return the place of a channel, a thread or a direct conversation."""
     guild_id = guild.id if guild else None
-    return Place(_key(channel, guild_id), getattr(channel, "id", 0), guild_id, file_bytes(guild))
+    return Place(
+        _session_key(channel, guild_id), getattr(channel, "id", 0), guild_id, file_bytes(guild)
+    )
 
 
-def of_interaction(interaction: discord.Interaction) -> Place:
+def place_at_interaction(interaction: discord.Interaction) -> Place:
     """Return the place of an interaction."""
     guild_id, channel_id = interaction.guild_id, interaction.channel_id or 0
     key = values.SessionKey(PLATFORM, str(guild_id or ""), str(channel_id))
     if interaction.channel is not None:
-        key = _key(interaction.channel, guild_id)
+        key = _session_key(interaction.channel, guild_id)
     # The person's own limit may be larger, but applies only to the first message of an answer.
     return Place(key, channel_id, guild_id, file_bytes(interaction.guild))
 
@@ -84,7 +85,7 @@ def is_bot_at(interaction: discord.Interaction) -> bool:
 def file_bytes(guild: discord.Guild | None) -> int:
     """Return the size of the largest file that the bot may send."""
     default = discord.utils.DEFAULT_FILE_SIZE_LIMIT_BYTES
-    return (guild.filesize_limit if guild else default) - MARGIN_BYTES
+    return (guild.filesize_limit if guild else default) - _REQUEST_BYTES
 
 
 def location(place: Place, *, reply_to: str = "", handle: object = None) -> transport.Location:
@@ -94,12 +95,12 @@ def location(place: Place, *, reply_to: str = "", handle: object = None) -> tran
     )
 
 
-def channel_of(key: values.SessionKey) -> int:
+def channel_id_of(key: values.SessionKey) -> int:
     """Return the channel of a session."""
     return int(key.thread_id or key.channel)
 
 
-def person(user: Author) -> requests.Person:
+def person_of(user: Author) -> requests.Person:
     """Return the person behind a Discord user."""
     return requests.Person(str(user.id), user.display_name)
 
@@ -108,7 +109,7 @@ def person(user: Author) -> requests.Person:
 async def thread_for_copy(
     channel: object, limits: rate_limits.RateLimits, text: str
 ) -> AsyncIterator[tuple[str, str]]:
-    """Open a thread for a copy of a session, in the same channel; deleted if the block raises.
+    """Open a thread in the same channel for a copy of a session; delete it if the block raises.
 
     Yields its id, and a link to it.
 
@@ -126,8 +127,7 @@ async def thread_for_copy(
     if not isinstance(parent, discord.TextChannel):
         raise errors.BotError(session_words.NO_THREAD_FOR_COPY)
     try:
-        nobody = discord.AllowedMentions.none()
-        sending = parent.send(text, allowed_mentions=nobody)
+        sending = parent.send(text, allowed_mentions=discord.AllowedMentions.none())
         message = await limits.within(_MAX_OPENING_SECONDS, sending)
     except api_errors.ANY as error:
         raise errors.BotError(session_words.NO_THREAD_FOR_COPY) from error
@@ -146,7 +146,7 @@ async def thread_for_copy(
         raise
 
 
-def _key(channel: object, guild_id: int | None) -> values.SessionKey:
+def _session_key(channel: object, guild_id: int | None) -> values.SessionKey:
     if isinstance(channel, discord.Thread):
         thread = str(channel.id)
         if channel.is_private():
@@ -171,13 +171,14 @@ class Threads:
         self._limits = limits
         self._service = service
         self._config = config
-        self._first_requests = cachetools.LRUCache[int, int | None](_MAX_KNOWN)
-        self._people = cachetools.LRUCache[int, set[int]](_MAX_KNOWN)
+        self._first_requests = cachetools.LRUCache[int, int | None](_MAX_REMEMBERED_THREADS)
+        self._people = cachetools.LRUCache[int, set[int]](_MAX_REMEMBERED_THREADS)
 
     async def first_request(self, thread: discord.Thread) -> int | None:
-        """Return the id of the first request in a thread; 0 if the whole thread is for the bot.
+        """Return the id of the first request in a thread.
 
-        None if there was no request.
+        Returns:
+            0 if the whole thread is for the bot; None if there was no request.
         """
         bot_user = self._client.user
         if bot_user is not None and thread.owner_id == bot_user.id:
@@ -185,20 +186,20 @@ class Threads:
         if thread.parent_id in self._config.forum_channels:
             return 0
         if thread.id not in self._first_requests:
-            place = of_channel(thread, thread.guild)
+            place = place_of_channel(thread, thread.guild)
             turns = await self._service.queries.history(place.key, limit=_MAX_TURNS)
-            text_ids = [turn.record.request_id.partition("-")[0] for turn in turns]
-            message_ids = [int(text_id) for text_id in text_ids if text_id.isdecimal()]
+            id_texts = [turn.record.request_id.partition("-")[0] for turn in turns]
+            message_ids = [int(id_text) for id_text in id_texts if id_text.isdecimal()]
             self._first_requests[thread.id] = min(message_ids, default=0 if turns else None)
         return self._first_requests[thread.id]
 
-    def join(self, thread_id: int, message_id: int) -> None:
-        """Remember the first request to the bot in a thread."""
+    def note_request(self, thread_id: int, message_id: int) -> None:
+        """Remember a request to the bot in a thread, if it is the first one."""
         if self._first_requests.get(thread_id) is None:
             self._first_requests[thread_id] = message_id
 
     def note_person(self, message: discord.Message) -> None:
-        """Remember a person who writes in a thread, if its other people are known."""
+        """Remember who wrote a message, if the other people of its thread are known."""
         people = self._people.get(message.channel.id)
         if people is not None:
             people.add(message.author.id)
@@ -207,14 +208,14 @@ class Threads:
         """Return whether only this person, and bots, have written in a thread."""
         people = self._people.get(thread.id)
         if people is None:
-            people = self._people[thread.id] = {_UNREAD}
+            people = self._people[thread.id] = {_NOT_READ}
             try:
                 people |= await self._limits.within(_READ_SECONDS, _people_in(thread))
-                people.discard(_UNREAD)
+                people.discard(_NOT_READ)
             except api_errors.ANY as error:
                 _log.info("who writes in a thread could not be read", exc_info=error)
             finally:
-                if _UNREAD in people:
+                if _NOT_READ in people:
                     self._people.pop(thread.id, None)
         return people <= {person}
 
@@ -248,9 +249,9 @@ async def _people_in(thread: discord.Thread) -> set[int]:
     people: set[int] = set()
     async for message in thread.history(limit=_MAX_MESSAGES):
         author = message.author
-        starter = message.reference.resolved if message.reference is not None else None
+        original = message.reference.resolved if message.reference is not None else None
         if message.type is discord.MessageType.thread_starter_message:
-            author = starter.author if isinstance(starter, discord.Message) else author
+            author = original.author if isinstance(original, discord.Message) else author
         if not author.bot:
             people.add(author.id)
     return people
@@ -261,21 +262,20 @@ async def open_thread(limits: rate_limits.RateLimits, message: discord.Message, 
     route = f"POST /channels/{message.channel.id}/messages/{message.id}/threads"
     if _is_limited(limits, route):
         return False
-    create = _create(message, title)
-    work = limits.spawn(create, f"thread on message {message.id}")
+    creation = limits.spawn(_create_thread(message, title), f"thread on message {message.id}")
     give_up_at = time.monotonic() + _MAX_OPENING_SECONDS
     try:
-        while not work.done():
+        while not creation.done():
             # The library delays the response that exhausts a limit until the limit is over.
             if limits.was_accepted(route):
                 return True
             if _is_limited(limits, route) or time.monotonic() > give_up_at:
                 return False
-            await asyncio.wait((work,), timeout=_POLL_SECONDS)
-        return work.result()
+            await asyncio.wait((creation,), timeout=_POLL_SECONDS)
+        return creation.result()
     finally:
         if not limits.was_accepted(route):
-            await limits.cancel(work)
+            await limits.cancel(creation)
 
 
 def _is_limited(limits: rate_limits.RateLimits, route: str) -> bool:
@@ -285,8 +285,8 @@ def _is_limited(limits: rate_limits.RateLimits, route: str) -> bool:
     return seconds > _MAX_RATE_LIMIT_SECONDS
 
 
-async def _create(message: discord.Message, title: str) -> bool:
-    for wait_seconds in (*_RETRY_SECONDS, None):
+async def _create_thread(message: discord.Message, title: str) -> bool:
+    for wait_seconds in (*_RETRY_PAUSES_SECONDS, None):
         try:
             await message.create_thread(name=title)
         except api_errors.ANY as error:

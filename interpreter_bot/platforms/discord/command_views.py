@@ -31,22 +31,22 @@ from interpreter_bot.wording import (
     session_words,
 )
 
-# A result of `_timestamp` after `escape`.
+# What `_timestamp` returns, after `escape`.
 _ESCAPED_TIMESTAMP: Final = re.compile(r"\\<t:(\d{1,12}):f\\>")
 _MAX_LABEL_CHARACTERS: Final = 80
 _MAX_THREADS: Final = 5
 _Interaction = discord.Interaction[Any]
 
-COMMANDS_BY_ACTION: Final = {
+CONFIRMED_COMMANDS: Final = {
     "undo": ("undo", ""),
     "reset": ("reset", ""),
     "resetfiles": ("reset", "files"),
     "dismiss": None,
 }
-"""Commands that buttons below a question confirm, by their actions: name and argument."""
+"""Name and argument of the command that a button confirms, by its action; None drops it."""
 
 
-def place_of(
+def command_place(
     service: session_service.SessionService,
     requests_in_flight: in_flight.RequestsInFlight,
     network: discord_transport.DiscordTransport,
@@ -60,7 +60,7 @@ def place_of(
     Args:
         permissions: of the person there.
     """
-    person = channels_and_threads.person(user)
+    person = channels_and_threads.person_of(user)
     person_to_stop = "" if permissions.manage_messages else person.id
     return command_types.Place(
         service,
@@ -79,15 +79,15 @@ def place_of(
     )
 
 
-def place_of_interaction(
+def command_place_at_interaction(
     handler: interactions.InteractionHandler, interaction: _Interaction
 ) -> command_types.Place:
     """Return the place of a slash command, or of a button that does the same."""
-    return place_of(
+    return command_place(
         handler.service,
         handler.in_flight,
         handler.network,
-        channels_and_threads.of_interaction(interaction),
+        channels_and_threads.place_at_interaction(interaction),
         interaction.user,
         interaction.channel,
         interaction.permissions,
@@ -125,7 +125,7 @@ async def _stop(
     if not person and await service.stop(place.key):
         # The request came from elsewhere, such as the page.
         return True
-    entries = requests_in_flight.running(
+    entries = requests_in_flight.find_running(
         lambda entry: entry.at.session.channel == channel and person in ("", entry.person)
     )
     if threads := sorted({int(entry.at.channel) for entry in entries} - {place.channel_id}):
@@ -133,11 +133,6 @@ async def _stop(
         more_count = max(0, len(threads) - _MAX_THREADS)
         raise errors.BotError(command_words.running_elsewhere(links, more_count))
     return False
-
-
-def in_memory(name: str, data: bytes) -> transport.Upload:
-    """Return bytes as an upload."""
-    return transport.Upload(id=name, version=0, name=name, size_bytes=len(data), content=data)
 
 
 async def run_command(
@@ -150,8 +145,8 @@ async def run_command(
     Raises:
         BotError: it failed, or its result cannot be shown.
     """
-    place = place_of_interaction(handler, interaction)
-    await commands.give(invocation, place, InteractionView(handler, interaction))
+    place = command_place_at_interaction(handler, interaction)
+    await commands.run_and_show(invocation, place, InteractionView(handler, interaction))
 
 
 async def submit_form(
@@ -163,10 +158,8 @@ async def submit_form(
     """Carry out what was entered into the form of a command."""
     try:
         if await handler.acknowledge_and_claim(interaction):
-            place, view = (
-                place_of_interaction(handler, interaction),
-                InteractionView(handler, interaction),
-            )
+            place = command_place_at_interaction(handler, interaction)
+            view = InteractionView(handler, interaction)
             await commands.carry_out(invocation, place, view, entered)
     except Exception as error:
         # The library would only log it, and leave the person without an answer.
@@ -183,15 +176,15 @@ async def open_code(
     Raises:
         BotError: there is no code to run.
     """
-    place = place_of_interaction(handler, interaction)
+    place = command_place_at_interaction(handler, interaction)
     code = await command_table.find_code(invocation, place)
-    return await handler.open(interaction, code, is_code=True)
+    return await handler.open_request(interaction, code, is_code=True)
 
 
 class _View:
-    """Base of views in Discord's Markdown; see `chat.commands.View`."""
+    """Base of the views, which writes Discord's Markdown; see `chat.commands.View`."""
 
-    characters = discord_transport.MAX_CHARACTERS
+    max_characters = discord_transport.MAX_CHARACTERS
     small_print = staticmethod(markdown.small_print)
 
     def __init__(self, client: discord.Client) -> None:
@@ -203,8 +196,8 @@ class _View:
     def inline_code(self, text: str) -> str:
         return markdown.inline_code(text, _MAX_LABEL_CHARACTERS)
 
-    def help(self, offered: Sequence[command_types.Command]) -> str:
-        names = ", ".join(command.name for command in offered if command.name != "py")
+    def help(self, offered_commands: Sequence[command_types.Command]) -> str:
+        names = ", ".join(command.name for command in offered_commands if command.name != "py")
         note = "" if self._client.intents.message_content else discord_words.NO_CONTENT
         return "\n".join(
             filter(None, (command_words.discord_help(names), markdown.small_print(note)))
@@ -221,11 +214,11 @@ class InteractionView(_View):
         self._handler = handler
         self._interaction = interaction
 
-    async def say(self, text: str) -> None:
+    async def send(self, text: str) -> None:
         await self._handler.reply(self._interaction, text)
 
     async def whisper(self, text: str, url: str, label: str) -> None:
-        await self.say(f"[{label}](<{url}>)\n{markdown.small_print(text)}" if url else text)
+        await self.send(_private_text(text, url, label))
 
     async def send_file(self, upload: transport.Upload, about: str) -> None:
         await self._handler.reply(self._interaction, about, uploads=(_with_safe_name(upload),))
@@ -242,7 +235,7 @@ class InteractionView(_View):
 class QuestionView(InteractionView):
     """Shows results in place of the question whose button was pressed."""
 
-    async def say(self, text: str) -> None:
+    async def send(self, text: str) -> None:
         nobody = discord.AllowedMentions.none()
         await self._interaction.edit_original_response(
             content=text, view=None, allowed_mentions=nobody
@@ -266,25 +259,25 @@ class ChannelView(_View):
         self._channel = channel
         self._person = person
 
-    async def say(self, text: str) -> None:
+    async def send(self, text: str) -> None:
         await self._send(text)
 
     async def whisper(self, text: str, url: str, label: str) -> None:
-        content = f"[{label}](<{url}>)\n{markdown.small_print(text)}" if url else text
-        at = channels_and_threads.location(self._place)
-        if not await self._network.whisper(at, str(self._person), content):
+        at, person = channels_and_threads.location(self._place), str(self._person)
+        if not await self._network.whisper(at, person, _private_text(text, url, label)):
             raise errors.BotError(command_words.NO_DIRECT_MESSAGE)
 
     async def send_file(self, upload: transport.Upload, about: str) -> None:
-        await self._send(about, files=discord_transport.files((_with_safe_name(upload),)))
+        await self._send(about, files=discord_transport.open_files((_with_safe_name(upload),)))
 
     async def ask(self, question: str, label: str, invocation: command_types.Invocation) -> None:
         is_undo = invocation.command.name == "undo"
         action = invocation.command.name + ("" if is_undo else invocation.argument)
         turn_id = invocation.argument if is_undo else "0"
-        yes = buttons.make(action, turn_id, str(self._person), label)
-        no = buttons.make("dismiss", "0", str(self._person))
-        await self._send(question, view=persistent_buttons.view((yes, no)))
+        confirm_button = buttons.make(action, turn_id, str(self._person), label)
+        cancel_button = buttons.make("dismiss", "0", str(self._person))
+        view = persistent_buttons.view((confirm_button, cancel_button))
+        await self._send(question, view=view)
 
     async def open_form(
         self, form: command_types.Form, invocation: command_types.Invocation
@@ -293,13 +286,16 @@ class ChannelView(_View):
 
     async def _send(self, text: str, **fields: Any) -> None:
         nobody = discord.AllowedMentions.none()
-        sending = self._channel.send(
-            text or None, allowed_mentions=nobody, suppress_embeds=True, **fields
-        )
         try:
-            await sending
+            await self._channel.send(
+                text or None, allowed_mentions=nobody, suppress_embeds=True, **fields
+            )
         except api_errors.ANY as error:
             raise errors.BotError(discord_words.MESSAGE_REFUSED) from error
+
+
+def _private_text(text: str, url: str, label: str) -> str:
+    return f"[{label}](<{url}>)\n{markdown.small_print(text)}" if url else text
 
 
 def _with_safe_name(upload: transport.Upload) -> transport.Upload:

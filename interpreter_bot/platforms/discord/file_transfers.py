@@ -18,7 +18,7 @@ from interpreter_bot.wording import file_words
 _log = logging.getLogger(__name__)
 
 _CHUNK_BYTES: Final = 256 * 1024
-_SILENCE_SECONDS: Final = 30.0
+_MAX_SILENCE_SECONDS: Final = 30.0
 _OK: Final = 200
 
 
@@ -40,18 +40,18 @@ class Attachments:
     def __init__(self, session: aiohttp.ClientSession) -> None:
         self._session = session
 
-    def of(self, attachments: Iterable[Attached]) -> tuple[requests.Attachment, ...]:
+    def make_attachments(self, attachments: Iterable[Attached]) -> tuple[requests.Attachment, ...]:
         """Return attachments for a request, which are read when they are opened."""
         return tuple(self._attachment(attachment) for attachment in attachments)
 
     def _attachment(self, attachment: Attached) -> requests.Attachment:
-        def open_() -> AsyncIterator[bytes]:
+        def read() -> AsyncIterator[bytes]:
             return self._read(attachment)
 
-        return requests.Attachment(name=attachment.filename, open=open_, size_bytes=attachment.size)
+        return requests.Attachment(name=attachment.filename, open=read, size_bytes=attachment.size)
 
     async def _read(self, attachment: Attached) -> AsyncIterator[bytes]:
-        timeout = aiohttp.ClientTimeout(total=None, sock_connect=30, sock_read=_SILENCE_SECONDS)
+        timeout = aiohttp.ClientTimeout(total=None, sock_connect=30, sock_read=_MAX_SILENCE_SECONDS)
         bytes_left = attachment.size
         try:
             async with self._session.get(

@@ -31,12 +31,12 @@ from interpreter_bot.wording import command_words
 
 _log = logging.getLogger(__name__)
 
-_READY_SECONDS: Final = 2.0
+_GUILD_READY_SECONDS: Final = 2.0
 _SYNC_SECONDS: Final = 20.0
 
 
-async def sync_or_go_without(tree: app_commands.CommandTree[Any]) -> None:
-    """Replace Discord's list of commands by ours; keep the old one if Discord refuses."""
+async def _register_commands(tree: app_commands.CommandTree[Any]) -> None:
+    """Replace Discord's list of commands by ours; the old one stays if Discord refuses."""
     try:
         await tree.sync()
     except api_errors.ANY as error:
@@ -48,29 +48,29 @@ async def sync_or_go_without(tree: app_commands.CommandTree[Any]) -> None:
 class _Client(discord.Client):
     """The event handlers of both kinds of client."""
 
-    listener: message_events.MessageEvents
+    message_events: message_events.MessageEvents
     in_flight: in_flight.RequestsInFlight
-    missed: missed_messages.MissedMessages
+    missed_messages: missed_messages.MissedMessages
     handler: interactions.InteractionHandler
     buttons: button_actions.ButtonActions
     tree: app_commands.CommandTree[Any]
     accepted: asyncio.Event
     is_leaving = False
-    """True once no new event is to be handled."""
+    """True once new events are ignored, as the bot ends."""
 
     def __init__(self, **fields: Any) -> None:
         super().__init__(**fields)
-        self._connected: set[int] = set()
+        self._connected_shards: set[int] = set()
         parsers = self._connection.parsers
-        interact = parsers["INTERACTION_CREATE"]
+        parse_interaction = parsers["INTERACTION_CREATE"]
 
         def receive(payload: Any) -> None:  # noqa: ANN401
             self.handler.receive(payload)
-            interact(payload)
+            parse_interaction(payload)
 
-        self._interact = _guarded("INTERACTION_CREATE", interact)
+        self._parse_interaction = _log_errors("INTERACTION_CREATE", parse_interaction)
         parsers["INTERACTION_CREATE"] = receive
-        parsers |= {event: _guarded(event, parse) for event, parse in parsers.items()}
+        parsers |= {event: _log_errors(event, parse) for event, parse in parsers.items()}
 
     def dispatch(self, event: str, /, *args: Any, **kwargs: Any) -> None:
         """Dispatch an event, unless the client has closed: the library (2.7) would fail then."""
@@ -80,19 +80,18 @@ class _Client(discord.Client):
     async def setup_hook(self) -> None:
         """Register buttons and commands, before any event is handled."""
         self.add_dynamic_items(persistent_buttons.Action)
-        work = sync_or_go_without(self.tree)
-        syncing_task = self.in_flight.spawn(work, "list of commands")
+        registration = self.in_flight.spawn(_register_commands(self.tree), "list of commands")
         # Once the daily limit of changes is used up, Discord may ask to wait for hours.
-        await asyncio.wait((syncing_task,), timeout=_SYNC_SECONDS)
-        self.missed.note_start()
+        await asyncio.wait((registration,), timeout=_SYNC_SECONDS)
+        self.missed_messages.note_start()
 
     def handle_again(self, event: event_claims.LostEvent) -> None:
         """Handle a message or an interaction that a dead bot had claimed."""
         if (payload := event.content.get("payload")) is not None:
             self.handler.receive(payload, is_again=True)
-            self._interact(payload)
+            self._parse_interaction(payload)
         else:
-            work = self.listener.inbox.receive_again(event)
+            work = self.message_events.inbox.receive_again(event)
             self.in_flight.spawn(work, f"{event.event_id} again")
 
     async def on_interaction(self, interaction: discord.Interaction[Any]) -> None:
@@ -114,10 +113,10 @@ class _Client(discord.Client):
     async def on_message(self, message: discord.Message) -> None:
         """Handle a message."""
         if not self.is_leaving:
-            self.missed.note(message)
+            self.missed_messages.note_message(message)
             # In a task that the bot waits for when it leaves.
-            handling = self.listener.on_message(message)
-            self.in_flight.spawn(handling, f"handling of message {message.id}")
+            handle_work = self.message_events.on_message(message)
+            self.in_flight.spawn(handle_work, f"handling of message {message.id}")
 
     async def _run_catching_up(self, catch_up_work: Coroutine[Any, Any, None]) -> None:
         """Catch up in a task that the bot waits for when it leaves."""
@@ -129,16 +128,16 @@ class _Client(discord.Client):
     async def on_raw_message_edit(self, event: discord.RawMessageUpdateEvent) -> None:
         """Handle an edit of a message, by a person or by Discord itself."""
         if not self.is_leaving:
-            await self.listener.on_edit(event.message)
+            await self.message_events.on_edit(event.message)
 
     async def on_raw_message_delete(self, event: discord.RawMessageDeleteEvent) -> None:
         """Handle the deletion of a message."""
-        await self.listener.on_delete(event.message_id)
+        await self.message_events.on_delete(event.message_id)
 
     async def on_raw_bulk_message_delete(self, event: discord.RawBulkMessageDeleteEvent) -> None:
         """Handle the deletion of many messages at once."""
         for message_id in event.message_ids:
-            await self.listener.on_delete(message_id)
+            await self.message_events.on_delete(message_id)
 
     async def on_connect(self) -> None:
         """Handle that Discord has accepted the connection."""
@@ -146,14 +145,14 @@ class _Client(discord.Client):
 
     def _begin_session(self, shard_id: int) -> None:
         """Record a new session: a shard's first, or after one that could not be resumed."""
-        if shard_id in self._connected:
-            self.missed.note_new_session()
-        self._connected.add(shard_id)
+        if shard_id in self._connected_shards:
+            self.missed_messages.note_new_session()
+        self._connected_shards.add(shard_id)
 
     async def on_ready(self) -> None:
         """Handle that the state of the servers is complete again."""
-        await self.missed.include_downtime()
-        await self._run_catching_up(self.missed.catch_up())
+        await self.missed_messages.include_downtime()
+        await self._run_catching_up(self.missed_messages.catch_up())
 
     async def on_guild_remove(self, guild: discord.Guild) -> None:
         """Erase what was remembered on a server that is gone, or that the bot was removed from."""
@@ -175,7 +174,7 @@ class _Client(discord.Client):
 
     async def on_guild_available(self, guild: discord.Guild) -> None:
         """Handle a server that becomes available, perhaps long after the others."""
-        await self._run_catching_up(self.missed.catch_up_in(guild))
+        await self._run_catching_up(self.missed_messages.catch_up_in(guild))
 
     async def on_error(self, event_method: str, /, *args: Any, **kwargs: Any) -> None:
         """Log an error of an event handler; other events go on."""
@@ -185,17 +184,17 @@ class _Client(discord.Client):
             _log.exception("an event could not be handled: %s", event_method)
 
 
-def _guarded(event: str, parse: Callable[[Any], None]) -> Callable[[Any], None]:
+def _log_errors(event: str, parse: Callable[[Any], None]) -> Callable[[Any], None]:
     """Wrap a parser of the library: an event that cannot be parsed must not end the connection."""
 
-    def guarded(data: Any) -> None:  # noqa: ANN401
+    def parse_or_log(data: Any) -> None:  # noqa: ANN401
         try:
             parse(data)
         except Exception:
             # Discord may change its events before the library does.
             _log.exception("an event could not be parsed: %s", event)
 
-    return guarded
+    return parse_or_log
 
 
 class Single(_Client):
@@ -216,13 +215,13 @@ class Sharded(_Client, discord.AutoShardedClient):
 
     async def on_shard_ready(self, shard_id: int) -> None:
         """Handle that the state of a shard's servers is complete again."""
-        await self._run_catching_up(self.missed.catch_up())
+        await self._run_catching_up(self.missed_messages.catch_up())
 
 
 Client: TypeAlias = Single | Sharded
 
 
-def intents(*, with_content: bool) -> discord.Intents:
+def make_intents(*, with_content: bool) -> discord.Intents:
     """Return the gateway intents: as few as will do."""
     gateway_intents = discord.Intents.none()
     gateway_intents.guilds = True
@@ -231,15 +230,17 @@ def intents(*, with_content: bool) -> discord.Intents:
     return gateway_intents
 
 
-def make(config: settings.Discord, limits: rate_limits.RateLimits, *, with_content: bool) -> Client:
+def make_client(
+    config: settings.Discord, limits: rate_limits.RateLimits, *, with_content: bool
+) -> Client:
     """Create a client that is not connected yet."""
     fields: dict[str, Any] = {
-        "intents": intents(with_content=with_content),
+        "intents": make_intents(with_content=with_content),
         "allowed_mentions": discord.AllowedMentions.none(),
         "member_cache_flags": discord.MemberCacheFlags.none(),
         "chunk_guilds_at_startup": False,
         "max_messages": None,
-        "guild_ready_timeout": _READY_SECONDS,
+        "guild_ready_timeout": _GUILD_READY_SECONDS,
         "http_trace": limits.trace,
     }
     if not config.sharding:

@@ -26,8 +26,9 @@ from interpreter_bot.wording import command_words, file_words, run_words
 
 _log = logging.getLogger(__name__)
 
-_ANSWERED: Final = frozenset({api_errors.ALREADY_ANSWERED, api_errors.UNKNOWN_INTERACTION})
+_ANSWERED_CODES: Final = frozenset({api_errors.ALREADY_ANSWERED, api_errors.UNKNOWN_INTERACTION})
 _ACKNOWLEDGED: Final = "acknowledged"
+"""Key of `Interaction.extras`: how the interaction was acknowledged, "thinking" or "silently"."""
 _MAX_PAYLOADS: Final = 200
 
 
@@ -55,7 +56,7 @@ class InteractionHandler:
         self._payloads = cachetools.LRUCache[int, Mapping[str, Any]](_MAX_PAYLOADS)
         self._reclaimed_ids: set[int] = set()
         self._files = files
-        self._members = permissions.Memberships(network.client, config, network.limits)
+        self._memberships = permissions.Memberships(network.client, config, network.limits)
         self.service = service
         self.network = network
         self.in_flight = requests_in_flight
@@ -68,7 +69,7 @@ class InteractionHandler:
         This suffices to open a modal, as its submission is checked again.
         """
         refusal = command_words.RESTARTING if self.is_leaving else ""
-        if not self._members.is_unknown(interaction.user, interaction.guild_id):
+        if not self._memberships.must_fetch(interaction.user, interaction.guild_id):
             refusal = refusal or self._refusal(interaction)
         return not await self._send_refusal(interaction, refusal)
 
@@ -127,8 +128,8 @@ class InteractionHandler:
             return
         payload = self._payloads.pop(interaction.id, None)
         envelope = claims.Envelope(
-            name=_event_id(interaction),
-            key=channels_and_threads.of_interaction(interaction).key,
+            event_id=_event_id(interaction),
+            key=channels_and_threads.place_at_interaction(interaction).key,
             request_id=str(interaction.id),
             content=payload and {"payload": payload},
             is_secret=True,
@@ -136,11 +137,11 @@ class InteractionHandler:
         await self._claims.handle(envelope, prepare_if_permitted, is_claimed=is_again)
 
     def receive(self, payload: Mapping[str, Any], *, is_again: bool = False) -> None:
-        """Keep the payload of an interaction until it is claimed.
+        """Keep the payload of an interaction until that is claimed.
 
         Args:
-            payload: from Discord.
-            is_again: a dead bot acknowledged and claimed it, and this bot takes it over.
+            payload: as Discord sent it.
+            is_again: a former bot acknowledged and claimed the interaction.
         """
         interaction_id = int(payload["id"])
         if is_again:
@@ -171,7 +172,7 @@ class InteractionHandler:
         membership: permissions.Membership | None = None,
     ) -> str:
         """Return why a person may not use the bot there, without fetching; empty if they may."""
-        requester = permissions.requester(
+        requester = permissions.make_requester(
             interaction.user,
             interaction.guild_id,
             interaction.channel or discord.Object(interaction.channel_id or 0),
@@ -182,11 +183,11 @@ class InteractionHandler:
 
     async def _fetch_refusal(self, interaction: discord.Interaction[Any]) -> str:
         """Return why a person may not use the bot there, after fetching their membership."""
-        membership = await self._members.find_membership(interaction.user, interaction.guild)
+        membership = await self._memberships.find_membership(interaction.user, interaction.guild)
         return self._refusal(interaction, membership)
 
     def may_complete(self, interaction: discord.Interaction[Any]) -> bool:
-        """Return whether a person may see autocompletions."""
+        """Return whether a person may see completions."""
         return not self._refusal(interaction)
 
     async def reply(
@@ -195,21 +196,21 @@ class InteractionHandler:
         text: str,
         *,
         uploads: tuple[transport.Upload, ...] = (),
-        offered: tuple[transport.Button, ...] = (),
+        shown_buttons: tuple[transport.Button, ...] = (),
     ) -> None:
         """Reply; only to the person, unless the acknowledgement was public."""
         nobody = discord.AllowedMentions.none()
         if interaction.extras.get(_ACKNOWLEDGED) == "thinking":
             await interaction.edit_original_response(
                 content=text or None,
-                attachments=discord_transport.files(uploads),
-                view=persistent_buttons.view(offered),
+                attachments=discord_transport.open_files(uploads),
+                view=persistent_buttons.view(shown_buttons),
                 allowed_mentions=nobody,
             )
             return
         fields: dict[str, Any] = {
-            "files": discord_transport.files(uploads),
-            "view": persistent_buttons.view(offered) or discord.utils.MISSING,
+            "files": discord_transport.open_files(uploads),
+            "view": persistent_buttons.view(shown_buttons) or discord.utils.MISSING,
             "ephemeral": True,
             "allowed_mentions": nobody,
             "suppress_embeds": True,
@@ -219,7 +220,7 @@ class InteractionHandler:
         else:
             await interaction.response.send_message(text, **fields)
 
-    async def request(
+    async def run_request(
         self,
         interaction: discord.Interaction[Any],
         text: str,
@@ -229,9 +230,9 @@ class InteractionHandler:
         recent: tuple[requests.RecentMessage, ...] = (),
     ) -> None:
         """Run a request and show its answer to everybody in the channel, if permitted."""
-        files = self._files.of(attachments)
+        files = self._files.make_attachments(attachments)
         prepare = functools.partial(
-            self.open, interaction, text, is_code=is_code, attachments=files, recent=recent
+            self.open_request, interaction, text, is_code=is_code, attachments=files, recent=recent
         )
         await self.start(interaction, prepare)
 
@@ -239,27 +240,27 @@ class InteractionHandler:
         """Run the request of an earlier turn again, if permitted."""
 
         async def prepare() -> claims.StartRequest:
-            key = channels_and_threads.of_interaction(interaction).key
+            key = channels_and_threads.place_at_interaction(interaction).key
             past_turns = await self.service.queries.history(key)
-            past = next((turn for turn in past_turns if turn.record.id == turn_id), None)
-            if past is None:
+            past_turn = next((turn for turn in past_turns if turn.record.id == turn_id), None)
+            if past_turn is None:
                 raise errors.BotError(command_words.ANSWER_TOO_OLD)
-            return await self.open(
+            return await self.open_request(
                 interaction,
-                past.record.request,
-                is_code=past.is_code,
-                files=past.record.attachments,
+                past_turn.record.request,
+                is_code=past_turn.is_code,
+                files=past_turn.record.attachments,
             )
 
         await self.start(interaction, prepare)
 
-    async def open(
+    async def open_request(
         self, interaction: discord.Interaction[Any], text: str, *, is_code: bool, **fields: Any
     ) -> claims.StartRequest:
         """Open the request of an interaction; return the function that starts it."""
-        place = channels_and_threads.of_interaction(interaction)
-        person = channels_and_threads.person(interaction.user)
-        author_preferences = await self.in_flight.chosen_by(place.key, person.id)
+        place = channels_and_threads.place_at_interaction(interaction)
+        person = channels_and_threads.person_of(interaction.user)
+        author_preferences = await self.in_flight.find_preferences(place.key, person.id)
         request = requests.Request(
             key=place.key,
             person=person,
@@ -271,7 +272,7 @@ class InteractionHandler:
         )
         handle = discord_transport.LiveInteraction(interaction)
         at = channels_and_threads.location(place, handle=handle)
-        entry = self.in_flight.open(request.id, person.id, at)
+        entry = self.in_flight.open_entry(request.id, person.id, at)
         shows_code = is_code or author_preferences.show_code
         return functools.partial(self.in_flight.answer, entry, request, shows_code=shows_code)
 
@@ -283,7 +284,7 @@ class InteractionHandler:
         elif api_errors.code_of(cause) in api_errors.FILES_REFUSED:
             _log.info("Discord refused a file", exc_info=cause)
             text = file_words.REFUSED_BY_DISCORD
-        elif api_errors.code_of(cause) in _ANSWERED:
+        elif api_errors.code_of(cause) in _ANSWERED_CODES:
             _log.warning("an interaction was answered too late, or by another bot")
             return
         else:
@@ -291,8 +292,8 @@ class InteractionHandler:
             text = run_words.FAULT
         try:
             await self.reply(interaction, text)
-        except api_errors.ANY as undelivered:
-            _log.info("an error could not be reported", exc_info=undelivered)
+        except api_errors.ANY as reply_error:
+            _log.info("an error could not be reported", exc_info=reply_error)
 
 
 def _event_id(interaction: discord.Interaction[Any]) -> str:

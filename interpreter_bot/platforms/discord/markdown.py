@@ -17,9 +17,9 @@ from interpreter_bot.platforms.chat import markup
 from interpreter_bot.text import addresses, fences, safe_text
 
 _INVISIBLE: Final = "\u200b"
-_LOOKALIKE: Final = "\u02cb"
+_BACKTICK_LOOKALIKE: Final = "\u02cb"
 _MENTION: Final = re.compile(r"@(?=everyone|here)|<(?=[@#][!&]?\d|id:)", re.IGNORECASE)
-_SPAN: Final = re.compile(r"(?<!`)(?P<marks>`+)(?!`)(?P<code>[^`]*)(?P=marks)(?!`)")
+_CODE_SPAN: Final = re.compile(r"(?<!`)(?P<marks>`+)(?!`)(?P<code>[^`]*)(?P=marks)(?!`)")
 _LINK: Final = re.compile(
     rf"!?\[(?P<label>[^\[\]\n]{{0,300}})\]\(\s{{0,3}}<?(?P<target>{addresses.PATTERN})>?"
     r"(?:\s{1,3}\"[^\"\n]{0,300}\")?\s{0,3}\)"
@@ -31,12 +31,14 @@ _INVITATION: Final = re.compile(
     r"(?<!\w)discord(?=(?:\.gg|\.new|(?:app)?\.com[/\\]+invite)[/\\])", re.IGNORECASE
 )
 _ADDRESS: Final = re.compile(r"https?://|www\.|[\w-]+\.[a-z]{2,}(?:/|\s|$)", re.IGNORECASE)
-_MARKUP: Final = re.compile(r"[\\*_~`|\[\]<>]")
-_ROW: Final = re.compile(r"\s*\|.*\|\s*\Z")
-_RULE: Final = re.compile(r"\s*\|(?:\s*:?-+:?\s*\|)+\s*\Z")
-_SEPARATOR: Final = re.compile(r"[ ]{0,3}(?:(?:-[ \t]*){3,}|(?:\*[ \t]*){3,}|(?:_[ \t]*){3,})")
+_MARKUP_CHARACTER: Final = re.compile(r"[\\*_~`|\[\]<>]")
+_TABLE_ROW: Final = re.compile(r"\s*\|.*\|\s*\Z")
+_TABLE_RULE: Final = re.compile(r"\s*\|(?:\s*:?-+:?\s*\|)+\s*\Z")
+_HORIZONTAL_RULE: Final = re.compile(
+    r"[ ]{0,3}(?:(?:-[ \t]*){3,}|(?:\*[ \t]*){3,}|(?:_[ \t]*){3,})"
+)
 _DEEP_HEADING: Final = re.compile(r"[ ]{0,3}#{4,6}[ \t]+(?P<title>.*)")
-_TASK: Final = re.compile(r"\A(\s{0,20}(?:[-*+]|\d{1,9}[.)])[ \t]+)\[([ xX])\][ \t]+")
+_TASK_ITEM: Final = re.compile(r"\A(\s{0,20}(?:[-*+]|\d{1,9}[.)])[ \t]+)\[([ xX])\][ \t]+")
 _FILE_LINK: Final = re.compile(
     r"!?\[(?P<label>[^\[\]\n]{0,300})\]"
     r"\(<?(?!https?:)(?P<target>(?:sandbox:|attachment:)?[\w./ -]{1,300})>?\)"
@@ -49,9 +51,9 @@ _DISPLAY_MATH: Final = re.compile(r"\s{0,3}(?P<marks>\$\$|\\\[)")
 _MATH_ENDS: Final = {"$$": "$$", "\\[": "\\]"}
 _MAX_MATH_LINES: Final = 40
 _MAX_TABLE_CHARACTERS: Final = 1700
-_NOT_IN_NAMES: Final = re.compile(r"[^A-Za-z0-9._-]+")
+_UNSAFE_IN_NAMES: Final = re.compile(r"[^A-Za-z0-9._-]+")
 _MAX_NAME_CHARACTERS: Final = 80
-_MOMENT: Final = re.compile(r"\b\d{1,2} [A-Z][a-z]{2,8} at \d\d:\d\d UTC\b")
+_UTC_TIME: Final = re.compile(r"\b\d{1,2} [A-Z][a-z]{2,8} at \d\d:\d\d UTC\b")
 
 
 def code(text: str, language: str = "") -> str:
@@ -74,10 +76,10 @@ def small_print(text: str) -> str:
 
 def local_times(text: str) -> str:
     """Turn times in UTC in a sentence of the bot into timestamps, shown in local time."""
-    return _MOMENT.sub(_local_time, text)
+    return _UTC_TIME.sub(_convert_time, text)
 
 
-def _local_time(match: re.Match[str]) -> str:
+def _convert_time(match: re.Match[str]) -> str:
     now = datetime.datetime.now(datetime.UTC)
     for year in (now.year, now.year - 1):
         try:
@@ -99,7 +101,7 @@ NOTICE: Final = "-# 🔹"
 def escape(text: str) -> str:
     """Escape text within a line: nothing in it is markup, mention or link."""
     text = " ".join(safe_text.harmless(text).split())
-    text = _MARKUP.sub(r"\\\g<0>", text)
+    text = _MARKUP_CHARACTER.sub(r"\\\g<0>", text)
     text = _INVITATION.sub(f"\\g<0>{_INVISIBLE}", text)
     return text.replace("@", f"@{_INVISIBLE}").replace("://", f":{_INVISIBLE}//")
 
@@ -126,7 +128,7 @@ def mention(person: str) -> str:
 def file_name(name: str) -> str:
     """Spell a file name so that Discord leaves it unchanged."""
     ascii_name = unicodedata.normalize("NFKD", name).encode("ascii", "ignore").decode()
-    stem, dot, suffix = _NOT_IN_NAMES.sub("_", ascii_name).strip("._").rpartition(".")
+    stem, dot, suffix = _UNSAFE_IN_NAMES.sub("_", ascii_name).strip("._").rpartition(".")
     if not dot:
         stem, suffix = suffix, ""
     stem = stem[:_MAX_NAME_CHARACTERS].strip("._") or "file"
@@ -143,31 +145,31 @@ def blocks(text: str, *, is_whole: bool = True) -> Iterator[markup.Block]:
             end = index + 1
             while end < len(lines) and open_after[end] is not None:
                 end += 1
-            inside = "\n".join(lines[index + 1 : end])
-            code_block = fences.fenced(inside, language=fence.language, style="broken")
+            code_text = "\n".join(lines[index + 1 : end])
+            code_block = fences.fenced(code_text, language=fence.language, style="broken")
             yield markup.Block(code_block, may_grow=not is_whole and end == len(lines))
             index = end + 1
         elif _is_table(lines, index):
             end = index
-            while end < len(lines) and _ROW.match(lines[end]):
+            while end < len(lines) and _TABLE_ROW.match(lines[end]):
                 end += 1
-            *complete, last = _tables(lines[index], lines[index + 2 : end])
-            yield from map(markup.Block, complete)
+            *full_tables, last_table = _draw_tables(lines[index], lines[index + 2 : end])
+            yield from map(markup.Block, full_tables)
             # The last line may still be a row.
-            yield markup.Block(last, may_grow=not is_whole and end >= len(lines) - 1)
+            yield markup.Block(last_table, may_grow=not is_whole and end >= len(lines) - 1)
             index = end
         elif end := _end_of_math(lines, index, is_whole=is_whole):
-            yield markup.Block(_formula(lines[index:end]), may_grow=end > len(lines))
+            yield markup.Block(_fence_formula(lines[index:end]), may_grow=end > len(lines))
             index = end
         else:
             may_grow = not is_whole and index == len(lines) - 1
-            # It may become a table, a fence, or a row of its table.
+            # The line may become a table, a fence or a formula.
             is_unclear = may_grow and lines[index].lstrip()[:1] in ("|", "`", "~", "$", "\\")
             is_unclear |= (
-                not is_whole and index == len(lines) - 2 and bool(_ROW.match(lines[index]))
+                not is_whole and index == len(lines) - 2 and bool(_TABLE_ROW.match(lines[index]))
             )
             yield markup.Block(
-                _row(lines[index]), is_line=not is_unclear, may_grow=may_grow or is_unclear
+                _convert_line(lines[index]), is_line=not is_unclear, may_grow=may_grow or is_unclear
             )
             index += 1
 
@@ -177,19 +179,19 @@ def _end_of_math(lines: list[str], start: int, *, is_whole: bool) -> int:
 
     One beyond the last line if the end of the formula may still come.
     """
-    opening = _DISPLAY_MATH.match(lines[start])
-    if opening is None:
+    math_start = _DISPLAY_MATH.match(lines[start])
+    if math_start is None:
         return 0
-    marks = opening["marks"]
+    marks = math_start["marks"]
     for index in range(start, min(start + _MAX_MATH_LINES, len(lines))):
-        rest = lines[index][opening.end() :] if index == start else lines[index]
-        if rest.rstrip().endswith(_MATH_ENDS[marks]):
+        line = lines[index][math_start.end() :] if index == start else lines[index]
+        if line.rstrip().endswith(_MATH_ENDS[marks]):
             return index + 1
     may_come = not is_whole and len(lines) - start < _MAX_MATH_LINES
     return len(lines) + 1 if may_come else 0
 
 
-def _formula(lines: list[str]) -> str:
+def _fence_formula(lines: list[str]) -> str:
     text = "\n".join(lines).strip()
     for mark in (*_MATH_ENDS, *_MATH_ENDS.values()):
         text = text.removeprefix(mark).removesuffix(mark)
@@ -199,84 +201,85 @@ def _formula(lines: list[str]) -> str:
 def _is_table(lines: list[str], index: int) -> bool:
     return (
         index + 1 < len(lines)
-        and bool(_ROW.match(lines[index]))
-        and bool(_RULE.match(lines[index + 1]))
+        and bool(_TABLE_ROW.match(lines[index]))
+        and bool(_TABLE_RULE.match(lines[index + 1]))
     )
 
 
-def _tables(head: str, rows: list[str]) -> list[str]:
+def _draw_tables(head: str, rows: list[str]) -> list[str]:
     """Draw a table in parts that each fit into a message and have the head."""
     tables: list[str] = []
-    part: list[list[str]] = []
-    widths = [len(cell) for cell in _cells(head)]
+    table_rows: list[list[str]] = []
+    widths = [len(cell) for cell in _split_cells(head)]
     for row in rows:
-        cells = _cells(row)
+        cells = _split_cells(row)
         new_widths = [
             max(column) for column in itertools.zip_longest(widths, map(len, cells), fillvalue=0)
         ]
         if (
-            part
-            and (sum(new_widths) + 2 * len(new_widths)) * (len(part) + 3) > _MAX_TABLE_CHARACTERS
+            table_rows
+            and (sum(new_widths) + 2 * len(new_widths)) * (len(table_rows) + 3)
+            > _MAX_TABLE_CHARACTERS
         ):
-            tables.append(_table([_cells(head), *part]))
-            part, new_widths = [], [len(cell) for cell in cells]
-        part.append(cells)
+            tables.append(_draw_table([_split_cells(head), *table_rows]))
+            table_rows, new_widths = [], [len(cell) for cell in cells]
+        table_rows.append(cells)
         widths = new_widths
-    return [*tables, _table([_cells(head), *part])]
+    return [*tables, _draw_table([_split_cells(head), *table_rows])]
 
 
-def _cells(row: str) -> list[str]:
+def _split_cells(row: str) -> list[str]:
     cells = row.strip().strip("|").split("|")
     return [cell.strip().replace("**", "").strip("`") for cell in cells]
 
 
-def _table(rows: list[list[str]]) -> str:
-    count = max(map(len, rows))
-    filled = [row + [""] * (count - len(row)) for row in rows]
-    widths = [max(len(row[index]) for row in filled) for index in range(count)]
-    lines = ["  ".join(map(str.ljust, row, widths)).rstrip() for row in filled]
+def _draw_table(rows: list[list[str]]) -> str:
+    column_count = max(map(len, rows))
+    full_rows = [row + [""] * (column_count - len(row)) for row in rows]
+    widths = [max(len(row[index]) for row in full_rows) for index in range(column_count)]
+    lines = ["  ".join(map(str.ljust, row, widths)).rstrip() for row in full_rows]
     lines.insert(1, "  ".join("─" * width for width in widths))
     return fences.fenced("\n".join(lines), style="broken")
 
 
-def _row(row: str) -> str:
+def _convert_line(line: str) -> str:
     """Make a line harmless outside of its spans of code, in Markdown that Discord knows."""
-    if _SEPARATOR.fullmatch(row):
+    if _HORIZONTAL_RULE.fullmatch(line):
         return "─" * 20
-    if heading := _DEEP_HEADING.fullmatch(row):
+    if heading := _DEEP_HEADING.fullmatch(line):
         # A regular expression that also strips the end would take cubic time.
         title = heading["title"].rstrip(" \t").rstrip("#").rstrip(" \t")
-        row = f"**{title.replace('**', '')}**"
-    row = _TASK.sub(lambda task: f"{task[1]}{'☐' if task[2] == ' ' else '☑'} ", row, count=1)
+        line = f"**{title.replace('**', '')}**"
+    line = _TASK_ITEM.sub(lambda task: f"{task[1]}{'☐' if task[2] == ' ' else '☑'} ", line, count=1)
     parts = []
     end = 0
-    for span in _SPAN.finditer(row):
-        parts.append(_defuse(row[end : span.start()]))
+    for span in _CODE_SPAN.finditer(line):
+        parts.append(_defuse(line[end : span.start()]))
         parts.append(fences.inline(span["code"], style="broken") or span[0])
         end = span.end()
-    parts.append(_defuse(row[end:]))
+    parts.append(_defuse(line[end:]))
     return "".join(parts)
 
 
 def _defuse(text: str) -> str:
     # Single backticks could pair up with others and open or close code.
-    text = _FILE_LINK.sub(_file, text.replace("`", _LOOKALIKE))
-    text = _LINK.sub(_link, text)
-    text = _INLINE_MATH.sub(_inline_formula, text)
+    text = _FILE_LINK.sub(_convert_file_link, text.replace("`", _BACKTICK_LOOKALIKE))
+    text = _LINK.sub(_convert_link, text)
+    text = _INLINE_MATH.sub(_convert_formula, text)
     text = _INVITATION.sub(f"\\g<0>{_INVISIBLE}", text)
     return _MENTION.sub(lambda mention: f"{mention[0]}{_INVISIBLE}", text)
 
 
-def _inline_formula(formula: re.Match[str]) -> str:
+def _convert_formula(formula: re.Match[str]) -> str:
     return f"`{(formula['code'] or formula['dollars']).strip()}`"
 
 
-def _file(link: re.Match[str]) -> str:
+def _convert_file_link(link: re.Match[str]) -> str:
     """Return the label of a link to a file, as files come with the answer."""
     return link["label"].strip() or link["target"].rpartition("/")[2]
 
 
-def _link(match: re.Match[str]) -> str:
+def _convert_link(match: re.Match[str]) -> str:
     if match["bare"]:
         url = match["url"]
         address = addresses.without_trailing(url)

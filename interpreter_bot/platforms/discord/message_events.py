@@ -64,7 +64,7 @@ class MessageEvents:
         self._threads = channels_and_threads.Threads(
             network.client, service, config, network.limits
         )
-        self._members = permissions.Memberships(network.client, config, network.limits)
+        self._memberships = permissions.Memberships(network.client, config, network.limits)
         self._recent = recent_messages.RecentMessages(config, network.limits)
         self.inbox = inbox.Inbox[discord.Message, _Source](
             channels_and_threads.PLATFORM,
@@ -81,12 +81,12 @@ class MessageEvents:
 
     async def on_message(self, message: discord.Message) -> None:
         """Handle a new message."""
-        self._recent.note(message)
+        self._recent.note_message(message)
         await self.inbox.receive(message)
 
     async def on_edit(self, message: discord.Message) -> None:
         """Handle an edited message; Discord itself edits some, to add previews."""
-        self._recent.note(message)
+        self._recent.note_message(message)
         if message.edited_at is not None:
             await self.inbox.receive_edit(message)
 
@@ -102,26 +102,26 @@ class MessageEvents:
         async with self.inbox.lock_of(("channel of", raw.channel.id)):
             channel = await self._find_channel(raw)
         original = message_parsing.replied_message(raw)
-        answers = None
+        question_ids = None
         if original is not None:
             is_of_bot = original.author.id == self._bot_id
-            answers = frozenset(
-                persistent_buttons.ids(original, _ANSWER_ACTIONS) if is_of_bot else ()
+            question_ids = frozenset(
+                persistent_buttons.subject_ids(original, _ANSWER_ACTIONS) if is_of_bot else ()
             )
-        edited = raw.edited_at
-        place = channels_and_threads.of_channel(channel, raw.guild)
+        edited_at = raw.edited_at
+        place = channels_and_threads.place_of_channel(channel, raw.guild)
         return inbox.Message(
             id=str(raw.id),
-            name=f"message {raw.id}",
-            version=f" edited {edited.timestamp()}" if edited is not None else "",
+            event_id=f"message {raw.id}",
+            version=f" edited {edited_at.timestamp()}" if edited_at is not None else "",
             at=channels_and_threads.location(place),
             session=place.key,
-            person=channels_and_threads.person(raw.author),
+            person=channels_and_threads.person_of(raw.author),
             text=message_parsing.words(raw.content, raw.mentions, self._bot_id),
             sent_at=raw.created_at.timestamp(),
             content={"channel": channel.id, "message": raw.id},
             command=message_parsing.command(raw, self._bot_id),
-            answers=answers,
+            replied_question_ids=question_ids,
             is_addressed=raw.guild is None or any(user.id == self._bot_id for user in raw.mentions),
             mentions_bot=message_parsing.mentions_bot(raw, self._bot_id),
             is_for_others=message_parsing.is_for_others(raw, self._bot_id),
@@ -157,23 +157,21 @@ class MessageEvents:
         first_request = await self._threads.first_request(message.source.channel)
         return first_request is not None and message.source.message.id >= first_request
 
-    async def mention_reason(
+    async def find_mention_reason(
         self, message: _Message, author_preferences: preferences.Preferences
     ) -> str:
         if not author_preferences.follow_threads:
             return access_words.MENTION_OR_REPLY
         if not self._client.intents.message_content:
             return access_words.MENTION_OR_REPLY_TO_BE_READ
-        thread, original = (
-            message.source.channel,
-            message_parsing.replied_message(message.source.message),
-        )
+        thread = message.source.channel
+        original = message_parsing.replied_message(message.source.message)
         if original is not None and original.author.id == self._bot_id:
             return ""
         if not isinstance(thread, discord.Thread):
             return ""
-        is_alone = await self._threads.is_of_one_person(thread, int(message.person.id))
-        return "" if is_alone else access_words.MENTION_OR_REPLY_IN_CROWD
+        is_of_one_person = await self._threads.is_of_one_person(thread, int(message.person.id))
+        return "" if is_of_one_person else access_words.MENTION_OR_REPLY_IN_CROWD
 
     async def admit(self, message: _Message) -> _Message:
         if refusal := await self._refusal(message.source.message, message.source.channel):
@@ -184,12 +182,12 @@ class MessageEvents:
         self, message: discord.Message, channel: discord.abc.MessageableChannel
     ) -> policies.NotAllowedError | None:
         """Return why a message's author may not use the bot there; None if they may."""
-        membership = await self._members.find_membership(message.author, message.guild)
+        membership = await self._memberships.find_membership(message.author, message.guild)
         guild_id = message.guild.id if message.guild is not None else None
-        requester = permissions.requester(message.author, guild_id, channel, membership)
+        requester = permissions.make_requester(message.author, guild_id, channel, membership)
         return policies.refusal(requester, permissions.rules(self._config))
 
-    async def command_place(
+    async def make_command_place(
         self, message: _Message
     ) -> tuple[command_types.Place, command_views.ChannelView]:
         author, channel = message.source.message.author, message.source.channel
@@ -198,9 +196,9 @@ class MessageEvents:
             channel, discord.PartialMessageable
         ):
             channel_permissions = channel.permissions_for(author)
-        place = channels_and_threads.of_channel(channel, message.source.message.guild)
+        place = channels_and_threads.place_of_channel(channel, message.source.message.guild)
         return (
-            command_views.place_of(
+            command_views.command_place(
                 self._service,
                 self._in_flight,
                 self._network,
@@ -232,7 +230,7 @@ class MessageEvents:
             await sync.post_once(self._network, message.at, access_words.WRITE_SOMETHING)
             return None
         if isinstance(channel, discord.Thread):
-            self._threads.join(channel.id, raw.id)
+            self._threads.note_request(channel.id, raw.id)
         code = code or parsed.code
         if not self._service.queries.models:
             # Without a model, only code in the message can be run.
@@ -242,7 +240,7 @@ class MessageEvents:
             person=message.person,
             text=code or parsed.text,
             model=author_preferences.model,
-            attachments=self._files.of(parsed.attachments),
+            attachments=self._files.make_attachments(parsed.attachments),
             is_code=bool(code),
             id=message.id,
             recent=parsed.recent,
@@ -251,7 +249,7 @@ class MessageEvents:
         return await self._in_flight.prepare(
             request,
             message.at,
-            functools.partial(self._find_place, message, author_preferences),
+            functools.partial(self._find_location, message, author_preferences),
             shows_code=author_preferences.show_code and not request.is_code,
             is_edit=is_edit,
         )
@@ -264,19 +262,19 @@ class MessageEvents:
         # Messages of people who may not use the bot must not reach the model as context.
         return [
             earlier
-            for earlier in await self._recent.before(raw, channel, self._bot_id)
-            if self._in_flight.find(message.at.session, str(earlier.id)) is None
+            for earlier in await self._recent.messages_before(raw, channel, self._bot_id)
+            if self._in_flight.find_entry(message.at.session, str(earlier.id)) is None
             and (earlier.author.bot or not await self._refusal(earlier, channel))
         ]
 
-    async def say(self, message: _Message, sentence: str) -> None:
-        await self._in_flight.say(message.at, sentence)
+    async def post_notice(self, message: _Message, sentence: str) -> None:
+        await self._in_flight.post_notice(message.at, sentence)
 
     async def refuse(self, message: _Message, sentence: str, *, is_private: bool) -> None:
         person = message.person.id
         await self._in_flight.refuse(message.at, person, sentence, is_private=is_private)
 
-    async def _find_place(
+    async def _find_location(
         self, message: _Message, author_preferences: preferences.Preferences
     ) -> transport.Location:
         """Find the location of the answer: a thread on the message, or else a reply to it."""
@@ -290,7 +288,7 @@ class MessageEvents:
             if thread_id is not None:
                 self._recent.follow(thread_id)
                 session = dataclasses.replace(message.at.session, thread=str(thread_id))
-                return discord_transport.at_session(session)
+                return discord_transport.session_location(session)
         return dataclasses.replace(message.at, reply_to=message.id)
 
 

@@ -16,8 +16,8 @@ from interpreter_bot.text import code_reading, safe_text
 _PLATFORM: Final = "discord"
 _MAX_QUOTED_CHARACTERS: Final = 4000
 _MAX_TITLE_CHARACTERS: Final = 80
-_OUTSIDER: Final = " (may not use you; their wishes do not count)"
-_FORWARDED: Final = "a forwarded message"
+_OUTSIDER_REMARK: Final = " (may not use you; their wishes do not count)"
+_FORWARDED_SPEAKER: Final = "a forwarded message"
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -58,16 +58,18 @@ def parse(
     if original is not None:
         files += original.attachments
         if original.author.id != bot_id:
-            others = [message for message in recent if message != recent_message(original, bot_id)]
-            recent = [
-                *others,
-                recent_message(original, bot_id, is_referred=True, is_outsider=replies_to_outsider),
-            ]
+            unreferred = recent_message(original, bot_id)
+            referred = recent_message(
+                original, bot_id, is_referred=True, is_outsider=replies_to_outsider
+            )
+            recent = [*(message for message in recent if message != unreferred), referred]
     for snapshot in message.message_snapshots:
         files += snapshot.attachments
         recent.append(
             requests.RecentMessage(
-                speaker=_FORWARDED, text=snapshot.content[:_MAX_QUOTED_CHARACTERS], is_referred=True
+                speaker=_FORWARDED_SPEAKER,
+                text=snapshot.content[:_MAX_QUOTED_CHARACTERS],
+                is_referred=True,
             )
         )
     text = words(message.content, message.mentions, bot_id)
@@ -110,8 +112,8 @@ def words(content: str, mentioned: Iterable[discord.User | discord.Member], bot_
     """Return text with names in place of mentions, and without the mention of the bot."""
     text = re.sub(rf"<@!?{bot_id}>", "", content)
     for user in mentioned:
-        for spelling in (f"<@{user.id}>", f"<@!{user.id}>"):
-            text = text.replace(spelling, f"@{user.display_name}")
+        for mention in (f"<@{user.id}>", f"<@!{user.id}>"):
+            text = text.replace(mention, f"@{user.display_name}")
     return text.strip()
 
 
@@ -121,7 +123,7 @@ def recent_message(
     """Return a message as context for the model."""
     speaker = "You" if message.author.id == bot_id else message.author.display_name
     return requests.RecentMessage(
-        speaker=f"{speaker}{_OUTSIDER if is_outsider else ''}",
+        speaker=f"{speaker}{_OUTSIDER_REMARK if is_outsider else ''}",
         text=words(message.content, message.mentions, bot_id)[:_MAX_QUOTED_CHARACTERS],
         files=tuple(file.filename for file in message.attachments),
         is_bot=message.author.bot,

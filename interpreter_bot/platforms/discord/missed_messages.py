@@ -23,18 +23,18 @@ _log = logging.getLogger(__name__)
 
 _MAX_CHANNELS: Final = 100
 _MAX_MESSAGES: Final = 100
-_MAX_DIRECT: Final = 200
-_MAX_RECENT: Final = 30
+_MAX_DIRECT_CHANNELS: Final = 200
+_MAX_RECENT_SESSIONS: Final = 30
 # 30 seconds as a difference of ids (milliseconds << 22), because ids are not strictly ordered.
-_MARGIN: Final = 30_000 << 22
+_ID_MARGIN: Final = 30_000 << 22
 
 
 class MissedMessages:
     """Remembers the last handled message, and reads the messages after it.
 
-    A lost gateway session sets `_missed_since` to the id from which messages may be missing;
-    catching up moves it to `_caught_up_since`, for servers that become available later.
-    `_searched_servers` are those that were read since.
+    When a gateway session is lost, `_missed_since` becomes the id from which messages may be
+    missing. Catching up moves it to `_caught_up_since`, as servers may become available later;
+    `_read_servers` are those that were read since then.
     """
 
     def __init__(
@@ -52,15 +52,15 @@ class MissedMessages:
         self._last_id = 0
         self._missed_since: int | None = None
         self._caught_up_since: int | None = None
-        self._searched_servers: set[int] = set()
-        self._direct = cachetools.LRUCache[int, None](_MAX_DIRECT)
+        self._read_servers: set[int] = set()
+        self._direct_channels = cachetools.LRUCache[int, None](_MAX_DIRECT_CHANNELS)
         self._lock = asyncio.Lock()
 
-    def note(self, message: discord.Message) -> None:
+    def note_message(self, message: discord.Message) -> None:
         """Record that a message was handled."""
         self._last_id = max(self._last_id, message.id)
         if message.guild is None:
-            self._direct[message.channel.id] = None
+            self._direct_channels[message.channel.id] = None
 
     def note_start(self) -> None:
         """Record that the bot handles all messages from now on."""
@@ -69,8 +69,8 @@ class MissedMessages:
     def note_new_session(self) -> None:
         """Remember where the gap began; messages of the new gateway session arrive live."""
         if self._missed_since is None:
-            self._missed_since = self._last_id - _MARGIN
-            self._searched_servers.clear()
+            self._missed_since = self._last_id - _ID_MARGIN
+            self._read_servers.clear()
 
     async def include_downtime(self) -> None:
         """Include, once, messages from before the start of the bot.
@@ -84,13 +84,12 @@ class MissedMessages:
         if not self._config.look_back_seconds:
             return
         for overview in reversed(
-            await self._service.recent(channels_and_threads.PLATFORM, limit=_MAX_RECENT)
+            await self._service.recent(channels_and_threads.PLATFORM, limit=_MAX_RECENT_SESSIONS)
         ):
-            channel_id = channels_and_threads.channel_of(overview.record.key)
-            if channel_id is not None:
-                self._direct.setdefault(channel_id)
-        before = datetime.timedelta(seconds=self._config.look_back_seconds)
-        since = discord.utils.time_snowflake(discord.utils.utcnow() - before)
+            channel_id = channels_and_threads.channel_id_of(overview.record.key)
+            self._direct_channels.setdefault(channel_id)
+        look_back = datetime.timedelta(seconds=self._config.look_back_seconds)
+        since = discord.utils.time_snowflake(discord.utils.utcnow() - look_back)
         self._missed_since = since if self._missed_since is None else min(since, self._missed_since)
 
     async def catch_up(self) -> None:
@@ -104,7 +103,8 @@ class MissedMessages:
             for guild in self._client.guilds:
                 channels += self._changed_channels(guild, since)
             channels += [
-                self._client.get_partial_messageable(channel_id) for channel_id in self._direct
+                self._client.get_partial_messageable(channel_id)
+                for channel_id in self._direct_channels
             ]
             await self._handle_missed(channels, since)
 
@@ -125,7 +125,7 @@ class MissedMessages:
             missed += await self._read(channel, discord.Object(since))
         missed.sort(key=lambda message: message.id)
         for message in missed:
-            self.note(message)
+            self.note_message(message)
         await self._inbox.catch_up(missed)
         if missed:
             _log.info("%d messages that may have been missed were read", len(missed))
@@ -134,12 +134,12 @@ class MissedMessages:
         """Find channels of a server with new messages; once per gateway session."""
         listed_servers = self._config.guilds
         if (
-            guild.id in self._searched_servers
+            guild.id in self._read_servers
             or guild.unavailable
             or (listed_servers and guild.id not in listed_servers)
         ):
             return []
-        self._searched_servers.add(guild.id)
+        self._read_servers.add(guild.id)
         channels: list[discord.TextChannel | discord.VoiceChannel | discord.Thread] = []
         channels += guild.text_channels
         channels += guild.voice_channels

@@ -38,13 +38,14 @@ MAX_CHARACTERS: Final = 4000
 _MAX_FILES: Final = 10
 _OPEN_SECONDS: Final = 30 * 60.0
 CODE, QUESTION, ANSWER, CHANGE = "code", "question", "answer", "change"
-"""Kinds of modals, which are part of their ids."""
-_KINDS: Final = frozenset({CODE, QUESTION, ANSWER, CHANGE})
-_ID: Final = re.compile(r"ibw:(?P<kind>[a-z]+):(?P<number>[0-9]{1,20}):[0-9a-f]+")
+"""What a modal is for; part of its id."""
+_PURPOSES: Final = frozenset({CODE, QUESTION, ANSWER, CHANGE})
+_MODAL_ID: Final = re.compile(r"ibw:(?P<purpose>[a-z]+):(?P<subject_id>[0-9]{1,20}):[0-9a-f]+")
 _FORM_ID: Final = re.compile(r"ibf:(?P<name>[a-z]+):(?P<argument>[a-z0-9 ]{1,40}):[0-9a-f]+")
 _MAX_OPTIONS: Final = 25
 _MAX_OPTION_CHARACTERS: Final = 100
-_HANDLED: Final = "taken"
+_HANDLED: Final = "handled"
+"""Key of `Interaction.extras`: a modal that is open in this process handles the submission."""
 
 _log = logging.getLogger(__name__)
 
@@ -57,12 +58,12 @@ class SubmittedModal:
     """A submission of a modal that this process did not open.
 
     Attributes:
-        kind: one of `_KINDS`.
-        number: id of the message or question that it is about.
+        purpose: one of `_PURPOSES`.
+        subject_id: of the message or question that it is about; 0 for none.
     """
 
-    kind: str
-    number: int
+    purpose: str
+    subject_id: int
     text: str
     files: tuple[file_transfers.AttachedFile, ...]
 
@@ -77,8 +78,8 @@ class CodeModal(discord.ui.Modal):
         on_submission: OnSubmission,
         on_failure: OnFailure,
         *,
-        kind: str,
-        number: int = 0,
+        purpose: str,
+        subject_id: int = 0,
         placeholder: str = "",
         default: str = "",
         is_paragraph: bool = True,
@@ -86,7 +87,7 @@ class CodeModal(discord.ui.Modal):
         takes_files: bool = False,
     ) -> None:
         # Several people may have such a modal open, so each needs an id of its own.
-        custom_id = f"ibw:{kind}:{number}:{secrets.token_hex(8)}"
+        custom_id = f"ibw:{purpose}:{subject_id}:{secrets.token_hex(8)}"
         super().__init__(title=title[:45], timeout=_OPEN_SECONDS, custom_id=custom_id)
         self._on_submission = on_submission
         self._on_failure = on_failure
@@ -178,8 +179,8 @@ def parse_submission(interaction: discord.Interaction[Any]) -> SubmittedModal | 
         BotError: the modal is unknown.
     """
     data = cast("Mapping[str, Any]", interaction.data or {})
-    match = _ID.fullmatch(str(data.get("custom_id", "")))
-    if match is None or match["kind"] not in _KINDS:
+    match = _MODAL_ID.fullmatch(str(data.get("custom_id", "")))
+    if match is None or match["purpose"] not in _PURPOSES:
         raise errors.BotError(command_words.NEWER_FORM)
     if _HANDLED in interaction.extras:
         return None
@@ -197,7 +198,7 @@ def parse_submission(interaction: discord.Interaction[Any]) -> SubmittedModal | 
     attachments = tuple(
         file_transfers.AttachedFile(file["filename"], file["size"], file["url"]) for file in files
     )
-    return SubmittedModal(match["kind"], int(match["number"]), text, attachments)
+    return SubmittedModal(match["purpose"], int(match["subject_id"]), text, attachments)
 
 
 def _fields(data: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
@@ -223,14 +224,14 @@ async def _handle_submission(
     submission = parse_submission(interaction)
     if submission is None:
         return
-    if submission.kind == CODE:
+    if submission.purpose == CODE:
         code = code_reading.code_of(submission.text)
-        await handler.request(interaction, code, attachments=submission.files, is_code=True)
-    elif submission.kind == QUESTION:
-        message = await _fetch_message(interaction, submission.number)
+        await handler.run_request(interaction, code, attachments=submission.files, is_code=True)
+    elif submission.purpose == QUESTION:
+        message = await _fetch_message(interaction, submission.subject_id)
         user = interaction.client.user
         bot_id = user.id if user is not None else 0
-        await handler.request(
+        await handler.run_request(
             interaction,
             submission.text,
             attachments=(*(message.attachments if message is not None else ()), *submission.files),
@@ -240,10 +241,12 @@ async def _handle_submission(
         )
     else:
         answer = (
-            code_reading.mended(submission.text) if submission.kind == CHANGE else submission.text
+            code_reading.mended(submission.text)
+            if submission.purpose == CHANGE
+            else submission.text
         )
-        number = str(submission.number)
-        await respond(handler, interaction, number, submission.kind, answer)
+        question_id = str(submission.subject_id)
+        await respond(handler, interaction, question_id, submission.purpose, answer)
 
 
 def is_admin(interaction: discord.Interaction[Any]) -> bool:
@@ -255,32 +258,32 @@ def is_admin(interaction: discord.Interaction[Any]) -> bool:
 async def respond(
     handler: interactions.InteractionHandler,
     interaction: discord.Interaction[Any],
-    number: str,
+    question_id: str,
     action: str,
     text: str = "",
 ) -> None:
-    """Answer a question that this person may answer; see `Questions.respond`."""
+    """Answer a question if this person may; see `Questions.respond`."""
     if not await handler.acknowledge_and_claim(interaction, is_silent=True):
         return
     person, is_administrator = str(interaction.user.id), is_admin(interaction)
     try:
         await handler.service.questions.respond(
-            number, action, text, person=person, is_admin=is_administrator
+            question_id, action, text, person=person, is_admin=is_administrator
         )
     except errors.BotError as error:
         await handler.reply(interaction, str(error))
 
 
 async def _fetch_message(
-    interaction: discord.Interaction[Any], number: int
+    interaction: discord.Interaction[Any], message_id: int
 ) -> discord.Message | None:
-    """Return the message to which a question refers, if the bot can read it."""
+    """Return a message of the channel, if the bot can read it."""
     channel = interaction.channel
     if not isinstance(channel, discord.abc.Messageable):
         return None
     try:
         async with asyncio.timeout(_FETCH_SECONDS):
-            return await channel.fetch_message(number)
+            return await channel.fetch_message(message_id)
     except api_errors.ANY as error:
         _log.info("the message of a question could not be read", exc_info=error)
         return None

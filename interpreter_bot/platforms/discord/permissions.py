@@ -24,21 +24,21 @@ from interpreter_bot.wording import access_words, discord_words
 _log = logging.getLogger(__name__)
 
 _CACHE_SECONDS: Final = 300.0
-_MAX_CACHED: Final = 1000
-_MAX_GUILDS: Final = 25
+_MAX_CACHED_PEOPLE: Final = 1000
+_MAX_FETCHED_GUILDS: Final = 25
 _FETCH_SECONDS: Final = 20.0
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Membership:
-    """A person's roles on the relevant servers, and whether they are a member of any."""
+    """A person's roles on the servers that count, and whether they are a member of any of these."""
 
     role_ids: Collection[int] = ()
     is_member: bool = False
 
 
 class Memberships:
-    """Fetches members from Discord if the operator's lists need their roles."""
+    """Finds the roles of people, which are fetched if the operator's lists need them."""
 
     def __init__(
         self, client: discord.Client, config: settings.Discord, limits: rate_limits.RateLimits
@@ -47,30 +47,32 @@ class Memberships:
         self._limits = limits
         self._config = config
         self._cached_roles = cachetools.TTLCache[tuple[int, int], frozenset[int] | None](
-            _MAX_CACHED, _CACHE_SECONDS
+            _MAX_CACHED_PEOPLE, _CACHE_SECONDS
         )
 
-    def is_unknown(self, user: channels_and_threads.Author, guild_id: int | None) -> bool:
-        """Return whether the member must be fetched to decide on a permission."""
+    def must_fetch(self, user: channels_and_threads.Author, guild_id: int | None) -> bool:
+        """Return whether a permission depends on roles that Discord did not send."""
         config = self._config
         if user.id in config.people:
             return False
         if not config.roles:
-            limits_places = bool(config.guilds or config.channels)
-            return guild_id is None and limits_places and not config.people
+            lists_places = bool(config.guilds or config.channels)
+            return guild_id is None and lists_places and not config.people
         is_foreign = guild_id is not None and self._client.get_guild(guild_id) is None
         return not isinstance(user, discord.Member) and not is_foreign
 
     async def find_membership(
         self, user: channels_and_threads.Author, guild: discord.Guild | None
     ) -> Membership:
-        """Return a person's membership on a server, or in direct messages on all relevant ones."""
-        if not self.is_unknown(user, guild.id if guild is not None else None):
+        """Return a person's membership on a server; in direct messages on all that count."""
+        if not self.must_fetch(user, guild.id if guild is not None else None):
             return Membership(roles_of(user))
         listed_role_ids = set(self._config.roles)
         person_role_ids: set[int] = set()
         is_member = False
-        for server in ([guild] if guild is not None else self._relevant_servers())[:_MAX_GUILDS]:
+        for server in ([guild] if guild is not None else self._relevant_servers())[
+            :_MAX_FETCHED_GUILDS
+        ]:
             roles = await self._roles_on(server, user.id)
             if roles is not None:
                 is_member = True
@@ -87,19 +89,20 @@ class Memberships:
             DiscordError: Discord does not say.
         """
         try:
-            return await self._limits.within(_FETCH_SECONDS, self._check_now(key, int(person)))
+            checking = self._fetch_owner_refusal(key, int(person))
+            return await self._limits.within(_FETCH_SECONDS, checking)
         except discord.NotFound:
             return access_words.NOT_THERE_ANY_MORE
         except api_errors.ANY as error:
             raise api_errors.DiscordLostError(discord_words.UNREACHABLE) from error
 
-    async def _check_now(self, key: values.SessionKey, user_id: int) -> str:
+    async def _fetch_owner_refusal(self, key: values.SessionKey, user_id: int) -> str:
         if not key.workspace:
             user = await self._client.fetch_user(user_id)
             membership = await self.find_membership(user, None)
-            applicant = requester(user, None, None, membership)
-            return str(policies.refusal(applicant, rules(self._config)) or "")
-        channel = await self._client.fetch_channel(channels_and_threads.channel_of(key))
+            person_there = make_requester(user, None, None, membership)
+            return str(policies.refusal(person_there, rules(self._config)) or "")
+        channel = await self._client.fetch_channel(channels_and_threads.channel_id_of(key))
         if not isinstance(channel, discord.abc.GuildChannel | discord.Thread):
             return access_words.NOT_HERE
         member = await channel.guild.fetch_member(user_id)
@@ -114,8 +117,8 @@ class Memberships:
             # Not found if they are not in it.
             await channel.fetch_member(user_id)
         membership = Membership(roles_of(member), is_member=True)
-        applicant = requester(member, channel.guild.id, channel, membership)
-        return str(policies.refusal(applicant, rules(self._config)) or "")
+        person_there = make_requester(member, channel.guild.id, channel, membership)
+        return str(policies.refusal(person_there, rules(self._config)) or "")
 
     def _relevant_servers(self) -> list[discord.Guild]:
         config = self._config
@@ -150,7 +153,7 @@ def roles_of(user: Any) -> frozenset[int]:  # noqa: ANN401
     return frozenset(role.id for role in roles)
 
 
-def defaults(config: settings.Discord) -> Mapping[str, object]:
+def default_preferences(config: settings.Discord) -> Mapping[str, object]:
     """Return the operator's values of the settings that people can choose."""
     return {
         preferences.APPROVAL: config.approval,
@@ -172,7 +175,7 @@ def rules(config: settings.Discord) -> policies.Rules:
     )
 
 
-def requester(
+def make_requester(
     user: channels_and_threads.Author,
     guild_id: int | None,
     channel: object,
@@ -180,7 +183,11 @@ def requester(
     *,
     is_bot_there: bool = True,
 ) -> policies.Requester:
-    """Return a person in a place; without `membership` only the roles that Discord sent count."""
+    """Return a person in a place, as the rules see them.
+
+    Args:
+        membership: what was fetched; without it, the roles that Discord sent count.
+    """
     channel_ids = [getattr(channel, "id", 0)]
     if isinstance(channel, discord.Thread):
         channel_ids.append(channel.parent_id)

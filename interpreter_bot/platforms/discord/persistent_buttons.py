@@ -16,8 +16,8 @@ _STYLES: Final = {
     "success": discord.ButtonStyle.success,
     "danger": discord.ButtonStyle.danger,
 }
-_TEMPLATE: Final = r"ib:(?P<action>[a-z]+[0-9]?):(?P<number>[0-9]{1,19}):(?P<owner>[0-9]{1,20})"
-_ID: Final = re.compile(_TEMPLATE)
+_TEMPLATE: Final = r"ib:(?P<action>[a-z]+[0-9]?):(?P<subject_id>[0-9]{1,19}):(?P<owner>[0-9]{1,20})"
+_BUTTON_ID: Final = re.compile(_TEMPLATE)
 
 
 class ButtonHandler(Protocol):
@@ -37,7 +37,7 @@ class Action(discord.ui.DynamicItem[discord.ui.Button[Any]], template=_TEMPLATE)
     """One button of the bot."""
 
     def __init__(self, button: transport.Button) -> None:
-        custom_id = f"ib:{button.action}:{button.id}:{button.owner}"
+        custom_id = f"ib:{button.action}:{button.subject_id}:{button.owner}"
         style = _STYLES[button.style]
         super().__init__(discord.ui.Button(label=button.label, style=style, custom_id=custom_id))
         self._button = button
@@ -51,7 +51,7 @@ class Action(discord.ui.DynamicItem[discord.ui.Button[Any]], template=_TEMPLATE)
         /,
     ) -> Action:
         """Create it from the id that came back."""
-        return cls(buttons.make(match["action"], match["number"], match["owner"]))
+        return cls(buttons.make(match["action"], match["subject_id"], match["owner"]))
 
     async def callback(self, interaction: discord.Interaction[Any]) -> None:
         """Run its action."""
@@ -61,21 +61,21 @@ class Action(discord.ui.DynamicItem[discord.ui.Button[Any]], template=_TEMPLATE)
 
 def is_known(custom_id: str) -> bool:
     """Return whether this is the id of a button of the bot."""
-    return _ID.fullmatch(custom_id) is not None
+    return _BUTTON_ID.fullmatch(custom_id) is not None
 
 
 def of_message(message: discord.Message) -> Iterator[transport.Button]:
     """Iterate over the buttons below a message."""
     for row in message.components:
         for item in row.children if isinstance(row, discord.ActionRow) else ():
-            match = _ID.fullmatch(getattr(item, "custom_id", None) or "")
+            match = _BUTTON_ID.fullmatch(getattr(item, "custom_id", None) or "")
             if match is not None:
-                yield buttons.make(match["action"], match["number"], match["owner"])
+                yield buttons.make(match["action"], match["subject_id"], match["owner"])
 
 
-def ids(message: discord.Message, actions: Collection[str]) -> set[str]:
+def subject_ids(message: discord.Message, actions: Collection[str]) -> set[str]:
     """Return the subject ids of the buttons of some actions below a message."""
-    return {button.id for button in of_message(message) if button.action in actions}
+    return {button.subject_id for button in of_message(message) if button.action in actions}
 
 
 def view(shown_buttons: tuple[transport.Button, ...]) -> discord.ui.View | None:

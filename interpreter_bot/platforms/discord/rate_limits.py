@@ -20,10 +20,10 @@ import cachetools
 _Result = TypeVar("_Result")
 
 _MAX_ROUTES: Final = 10_000
-_API: Final = re.compile(r"\A/api(?:/v\d+)?")
-_MESSAGE: Final = re.compile(r"/messages/\d+")
-_LIMITED: Final = 429
-_ACCEPTED: Final = range(200, 300)
+_API_PREFIX: Final = re.compile(r"\A/api(?:/v\d+)?")
+_MESSAGE_PATH: Final = re.compile(r"/messages/\d+")
+_TOO_MANY_REQUESTS: Final = 429
+_SUCCESS_STATUSES: Final = range(200, 300)
 
 
 class RateLimits:
@@ -37,7 +37,7 @@ class RateLimits:
         self.trace = aiohttp.TraceConfig()
         self.trace.on_request_end.append(self._read_response)
         self._free_at = cachetools.LRUCache[str, float](_MAX_ROUTES)
-        self._accepted = cachetools.LRUCache[str, None](_MAX_ROUTES)
+        self._accepted_calls = cachetools.LRUCache[str, None](_MAX_ROUTES)
         self._global_until = 0.0
         self._tasks: set[asyncio.Task[Any]] = set()
 
@@ -57,12 +57,12 @@ class RateLimits:
         self, _session: object, _context: object, request: aiohttp.TraceRequestEndParams
     ) -> None:
         headers, status = request.response.headers, request.response.status
-        call = f"{request.method} {_API.sub('', request.url.path)}"
-        is_limited = status == _LIMITED
+        call = f"{request.method} {_API_PREFIX.sub('', request.url.path)}"
+        is_limited = status == _TOO_MANY_REQUESTS
         reset_after = headers.get("Retry-After" if is_limited else "X-RateLimit-Reset-After", "")
-        free_at = time.monotonic() + _seconds(reset_after)
-        if status in _ACCEPTED:
-            self._accepted[call] = None
+        free_at = time.monotonic() + _parse_seconds(reset_after)
+        if status in _SUCCESS_STATUSES:
+            self._accepted_calls[call] = None
         if headers.get("X-RateLimit-Scope") == "global":
             self._global_until = max(self._global_until, free_at)
         elif is_limited or headers.get("X-RateLimit-Remaining") == "0":
@@ -70,7 +70,7 @@ class RateLimits:
 
     def was_accepted(self, call: str) -> bool:
         """Return whether Discord accepted a call, such as `POST /channels/1/messages`."""
-        return call in self._accepted
+        return call in self._accepted_calls
 
     def seconds_left(self, call: str) -> float:
         """Return for how long Discord will refuse a call."""
@@ -105,10 +105,10 @@ class RateLimits:
 
 def _route(call: str) -> str:
     """Return the key of the limit that a call counts against."""
-    return _MESSAGE.sub("/messages/*", call)
+    return _MESSAGE_PATH.sub("/messages/*", call)
 
 
-def _seconds(text: str) -> float:
+def _parse_seconds(text: str) -> float:
     try:
         return min(max(float(text), 0.0), 24 * 3600.0)
     except ValueError:

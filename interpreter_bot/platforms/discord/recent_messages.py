@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import collections
 import logging
+from typing import Final
 
 import cachetools
 import discord
@@ -13,8 +14,8 @@ from interpreter_bot.platforms.discord import api_errors, markdown, rate_limits
 
 _log = logging.getLogger(__name__)
 
-_MAX_CHANNELS = 300
-_READ_SECONDS = 3.0
+_MAX_CHANNELS: Final = 300
+_READ_SECONDS: Final = 3.0
 
 
 class RecentMessages:
@@ -32,33 +33,29 @@ class RecentMessages:
         """Keep the messages of a thread from its beginning."""
         self._by_channel.setdefault(channel_id, collections.deque(maxlen=self._max_messages))
 
-    def note(self, message: discord.Message) -> None:
+    def note_message(self, message: discord.Message) -> None:
         """Keep a new message, or one that was edited."""
         messages = self._by_channel.get(message.channel.id)
         if messages is None:
             return
-        indexes = [
-            index for index, message_kept in enumerate(messages) if message_kept.id == message.id
-        ]
-        if indexes:
-            messages[indexes[0]] = message
-        else:
-            messages.append(message)
+        for index, earlier in enumerate(messages):
+            if earlier.id == message.id:
+                messages[index] = message
+                return
+        messages.append(message)
 
     def forget(self, message_id: int) -> None:
         """Forget a message that was deleted."""
         for messages in self._by_channel.values():
-            for message in [
-                message_kept for message_kept in messages if message_kept.id == message_id
-            ]:
+            for message in [earlier for earlier in messages if earlier.id == message_id]:
                 messages.remove(message)
 
-    async def before(
+    async def messages_before(
         self, message: discord.Message, channel: discord.abc.Messageable, bot_id: int
     ) -> list[discord.Message]:
-        """Return the messages before a message since the bot's last answer, oldest first.
+        """Return the messages between the bot's last answer and a message, oldest first.
 
-        Those of people and listed bots count, except messages that mention the bot.
+        They are of people and of the bots in the settings; none mentions the bot.
         """
         if not self._max_messages:
             return []
@@ -74,14 +71,16 @@ class RecentMessages:
             self._by_channel[message.channel.id] = messages
             messages.append(message)
         earlier: list[discord.Message] = []
-        for other in messages:
-            if other.id >= message.id:
+        for earlier_message in messages:
+            if earlier_message.id >= message.id:
                 continue
-            if other.author.id == bot_id:
-                if not other.content.startswith(markdown.NOTICE):
+            if earlier_message.author.id == bot_id:
+                if not earlier_message.content.startswith(markdown.NOTICE):
                     earlier.clear()
-            elif self._is_context(other) and not any(user.id == bot_id for user in other.mentions):
-                earlier.append(other)
+            elif self._is_context(earlier_message) and not any(
+                user.id == bot_id for user in earlier_message.mentions
+            ):
+                earlier.append(earlier_message)
         return earlier
 
     def _is_context(self, message: discord.Message) -> bool:

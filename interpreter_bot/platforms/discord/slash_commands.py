@@ -22,7 +22,7 @@ from interpreter_bot.text import code_reading
 from interpreter_bot.wording import command_words
 
 _MAX_CHOICES: Final = 25
-_MAX_CHOICE: Final = 100
+_MAX_CHOICE_CHARACTERS: Final = 100
 _Interaction = discord.Interaction[Any]
 _Completion: TypeAlias = Callable[
     [_Interaction, str], Coroutine[Any, Any, list[app_commands.Choice[str]]]
@@ -42,7 +42,7 @@ def add_menus(
             if await handler.check_permissions(interaction):
                 await handler.reply(interaction, command_words.NO_CODE)
             return
-        await handler.request(
+        await handler.run_request(
             interaction, code, attachments=tuple(message.attachments), is_code=True
         )
 
@@ -52,21 +52,21 @@ def add_menus(
         bot_id = client.user.id if client.user is not None else 0
         quoted_message = message_parsing.recent_message(message, bot_id, is_referred=True)
 
-        async def submitted(
+        async def on_submission(
             submission: discord.Interaction[Any], text: str, files: tuple[discord.Attachment, ...]
         ) -> None:
             attachments = (*message.attachments, *files)
-            await handler.request(
+            await handler.run_request(
                 submission, text, attachments=attachments, recent=(quoted_message,)
             )
 
         modal = modals.CodeModal(
             command_words.ASK_ABOUT_MESSAGE,
             command_words.YOUR_QUESTION,
-            submitted,
+            on_submission,
             handler.report_error,
-            kind=modals.QUESTION,
-            number=message.id,
+            purpose=modals.QUESTION,
+            subject_id=message.id,
             takes_files=True,
         )
         await interaction.response.send_modal(modal)
@@ -84,13 +84,13 @@ def add_commands(
     )
     for command in command_table.commands_of("discord").values():
         if command.name == "py":
-            tree.add_command(_py(handler, command))
+            tree.add_command(_make_py_command(handler, command))
         else:
-            group.add_command(_subcommand(handler, command))
+            group.add_command(_make_subcommand(handler, command))
     tree.add_command(group)
 
 
-def _subcommand(
+def _make_subcommand(
     handler: interactions.InteractionHandler, command: command_types.Command
 ) -> app_commands.Command[Any, Any, None]:
     """Make a subcommand of a row of the table."""
@@ -112,32 +112,32 @@ def _subcommand(
 
     callback: Any = carry_out
     parameters = [inspect.Parameter("interaction", inspect.Parameter.POSITIONAL_ONLY)]
-    parameters += [_parameter(argument) for argument in arguments]
+    parameters += [_make_parameter(argument) for argument in arguments]
     callback.__signature__ = inspect.Signature(parameters)
-    describe = {argument.name: argument.help for argument in arguments}
-    callback = app_commands.describe(**describe)(callback)
+    descriptions = {argument.name: argument.help for argument in arguments}
+    callback = app_commands.describe(**descriptions)(callback)
     for argument in arguments:
         if argument.names is not None:
-            complete = {argument.name: _completion(handler, command, argument)}
-            callback = app_commands.autocomplete(**complete)(callback)
+            completions = {argument.name: _make_completion(handler, command, argument)}
+            callback = app_commands.autocomplete(**completions)(callback)
         elif argument.choices and not argument.is_switch:
             choices = [app_commands.Choice(name=name, value=name) for name in argument.choices]
             callback = app_commands.choices(**{argument.name: choices})(callback)
     return app_commands.Command(name=command.name, description=command.help, callback=callback)
 
 
-def _parameter(argument: command_types.Argument) -> inspect.Parameter:
+def _make_parameter(argument: command_types.Argument) -> inspect.Parameter:
     """Return the parameter from which discord.py makes an option."""
-    kind, default = (bool, False) if argument.is_switch else (str, "")
+    type_, default = (bool, False) if argument.is_switch else (str, "")
     return inspect.Parameter(
         argument.name,
         inspect.Parameter.KEYWORD_ONLY,
         default=inspect.Parameter.empty if argument.is_required else default,
-        annotation=kind,
+        annotation=type_,
     )
 
 
-def _completion(
+def _make_completion(
     handler: interactions.InteractionHandler,
     command: command_types.Command,
     argument: command_types.Argument,
@@ -145,20 +145,22 @@ def _completion(
     """Return the function that completes an argument, given the arguments before it."""
     earlier_arguments = command.arguments[: command.arguments.index(argument)]
 
-    async def complete(interaction: _Interaction, current: str) -> list[app_commands.Choice[str]]:
+    async def complete(
+        interaction: _Interaction, typed_text: str
+    ) -> list[app_commands.Choice[str]]:
         if argument.names is None or not handler.may_complete(interaction):
             return []
-        place = command_views.place_of_interaction(handler, interaction)
-        typed = [
+        place = command_views.command_place_at_interaction(handler, interaction)
+        earlier_values = [
             str(getattr(interaction.namespace, earlier.name, "") or "")
             for earlier in earlier_arguments
         ]
-        return _choices(await argument.names(place, typed), current)
+        return _make_choices(await argument.names(place, earlier_values), typed_text)
 
     return complete
 
 
-def _py(
+def _make_py_command(
     handler: interactions.InteractionHandler, command: command_types.Command
 ) -> app_commands.Command[Any, Any, None]:
     [code_argument] = command.arguments
@@ -177,25 +179,25 @@ def _py(
         files = tuple(attachment for attachment in (file, file2, file3) if attachment is not None)
         if code.strip():
             source = code_reading.code_of(code)
-            await handler.request(interaction, source, attachments=files, is_code=True)
+            await handler.run_request(interaction, source, attachments=files, is_code=True)
             return
         if not await handler.check_permissions(interaction):
             return
 
-        async def submitted(
+        async def on_submission(
             submission: _Interaction, text: str, modal_files: tuple[discord.Attachment, ...]
         ) -> None:
             source = code_reading.code_of(text)
-            await handler.request(
+            await handler.run_request(
                 submission, source, attachments=(*files, *modal_files), is_code=True
             )
 
         modal = modals.CodeModal(
             command_words.RUN_TITLE,
             "Code",
-            submitted,
+            on_submission,
             handler.report_error,
-            kind=modals.CODE,
+            purpose=modals.CODE,
             placeholder="print('hello')",
             takes_files=True,
         )
@@ -204,11 +206,11 @@ def _py(
     return py
 
 
-def _choices(names: Sequence[str], current: str) -> list[app_commands.Choice[str]]:
+def _make_choices(names: Sequence[str], typed_text: str) -> list[app_commands.Choice[str]]:
     """Return the completions of the typed text; Discord accepts 25, of 100 characters each."""
-    matches = [name for name in names if current.lower() in name.lower()]
+    matches = [name for name in names if typed_text.lower() in name.lower()]
     return [
         app_commands.Choice(name=name, value=name)
         for name in matches
-        if 0 < len(name) <= _MAX_CHOICE
+        if 0 < len(name) <= _MAX_CHOICE_CHARACTERS
     ][:_MAX_CHOICES]

@@ -41,7 +41,7 @@ _log = logging.getLogger(__name__)
 
 IDENTIFY_SECONDS: Final = 5.0
 """Pause between two IDENTIFY calls, which Discord demands."""
-_NOTICE_SECONDS: Final = 60.0
+_NOTIFY_SECONDS: Final = 60.0
 _PERMISSIONS: Final = discord.Permissions(
     view_channel=True,
     send_messages=True,
@@ -52,8 +52,8 @@ _PERMISSIONS: Final = discord.Permissions(
 )
 _CHECK_SECONDS: Final = 10.0
 # What discord.py calls the thread of each connection.
-_HEARTBEAT: Final = "keep-alive-handler"
-_HEARTBEAT_SECONDS: Final = 2.0
+_HEARTBEAT_THREAD_NAME: Final = "keep-alive-handler"
+_HEARTBEAT_JOIN_SECONDS: Final = 2.0
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -162,9 +162,9 @@ async def connected_platform(
         try:
             # A group of its own: running answers do not end with the connection.
             async with _task_group() as tasks:
-                watch = tasks.create_task(_watch(connection, config), name="discord watch")
+                watch_task = tasks.create_task(_watch(connection, config), name="discord watch")
                 yield DiscordPlatform(str(client.user), client.intents.message_content)
-                watch.cancel()
+                watch_task.cancel()
         finally:
             await _close(client, connection, limits, timing)
 
@@ -192,7 +192,7 @@ async def check_token(token: str) -> Application:
     Raises:
         DiscordError: Discord refuses the token, or cannot be reached.
     """
-    return await _logged_in(token, _describe)
+    return await _run_logged_in(token, _describe)
 
 
 async def send_hello(token: str) -> None:
@@ -201,16 +201,16 @@ async def send_hello(token: str) -> None:
     Raises:
         DiscordError: Discord refuses it, or cannot be reached.
     """
-    await _logged_in(token, _greet_owner)
+    await _run_logged_in(token, _greet_owner)
 
 
-async def _logged_in(
+async def _run_logged_in(
     token: str, work: Callable[[discord.Client, discord.AppInfo], Awaitable[_T]]
 ) -> _T:
     logs.add_secrets((token,))
     client = discord.Client(intents=discord.Intents.none())
     try:
-        with _translated():
+        with _translate_errors():
             async with asyncio.timeout(_CHECK_SECONDS):
                 await client.login(token)
                 return await work(client, await client.application_info())
@@ -242,11 +242,13 @@ def _owner(application: discord.AppInfo) -> discord.User | discord.TeamMember:
 
 async def _join_heartbeat_threads() -> None:
     """Wait for the library's threads, which would use the event loop after it is closed."""
-    threads = [thread for thread in threading.enumerate() if thread.name.startswith(_HEARTBEAT)]
+    threads = [
+        thread for thread in threading.enumerate() if thread.name.startswith(_HEARTBEAT_THREAD_NAME)
+    ]
 
     def join() -> None:
         for thread in threads:
-            thread.join(_HEARTBEAT_SECONDS)
+            thread.join(_HEARTBEAT_JOIN_SECONDS)
 
     await asyncio.to_thread(join)
 
@@ -284,15 +286,17 @@ async def _connect(
     )
     connection: asyncio.Task[None] | None = None
     try:
-        with _translated():
+        with _translate_errors():
             async with asyncio.timeout(timing.login_seconds):
                 await client.login(token)
                 connection = asyncio.create_task(client.connect(), name="discord gateway")
-                accepted = asyncio.create_task(client.accepted.wait(), name="discord greeting")
+                acceptance = asyncio.create_task(client.accepted.wait(), name="discord greeting")
                 try:
-                    await asyncio.wait((connection, accepted), return_when=asyncio.FIRST_COMPLETED)
+                    await asyncio.wait(
+                        (connection, acceptance), return_when=asyncio.FIRST_COMPLETED
+                    )
                 finally:
-                    accepted.cancel()
+                    acceptance.cancel()
                 if connection.done():
                     _raise_early_end(connection)
                     raise api_errors.DiscordLostError(discord_words.CLOSED_AT_ONCE)
@@ -316,20 +320,18 @@ def _create_client(
     with_content: bool,
 ) -> gateway_client.Client:
     """Create a client with all its event handlers."""
-    client = gateway_client.make(config, limits, with_content=with_content)
+    client = gateway_client.make_client(config, limits, with_content=with_content)
     client.accepted = asyncio.Event()
-    network, files = (
-        transport.DiscordTransport(client, limits, timing.edit_seconds),
-        file_transfers.Attachments(session),
-    )
+    network = transport.DiscordTransport(client, limits, timing.edit_seconds)
+    files = file_transfers.Attachments(session)
     client.in_flight = in_flight.RequestsInFlight(
-        service, network, markdown, permissions.defaults(config)
+        service, network, markdown, permissions.default_preferences(config)
     )
-    client.listener = message_events.MessageEvents(
+    client.message_events = message_events.MessageEvents(
         network, service, config, client.in_flight, files
     )
-    inbox = client.listener.inbox
-    client.missed = missed_messages.MissedMessages(client, service, config, inbox)
+    inbox = client.message_events.inbox
+    client.missed_messages = missed_messages.MissedMessages(client, service, config, inbox)
     client.handler = interactions.InteractionHandler(
         network, service, config, client.in_flight, inbox, files
     )
@@ -363,7 +365,7 @@ async def _watch(connection: asyncio.Task[None], config: settings.Discord) -> No
         DiscordError: always; the sentence says why.
     """
     try:
-        with _translated():
+        with _translate_errors():
             await asyncio.shield(connection)
     except discord.PrivilegedIntentsRequired as error:
         if config.message_content == "required":
@@ -373,7 +375,7 @@ async def _watch(connection: asyncio.Task[None], config: settings.Discord) -> No
 
 
 @contextlib.contextmanager
-def _translated() -> Iterator[None]:
+def _translate_errors() -> Iterator[None]:
     """Translate errors of Discord and of the connection to it."""
     try:
         yield
@@ -419,11 +421,11 @@ def _make_notify(
 
     async def notify(key: values.SessionKey, sentence: str) -> None:
         guild_id = int(key.workspace) if key.workspace else None
-        channel_id = channels_and_threads.channel_of(key)
+        channel_id = channels_and_threads.channel_id_of(key)
         channel = client.get_partial_messageable(channel_id, guild_id=guild_id)
         try:
             sending = channel.send(markdown.small_print(f"🔹 {markdown.escape(sentence)}"))
-            await limits.within(_NOTICE_SECONDS, sending)
+            await limits.within(_NOTIFY_SECONDS, sending)
         except api_errors.ANY as error:
             raise api_errors.DiscordError(discord_words.MESSAGE_REFUSED) from error
 

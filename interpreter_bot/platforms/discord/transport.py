@@ -34,7 +34,7 @@ _MAX_MESSAGE_BYTES: Final = 24 * 1024 * 1024
 """Of all files of one message together; Discord refuses a larger request as a whole."""
 _TYPING_SECONDS: Final = 8.0
 _WHISPER_SECONDS: Final = 20.0
-_MAX_SEARCHED: Final = 100
+_MAX_SEARCHED_MESSAGES: Final = 100
 # Discord's clock may be behind ours by this much.
 _CLOCK_SKEW_SECONDS: Final = 30.0
 _TOO_LARGE: Final = 413
@@ -56,12 +56,12 @@ class LiveInteraction:
     """An interaction that was acknowledged and is being answered, stored as `Location.handle`.
 
     Attributes:
-        messages: ids of the messages that were sent with its token.
+        message_ids: of the messages that were sent with its token.
         is_over: its token has expired.
     """
 
     interaction: discord.Interaction[Any]
-    messages: set[int] = dataclasses.field(default_factory=set)
+    message_ids: set[int] = dataclasses.field(default_factory=set)
     is_over: bool = False
 
     @property
@@ -70,8 +70,8 @@ class LiveInteraction:
         self.is_over = self.is_over or self.interaction.is_expired()
         return not self.is_over
 
-    def note(self, error: discord.HTTPException) -> None:
-        """Record that the token has expired; raise any other error again."""
+    def note_expiry(self, error: discord.HTTPException) -> None:
+        """Record that the token has expired, if an error says so; raise any other error."""
         if error.code not in _TOKEN_ERRORS:
             raise error
         self.is_over = True
@@ -102,11 +102,11 @@ class DiscordTransport:
             max_message_bytes=_MAX_MESSAGE_BYTES,
         )
 
-    def pace(self, at: transport.Location, crowd: int, *, is_code: bool) -> float:
+    def pace(self, at: transport.Location, answer_count: int, *, is_code: bool) -> float:
         return self._edit_seconds
 
     async def locate(self, request: requests.Request) -> transport.Location:
-        return at_session(request.key)
+        return session_location(request.key)
 
     @contextlib.asynccontextmanager
     async def show_working(self, at: transport.Location) -> AsyncIterator[None]:
@@ -126,7 +126,7 @@ class DiscordTransport:
         self, at: transport.Location, draft: transport.Draft, key: transport.PostKey
     ) -> transport.Posted:
         """Post a message; the first response to an interaction replaces "thinking"."""
-        with _translated(at, draft, is_new=True):
+        with _translate_errors(at, draft, is_new=True):
             live = at.handle
             if not isinstance(live, LiveInteraction):
                 return await self._send(at, draft, key)
@@ -134,15 +134,15 @@ class DiscordTransport:
                 try:
                     message = await live.interaction.edit_original_response(
                         content=draft.full_text or None,
-                        attachments=files(draft.uploads),
+                        attachments=open_files(draft.uploads),
                         view=persistent_buttons.view(draft.buttons),
-                        allowed_mentions=_mentions(draft),
+                        allowed_mentions=_allowed_mentions(draft),
                     )
                 except discord.HTTPException as error:
-                    live.note(error)
+                    live.note_expiry(error)
                 else:
-                    live.messages.add(message.id)
-                    return _posted(message, at)
+                    live.message_ids.add(message.id)
+                    return _make_posted(message, at)
             try:
                 return await self._send(at, draft, key)
             except discord.Forbidden as error:
@@ -165,9 +165,9 @@ class DiscordTransport:
             try:
                 message: discord.Message = await live.interaction.followup.send(
                     draft.full_text,
-                    files=files(draft.uploads),
+                    files=open_files(draft.uploads),
                     view=persistent_buttons.view(draft.buttons) or discord.utils.MISSING,
-                    allowed_mentions=_mentions(draft),
+                    allowed_mentions=_allowed_mentions(draft),
                     suppress_embeds=True,
                     wait=True,
                 )
@@ -176,10 +176,10 @@ class DiscordTransport:
             except api_errors.CONNECTION as error:
                 _log.info("a follow-up may have been sent", exc_info=error)
             except discord.HTTPException as error:
-                live.note(error)
+                live.note_expiry(error)
             else:
-                live.messages.add(message.id)
-                return _posted(message, at)
+                live.message_ids.add(message.id)
+                return _make_posted(message, at)
         channel = await live.interaction.user.create_dm()
         channel_id = str(channel.id)
         session = values.SessionKey(channels_and_threads.PLATFORM, "", channel_id)
@@ -197,9 +197,9 @@ class DiscordTransport:
         try:
             message = await self._channel(at).send(
                 draft.full_text or None,
-                files=files(draft.uploads),
+                files=open_files(draft.uploads),
                 view=persistent_buttons.view(draft.buttons) or discord.utils.MISSING,
-                allowed_mentions=_mentions(draft),
+                allowed_mentions=_allowed_mentions(draft),
                 suppress_embeds=True,
                 nonce=key.nonce,
                 **fields,
@@ -209,51 +209,52 @@ class DiscordTransport:
                 raise
             # Without permission to read earlier messages, the bot can post but not reply.
             return await self._send(dataclasses.replace(at, reply_to=""), draft, key)
-        return _posted(message, at)
+        return _make_posted(message, at)
 
     async def find(
         self, at: transport.Location, key: transport.PostKey, known_ids: Collection[str]
     ) -> transport.Posted | None:
         """Look for a message among the latest; Discord returns no nonces, so compare digests."""
-        begin = datetime.datetime.fromtimestamp(
+        earliest = datetime.datetime.fromtimestamp(
             key.first_tried_at - _CLOCK_SKEW_SECONDS, datetime.UTC
         )
-        after = discord.Object(discord.utils.time_snowflake(begin))
-        with _translated(at, transport.Draft(""), is_new=False):
+        after = discord.Object(discord.utils.time_snowflake(earliest))
+        with _translate_errors(at, transport.Draft(""), is_new=False):
             try:
-                async for message in self._channel(at).history(limit=_MAX_SEARCHED, after=after):
-                    is_ours = message.author == self.client.user
+                async for message in self._channel(at).history(
+                    limit=_MAX_SEARCHED_MESSAGES, after=after
+                ):
                     if (
-                        is_ours
+                        message.author == self.client.user
                         and str(message.id) not in known_ids
                         and _digest(message) == key.digest
                     ):
-                        return _posted(message, at)
+                        return _make_posted(message, at)
             except discord.Forbidden as error:
                 _log.info("the latest messages could not be searched", exc_info=error)
         return None
 
     async def edit(
-        self, posted: transport.Posted, before: transport.Draft, draft: transport.Draft
+        self, posted: transport.Posted, former_draft: transport.Draft, draft: transport.Draft
     ) -> transport.Posted:
         """Edit a message; files that stay are not sent again."""
         at, live = posted.at, posted.at.handle
         fields = {
             "content": draft.full_text or None,
-            "attachments": _attachments(posted, before, draft),
+            "attachments": _attachments(posted, former_draft, draft),
             "view": persistent_buttons.view(draft.buttons),
-            "allowed_mentions": _mentions(draft),
+            "allowed_mentions": _allowed_mentions(draft),
         }
-        with _translated(at, draft, is_new=False):
+        with _translate_errors(at, draft, is_new=False):
             message_id = int(posted.message_id)
-            if isinstance(live, LiveInteraction) and message_id in live.messages:
+            if isinstance(live, LiveInteraction) and message_id in live.message_ids:
                 if live.is_live:
                     try:
                         edited = await live.interaction.followup.edit_message(message_id, **fields)
-                        return _posted(edited, at)
+                        return _make_posted(edited, at)
                     except discord.HTTPException as error:
-                        live.note(error)
-            elif draft.notifies and not before.notifies:
+                        live.note_expiry(error)
+            elif draft.notified_person and not former_draft.notified_person:
                 # An edit notifies nobody, so post a new message.
                 raise transport.UneditableError
             try:
@@ -262,15 +263,15 @@ class DiscordTransport:
                 if live is None:
                     raise
                 raise transport.UneditableError from error
-            return _posted(message, at)
+            return _make_posted(message, at)
 
     async def delete(self, posted: transport.Posted) -> None:
         live, message_id = posted.at.handle, int(posted.message_id)
-        with _translated(posted.at, transport.Draft(""), is_new=False):
+        with _translate_errors(posted.at, transport.Draft(""), is_new=False):
             try:
                 if (
                     isinstance(live, LiveInteraction)
-                    and message_id in live.messages
+                    and message_id in live.message_ids
                     and live.is_live
                 ):
                     await live.interaction.followup.delete_message(message_id)
@@ -310,12 +311,12 @@ async def type_until(is_over: asyncio.Event, type_: Callable[[], Awaitable[objec
                 await is_over.wait()
 
 
-def at_session(key: values.SessionKey) -> transport.Location:
+def session_location(key: values.SessionKey) -> transport.Location:
     """Return the location of a session's channel or thread."""
-    return transport.Location(session=key, channel=str(channels_and_threads.channel_of(key)))
+    return transport.Location(session=key, channel=str(channels_and_threads.channel_id_of(key)))
 
 
-def files(uploads: Iterable[transport.Upload]) -> list[discord.File]:
+def open_files(uploads: Iterable[transport.Upload]) -> list[discord.File]:
     """Open files for a request, which closes them."""
     return [
         discord.File(
@@ -327,29 +328,34 @@ def files(uploads: Iterable[transport.Upload]) -> list[discord.File]:
     ]
 
 
-def _attachments(posted: transport.Posted, before: transport.Draft, draft: transport.Draft) -> Any:  # noqa: ANN401
+def _attachments(
+    posted: transport.Posted, former_draft: transport.Draft, draft: transport.Draft
+) -> Any:  # noqa: ANN401
     """Return the attachments of an edit; files that the message has already are not sent again."""
-    if before.uploads == draft.uploads:
+    if former_draft.uploads == draft.uploads:
         return discord.utils.MISSING
-    posted_files = dict(zip(before.uploads, posted.files, strict=False))
-    return [posted_files.get(upload) or files((upload,))[0] for upload in draft.uploads]
+    posted_files = dict(zip(former_draft.uploads, posted.files, strict=False))
+    return [posted_files.get(upload) or open_files((upload,))[0] for upload in draft.uploads]
 
 
-def _posted(message: discord.Message, at: transport.Location) -> transport.Posted:
+def _make_posted(message: discord.Message, at: transport.Location) -> transport.Posted:
     return transport.Posted(str(message.id), at, tuple(message.attachments))
 
 
-def _mentions(draft: transport.Draft) -> discord.AllowedMentions:
+def _allowed_mentions(draft: transport.Draft) -> discord.AllowedMentions:
     """Allow a message to notify at most one person besides the one it replies to."""
-    people = [discord.Object(int(draft.notifies))] if draft.notifies else False
+    people = [discord.Object(int(draft.notified_person))] if draft.notified_person else False
     return discord.AllowedMentions(everyone=False, roles=False, users=people, replied_user=True)
 
 
 def _digest(message: discord.Message) -> str:
-    return transport.digest(
+    return transport.make_digest(
         message.content,
         [file.filename for file in message.attachments],
-        [f"{button.action} {button.id}" for button in persistent_buttons.of_message(message)],
+        [
+            f"{button.action} {button.subject_id}"
+            for button in persistent_buttons.of_message(message)
+        ],
     )
 
 
@@ -358,7 +364,9 @@ def _guild_id(at: transport.Location) -> int | None:
 
 
 @contextlib.contextmanager
-def _translated(at: transport.Location, draft: transport.Draft, *, is_new: bool) -> Iterator[None]:
+def _translate_errors(
+    at: transport.Location, draft: transport.Draft, *, is_new: bool
+) -> Iterator[None]:
     """Translate Discord's errors of a call.
 
     With `is_new` the call posts a message, so an unknown outcome must not be retried.
@@ -368,12 +376,12 @@ def _translated(at: transport.Location, draft: transport.Draft, *, is_new: bool)
     except api_errors.UNSENT as error:
         raise transport.RetryableError from error
     except discord.HTTPException as error:
-        raise _translation(error, at, draft, is_new=is_new) from error
+        raise _translate_error(error, at, draft, is_new=is_new) from error
     except api_errors.CONNECTION as error:
         raise (transport.OutcomeUnknownError if is_new else transport.RetryableError) from error
 
 
-def _translation(
+def _translate_error(
     error: discord.HTTPException, at: transport.Location, draft: transport.Draft, *, is_new: bool
 ) -> transport.TransportError:
     if error.code == api_errors.UNKNOWN_MESSAGE:

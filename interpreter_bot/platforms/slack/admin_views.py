@@ -21,7 +21,7 @@ KILL_SESSION: Final = "home_kill"
 DELETE_SESSION: Final = "home_delete"
 CHANGE_ACCESS: Final = "home_change"
 CHOOSE_PERSON: Final = "home_person"
-ACCESS_FORM: Final = "governing_form"
+ACCESS_FORM: Final = "access_form"
 
 _MAX_SESSIONS: Final = 12
 _MAX_IDS: Final = 50
@@ -48,7 +48,7 @@ class AdminSection:
         approval: the strictest of choices and settings.
         feedback: how many answers were rated good, and how many bad.
         person: id of the person whose usage is shown; empty for nobody.
-        name: the name of that person.
+        person_name: the name of that person.
         usage: the usage of that person.
     """
 
@@ -58,7 +58,7 @@ class AdminSection:
     approval: requests.Approval
     feedback: tuple[int, int] = (0, 0)
     person: str = ""
-    name: str = ""
+    person_name: str = ""
     usage: past_turns.UsageSummary | None = None
 
 
@@ -68,12 +68,12 @@ def admin_blocks(section: AdminSection) -> list[blocks.Block]:
     for overview in section.sessions[:_MAX_SESSIONS]:
         result += _session(overview)
     rules = section.rules
-    lists = (
+    id_lists = (
         ("People", rules.people, "<@{}>"),
         ("User groups", rules.groups, "{}"),
         ("Channels", rules.channels, "<#{}>"),
     )
-    lines = [f"*{title}:* {_listing(ids, template)}" for title, ids, template in lists]
+    lines = [f"*{title}:* {_listing(ids, template)}" for title, ids, template in id_lists]
     lines.append(f"*Asked before code runs:* {section.approval}")
     lines.append(f"*Answers without a mention:* {'yes' if section.follows_threads else 'no'}")
     change_button = blocks.actions(blocks.button("Change", CHANGE_ACCESS, "change"))
@@ -82,13 +82,13 @@ def admin_blocks(section: AdminSection) -> list[blocks.Block]:
         blocks.section("\n".join(lines)),
         change_button,
     ]
-    good, bad = section.feedback
+    good_count, bad_count = section.feedback
     result += [
         home_and_modal_views.heading(slack_words.USAGE),
-        blocks.section(f"Answers: {good} good, {bad} bad"),
+        blocks.section(f"Answers: {good_count} good, {bad_count} bad"),
     ]
     if section.usage is not None:
-        name = markdown.escaped(section.name)
+        name = markdown.escape_mrkdwn(section.person_name)
         result.append(blocks.section(f"*{name}* today: {session_facts.today(section.usage)}"))
     chooser = block_elements.UserSelectElement(
         action_id=CHOOSE_PERSON,
@@ -101,37 +101,38 @@ def admin_blocks(section: AdminSection) -> list[blocks.Block]:
 def _listing(ids: Collection[policies.Id], template: str) -> str:
     # The settings may list anything; only an id is shown as a mention.
     mentions = [
-        template.format(id_) if id_.isalnum() else markdown.escaped(id_) for id_ in map(str, ids)
+        template.format(id_) if id_.isalnum() else markdown.escape_mrkdwn(id_)
+        for id_ in map(str, ids)
     ]
     more = f" and {len(ids) - _MAX_IDS} more" if len(ids) > _MAX_IDS else ""
     return ", ".join(mentions[:_MAX_IDS]) + more if ids else "all"
 
 
 def _session(overview: past_turns.SessionOverview) -> list[blocks.Block]:
-    key = home_and_modal_views.session_value(overview)
-    kill = blocks.button("Kill", KILL_SESSION, key)
-    delete = blocks.button("Delete", DELETE_SESSION, key, style="danger")
-    kill["confirm"] = _confirmation(slack_words.KILL, slack_words.KILLED, "Kill")
-    delete["confirm"] = _confirmation(slack_words.DELETE, slack_words.DELETED, "Delete")
+    session_value = home_and_modal_views.session_value(overview)
+    kill_button = blocks.button("Kill", KILL_SESSION, session_value)
+    delete_button = blocks.button("Delete", DELETE_SESSION, session_value, style="danger")
+    kill_button["confirm"] = _confirmation(slack_words.KILL, slack_words.KILLED, "Kill")
+    delete_button["confirm"] = _confirmation(slack_words.DELETE, slack_words.DELETED, "Delete")
     return [
         blocks.section(home_and_modal_views.session_text(overview)),
-        blocks.actions(kill, delete),
+        blocks.actions(kill_button, delete_button),
     ]
 
 
-def _confirmation(title: str, text: str, yes: str) -> blocks.Block:
+def _confirmation(title: str, text: str, confirm_label: str) -> blocks.Block:
     text_object = basic_components.PlainTextObject(text=text)
     confirmation = basic_components.ConfirmObject(
-        title=title, text=text_object, confirm=yes, deny="Keep"
+        title=title, text=text_object, confirm=confirm_label, deny="Keep"
     )
     return confirmation.to_dict()
 
 
 def access_form(choices: Mapping[str, Any]) -> home_and_modal_views.View:
     """Build the settings form; `choices` are those of the workspace, by name."""
-    follows = choices.get(permissions.FOLLOWING)
+    follows_threads = choices.get(permissions.FOLLOWING)
     following = next(
-        (word for word, is_on in _YES_NO.items() if is_on is follows), _OPERATORS_CHOICE
+        (word for word, is_on in _YES_NO.items() if is_on is follows_threads), _OPERATORS_CHOICE
     )
     approval = choices.get(permissions.APPROVAL, _OPERATORS_CHOICE)
     people = block_elements.UserMultiSelectElement(

@@ -50,6 +50,7 @@ EVENTS: Final = (
 
 COMMANDS: Final = ("/py", "/interpreter")
 SHORTCUTS: Final = ("run_message", "ask_message")
+_MAX_TITLE_CHARACTERS: Final = 200
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -66,7 +67,7 @@ class Submission:
         return home_and_modal_views.submitted_text(self.view)
 
 
-_Submit: TypeAlias = Callable[[Submission], Coroutine[Any, Any, None]]
+_HandleSubmission: TypeAlias = Callable[[Submission], Coroutine[Any, Any, None]]
 _Listener: TypeAlias = Callable[[AsyncArgs], Awaitable[None]]
 
 
@@ -108,16 +109,16 @@ class Listeners:
         app.command("/interpreter")(self.on_interpreter_command)
         app.shortcut("run_message")(self.on_run_shortcut)
         app.shortcut("ask_message")(self.on_ask_shortcut)
-        for button, press in self._buttons.by_name.items():
-            app.action(button)(self._on_press(press))
-        app.action(admin_views.CHANGE_ACCESS)(self._on_press(self.open_access_form))
-        app.action(re.compile("^home_"))(self._on_press(self.on_home_press))
-        app.view(home_and_modal_views.RUN_FORM)(self._on_submit(self.run_code))
-        app.view(home_and_modal_views.ASK_FORM)(self._on_submit(self.ask_about_message))
+        for button, press in self._buttons.actions_by_name.items():
+            app.action(button)(self._press_listener(press))
+        app.action(admin_views.CHANGE_ACCESS)(self._press_listener(self.open_access_form))
+        app.action(re.compile("^home_"))(self._press_listener(self.on_home_press))
+        app.view(home_and_modal_views.RUN_FORM)(self._form_listener(self.run_code))
+        app.view(home_and_modal_views.ASK_FORM)(self._form_listener(self.ask_about_message))
         for name in (home_and_modal_views.EDIT_FORM, home_and_modal_views.ANSWER_FORM):
-            app.view(name)(self._on_submit(self.resolve_question))
-        app.view(home_and_modal_views.COMMAND_FORM)(self._on_submit(self.submit_command_form))
-        app.view(admin_views.ACCESS_FORM)(self._on_submit(self.store_access))
+            app.view(name)(self._form_listener(self.resolve_question))
+        app.view(home_and_modal_views.COMMAND_FORM)(self._form_listener(self.submit_command_form))
+        app.view(admin_views.ACCESS_FORM)(self._form_listener(self.store_access))
         app.error(_acknowledge_failed)
 
     # Events -------------------------------------------------------------------------------
@@ -134,7 +135,7 @@ class Listeners:
         workspace = await self._workspaces.of_event(context)
         user = str(event["user"])
         if event.get("tab") == "messages":
-            work = self._home.greet(workspace, str(event["channel"]))
+            work = self._home.suggest_prompts(workspace, str(event["channel"]))
         else:
             work = self._home.show(workspace, user)
         self._in_flight.spawn(work, "home")
@@ -153,12 +154,12 @@ class Listeners:
 
     async def _stop_thread(self, place: message_posting.Place) -> None:
         workspace, channel = place.workspace, place.channel
-        stopped = workspace.team, channel, place.thread
+        stopped_thread = workspace.team, channel, place.thread
         try:
             profile = await self._permissions.require(workspace, place.user, channel)
             if await self._in_flight.stop(
                 lambda entry: (
-                    (entry.at.session.workspace, entry.at.channel, entry.thread) == stopped
+                    (entry.at.session.workspace, entry.at.channel, entry.thread) == stopped_thread
                 ),
                 "" if profile.is_admin else place.user,
             ):
@@ -179,22 +180,22 @@ class Listeners:
     async def on_title_change(self, event: dict[str, Any], context: AsyncBoltContext) -> None:
         """Store the title that a person gave a session."""
         workspace = await self._workspaces.of_event(context)
-        channel, root = str(event.get("channel", "")), str(event.get("thread_ts", ""))
+        channel, thread = str(event.get("channel", "")), str(event.get("thread_ts", ""))
         user, title = str(event.get("user", "")), str(event.get("title", ""))
-        if channel and root and title:
-            self._in_flight.spawn(self._rename(workspace, user, channel, root, title), "title")
+        if channel and thread and title:
+            self._in_flight.spawn(self._rename(workspace, user, channel, thread, title), "title")
 
     async def _rename(
         self,
         workspace: installations.InstalledWorkspace,
         user: str,
         channel: str,
-        root: str,
+        thread: str,
         title: str,
     ) -> None:
         await self._permissions.require(workspace, user, channel)
-        key = values.SessionKey("slack", workspace.team, channel, root)
-        await self._service.rename(key, title[:200])
+        key = values.SessionKey("slack", workspace.team, channel, thread)
+        await self._service.rename(key, title[:_MAX_TITLE_CHARACTERS])
 
     async def on_context_change(self) -> None:
         """Ignore that a person opened another channel."""
@@ -220,7 +221,7 @@ class Listeners:
         """Run code, or open the editor."""
         await args.ack()
         command = args.payload
-        place = await self._place(args, str(command["channel_id"]))
+        place = await self._make_place(args, str(command["channel_id"]))
         code = message_parsing.code(str(command.get("text") or ""))
         if code.strip():
             work = self._interactions.run_code(place.workspace, place.user, place.channel, code)
@@ -233,13 +234,17 @@ class Listeners:
         """Carry out a command."""
         await args.ack()
         command, reply = args.payload, button_actions.text_sender(args.respond)
-        place = await self._place(args, str(command["channel_id"]))
-        trigger = str(command.get("trigger_id") or "")
-        work = self._run_command(place, str(command.get("text") or ""), reply, trigger)
+        place = await self._make_place(args, str(command["channel_id"]))
+        trigger_id = str(command.get("trigger_id") or "")
+        work = self._run_command(place, str(command.get("text") or ""), reply, trigger_id)
         self._in_flight.spawn(work, "/interpreter", refuse=reply)
 
     async def _run_command(
-        self, place: message_posting.Place, text: str, reply: command_views.SendText, trigger: str
+        self,
+        place: message_posting.Place,
+        text: str,
+        reply: command_views.SendText,
+        trigger_id: str,
     ) -> None:
         """Run `/interpreter …` for the channel's own session.
 
@@ -249,26 +254,26 @@ class Listeners:
         workspace, user, channel = place.workspace, place.user, place.channel
         profile = await self._permissions.require(workspace, user, channel)
         command = command_table.parse_words(message_parsing.readable_text(text), "slack")
-        command = command or commands.named("slack", "help")
+        command = command or commands.invocation_of("slack", "help")
         key = values.SessionKey("slack", workspace.team, channel)
         if command.command.name == "py":
             code = message_parsing.code(text.strip()[2:].lstrip())
             await self._interactions.run_code(workspace, user, channel, code)
         elif command.command.is_request:
-            command_place = self._commands.place_of(key, place, profile)
-            code = await command_table.find_code(command, command_place)
+            make_command_place = self._commands.command_place(key, place, profile)
+            code = await command_table.find_code(command, make_command_place)
             await self._interactions.run_code(workspace, user, channel, code)
         else:
             async with self._interactions.claimed_command(workspace, channel):
-                command_place = self._commands.place_of(key, place, profile)
-                view = self._commands.view(key, place, reply, trigger)
-                await commands.carry_out(command, command_place, view)
+                make_command_place = self._commands.command_place(key, place, profile)
+                view = self._commands.make_view(key, place, reply, trigger_id)
+                await commands.carry_out(command, make_command_place, view)
 
     async def on_run_shortcut(self, args: AsyncArgs) -> None:
         """Run the code of a message."""
         await args.ack()
         body = args.body
-        place = await self._place(args, str(body["channel"]["id"]))
+        place = await self._make_place(args, str(body["channel"]["id"]))
         work = self._interactions.run_message(
             place.workspace, place.user, place.channel, body["message"]
         )
@@ -278,14 +283,14 @@ class Listeners:
         """Open the form for a question about a message."""
         await args.ack()
         body = args.body
-        place = await self._place(args, str(body["channel"]["id"]))
+        place = await self._make_place(args, str(body["channel"]["id"]))
         view = home_and_modal_views.ask_form(
             {"channel": place.channel, "ts": str(body["message_ts"])}
         )
         work = self._buttons.open_form(place, str(body["trigger_id"]), view)
         self._in_flight.spawn(work, "ask form", refuse=button_actions.text_sender(args.respond))
 
-    async def _place(self, args: AsyncArgs, channel: str) -> message_posting.Place:
+    async def _make_place(self, args: AsyncArgs, channel: str) -> message_posting.Place:
         """Return the place where a person acts."""
         workspace = await self._workspaces.of_event(args.context)
         user = str(args.context.user_id or "")
@@ -293,20 +298,20 @@ class Listeners:
 
     # Buttons ------------------------------------------------------------------------------
 
-    def _on_press(self, handle: button_actions.Action) -> _Listener:
+    def _press_listener(self, handle: button_actions.Action) -> _Listener:
         """Return the listener of a button."""
 
         async def listener(args: AsyncArgs) -> None:
             await args.ack()
             channel = str((args.body.get("channel") or {}).get("id", ""))
-            press = button_actions.parse_press(await self._place(args, channel), args)
+            press = button_actions.parse_press(await self._make_place(args, channel), args)
             self._in_flight.spawn(handle(press), press.action, refuse=press.reply)
 
         return listener
 
     async def open_access_form(self, press: button_actions.Press) -> None:
         """Open the admins' form."""
-        await self._home.form(press.place.workspace, press.trigger)
+        await self._home.open_form(press.place.workspace, press.trigger_id)
 
     async def on_home_press(self, press: button_actions.Press) -> None:
         """Handle a button of the home tab."""
@@ -315,13 +320,13 @@ class Listeners:
 
     # Forms --------------------------------------------------------------------------------
 
-    def _on_submit(self, handle: _Submit) -> _Listener:
+    def _form_listener(self, handle: _HandleSubmission) -> _Listener:
         """Return the listener of a form."""
 
         async def listener(args: AsyncArgs) -> None:
             await args.ack()
             metadata = json.loads(args.payload.get("private_metadata") or "{}")
-            place = await self._place(args, str(metadata.get("channel", "")))
+            place = await self._make_place(args, str(metadata.get("channel", "")))
             form = Submission(place, metadata, args.payload)
 
             async def reply(sentence: str) -> None:
@@ -357,15 +362,15 @@ class Listeners:
         name, argument = form.metadata["command"]
         send_text = functools.partial(message_posting.whisper, self._api, place)
         await commands.carry_out(
-            commands.named("slack", name, argument),
-            self._commands.place_of(key, place, profile),
-            self._commands.view(key, place, send_text),
-            home_and_modal_views.entered(form.view),
+            commands.invocation_of("slack", name, argument),
+            self._commands.command_place(key, place, profile),
+            self._commands.make_view(key, place, send_text),
+            home_and_modal_views.entered_values(form.view),
         )
 
     async def store_access(self, form: Submission) -> None:
         """Store what an admin chose."""
-        await self._home.choose(form.place.workspace, form.place.user, form.view)
+        await self._home.store_choices(form.place.workspace, form.place.user, form.view)
 
 
 async def _acknowledge_failed(error: Exception) -> BoltResponse:
@@ -377,7 +382,7 @@ async def _acknowledge_failed(error: Exception) -> BoltResponse:
     return BoltResponse(status=200)
 
 
-def build(
+def build_app(
     workspaces: installations.InstalledWorkspaces, signing_secret: str, api_base_url: str
 ) -> AsyncApp:
     """Make an app that acknowledges events without calling Slack first."""

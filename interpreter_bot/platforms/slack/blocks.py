@@ -17,24 +17,24 @@ from interpreter_bot.wording import slack_words
 Block: TypeAlias = dict[str, Any]
 
 FEEDBACK: Final = "feedback"
-CSV: Final = "csv_"
+CSV_PREFIX: Final = "csv_"
 """Begins the actions that send a whole table; its number follows."""
 CONFIRM, DISMISS = "command_confirm", "command_dismiss"
 _SEPARATOR: Final = "/"
 _STYLES: Final = {"primary": "primary", "success": "primary", "danger": "danger"}
 
-_TABLE_ROWS: Final = 100
-_TABLE_COLUMNS: Final = 20
-_TABLE_CHARACTERS: Final = 9_000
+_MAX_TABLE_ROWS: Final = 100
+_MAX_TABLE_COLUMNS: Final = 20
+_MAX_TABLE_CHARACTERS: Final = 9_000
 MAX_CHARACTERS: Final = 12_500
 """Of all blocks of a message together; Slack refuses a little above 13,000."""
 _MAX_BLOCKS: Final = 50
 _MAX_WRITTEN_BLOCKS: Final = 20
-_SECTION_CHARACTERS: Final = 3_000
-_PLAIN_BLOCKS: Final = frozenset({"actions", "context", "context_actions", "section"})
-_ALT_CHARACTERS: Final = 1_000
-_NOTE_CHARACTERS: Final = 2_000
-_CODE_CHARACTERS: Final = 12_000
+_MAX_SECTION_CHARACTERS: Final = 3_000
+_SIMPLE_BLOCK_TYPES: Final = frozenset({"actions", "context", "context_actions", "section"})
+_MAX_ALT_CHARACTERS: Final = 1_000
+_MAX_NOTE_CHARACTERS: Final = 2_000
+_MAX_CODE_CHARACTERS: Final = 12_000
 _MAX_CODE_MESSAGES: Final = 4
 
 
@@ -57,12 +57,12 @@ def from_markdown(text: str) -> list[Block]:
             if has_room:
                 result.append(_preformatted(part.text.rstrip("\n")))
             else:
-                overflow.append(fences.fenced(markdown.defused(part.text)))
+                overflow.append(fences.fenced(markdown.break_mentions(part.text)))
         elif isinstance(part, markdown.Line):
             if has_room:
                 result.append(_line(part))
             else:
-                overflow.append(markdown.defused("".join(text for text, _ in part.texts)))
+                overflow.append(markdown.break_mentions("".join(text for text, _ in part.texts)))
         elif part.strip():
             if has_room:
                 result.append({"type": "markdown", "text": part})
@@ -89,15 +89,19 @@ def _preformatted(code: str) -> Block:
     return _rich_text([{"type": "text", "text": code}], "preformatted")
 
 
-def simplified(blocks: Sequence[Block]) -> list[Block]:
+def simplify(blocks: Sequence[Block]) -> list[Block]:
     """Rewrite blocks that Slack refused in the plainest kinds; buttons and small print stay."""
     result: list[Block] = []
-    for is_plain, group in itertools.groupby(blocks, lambda block: block["type"] in _PLAIN_BLOCKS):
-        if is_plain:
+    for is_simple, group in itertools.groupby(
+        blocks, lambda block: block["type"] in _SIMPLE_BLOCK_TYPES
+    ):
+        if is_simple:
             result += group
             continue
-        pieces = message_splitting.split(plain_text(list(group)), _SECTION_CHARACTERS)
-        result += [{"type": "section", "text": {"type": "plain_text", "text": p}} for p in pieces]
+        pieces = message_splitting.split(plain_text(list(group)), _MAX_SECTION_CHARACTERS)
+        result += [
+            {"type": "section", "text": {"type": "plain_text", "text": piece}} for piece in pieces
+        ]
     return result
 
 
@@ -128,12 +132,12 @@ def _plain_text(part: Block) -> str:
 
 def section(text: str) -> Block:
     """Make a block of mrkdwn."""
-    return {"type": "section", "text": {"type": "mrkdwn", "text": text[:_SECTION_CHARACTERS]}}
+    return {"type": "section", "text": {"type": "mrkdwn", "text": text[:_MAX_SECTION_CHARACTERS]}}
 
 
 def note(text: str) -> Block:
     """Make a line of small print, from any text."""
-    shown = markdown.escaped(markdown.plain_line(text, _NOTE_CHARACTERS))
+    shown = markdown.escape_mrkdwn(markdown.plain_line(text, _MAX_NOTE_CHARACTERS))
     return {"type": "context", "elements": [{"type": "mrkdwn", "text": shown}]}
 
 
@@ -143,18 +147,18 @@ def picture(file_id: str, name: str, alt: str) -> Block:
         "type": "image",
         "slack_file": {"id": file_id},
         "title": plain(name),
-        "alt_text": alt[:_ALT_CHARACTERS],
+        "alt_text": alt[:_MAX_ALT_CHARACTERS],
     }
 
 
-def split_into_messages(
-    blocks: Sequence[Block], *, max_blocks: int = _MAX_BLOCKS
-) -> list[list[Block]]:
-    """Split blocks into messages, each as full as Slack permits."""
+def _split_into_messages(blocks: Sequence[Block]) -> list[list[Block]]:
+    """Split blocks into messages, each with room for one more block."""
     messages: list[list[Block]] = [[]]
     for block in blocks:
         current = messages[-1]
-        is_full = len(current) == max_blocks or count_characters([*current, block]) > MAX_CHARACTERS
+        is_full = (
+            len(current) == _MAX_BLOCKS - 1 or count_characters([*current, block]) > MAX_CHARACTERS
+        )
         if current and is_full:
             messages.append(current := [])
         current.append(block)
@@ -190,17 +194,27 @@ def parse_command_value(text: str) -> tuple[values.SessionKey, str, tuple[str, s
 def button_rows(buttons: Sequence[transport.Button], session: values.SessionKey) -> list[Block]:
     """Make the rows of buttons below a message of a session."""
     row_buttons = [
-        button(item.label, _action_id(item), button_value(session, item.id), style=item.style)
-        for item in buttons
-        if item.action != FEEDBACK
+        button(
+            chat_button.label,
+            _action_id(chat_button),
+            button_value(session, chat_button.subject_id),
+            style=chat_button.style,
+        )
+        for chat_button in buttons
+        if chat_button.action != FEEDBACK
     ]
-    row = [actions(*row_buttons)] if row_buttons else []
-    return row + [_feedback_buttons(item.id) for item in buttons if item.action == FEEDBACK]
+    feedback_rows = [
+        _feedback_buttons(chat_button.subject_id)
+        for chat_button in buttons
+        if chat_button.action == FEEDBACK
+    ]
+    return ([actions(*row_buttons)] if row_buttons else []) + feedback_rows
 
 
-def _action_id(item: transport.Button) -> str:
+def _action_id(chat_button: transport.Button) -> str:
     # Slack wants each element of a row to have an action id of its own.
-    return f"{CSV}{item.id}" if item.action == "csv" else item.action
+    is_csv = chat_button.action == "csv"
+    return f"{CSV_PREFIX}{chat_button.subject_id}" if is_csv else chat_button.action
 
 
 def button_value(session: values.SessionKey, subject_id: str) -> str:
@@ -228,28 +242,28 @@ def code_messages(runs: Sequence[past_code.RunCode], queries: str) -> list[list[
     for run in runs:
         lines = run.code.split("\n")
         is_exact = safe_text.revealed(run.code).text == run.code
-        if not is_exact or max(map(len, lines)) > _CODE_CHARACTERS:
+        if not is_exact or max(map(len, lines)) > _MAX_CODE_CHARACTERS:
             return None
         code_blocks += [note(run.words)] if run.words else []
-        code_blocks += [_preformatted(part) for part in _joined_lines(lines) if part]
+        code_blocks += [_preformatted(text) for text in _join_lines(lines) if text]
         if run.output:
-            output = _joined_lines(run.output.split("\n"))
+            output = _join_lines(run.output.split("\n"))
             code_blocks += [note(past_code.OUTPUT), *map(_preformatted, output)]
-    code_blocks += [_preformatted(part) for part in _joined_lines(queries.split("\n")) if part]
-    messages = split_into_messages(code_blocks, max_blocks=_MAX_BLOCKS - 1)
+    code_blocks += [_preformatted(text) for text in _join_lines(queries.split("\n")) if text]
+    messages = _split_into_messages(code_blocks)
     return messages if code_blocks and len(messages) <= _MAX_CODE_MESSAGES else None
 
 
-def _joined_lines(lines: Sequence[str]) -> Iterator[str]:
+def _join_lines(lines: Sequence[str]) -> Iterator[str]:
     """Join lines to texts that each fit into a message."""
-    part = lines[0]
+    text = lines[0]
     for line in lines[1:]:
-        if len(part) + 1 + len(line) > _CODE_CHARACTERS:
-            yield part
-            part = line
+        if len(text) + 1 + len(line) > _MAX_CODE_CHARACTERS:
+            yield text
+            text = line
         else:
-            part += f"\n{line}"
-    yield part
+            text += f"\n{line}"
+    yield text
 
 
 def _feedback_buttons(turn_id: str) -> Block:
@@ -276,19 +290,19 @@ def _characters(part: object) -> int:
     return sum(map(_characters, part)) if isinstance(part, list) else 0
 
 
-def fits_table(table_shown: values.Table) -> bool:
+def fits_table(shown_table: values.Table) -> bool:
     """Return whether Slack shows a table as one."""
-    cells = [table_shown.columns, *table_shown.rows]
+    cells = [shown_table.columns, *shown_table.rows]
     characters = sum(len(cell) for row in cells for cell in row)
-    is_small = len(cells) <= _TABLE_ROWS and characters <= _TABLE_CHARACTERS
-    return is_small and 0 < len(table_shown.columns) <= _TABLE_COLUMNS
+    is_small = len(cells) <= _MAX_TABLE_ROWS and characters <= _MAX_TABLE_CHARACTERS
+    return is_small and 0 < len(shown_table.columns) <= _MAX_TABLE_COLUMNS
 
 
-def table(table_shown: values.Table) -> Block:
+def table(shown_table: values.Table) -> Block:
     """Make a table."""
     # A cell without text is refused.
     cells = [
         [{"type": "raw_text", "text": cell or " "} for cell in row]
-        for row in (table_shown.columns, *table_shown.rows)
+        for row in (shown_table.columns, *shown_table.rows)
     ]
     return {"type": "table", "rows": cells}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import io
 import logging
 import re
 from collections.abc import Callable, Coroutine, Mapping
@@ -33,8 +34,8 @@ from interpreter_bot.wording import command_words, file_words, question_words, r
 _log = logging.getLogger(__name__)
 
 _FORM_SECONDS: Final = 1.0
-_EDITED_CHARACTERS: Final = 3_000
-_LABEL_CHARACTERS: Final = 200
+_MAX_EDITED_CHARACTERS: Final = 3_000
+_MAX_LABEL_CHARACTERS: Final = 200
 
 
 def text_sender(respond: AsyncRespond) -> command_views.SendText:
@@ -44,7 +45,7 @@ def text_sender(respond: AsyncRespond) -> command_views.SendText:
         content = message_posting.make_content(text[:11_000])
         for shown_blocks in (content["blocks"], None):
             response = await respond(
-                text=content["text"] if shown_blocks else markdown.escaped(text[:3_500]),
+                text=content["text"] if shown_blocks else markdown.escape_mrkdwn(text[:3_500]),
                 blocks=shown_blocks,
                 replace_original=False,
                 unfurl_links=False,
@@ -63,18 +64,18 @@ class Press:
 
     Attributes:
         place: where the message with the button is; without a channel on the home tab.
-        message: timestamp of that message.
+        message_ts: timestamp of that message.
         action: the button's name.
         value: of the button, or of the option that was chosen.
-        trigger: with which a form can be opened within three seconds.
+        trigger_id: with which a form can be opened within three seconds.
         reply: sends the person a sentence; None on the home tab.
     """
 
     place: message_posting.Place
-    message: str
+    message_ts: str
     action: str
     value: str
-    trigger: str
+    trigger_id: str
     reply: command_views.SendText | None
 
 
@@ -89,10 +90,10 @@ def parse_press(place: message_posting.Place, args: AsyncArgs) -> Press:
     ts = str(message.get("ts") or "")
     return Press(
         place=dataclasses.replace(place, thread=str(message.get("thread_ts") or ts)),
-        message=ts,
+        message_ts=ts,
         action=str(action["action_id"]),
         value=str(choice.get("value") or action.get("selected_user") or ""),
-        trigger=str(body.get("trigger_id", "")),
+        trigger_id=str(body.get("trigger_id", "")),
         reply=text_sender(args.respond) if place.channel else None,
     )
 
@@ -118,7 +119,7 @@ class ButtonActions:
         self._feedback = feedback
 
     @property
-    def by_name(self) -> Mapping[str | re.Pattern[str], Action]:
+    def actions_by_name(self) -> Mapping[str | re.Pattern[str], Action]:
         """Actions by the `action_id` of their button."""
         return {
             "stop": self.stop,
@@ -126,7 +127,7 @@ class ButtonActions:
             "again": self.run_again,
             "notebook": self.send_notebook,
             "page": self.send_link,
-            re.compile(f"^{blocks.CSV}[0-9]+$"): self.send_table,
+            re.compile(f"^{blocks.CSV_PREFIX}[0-9]+$"): self.send_table,
             blocks.FEEDBACK: self.rate,
             blocks.CONFIRM: self.confirm,
             blocks.DISMISS: self.confirm,
@@ -157,7 +158,7 @@ class ButtonActions:
         place = press.place
         rating, _, turn = press.value.partition(" ")
         await self._permissions.require(place.workspace, place.user, place.channel)
-        await self._feedback.record(place.workspace.team, place.user, turn, rating)
+        await self._feedback.store_rating(place.workspace.team, place.user, turn, rating)
         if press.reply:
             await press.reply(command_words.THANKS)
 
@@ -167,9 +168,9 @@ class ButtonActions:
         Raises:
             BotError: it is gone, or this person may not have it.
         """
-        key, number = _parse_value(press, command_words.NO_TABLE)
+        key, table_number = _parse_value(press, command_words.NO_TABLE)
         place = await self._place(press, key)
-        name = await self._service.save_table(key, f"t{number}", place.person)
+        name = await self._service.save_table(key, f"t{table_number}", place.person)
         await self._run_command(press, key, "files", name)
 
     async def send_notebook(self, press: Press) -> None:
@@ -203,9 +204,9 @@ class ButtonActions:
     async def _run_command(
         self, press: Press, key: values.SessionKey, name: str, argument: str = ""
     ) -> None:
-        view = self._commands.view(key, press.place)
-        command = commands.named("slack", name, argument)
-        await commands.give(command, await self._place(press, key), view)
+        view = self._commands.make_view(key, press.place)
+        command = commands.invocation_of("slack", name, argument)
+        await commands.run_and_show(command, await self._place(press, key), view)
 
     async def _place(self, press: Press, key: values.SessionKey) -> command_types.Place:
         """Return the place of the command that a button gives.
@@ -215,7 +216,7 @@ class ButtonActions:
         """
         place = press.place
         profile = await self._permissions.require(place.workspace, place.user, place.channel)
-        return self._commands.place_of(key, place, profile)
+        return self._commands.command_place(key, place, profile)
 
     async def show_code(self, press: Press) -> None:
         """Show one person the exact code that an answer ran; as files if messages cannot.
@@ -232,13 +233,12 @@ class ButtonActions:
             return
         contents = past_code.files(runs) | ({"queries.sql": queries.encode()} if queries else {})
         files = [
-            file_uploads.in_memory(name, data, "", is_image=False)
-            for name, data in contents.items()
+            file_uploads.OutgoingFile(name, io.BytesIO(data)) for name, data in contents.items()
         ]
-        direct = await message_posting.direct_place(self._api, place)
-        if complaints := await self._uploads.send(direct, direct.thread, files):
+        direct_place = await message_posting.direct_place(self._api, place)
+        if complaints := await self._uploads.send(direct_place, direct_place.thread, files):
             raise errors.BotError("\n".join(complaints))
-        if direct is not place:
+        if direct_place is not place:
             await message_posting.whisper(self._api, place, file_words.SENT_AS_FILE)
 
     async def _find_turn(self, press: Press) -> tuple[values.SessionKey, past_turns.PastTurn]:
@@ -256,7 +256,7 @@ class ButtonActions:
         """Run or drop a command that was written as a message."""
         is_confirmed = press.action == blocks.CONFIRM
         await self._commands.decide(
-            press.place, press.message, press.value, is_confirmed=is_confirmed
+            press.place, press.message_ts, press.value, is_confirmed=is_confirmed
         )
 
     # Questions ----------------------------------------------------------------------------
@@ -278,24 +278,24 @@ class ButtonActions:
         )
         form_metadata = {"channel": place.channel, "question": question.id}
         if isinstance(question, events.ApprovalQuestion):
-            if len(question.code) > _EDITED_CHARACTERS:
+            if len(question.code) > _MAX_EDITED_CHARACTERS:
                 raise errors.BotError(question_words.TOO_LONG_TO_EDIT)
             view = home_and_modal_views.edit_form(form_metadata, question)
         else:
-            label = quantities.one_line(question.prompt, _LABEL_CHARACTERS)
+            label = quantities.one_line(question.prompt, _MAX_LABEL_CHARACTERS)
             is_of_model = question.is_of_model
             view = home_and_modal_views.answer_form(form_metadata, label, is_of_model=is_of_model)
-        await self.open_form(place, press.trigger, view)
+        await self.open_form(place, press.trigger_id, view)
 
     async def open_form(
-        self, place: message_posting.Place, trigger: str, view: home_and_modal_views.View
+        self, place: message_posting.Place, trigger_id: str, view: home_and_modal_views.View
     ) -> None:
-        """Open a form. Slack allows three seconds for it, so do nothing else before."""
+        """Open a form; Slack allows that for three seconds after the press."""
         await self._api.call(
             place.workspace,
             "views.open",
             max_seconds=_FORM_SECONDS,
-            trigger_id=trigger,
+            trigger_id=trigger_id,
             view=view,
         )
 
@@ -307,7 +307,7 @@ class ButtonActions:
         Raises:
             BotError: it is not theirs to answer, or too late.
         """
-        # Who asked may have lost the right to use the bot meanwhile.
+        # The person may have lost the right to use the bot meanwhile.
         await self._permissions.require(place.workspace, place.user, place.channel)
         is_admin = await self._is_admin(place, question_id)
         await self._service.questions.respond(

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import functools
-import io
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING, Final
 
@@ -43,25 +42,25 @@ async def help_text(
 ) -> str:
     """Return help as Markdown, with the commands that are available in a session."""
     place = command_types.Place(service, key, person, values.Scope("slack"))
-    result = await command_table.run(commands.named("slack", "help"), place)
+    result = await command_table.run(commands.invocation_of("slack", "help"), place)
     return _help(result.commands) if isinstance(result, command_types.Help) else ""
 
 
-def _help(offered: Sequence[command_types.Command]) -> str:
-    has_models = any(command.name == "model" for command in offered)
+def _help(offered_commands: Sequence[command_types.Command]) -> str:
+    has_models = any(command.name == "model" for command in offered_commands)
     introduction = (
         command_words.SLACK_INTRODUCTION
         if has_models
         else command_words.SLACK_INTRODUCTION_WITHOUT_MODEL
     )
-    lines = [f"- `{command.usage('slack')}`: {command.help}" for command in offered]
+    lines = [f"- `{command.usage('slack')}`: {command.help}" for command in offered_commands]
     return "\n\n".join([introduction, "\n".join(lines), command_words.SLACK_WAYS])
 
 
 class SlackView:
     """Shows results as messages at a place, or by `send_text`; see `chat.commands.View`."""
 
-    characters = _MAX_CHARACTERS
+    max_characters = _MAX_CHARACTERS
 
     def __init__(
         self,
@@ -69,7 +68,7 @@ class SlackView:
         key: values.SessionKey,
         place: message_posting.Place,
         send_text: SendText | None = None,
-        trigger: str = "",
+        trigger_id: str = "",
     ) -> None:
         """Show at a place.
 
@@ -78,21 +77,21 @@ class SlackView:
             key: of the session.
             place: where the command was given.
             send_text: shows words to the person; None posts them.
-            trigger: opens a form, for three seconds; empty if none can be opened.
+            trigger_id: opens a form, for three seconds; empty if none can be opened.
         """
         self.is_private = send_text is not None or place.is_direct
         self._dependencies = dependencies
         self._key = key
         self._place = place
         self._send_text = send_text
-        self._trigger = trigger
+        self._trigger_id = trigger_id
 
     escape = staticmethod(markdown.escape)
     inline_code = staticmethod(markdown.inline_code)
     small_print = staticmethod(markdown.small_print)
     help = staticmethod(_help)
 
-    async def say(self, text: str) -> None:
+    async def send(self, text: str) -> None:
         if self._send_text is not None:
             await self._send_text(text)
             return
@@ -100,43 +99,41 @@ class SlackView:
         await message_posting.post(self._dependencies.api, self._place, content, self._place.thread)
 
     async def whisper(self, text: str, url: str, label: str) -> None:
-        below = [blocks.link(url, label)] if url else []
+        link_blocks = [blocks.link(url, label)] if url else []
         place = self._place
         if place.thread == place.request_ts and not place.is_direct:
             # Slack hides ephemeral messages in a thread without replies.
             place = dataclasses.replace(place, thread="")
-        await message_posting.whisper(self._dependencies.api, place, text, *below)
+        await message_posting.whisper(self._dependencies.api, place, text, *link_blocks)
 
     async def send_file(self, upload: transport.Upload, about: str) -> None:
-        content = upload.content
-        file = io.BytesIO(content) if isinstance(content, bytes) else content.open("rb")
-        outgoing = file_uploads.Outgoing(upload.name, file)
+        file = file_uploads.outgoing(upload)
         uploads, place = self._dependencies.uploads, self._place
-        if complaints := await uploads.send(place, place.thread, [outgoing]):
+        if complaints := await uploads.send(place, place.thread, [file]):
             raise errors.BotError("\n".join(complaints))
 
     async def ask(self, question: str, label: str, invocation: command_types.Invocation) -> None:
-        value = blocks.command_value(
+        button_value = blocks.command_value(
             self._key, self._place.user, invocation.command.name, invocation.argument
         )
-        row = blocks.actions(
-            blocks.button(label, blocks.CONFIRM, value, style="danger"),
-            blocks.button("Cancel", blocks.DISMISS, value),
+        buttons = blocks.actions(
+            blocks.button(label, blocks.CONFIRM, button_value, style="danger"),
+            blocks.button("Cancel", blocks.DISMISS, button_value),
         )
-        content = message_posting.make_content(question, [row])
+        content = message_posting.make_content(question, [buttons])
         await message_posting.post(self._dependencies.api, self._place, content, self._place.thread)
 
     async def open_form(
         self, form: command_types.Form, invocation: command_types.Invocation
     ) -> None:
-        if not self._trigger:
+        if not self._trigger_id:
             raise errors.BotError(place_words.FORM_BY_COMMAND)
         command = [invocation.command.name, invocation.argument]
         metadata = {"channel": self._place.channel, "command": command}
         await self._dependencies.api.call(
             self._place.workspace,
             "views.open",
-            trigger_id=self._trigger,
+            trigger_id=self._trigger_id,
             view=home_and_modal_views.command_form(metadata, form),
         )
 
@@ -152,7 +149,7 @@ class SlackCommands:
         self._dependencies = dependencies
         self._in_flight = requests_in_flight
 
-    def place_of(
+    def command_place(
         self, key: values.SessionKey, place: message_posting.Place, profile: permissions.Profile
     ) -> command_types.Place:
         """Return the place of a command."""
@@ -189,15 +186,15 @@ class SlackCommands:
         # What came by another way, as from the page, is for admins to stop.
         return not person and await self._dependencies.service.stop(key)
 
-    def view(
+    def make_view(
         self,
         key: values.SessionKey,
         place: message_posting.Place,
         send_text: SendText | None = None,
-        trigger: str = "",
+        trigger_id: str = "",
     ) -> SlackView:
         """Return a view that shows results at a place."""
-        return SlackView(self._dependencies, key, place, send_text, trigger)
+        return SlackView(self._dependencies, key, place, send_text, trigger_id)
 
     async def decide(
         self, place: message_posting.Place, ts: str, value: str, *, is_confirmed: bool
@@ -216,9 +213,9 @@ class SlackCommands:
             raise errors.BotError(question_words.NOT_YOURS)
         send_text = functools.partial(message_posting.replace, dependencies.api, place, ts)
         await commands.decide(
-            commands.named("slack", *command) if is_confirmed else None,
-            self.place_of(key, place, profile),
-            self.view(key, place, send_text),
+            commands.invocation_of("slack", *command) if is_confirmed else None,
+            self.command_place(key, place, profile),
+            self.make_view(key, place, send_text),
             question=f"{workspace.team}/{place.channel}/{ts}",
         )
 
@@ -228,13 +225,13 @@ class SlackCommands:
     ) -> AsyncIterator[tuple[str, str]]:
         """Begin a thread for a copy in the same channel, so that the same people see it."""
         content = {"text": session_words.COPY, "blocks": [blocks.note(session_words.COPY)]}
-        root = await message_posting.post(self._dependencies.api, place, content, "")
+        root_ts = await message_posting.post(self._dependencies.api, place, content, "")
         try:
-            link = f"https://slack.com/archives/{place.channel}/p{root.replace('.', '')}"
-            yield root, f"[Open it]({link})"
+            link = f"https://slack.com/archives/{place.channel}/p{root_ts.replace('.', '')}"
+            yield root_ts, f"[Open it]({link})"
         except BaseException:
             call = self._dependencies.api.call(
-                place.workspace, "chat.delete", channel=place.channel, ts=root
+                place.workspace, "chat.delete", channel=place.channel, ts=root_ts
             )
             await cancellation.shielded(call)
             raise

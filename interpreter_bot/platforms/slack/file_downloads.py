@@ -35,20 +35,20 @@ class FileDownloads:
         self._api_host = base.netloc
         self._scheme = base.scheme
 
-    def attachments(
+    def make_attachments(
         self, workspace: installations.InstalledWorkspace, files: Iterable[Mapping[str, Any]]
     ) -> tuple[requests.Attachment, ...]:
         """Make attachments whose bytes are fetched when they are read."""
         return tuple(
             requests.Attachment(
                 name=name_of(file),
-                open=functools.partial(self.open, workspace, file),
+                open=functools.partial(self.read_chunks, workspace, file),
                 size_bytes=file.get("size") or None,
             )
             for file in files
         )
 
-    async def text(
+    async def read_text(
         self,
         workspace: installations.InstalledWorkspace,
         file: Mapping[str, Any],
@@ -61,13 +61,13 @@ class FileDownloads:
             DownloadError: it cannot be fetched, or is too long.
         """
         data = bytearray()
-        async for chunk in self.open(workspace, file):
+        async for chunk in self.read_chunks(workspace, file):
             data += chunk
             if len(data) > max_bytes:
                 raise DownloadError(file_words.too_long_to_run(name_of(file)))
         return data.decode("utf-8", "replace")
 
-    async def open(
+    async def read_chunks(
         self, workspace: installations.InstalledWorkspace, file: Mapping[str, Any]
     ) -> AsyncIterator[bytes]:
         """Iterate over the bytes of a file.
@@ -83,7 +83,7 @@ class FileDownloads:
         if (description.get("size") or 0) > self._max_bytes:
             raise self._too_large(name)
         try:
-            async for chunk in self._fetch(workspace, str(url), description):
+            async for chunk in self._fetch_chunks(workspace, str(url), description):
                 yield chunk
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
             raise DownloadError(file_words.not_fetched(name)) from error
@@ -116,13 +116,13 @@ class FileDownloads:
             raise DownloadError(file_words.not_fetched(name_of(file), reason))
         return file
 
-    async def _fetch(
+    async def _fetch_chunks(
         self, workspace: installations.InstalledWorkspace, url: str, file: Mapping[str, Any]
     ) -> AsyncIterator[bytes]:
         headers = {"Authorization": f"Bearer {workspace.token}"}
         timeout = aiohttp.ClientTimeout(total=None, sock_connect=30, sock_read=_STALL_SECONDS)
         for _ in range(_MAX_REDIRECTS):
-            if not self._is_slack(url):
+            if not self._is_slack_address(url):
                 # The token goes to no other host.
                 raise DownloadError(file_words.not_on_slack(name_of(file)))
             async with self._api.session.get(
@@ -159,7 +159,7 @@ class FileDownloads:
             # A login page, or a connection that ended early.
             raise DownloadError(file_words.not_fetched(name, file_words.fetched_partly(size)))
 
-    def _is_slack(self, url: str) -> bool:
+    def _is_slack_address(self, url: str) -> bool:
         parts = parse.urlsplit(url)
         if parts.netloc == self._api_host and parts.scheme == self._scheme:
             return True

@@ -1,4 +1,4 @@
-"""Upload files: in batches, or for a message that shows them in blocks."""
+"""Uploads of files: shared in a message of their own, or shown in blocks of another."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from typing import IO, Any, Final, TypeVar
 
 import aiohttp
 
+from interpreter_bot.platforms.chat import transport
 from interpreter_bot.platforms.slack import api_errors, markdown, message_posting, web_api
 from interpreter_bot.wording import file_words
 
@@ -21,38 +22,40 @@ _log = logging.getLogger(__name__)
 _T = TypeVar("_T")
 
 _CHUNK_BYTES: Final = 256 * 1024
-_ALT_CHARACTERS: Final = 1000
+_MAX_ALT_CHARACTERS: Final = 1000
 _MAX_TRIES: Final = 5
 _FIRST_POLL_SECONDS: Final = 0.05
 _MAX_POLL_SECONDS: Final = 2.0
 # Picture types that Slack shows in blocks.
-_PICTURES: Final = frozenset({"image/png", "image/jpeg", "image/gif"})
-TOO_LARGE: Final = "file_upload_size_restricted"
+_PICTURE_TYPES: Final = frozenset({"image/png", "image/jpeg", "image/gif"})
+TOO_LARGE_CODE: Final = "file_upload_size_restricted"
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Outgoing:
-    """One file of a batch."""
+class OutgoingFile:
+    """A file that is sent, opened for reading; `alt` describes a picture."""
 
     name: str
     file: IO[bytes]
-    about: str = ""
-    is_image: bool = False
+    alt: str = ""
+    is_picture: bool = False
 
 
-def in_memory(name: str, data: bytes, about: str, *, is_image: bool) -> Outgoing:
-    """Make a file of bytes in memory."""
-    return Outgoing(name, io.BytesIO(data), about, is_image)
+def outgoing(upload: transport.Upload) -> OutgoingFile:
+    """Open an upload for sending."""
+    content = upload.content
+    file = io.BytesIO(content) if isinstance(content, bytes) else content.open("rb")
+    return OutgoingFile(upload.name, file, upload.alt, upload.is_picture)
 
 
 class FileUploads:
-    """Sends batches of files."""
+    """Uploads and shares files."""
 
     def __init__(self, api: web_api.WebApi) -> None:
         self._api = api
 
     async def send(
-        self, place: message_posting.Place, thread: str, batch: Sequence[Outgoing]
+        self, place: message_posting.Place, thread: str, files: Sequence[OutgoingFile]
     ) -> list[str]:
         """Send files in one message, in order.
 
@@ -62,13 +65,13 @@ class FileUploads:
         complaints: list[str] = []
         staged: dict[str, dict[str, str]] = {}
         try:
-            for outgoing in batch:
+            for file in files:
                 try:
-                    staged[outgoing.name] = await self.upload(place, outgoing)
+                    staged[file.name] = await self.upload(place, file)
                 except api_errors.GoneError:
                     raise
                 except api_errors.SlackError as error:
-                    complaints.append(file_words.not_sent(outgoing.name, error))
+                    complaints.append(file_words.not_sent(file.name, error))
             if staged and await self.share(place, thread, [*staged.values()]) is None:
                 complaints += [file_words.not_sent(name, file_words.NOT_SHARED) for name in staged]
         except api_errors.SlackError as error:
@@ -86,28 +89,28 @@ class FileUploads:
         await self._complete(place, staged, thread=thread)
         return await self.find_share(place, [file["id"] for file in staged])
 
-    async def find_share(self, place: message_posting.Place, files: Sequence[str]) -> str | None:
+    async def find_share(self, place: message_posting.Place, file_ids: Sequence[str]) -> str | None:
         """Wait for the message with files, which appears some time after the share is accepted.
 
         Returns:
             Its timestamp; None if it does not appear; empty if the files cannot be polled.
         """
         deadline = time.monotonic() + self._api.timing.sharing_seconds
-        first: Mapping[str, Any] | None = None
-        for file in files:
-            description = await self._poll(place, file, _is_shared, deadline)
+        first_description: Mapping[str, Any] = {}
+        for file_id in file_ids:
+            description = await self._poll(place, file_id, _is_shared, deadline)
             if description is None:
                 return None
-            first = description if first is None else first
+            first_description = first_description or description
         shares = [
             share
-            for channels in ((first or {}).get("shares") or {}).values()
+            for channels in (first_description.get("shares") or {}).values()
             for share in channels.get(place.channel, ())
         ]
         return str(shares[-1]["ts"]) if shares else ""
 
     async def upload_pictures(
-        self, place: message_posting.Place, pictures: Sequence[Outgoing]
+        self, place: message_posting.Place, pictures: Sequence[OutgoingFile]
     ) -> list[str]:
         """Upload pictures for blocks, without sharing them; return their file ids.
 
@@ -115,21 +118,23 @@ class FileUploads:
             SlackError: Slack cannot show them in blocks.
         """
         staged = await _gather(
-            self._upload_bytes(place, picture, picture.name, picture.file.seek(0, io.SEEK_END))
+            self._upload_bytes(place, picture, picture.file.seek(0, io.SEEK_END))
             for picture in pictures
         )
         await self._complete(place, staged)
         deadline = time.monotonic() + self._api.timing.sharing_seconds
-        ids = [entry["id"] for entry in staged]
-        descriptions = await _gather(self._poll(place, file, _is_picture, deadline) for file in ids)
+        file_ids = [entry["id"] for entry in staged]
+        descriptions = await _gather(
+            self._poll(place, file_id, _is_picture, deadline) for file_id in file_ids
+        )
         if None in descriptions:
             raise api_errors.SlackError(file_words.NO_PICTURES_FOR_SLACK)
-        return ids
+        return file_ids
 
     async def _poll(
         self,
         place: message_posting.Place,
-        file: str,
+        file_id: str,
         is_ready: Callable[[Mapping[str, Any]], object],
         deadline: float,
     ) -> Mapping[str, Any] | None:
@@ -140,7 +145,7 @@ class FileUploads:
         pause = _FIRST_POLL_SECONDS
         while True:
             try:
-                answer = await self._api.call(place.workspace, "files.info", file=file)
+                answer = await self._api.call(place.workspace, "files.info", file=file_id)
             except api_errors.GoneError:
                 raise
             except api_errors.SlackError as error:
@@ -154,42 +159,45 @@ class FileUploads:
             await asyncio.sleep(pause)
             pause = min(2 * pause, _MAX_POLL_SECONDS)
 
-    async def upload(self, place: message_posting.Place, outgoing: Outgoing) -> dict[str, str]:
+    async def upload(
+        self, place: message_posting.Place, outgoing_file: OutgoingFile
+    ) -> dict[str, str]:
         """Upload one file for `share`, and close it.
 
         Raises:
             SlackError: Slack refuses it; the sentence says why.
         """
-        with outgoing.file:
-            size = outgoing.file.seek(0, io.SEEK_END)
-            if not size:
+        with outgoing_file.file as file:
+            size_bytes = file.seek(0, io.SEEK_END)
+            if not size_bytes:
                 raise api_errors.SlackError(file_words.EMPTY_FOR_SLACK)
-            return await self._upload_bytes(place, outgoing, outgoing.name, size)
+            return await self._upload_bytes(place, outgoing_file, size_bytes)
 
     async def _upload_bytes(
-        self, place: message_posting.Place, outgoing: Outgoing, name: str, size: int
+        self, place: message_posting.Place, outgoing_file: OutgoingFile, size_bytes: int
     ) -> dict[str, str]:
+        name = outgoing_file.name
         title = markdown.file_name(name.rpartition("/")[2] or name)
         for _ in range(_MAX_TRIES):
             ticket = await self._api.call(
                 place.workspace,
                 "files.getUploadURLExternal",
                 filename=title,
-                length=size,
-                alt_txt=markdown.file_name(outgoing.about)[:_ALT_CHARACTERS]
-                if outgoing.is_image
+                length=size_bytes,
+                alt_txt=markdown.file_name(outgoing_file.alt)[:_MAX_ALT_CHARACTERS]
+                if outgoing_file.is_picture
                 else None,
             )
-            if await self._transfer(str(ticket["upload_url"]), outgoing.file):
+            if await self._transfer(str(ticket["upload_url"]), outgoing_file.file):
                 return {"id": str(ticket["file_id"]), "title": markdown.file_name(name)}
             await asyncio.sleep(0.2)
         raise api_errors.LostError
 
     async def _transfer(self, url: str, file: IO[bytes]) -> bool:
-        size = file.seek(0, io.SEEK_END)
+        size_bytes = file.seek(0, io.SEEK_END)
         file.seek(0)
         timeout = aiohttp.ClientTimeout(total=None, sock_connect=30, sock_read=300)
-        headers = {"Content-Length": str(size), "Content-Type": "application/octet-stream"}
+        headers = {"Content-Length": str(size_bytes), "Content-Type": "application/octet-stream"}
         try:
             async with self._api.session.post(
                 url, data=_chunks(file), headers=headers, timeout=timeout
@@ -248,7 +256,7 @@ def _is_shared(description: Mapping[str, Any]) -> object:
 
 
 def _is_picture(description: Mapping[str, Any]) -> bool:
-    return description.get("mimetype") in _PICTURES
+    return description.get("mimetype") in _PICTURE_TYPES
 
 
 async def _chunks(file: IO[bytes]) -> AsyncIterator[bytes]:

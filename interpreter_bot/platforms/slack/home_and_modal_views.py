@@ -91,7 +91,7 @@ def _input(field: command_types.FormField) -> slack_blocks.InputBlock:
     return slack_blocks.InputBlock(block_id=field.name, label=label, element=element, optional=True)
 
 
-def entered(view: View) -> dict[str, str]:
+def entered_values(view: View) -> dict[str, str]:
     """Return what was entered into the form of a command, by field."""
     state = view.get("state", {}).get("values", {})
     elements = {name: element for field in state.values() for name, element in field.items()}
@@ -102,7 +102,7 @@ def entered(view: View) -> dict[str, str]:
 
 
 def _form(
-    callback: str,
+    callback_id: str,
     title: str,
     label: str,
     submit: str,
@@ -122,11 +122,11 @@ def _form(
     block = slack_blocks.InputBlock(
         block_id=_FIELD, label=blocks.plain(label, 200), element=field, optional=is_optional
     )
-    return _view(callback, title, submit, metadata, block)
+    return _view(callback_id, title, submit, metadata, block)
 
 
 def _view(
-    callback: str,
+    callback_id: str,
     title: str,
     submit: str,
     metadata: Mapping[str, Any],
@@ -134,7 +134,7 @@ def _view(
 ) -> View:
     view = views.View(
         type="modal",
-        callback_id=callback,
+        callback_id=callback_id,
         private_metadata=json.dumps(metadata),
         title=title,
         submit=submit,
@@ -168,7 +168,7 @@ class Home:
     admin_blocks: Sequence[blocks.Block] = ()
 
 
-def home(content: Home) -> View:
+def home_view(content: Home) -> View:
     """Make the home tab."""
     home_blocks: list[blocks.Block] = [heading(slack_words.YOUR_SESSIONS)]
     if content.notice:
@@ -183,7 +183,7 @@ def home(content: Home) -> View:
     ]
     home_blocks += content.admin_blocks
     home_blocks.append(blocks.actions(blocks.button("Refresh", HOME_REFRESH, "home")))
-    home_blocks.append(blocks.section(markdown.escaped(content.help.replace("**", "*"))))
+    home_blocks.append(blocks.section(markdown.escape_mrkdwn(content.help.replace("**", "*"))))
     return views.View(type="home", blocks=home_blocks[:100]).to_dict()
 
 
@@ -199,7 +199,7 @@ def session_value(overview: past_turns.SessionOverview) -> str:
 
 def session_text(overview: past_turns.SessionOverview) -> str:
     """Describe a session as mrkdwn."""
-    title = markdown.escaped(markdown.plain_line(overview.record.title, 100)) or "Untitled"
+    title = markdown.escape_mrkdwn(markdown.plain_line(overview.record.title, 100)) or "Untitled"
     channel = overview.record.key.channel
     channel_text = slack_words.DIRECT_MESSAGE if channel.startswith("D") else f"<#{channel}>"
     state = "running" if overview.is_busy else "idle" if overview.has_kernel else "stopped"
@@ -207,23 +207,21 @@ def session_text(overview: past_turns.SessionOverview) -> str:
     if overview.memory_bytes is not None:
         memory = f", {quantities.size(overview.memory_bytes)} of memory"
     # Slack shows this in the reader's time zone.
-    seconds, plain = (
-        int(overview.record.used.timestamp()),
-        f"{overview.record.used:%Y-%m-%d %H:%M} UTC",
-    )
-    used = f"<!date^{seconds}^{{date_short_pretty}} at {{time}}|{plain}>"
+    used_at = overview.record.used
+    fallback = f"{used_at:%Y-%m-%d %H:%M} UTC"
+    used = f"<!date^{int(used_at.timestamp())}^{{date_short_pretty}} at {{time}}|{fallback}>"
     return f"*{title}*\n{channel_text}, {state}{memory}, last used {used}"
 
 
 def _session(overview: past_turns.SessionOverview, models: Sequence[str]) -> list[blocks.Block]:
     button_value = session_value(overview)
-    row: list[blocks.Block] = []
+    row_elements: list[blocks.Block] = []
     if overview.is_busy:
-        row.append(blocks.button("Stop", HOME_STOP, button_value, style="danger"))
-    row.append(blocks.button("Reset", HOME_RESET, button_value))
+        row_elements.append(blocks.button("Stop", HOME_STOP, button_value, style="danger"))
+    row_elements.append(blocks.button("Reset", HOME_RESET, button_value))
     if models:
-        row.append(_model_menu(overview, models, button_value))
-    return [blocks.section(session_text(overview)), blocks.actions(*row)]
+        row_elements.append(_model_menu(overview, models, button_value))
+    return [blocks.section(session_text(overview)), blocks.actions(*row_elements)]
 
 
 def _model_menu(
@@ -232,8 +230,8 @@ def _model_menu(
     # The value of an option is limited to 150 characters, so it has the model's index.
     titles = [_DEFAULT_MODEL, *models][:_MAX_MODELS]
     options = [
-        basic_components.Option(text=blocks.plain(title), value=f"{number} {button_value}"[:150])
-        for number, title in enumerate(titles)
+        basic_components.Option(text=blocks.plain(title), value=f"{index} {button_value}"[:150])
+        for index, title in enumerate(titles)
     ]
     current = titles.index(overview.record.model) if overview.record.model in titles else 0
     return block_elements.StaticSelectElement(
@@ -243,6 +241,6 @@ def _model_menu(
 
 def parse_model_choice(value: str, models: Sequence[str]) -> tuple[str, str | None]:
     """Parse the value of a session, and the model chosen for it; None is the default."""
-    number, _, button_value = value.partition(" ")
-    index = int(number) - 1 if number.isdigit() else -1
+    index_text, _, button_value = value.partition(" ")
+    index = int(index_text) - 1 if index_text.isdigit() else -1
     return button_value, models[index] if 0 <= index < len(models) else None

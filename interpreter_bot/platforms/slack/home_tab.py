@@ -48,7 +48,7 @@ class Feedback:
         self._service = service
         self._counting = asyncio.Lock()
 
-    async def record(self, team: str, user: str, turn: str, rating: str) -> None:
+    async def store_rating(self, team: str, user: str, turn: str, rating: str) -> None:
         """Store a person's rating of a turn, "up" or "down", in place of an earlier one."""
         service = self._service
         person_scope = values.Scope("slack", team, person=user)
@@ -64,16 +64,16 @@ class Feedback:
             await service.choose(person_scope, name, rating)
             await service.choose(values.Scope("slack", team), _TALLY_NAME, tally)
 
-    async def totals(self, team: str) -> tuple[int, int]:
+    async def count_ratings(self, team: str) -> tuple[int, int]:
         """Return how many answers were rated good, and how many bad."""
         tally = await self._tally(team)
         return tally["up"], tally["down"]
 
     async def _tally(self, team: str) -> dict[str, int]:
-        stored: Any = (await self._service.queries.choices(values.Scope("slack", team))).get(
+        stored_tally: Any = (await self._service.queries.choices(values.Scope("slack", team))).get(
             _TALLY_NAME
         )
-        counts = stored if isinstance(stored, Mapping) else {}
+        counts = stored_tally if isinstance(stored_tally, Mapping) else {}
         return {rating: max(int(counts.get(rating, 0)), 0) for rating in _RATINGS}
 
 
@@ -93,7 +93,9 @@ class HomeTab:
         self._feedback = feedback
         self._notify = notify
 
-    async def greet(self, workspace: installations.InstalledWorkspace, channel: str) -> None:
+    async def suggest_prompts(
+        self, workspace: installations.InstalledWorkspace, channel: str
+    ) -> None:
         """Suggest prompts in the direct messages of a person.
 
         Raises:
@@ -123,8 +125,8 @@ class HomeTab:
         try:
             profile = await self._permissions.require(workspace, user, "")
         except policies.NotAllowedError as error:
-            refused = [blocks.section(markdown.escaped(str(error)))]
-            await self._publish(workspace, user, {"type": "home", "blocks": refused})
+            refusal_blocks = [blocks.section(markdown.escape_mrkdwn(str(error)))]
+            await self._publish(workspace, user, {"type": "home", "blocks": refusal_blocks})
             return
         service = self._service
         sessions = await service.recent("slack", workspace.team, person=user, limit=_MAX_SESSIONS)
@@ -142,26 +144,26 @@ class HomeTab:
             notice=service.model_notice,
             admin_blocks=admin_section,
         )
-        await self._publish(workspace, user, home_and_modal_views.home(content))
+        await self._publish(workspace, user, home_and_modal_views.home_view(content))
 
     async def _admin_section(
         self, workspace: installations.InstalledWorkspace, person: str
     ) -> admin_views.AdminSection:
         service = self._service
-        name, usage = "", None
+        person_name, usage = "", None
         scope = values.Scope("slack", workspace.team)
         if person:
-            name = (await self._permissions.profile(workspace, person)).name
+            person_name = (await self._permissions.profile(workspace, person)).name
             workspace_key = values.SessionKey("slack", workspace.team)
-            usage = await service.queries.usage(workspace_key, requests.Person(person, name))
+            usage = await service.queries.usage(workspace_key, requests.Person(person, person_name))
         return admin_views.AdminSection(
             sessions=await service.recent("slack", workspace.team, limit=_MAX_SESSIONS),
             rules=await self._permissions.rules(workspace),
             follows_threads=(await self._permissions.preferences(scope)).follow_threads,
             approval=await service.queries.approval(scope, self._config.approval),
-            feedback=await self._feedback.totals(workspace.team),
+            feedback=await self._feedback.count_ratings(workspace.team),
             person=person,
-            name=name,
+            person_name=person_name,
             usage=usage,
         )
 
@@ -238,7 +240,7 @@ class HomeTab:
             raise policies.NotAllowedError(session_words.NOT_YOUR_SESSION)
         return key
 
-    async def form(self, workspace: installations.InstalledWorkspace, trigger: str) -> None:
+    async def open_form(self, workspace: installations.InstalledWorkspace, trigger_id: str) -> None:
         """Open the admins' form; whether the person is an admin is checked on submission.
 
         Raises:
@@ -246,9 +248,9 @@ class HomeTab:
         """
         scope = values.Scope("slack", workspace.team)
         view = admin_views.access_form(await self._service.queries.choices(scope))
-        await self._api.call(workspace, "views.open", trigger_id=trigger, view=view)
+        await self._api.call(workspace, "views.open", trigger_id=trigger_id, view=view)
 
-    async def choose(
+    async def store_choices(
         self,
         workspace: installations.InstalledWorkspace,
         user: str,

@@ -30,7 +30,7 @@ Handler = Callable[[AsyncBoltRequest], Awaitable[BoltResponse]]
 
 
 @contextlib.asynccontextmanager
-async def serving(
+async def serve(
     app: AsyncApp, config: settings.Slack, flow: AsyncOAuthFlow | None
 ) -> AsyncIterator[str]:
     """Listen; yield the address.

@@ -41,16 +41,14 @@ SCOPES: Final = (
     *("im:read", "im:write", "mpim:history", "mpim:read", "usergroups:read", "users:read"),
 )
 """The scopes that the bot requests, as in the manifest."""
-
-
-_SECRETS: Final = (
+_SECRET_COLUMNS: Final = (
     *("bot_token", "bot_refresh_token", "user_token", "user_refresh_token"),
     "incoming_webhook_url",
 )
 
 
 class Tables(Protocol):
-    """Database for tables that slack_sdk defines.
+    """The database, for tables that slack_sdk defines.
 
     Attributes:
         engine: SQLAlchemy's `AsyncEngine`; only slack_sdk looks into it.
@@ -89,17 +87,19 @@ class InstalledWorkspace:
 
 
 class InstalledWorkspaces:
-    """Finds installations: the single one of a token, or those of a store."""
+    """Finds installations: the only one, whose token is in the settings, or those of a store."""
 
     def __init__(
-        self, single: InstalledWorkspace | None = None, store: AsyncInstallationStore | None = None
+        self,
+        only_workspace: InstalledWorkspace | None = None,
+        store: AsyncInstallationStore | None = None,
     ) -> None:
-        self._single = single
+        self._only_workspace = only_workspace
         self._store = store
         self._cache: dict[str, tuple[float, InstalledWorkspace]] = {}
         self._locks: dict[str, asyncio.Lock] = {}
-        self._revoked: set[str] = set()
-        self._removing: set[str] = set()
+        self._revoked_teams: set[str] = set()
+        self._teams_being_removed: set[str] = set()
         self._is_lost = asyncio.Event()
         self._loss: api_errors.GoneError | None = None
         self._drop_counts: collections.Counter[str] = collections.Counter()
@@ -110,10 +110,10 @@ class InstalledWorkspaces:
         Raises:
             GoneError: there is none.
         """
-        if self._single is not None:
-            if self._single.team in self._revoked:
+        if self._only_workspace is not None:
+            if self._only_workspace.team in self._revoked_teams:
                 raise self._loss or api_errors.GoneError("login", "account_inactive")
-            return self._single
+            return self._only_workspace
         # One lookup at a time, even if the workspace is cached, so that events keep their order.
         async with self._locks.setdefault(team, asyncio.Lock()):
             cached_at, cached = self._cache.get(team, (0.0, None))
@@ -134,7 +134,7 @@ class InstalledWorkspaces:
         return await self.get(team, (authorization.enterprise_id if authorization else None) or "")
 
     async def _find(self, team: str, enterprise: str) -> InstalledWorkspace:
-        if self._store is None or team in self._removing:
+        if self._store is None or team in self._teams_being_removed:
             raise api_errors.GoneError("login", "account_inactive")
         drop_count = self._drop_counts[team]
         bot = await self._store.async_find_bot(
@@ -143,24 +143,24 @@ class InstalledWorkspaces:
         # A token read while the bot was being removed is stale.
         if bot is None or drop_count != self._drop_counts[team]:
             raise api_errors.GoneError("login", "account_inactive")
-        self._revoked.discard(team)
+        self._revoked_teams.discard(team)
         logs.add_secrets([bot.bot_token], are_short_lived=True)
         return InstalledWorkspace(team, bot.bot_user_id, bot.bot_id, bot.bot_token, enterprise)
 
-    def drop(self, team: str, reason: api_errors.GoneError) -> None:
+    def drop_token(self, team: str, reason: api_errors.GoneError) -> None:
         """Stop using the token of a workspace.
 
         With a store, the next event of the workspace reads the token again. Without one, the only
         workspace is lost; see `wait_for_loss`.
         """
-        if team not in self._revoked:
+        if team not in self._revoked_teams:
             _log.warning(
                 "the bot is no longer installed in %s, or its token was revoked: %s", team, reason
             )
-        self._revoked.add(team)
+        self._revoked_teams.add(team)
         self._drop_counts[team] += 1
         self._cache.pop(team, None)
-        if self._single is not None:
+        if self._only_workspace is not None:
             self.report_loss(reason)
 
     def report_loss(self, reason: api_errors.GoneError) -> None:
@@ -179,18 +179,18 @@ class InstalledWorkspaces:
 
     def is_revoked(self, team: str) -> bool:
         """Return whether the token of a workspace is no longer accepted."""
-        return team in self._revoked
+        return team in self._revoked_teams
 
     async def uninstall(self, team: str, enterprise: str = "") -> None:
         """Delete the token of a workspace."""
-        self.drop(team, api_errors.GoneError("the bot", "token_revoked"))
+        self.drop_token(team, api_errors.GoneError("the bot", "token_revoked"))
         if self._store is None:
             return
-        self._removing.add(team)
+        self._teams_being_removed.add(team)
         try:
             await self._store.async_delete_all(enterprise_id=enterprise or None, team_id=team)
         finally:
-            self._removing.discard(team)
+            self._teams_being_removed.discard(team)
 
     async def authorize(
         self, enterprise_id: str | None, team_id: str | None, user_id: str | None
@@ -244,29 +244,29 @@ async def _answer_success(args: AsyncSuccessArgs) -> BoltResponse:
     return await args.default.success(args)
 
 
-async def store(config: settings.Slack, tables: Tables) -> AsyncInstallationStore:
+async def open_store(config: settings.Slack, tables: Tables) -> AsyncInstallationStore:
     """Open the store of installations, whose tokens are encrypted.
 
     Raises:
         BotError: the database or the keys cannot be used.
     """
     installations = AsyncSQLAlchemyInstallationStore(config.client_id, tables.engine, logger=_log)
-    await tables.create(installations.metadata, secrets=_SECRETS)
+    await tables.create(installations.metadata, secrets=_SECRET_COLUMNS)
     return installations
 
 
-async def flow(
+async def make_flow(
     config: settings.Slack, tables: Tables, installations: AsyncInstallationStore
 ) -> AsyncOAuthFlow:
     """Make the OAuth flow that serves the browsers of people who install the bot."""
     states = AsyncSQLAlchemyOAuthStateStore(_STATE_SECONDS, tables.engine, logger=_log)
     await tables.create(states.metadata)
-    public = config.public_url.rstrip("/")
+    public_url = config.public_url.rstrip("/")
     settings = AsyncOAuthSettings(
         client_id=config.client_id,
         client_secret=config.client_secret.get_secret_value(),
         scopes=list(SCOPES),
-        redirect_uri=f"{public}{http_server.REDIRECT_PATH}" if public else None,
+        redirect_uri=f"{public_url}{http_server.REDIRECT_PATH}" if public_url else None,
         install_path=http_server.INSTALL_PATH,
         redirect_uri_path=http_server.REDIRECT_PATH,
         installation_store=installations,

@@ -79,8 +79,8 @@ class InteractionRequests:
             BotError: there is none, or it is not run.
         """
         root = str(message.get("thread_ts") or message.get("ts", ""))
-        about = {"user": user, "channel": channel, "root": root}
-        await self._claim_and_run(workspace, about | {"facts": dict(message)})
+        content = {"user": user, "channel": channel, "root": root}
+        await self._claim_and_run(workspace, content | {"message": dict(message)})
 
     async def ask_about(
         self,
@@ -95,8 +95,8 @@ class InteractionRequests:
         Raises:
             BotError: it is not asked.
         """
-        about = {"user": user, "channel": channel, "root": ts}
-        await self._claim_and_run(workspace, about | {"question": question})
+        content = {"user": user, "channel": channel, "root": ts}
+        await self._claim_and_run(workspace, content | {"question": question})
 
     async def run_again(
         self, place: message_posting.Place, key: values.SessionKey, turn: past_turns.PastTurn
@@ -152,11 +152,11 @@ class InteractionRequests:
         claimed_id: str = "",
     ) -> None:
         """Claim an interaction, unless `claimed_id` did; then prepare and start its request."""
-        location = (workspace.team, str(content["channel"]), str(content["root"]))
+        thread = workspace.team, str(content["channel"]), str(content["root"])
         event_id = claimed_id or uuid.uuid4().hex
         envelope = claims.Envelope(
-            name=event_id,
-            key=values.SessionKey(_PLATFORM, *location),
+            event_id=event_id,
+            key=values.SessionKey(_PLATFORM, *thread),
             request_id=event_id,
             content=content,
         )
@@ -177,30 +177,30 @@ class InteractionRequests:
             return await self._prepare_question(workspace, person, content, event_id)
         if "again" in content:
             return await self._prepare_rerun(workspace, person, content, event_id)
-        if "facts" in content:
-            code = await self._find_code(workspace, content["facts"])
-            place, key = await self._place_and_key(workspace, user, channel, content["facts"])
+        if "message" in content:
+            code = await self._find_code(workspace, content["message"])
+            place, key = await self._place_and_key(workspace, user, channel, content["message"])
         else:
             code = str(content["code"])
             place = message_posting.Place(workspace, channel, thread="", request_ts="", user=user)
             key = values.SessionKey(_PLATFORM, workspace.team, channel)
         request = requests.Request(key=key, person=person, text=code, is_code=True, id=event_id)
-        return await self._open(place, request)
+        return await self._begin_answer(place, request)
 
-    async def _open(
+    async def _begin_answer(
         self, place: message_posting.Place, request: requests.Request, *, title: str = ""
     ) -> claims.StartRequest:
-        """Show the first sign of an answer, and return what has the request answered."""
+        """Show that an answer begins, and return the function that has the request answered."""
         person, is_code = request.person, request.is_code
-        heading = slack_transport.heading(person.name) if is_code else ""
+        heading = slack_transport.command_heading(person.name) if is_code else ""
         at = slack_transport.location(place, request.key, title=title, heading=heading)
-        author_preferences = await self._in_flight.chosen_by(request.key, person.id)
-        entry = self._in_flight.open(request.id, person.id, at)
-        reply = self._in_flight.begin(
+        author_preferences = await self._in_flight.find_preferences(request.key, person.id)
+        entry = self._in_flight.open_entry(request.id, person.id, at)
+        reply = self._in_flight.begin_answer(
             entry, is_code=is_code, shows_code=is_code or author_preferences.show_code
         )
         if not place.thread:
-            # Nothing runs in a channel in which nothing of it can be shown.
+            # In a channel where the bot cannot post, nothing runs.
             await reply.wait_for_first_sign()
         return functools.partial(self._in_flight.answer, entry, request)
 
@@ -224,7 +224,7 @@ class InteractionRequests:
             id=event_id,
             approval=self._config.approval,
         )
-        return await self._open(place, request)
+        return await self._begin_answer(place, request)
 
     async def _prepare_question(
         self,
@@ -236,21 +236,21 @@ class InteractionRequests:
         channel = str(content["channel"])
         message = await self._fetch_message(workspace, channel, str(content["root"]))
         place, key = await self._place_and_key(workspace, person.id, channel, message)
-        author = ""
+        author_name = ""
         if message.get("user"):
-            author = (await self._permissions.profile(workspace, str(message["user"]))).name
+            author_name = (await self._permissions.profile(workspace, str(message["user"]))).name
         files = tuple(message.get("files") or ())
-        words = message_parsing.readable_text(str(message.get("text") or ""))
+        text = message_parsing.readable_text(str(message.get("text") or ""))
         request = requests.Request(
             key=key,
             person=person,
             text=str(content["question"]),
-            attachments=self._downloads.attachments(workspace, files),
-            recent=(requests.RecentMessage(speaker=author, text=words, is_referred=True),),
+            attachments=self._downloads.make_attachments(workspace, files),
+            recent=(requests.RecentMessage(speaker=author_name, text=text, is_referred=True),),
             id=event_id,
             approval=self._config.approval,
         )
-        return await self._open(place, request, title=message_events.title_of(request.text))
+        return await self._begin_answer(place, request, title=message_events.title_of(request.text))
 
     async def _find_code(
         self, workspace: installations.InstalledWorkspace, message: Mapping[str, Any]
@@ -261,13 +261,13 @@ class InteractionRequests:
             BotError: there is none.
         """
         text = str(message.get("text") or "")
-        blocks = message_parsing.rich_text_code(tuple(message.get("blocks") or ()))
-        blocks = blocks or message_parsing.fenced(text)
-        if blocks:
-            return "\n".join(blocks)
+        code_blocks = message_parsing.rich_text_code(tuple(message.get("blocks") or ()))
+        code_blocks = code_blocks or message_parsing.fenced_code(text)
+        if code_blocks:
+            return "\n".join(code_blocks)
         for file in message.get("files") or ():
             if message_parsing.is_snippet(file) or str(file.get("name", "")).endswith(".py"):
-                return await self._downloads.text(workspace, file)
+                return await self._downloads.read_text(workspace, file)
         raise errors.BotError(command_words.NO_CODE)
 
     async def _place_and_key(
@@ -281,8 +281,9 @@ class InteractionRequests:
         root = str(message.get("thread_ts") or ts)
         place = message_posting.Place(workspace, channel, thread=root, request_ts=ts, user=user)
         thread = await self._threads.read(workspace, channel, root, ts)
-        own = "" if thread.uses_channel_kernel else root
-        return place, values.SessionKey(_PLATFORM, workspace.team, channel, own)
+        session_root = "" if thread.uses_channel_kernel else root
+        key = values.SessionKey(_PLATFORM, workspace.team, channel, session_root)
+        return place, key
 
     async def _fetch_message(
         self, workspace: installations.InstalledWorkspace, channel: str, ts: str

@@ -16,48 +16,48 @@ from interpreter_bot.text import addresses, fences, quantities, safe_text
 
 _INVISIBLE: Final = "\u200b"
 # Slack does not document whether it obeys these in Markdown, so they are broken everywhere.
-_TOKENS: Final = re.compile(
+_MENTION_OR_LINK: Final = re.compile(
     r"<(?=[@#!])|@(?=(?:channel|here|everyone)\b)|<(?=[a-z][a-z+.-]*:[^<>\n]*\|)"
 )
 # The beginning of such a token, whose end may come with the next piece of a stream.
-_TOKEN_BEGINNING: Final = re.compile(
+_MENTION_OR_LINK_START: Final = re.compile(
     r"(?:<[@#!]?@?[a-z]{0,8}|<[a-z][a-z+.-]*:?[^<>\n|]{0,500}|@[a-z]{0,8})\Z"
 )
 # A link, with optional angle brackets and title.
-_SHOWN_LINK: Final = re.compile(
+_LABELLED_LINK: Final = re.compile(
     rf"\[([^\]\n]{{1,300}})\]\([ \t]*<?({addresses.PATTERN})>?"
     r"(?:[ \t]+[\"'(][^\n]{0,300}?[\"')])?[ \t]*\)"
 )
-_SPAN: Final = re.compile(r"(?<!`)(?P<marks>`+)(?!`)[^\n]*?(?<!`)(?P=marks)(?!`)")
-_ADDRESS: Final = re.compile(
-    rf"(?P<span>{_SPAN.pattern})|(?P<ticks>`+)"
+_CODE_SPAN: Final = re.compile(r"(?<!`)(?P<marks>`+)(?!`)[^\n]*?(?<!`)(?P=marks)(?!`)")
+_ADDRESS_OR_CODE: Final = re.compile(
+    rf"(?P<span>{_CODE_SPAN.pattern})|(?P<ticks>`+)"
     r"|(?P<label>\]\()?<?(?P<url>https?://[^\s<>`]+)>?",
     re.IGNORECASE,
 )
-_AT_ALL: Final = re.compile(r"@(?=(?:channel|here|everyone)\b)")
-_NOTIFIED_CHARACTERS: Final = 300
+_GROUP_MENTION: Final = re.compile(r"@(?=(?:channel|here|everyone)\b)")
+_MAX_NOTIFICATION_CHARACTERS: Final = 300
 # Marks that notifications would show: of bold words, headings, and below the head of a table.
-_MARKS: Final = re.compile(
+_MARKUP: Final = re.compile(
     r"\*\*(\S(?:[^*\n]*\S)?)\*\*|^#{1,6} +(?=\S)|^(?=[|: -]*-)[|: -]*\|[|: -]*\n", re.MULTILINE
 )
-_MAX_INLINE: Final = 200
-_MAX_LINE: Final = 2_000
-_LOOKALIKE: Final = "\u02cb"
-_MAX_SPAN: Final = 300
-_MAX_ADDRESS: Final = 2_000
-_EMPHASIS: Final = " \t*_~`"
+_MAX_INLINE_CHARACTERS: Final = 200
+_MAX_LINE_CHARACTERS: Final = 2_000
+_BACKTICK_LOOKALIKE: Final = "\u02cb"
+_MAX_SPAN_CHARACTERS: Final = 300
+_MAX_ADDRESS_CHARACTERS: Final = 2_000
+_EMPHASIS_CHARACTERS: Final = " \t*_~`"
 _HOST: Final = re.compile(r"(?:https?://)?((?:[\w-]+\.)+[a-z]{2,24})(?:[/?#:]|\Z)", re.IGNORECASE)
 
 
-def defused(text: str) -> str:
+def break_mentions(text: str) -> str:
     """Break mentions and misleading links, in code as well."""
-    text = _SHOWN_LINK.sub(_reveal_target, text)
-    return _TOKENS.sub(lambda token: token[0] + _INVISIBLE, text)
+    text = _LABELLED_LINK.sub(_reveal_target, text)
+    return _MENTION_OR_LINK.sub(lambda token: token[0] + _INVISIBLE, text)
 
 
 def has_mention(text: str) -> bool:
-    """Return whether a text has a token that `defused` would break."""
-    return _TOKENS.search(text) is not None
+    """Return whether a text has a token that `break_mentions` would break."""
+    return _MENTION_OR_LINK.search(text) is not None
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -77,41 +77,41 @@ class Line:
 def split_at_mentions(text: str) -> Iterator[str | Code | Line]:
     """Split Markdown into harmless text and code that holds mentions.
 
-    The text is defused; it includes code without mentions.
+    Mentions in the text are broken; it includes code without mentions.
     """
-    words, opening, code = "", "", ""
+    words, fence_line, code = "", "", ""
     is_open = False
     for before, line, after in fences.scanned(text.splitlines(keepends=True)):
         if before is not None and after is not None:
             code += line
             continue
         if before is None and after is None and _has_mention_in_code(line):
-            yield from (words, Line(tuple(_texts(line.strip()))))
+            yield from (words, Line(tuple(_split_at_code(line.strip()))))
             words = ""
         elif before is None and after is None:
-            words += defused(line)
+            words += break_mentions(line)
         elif before is None:
-            opening, code = defused(line), ""
+            fence_line, code = break_mentions(line), ""
         elif has_mention(code):
             yield from (words, Code(code))
             words = ""
         else:
-            words += f"{opening}{code}{line}"
+            words += f"{fence_line}{code}{line}"
         is_open = after is not None
     if is_open and has_mention(code):
         yield from (words, Code(code))
     else:
-        yield f"{words}{opening}{code}" if is_open else words
+        yield f"{words}{fence_line}{code}" if is_open else words
 
 
 def _has_mention_in_code(line: str) -> bool:
-    return any(has_mention(span[0]) for span in _SPAN.finditer(line))
+    return any(has_mention(span[0]) for span in _CODE_SPAN.finditer(line))
 
 
-def _texts(line: str) -> Iterator[tuple[str, bool]]:
+def _split_at_code(line: str) -> Iterator[tuple[str, bool]]:
     """Split a line into texts, each with whether it is code, byte for byte."""
     end = 0
-    for span in _SPAN.finditer(line):
+    for span in _CODE_SPAN.finditer(line):
         ticks = len(span["marks"])
         code = span[0][ticks:-ticks]
         is_padded = code.startswith(" ") and code.endswith(" ") and bool(code.strip())
@@ -123,13 +123,13 @@ def _texts(line: str) -> Iterator[tuple[str, bool]]:
 def _reveal_target(link: re.Match[str]) -> str:
     """Replace a link by its address if its text names another host."""
     label, url = link[1], link[2]
-    pretended, real = _HOST.match(label.strip(_EMPHASIS)), _HOST.match(url)
-    if pretended and real and pretended[1].lower() != real[1].lower():
+    label_host, real_host = _HOST.match(label.strip(_EMPHASIS_CHARACTERS)), _HOST.match(url)
+    if label_host and real_host and label_host[1].lower() != real_host[1].lower():
         return url
     return link[0]
 
 
-def for_stream(text: str, fence: fences.Fence | None) -> str | None:
+def prepare_for_stream(text: str, fence: fences.Fence | None) -> str | None:
     """Make Markdown harmless in a stream; None if its code holds mentions, which must stay exact.
 
     Addresses become code, because Slack could fetch what a link leads to.
@@ -143,12 +143,12 @@ def for_stream(text: str, fence: fences.Fence | None) -> str | None:
         is_code = before is not None and after is not None
         if has_mention(line) if is_code else _has_mention_in_code(line):
             return None
-        result += line if before and after else _unlinked(defused(line), before or after)
+        result += line if before and after else _unlinked(break_mentions(line), before or after)
     return result
 
 
 def _unlinked(line: str, fence: fences.Fence | None) -> str:
-    return line if fence else _ADDRESS.sub(_as_code, line)
+    return line if fence else _ADDRESS_OR_CODE.sub(_as_code, line)
 
 
 def _as_code(match: re.Match[str]) -> str:
@@ -156,7 +156,7 @@ def _as_code(match: re.Match[str]) -> str:
         return match[0]
     if match["ticks"]:
         # Together with the backtick around an address they would turn the text between into code.
-        return _LOOKALIKE * len(match["ticks"])
+        return _BACKTICK_LOOKALIKE * len(match["ticks"])
     url = addresses.without_trailing(match["url"])
     trailing = match["url"][len(url) :]
     return f"{'] (' if match['label'] else ''}`{url}`{trailing}"
@@ -164,18 +164,19 @@ def _as_code(match: re.Match[str]) -> str:
 
 def safe_length(line: str) -> int:
     """Return the length up to which a line cannot become code, an address or a mention any more."""
-    beginning = _TOKEN_BEGINNING.search(line)
-    return min(_unfinished_code_at(line), beginning.start() if beginning else len(line))
+    open_token = _MENTION_OR_LINK_START.search(line)
+    token_start = open_token.start() if open_token else len(line)
+    return min(_find_unfinished_code(line), token_start)
 
 
-def _unfinished_code_at(line: str) -> int:
-    ends = [span.end() for span in _SPAN.finditer(line)]
+def _find_unfinished_code(line: str) -> int:
+    ends = [span.end() for span in _CODE_SPAN.finditer(line)]
     after_spans = max(ends, default=0)
     tick = line.find("`", after_spans)
-    if tick >= 0 and len(line) - tick <= _MAX_SPAN:
+    if tick >= 0 and len(line) - tick <= _MAX_SPAN_CHARACTERS:
         return tick
     word_start = max(line.rfind(" "), line.rfind("\t")) + 1
-    is_address = "://" in line[word_start:] and len(line) - word_start <= _MAX_ADDRESS
+    is_address = "://" in line[word_start:] and len(line) - word_start <= _MAX_ADDRESS_CHARACTERS
     return word_start if is_address else len(line)
 
 
@@ -210,13 +211,13 @@ def code(text: str, language: str = "") -> str:
 
 def inline_code(text: str) -> str:
     """Return foreign text as code within a line, cut if it is long."""
-    text = plain_line(text, _MAX_INLINE)
+    text = plain_line(text, _MAX_INLINE_CHARACTERS)
     return fences.inline(text) if text else ""
 
 
 def escape(text: str) -> str:
     """Return foreign text within a line, which notifies nobody and has no link but plain ones."""
-    return defused(plain_line(text, _MAX_LINE).replace("](", f"]{_INVISIBLE}("))
+    return break_mentions(plain_line(text, _MAX_LINE_CHARACTERS).replace("](", f"]{_INVISIBLE}("))
 
 
 def small_print(text: str) -> str:
@@ -244,17 +245,17 @@ def plain_line(text: str, max_characters: int) -> str:
     return quantities.one_line(safe_text.harmless(text), max_characters)
 
 
-def escaped(text: str) -> str:
+def escape_mrkdwn(text: str) -> str:
     """Escape a text for `markdown`, Slack's own markup."""
     return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
 
 
 def notification(text: str) -> str:
     """Return the beginning of a message for notifications, without mentions and marks."""
-    text = safe_text.harmless(text[:_NOTIFIED_CHARACTERS])
-    text = _MARKS.sub(lambda mark: mark[1] or "", text)
-    text = _SHOWN_LINK.sub(_reveal_target, text)
-    return escaped(_AT_ALL.sub(lambda mention: mention[0] + _INVISIBLE, text))
+    text = safe_text.harmless(text[:_MAX_NOTIFICATION_CHARACTERS])
+    text = _MARKUP.sub(lambda mark: mark[1] or "", text)
+    text = _LABELLED_LINK.sub(_reveal_target, text)
+    return escape_mrkdwn(_GROUP_MENTION.sub(lambda mention: mention[0] + _INVISIBLE, text))
 
 
 def file_name(name: str) -> str:

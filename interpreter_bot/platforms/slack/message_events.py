@@ -33,7 +33,7 @@ from interpreter_bot.wording import access_words, command_words, question_words
 
 PLATFORM: Final = "slack"
 _MAX_PAST_TURNS: Final = 20
-_TITLE_CHARACTERS: Final = 80
+_MAX_TITLE_CHARACTERS: Final = 80
 _MAX_FILES: Final = 20
 
 
@@ -42,11 +42,12 @@ class RawMessage:
     """A message as Slack sent it.
 
     Attributes:
-        channel: its channel, if the facts have none.
+        content: of the event, or of the message in a history.
+        channel: its channel, if the content names none.
     """
 
     workspace: installations.InstalledWorkspace
-    facts: Mapping[str, Any]
+    content: Mapping[str, Any]
     channel: str = ""
 
 
@@ -100,25 +101,24 @@ class MessageEvents:
     async def on_event(
         self, workspace: installations.InstalledWorkspace, event: Mapping[str, Any]
     ) -> None:
-        """Handle a `message` or an `app_mention`: one that is new, edited or deleted, or tells that
-        somebody left.
+        """Handle a message that is new, edited or deleted, or that says that a person left.
 
-        Slack sends two events for a mention in a channel.
+        For a mention in a channel, Slack sends a `message` and an `app_mention`.
         """
         channel = str(event.get("channel", ""))
         match event.get("subtype"):
             case "message_changed":
-                facts = event.get("message") or {}
+                message = event.get("message") or {}
                 previous = event.get("previous_message") or {}
                 # Slack also reports a change when it unfurls a link.
-                is_same = previous.get("text") == facts.get("text")
-                edited = facts.get("edited") or {}
-                if edited.get("ts") and edited.get("user") == facts.get("user") and not is_same:
-                    await self.inbox.receive_edit(RawMessage(workspace, facts, channel))
+                is_same = previous.get("text") == message.get("text")
+                edit = message.get("edited") or {}
+                if edit.get("ts") and edit.get("user") == message.get("user") and not is_same:
+                    await self.inbox.receive_edit(RawMessage(workspace, message, channel))
             case "message_deleted":
-                deleted = workspace.team, f"{channel}/{event.get('deleted_ts')}"
+                deleted_message = workspace.team, f"{channel}/{event.get('deleted_ts')}"
                 await self._in_flight.stop(
-                    lambda entry: (entry.at.session.workspace, entry.id) == deleted
+                    lambda entry: (entry.at.session.workspace, entry.id) == deleted_message
                 )
             case "channel_leave" | "group_leave":
                 key = values.SessionKey(PLATFORM, workspace.team, channel)
@@ -130,23 +130,27 @@ class MessageEvents:
 
     async def parse(self, raw: RawMessage) -> _Message | None:
         workspace = raw.workspace
-        parsed = message_parsing.parse_incoming(raw.facts, workspace.bot_user, raw.channel)
+        parsed = message_parsing.parse_incoming(raw.content, workspace.bot_user, raw.channel)
         if parsed is None:
             return None
         message = parsed.message
-        if not message.edited:
+        if not message.edited_at:
             self._threads.record_message(workspace.team, message)
         session = _session_key(workspace, message, uses_channel_kernel=False)
         return inbox.Message(
             id=message.id,
-            name=f"{workspace.team}/{message.channel}/{message.ts}/",
-            version=message.edited,
+            event_id=f"{workspace.team}/{message.channel}/{message.ts}/",
+            version=message.edited_at,
             at=transport.Location(session=session, channel=message.channel, thread=message.root),
-            session=self._session_of(workspace, message),
+            session=self._known_session(workspace, message),
             person=requests.Person(message.user, ""),
             text=parsed.text,
             sent_at=float(message.ts),
-            content={"facts": raw.facts, "channel": raw.channel, "is_edit": bool(message.edited)},
+            content={
+                "message": raw.content,
+                "channel": raw.channel,
+                "is_edit": bool(message.edited_at),
+            },
             command=parsed.command,
             is_addressed=message.is_direct or parsed.is_mention,
             mentions_bot=parsed.is_mention,
@@ -154,7 +158,7 @@ class MessageEvents:
             source=_Source(workspace, parsed),
         )
 
-    def _session_of(
+    def _known_session(
         self, workspace: installations.InstalledWorkspace, message: message_parsing.Message
     ) -> values.SessionKey:
         """Return the session of a message's thread, as far as it is known without reading that."""
@@ -164,9 +168,9 @@ class MessageEvents:
         return _session_key(workspace, message, uses_channel_kernel=bool(uses_channel_kernel))
 
     async def find_again(self, event: event_claims.LostEvent) -> _Message | None:
-        facts, channel = event.content["facts"], event.content["channel"]
+        content, channel = event.content["message"], event.content["channel"]
         workspace = await self._dependencies.workspaces.get(event.key.workspace)
-        return await self.parse(RawMessage(workspace, facts, channel))
+        return await self.parse(RawMessage(workspace, content, channel))
 
     async def may_answer(self, message: _Message, question: events.InputQuestion) -> bool:
         # Threads may share a channel's session: a message in one answers no question in another.
@@ -187,7 +191,7 @@ class MessageEvents:
             self._answers_former_bot(thread, slack_message) or slack_message.ts >= thread.joined_at
         )
 
-    async def mention_reason(
+    async def find_mention_reason(
         self, message: _Message, author_preferences: preferences.Preferences
     ) -> str:
         slack_message = message.source.message
@@ -219,7 +223,7 @@ class MessageEvents:
             return thread_history.Thread()
         return await self._threads.read(workspace, message.channel, message.thread, message.ts)
 
-    async def say(self, message: _Message, sentence: str) -> None:
+    async def post_notice(self, message: _Message, sentence: str) -> None:
         place = message.source.place
         content = {"text": sentence, "blocks": [blocks.note(sentence)]}
         payload = {message_posting.NO_ANSWER: True}
@@ -238,7 +242,9 @@ class MessageEvents:
         )
         return dataclasses.replace(message, person=profile.person)
 
-    async def command_place(self, message: _Message) -> tuple[command_types.Place, commands.View]:
+    async def make_command_place(
+        self, message: _Message
+    ) -> tuple[command_types.Place, commands.View]:
         source = message.source
         key = await self._read_session(source)
         # From now on, messages in this thread are for the bot.
@@ -246,8 +252,8 @@ class MessageEvents:
         profile = await self._dependencies.permissions.profile(
             source.workspace, message.person.id, source.message.user_team
         )
-        place = self._commands.place_of(key, source.place, profile)
-        return place, self._commands.view(key, source.place)
+        place = self._commands.command_place(key, source.place, profile)
+        return place, self._commands.make_view(key, source.place)
 
     async def _read_session(self, source: _Source) -> values.SessionKey:
         """Return the session of a message's thread."""
@@ -265,12 +271,12 @@ class MessageEvents:
         is_edit: bool,
     ) -> claims.StartRequest | None:
         source = message.source
-        sent, parsed = source.message, source.incoming
-        title = "" if sent.thread else title_of(parsed.text)
+        sent_message, parsed = source.message, source.incoming
+        title = "" if sent_message.thread else title_of(parsed.text)
         at = slack_transport.location(source.place, message.session, title=title)
-        if is_edit or code or parsed.is_code or not (parsed.text or sent.files):
-            # There may be nothing to do, or an answer stands: no first sign is shown yet.
-            request = await self._request(message, code)
+        if is_edit or code or parsed.is_code or not (parsed.text or sent_message.files):
+            # There may be nothing to do, or an answer stands already, so nothing is shown yet.
+            request = await self._make_request(message, code)
             at = dataclasses.replace(at, session=request.key)
             start = await self._in_flight.prepare(
                 request,
@@ -279,18 +285,20 @@ class MessageEvents:
                 is_edit=is_edit,
             )
         else:
-            entry = self._in_flight.open(message.id, message.person.id, at)
-            self._in_flight.begin(entry, is_code=False, shows_code=author_preferences.show_code)
+            entry = self._in_flight.open_entry(message.id, message.person.id, at)
+            self._in_flight.begin_answer(
+                entry, is_code=False, shows_code=author_preferences.show_code
+            )
             try:
-                request = await self._request(message)
+                request = await self._make_request(message)
             except Exception as error:
                 await self._in_flight.refuse_request(entry, error)
                 return None
             start = functools.partial(self._in_flight.answer, entry, request)
-        self._threads.mark_answered(source.workspace.team, sent)
+        self._threads.mark_answered(source.workspace.team, sent_message)
         return start and functools.partial(self._start, start, request)
 
-    async def _request(self, message: _Message, code: str = "") -> requests.Request:
+    async def _make_request(self, message: _Message, code: str = "") -> requests.Request:
         """Make a request of a message; of code if its command stands for some.
 
         Raises:
@@ -305,35 +313,37 @@ class MessageEvents:
                 is_code=True,
                 id=message.id,
             )
-        workspace, sent, incoming = source.workspace, source.message, source.incoming
-        thread = await self._read_thread(workspace, sent)
-        if self._answers_former_bot(thread, sent) and not incoming.is_mention:
+        workspace, sent_message = source.workspace, source.message
+        incoming = source.incoming
+        thread = await self._read_thread(workspace, sent_message)
+        if self._answers_former_bot(thread, sent_message) and not incoming.is_mention:
             raise errors.BotError(question_words.CODE_GONE)
-        key = _session_key(workspace, sent, uses_channel_kernel=thread.uses_channel_kernel)
+        key = _session_key(workspace, sent_message, uses_channel_kernel=thread.uses_channel_kernel)
         request = requests.Request(
             key=key, person=message.person, text=incoming.text, id=message.id
         )
         downloads = self._dependencies.downloads
         if incoming.is_code:
             code = incoming.code
-            if sent.files:
-                code = await downloads.text(workspace, sent.files[0])
+            if sent_message.files:
+                code = await downloads.read_text(workspace, sent_message.files[0])
             return dataclasses.replace(request, text=code, is_code=True)
         limit = self._dependencies.config.context_messages
         channel_messages: Sequence[message_parsing.Message] = ()
-        if limit and not sent.thread and not sent.is_direct:
-            channel_messages = await self._threads.read_channel(workspace, sent)
+        if limit and not sent_message.thread and not sent_message.is_direct:
+            channel_messages = await self._threads.read_channel(workspace, sent_message)
         messages = (*channel_messages, *thread.before)
-        names = await self._names(workspace, (*messages, *thread.with_files))
-        files = [*sent.files[:_MAX_FILES], *await self._earlier_files(request, thread, names)]
+        names = await self._find_names(workspace, (*messages, *thread.with_files))
+        earlier_files = await self._earlier_files(request, thread, names)
+        files = [*sent_message.files[:_MAX_FILES], *earlier_files]
         if not request.text and not files:
             help_text = await command_views.help_text(self._service, key, message.person)
             raise errors.BotError(help_text)
         return dataclasses.replace(
             request,
             text=request.text or command_words.DESCRIBE_UPLOAD,
-            attachments=downloads.attachments(workspace, files),
-            recent=thread_history.recent(
+            attachments=downloads.make_attachments(workspace, files),
+            recent=thread_history.recent_messages(
                 [earlier for earlier in messages if earlier.bot or earlier.user in names],
                 names,
                 limit=limit,
@@ -348,9 +358,9 @@ class MessageEvents:
         """Return the files of earlier messages that a request asks for."""
         files = [
             file
-            for sent in thread.with_files
-            if sent.bot or sent.user in names
-            for file in sent.files
+            for earlier in thread.with_files
+            if earlier.bot or earlier.user in names
+            for file in earlier.files
         ]
         if not files:
             return ()
@@ -358,7 +368,7 @@ class MessageEvents:
         present_names = frozenset(info.name for info in infos)
         return thread_history.requested_files(files, request.text, present_names)[:_MAX_FILES]
 
-    async def _names(
+    async def _find_names(
         self,
         workspace: installations.InstalledWorkspace,
         messages: Sequence[message_parsing.Message],
@@ -401,4 +411,4 @@ def _session_key(
 
 def title_of(text: str) -> str:
     """Return the title of a session that begins with a request."""
-    return quantities.one_line(text, _TITLE_CHARACTERS)
+    return quantities.one_line(text, _MAX_TITLE_CHARACTERS)

@@ -12,9 +12,9 @@ from interpreter_bot.platforms import command_table, command_types
 from interpreter_bot.text import code_reading
 
 _MENTION: Final = re.compile(r"<(?:@|!subteam\^)[A-Z0-9]+(?:\|[^>]*)?>|<!(?:here|channel|everyone)")
-_TOKEN: Final = re.compile(r"<([^<>\n]{1,3000})>")
-_CODE_TYPES: Final = frozenset({"python", "py"})
-_SUBTYPES: Final = frozenset({"", "file_share", "thread_broadcast"})
+_SLACK_TOKEN: Final = re.compile(r"<([^<>\n]{1,3000})>")
+_PYTHON_FILE_TYPES: Final = frozenset({"python", "py"})
+_MESSAGE_SUBTYPES: Final = frozenset({"", "file_share", "thread_broadcast"})
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -30,7 +30,7 @@ class Message:
         text: as Slack encodes it.
         files: as Slack describes them.
         is_direct: it is in a conversation of one person with the bot.
-        edited: when it was edited, or empty.
+        edited_at: timestamp of its last edit; empty if there was none.
         bot: `B…` of another app that wrote it; empty for a person's.
         bot_name: the name of that app.
     """
@@ -43,7 +43,7 @@ class Message:
     text: str
     files: tuple[Mapping[str, Any], ...] = ()
     is_direct: bool = False
-    edited: str = ""
+    edited_at: str = ""
     bot: str = ""
     bot_name: str = ""
 
@@ -100,7 +100,11 @@ def parse_incoming(
 
 def parse_message(event: Mapping[str, Any], channel: str = "") -> Message | None:
     """Parse a message; None if it is not one of a person's."""
-    if event.get("subtype", "") not in _SUBTYPES or event.get("bot_id") or not event.get("user"):
+    if (
+        event.get("subtype", "") not in _MESSAGE_SUBTYPES
+        or event.get("bot_id")
+        or not event.get("user")
+    ):
         return None
     channel_id = str(channel or event.get("channel", ""))
     return Message(
@@ -112,14 +116,14 @@ def parse_message(event: Mapping[str, Any], channel: str = "") -> Message | None
         text=str(event.get("text") or ""),
         files=tuple(event.get("files") or ()),
         is_direct=channel_id.startswith("D"),
-        edited=str((event.get("edited") or {}).get("ts", "")),
+        edited_at=str((event.get("edited") or {}).get("ts", "")),
     )
 
 
 def parse_bot_message(event: Mapping[str, Any], channel: str) -> Message | None:
     """Parse a message of another app; None if no app wrote it."""
     bot = str(event.get("bot_id") or "")
-    if not bot or event.get("subtype", "") not in (*_SUBTYPES, "bot_message"):
+    if not bot or event.get("subtype", "") not in (*_MESSAGE_SUBTYPES, "bot_message"):
         return None
     profile = event.get("bot_profile") or {}
     return Message(
@@ -159,7 +163,7 @@ def readable_text(text: str, bot_user: str = "") -> str:
     """Decode a text of Slack to what the person typed, without the mention of the bot."""
     if bot_user:
         text = _without_mention(text, bot_user)
-    return html.unescape(_TOKEN.sub(_readable_token, text)).strip()
+    return html.unescape(_SLACK_TOKEN.sub(_readable_token, text)).strip()
 
 
 def code_of_mention(text: str, bot_user: str) -> str:
@@ -173,8 +177,7 @@ def _without_mention(text: str, user: str) -> str:
 
 def _readable_token(token: re.Match[str]) -> str:
     """Return the text of a link or mention of Slack."""
-    inner = token[1]
-    target, separator, label = inner.partition("|")
+    target, separator, label = token[1].partition("|")
     if target.startswith(("@", "#")):
         return f"{target[0]}{label or target[1:]}"
     if target.startswith("!"):
@@ -182,13 +185,9 @@ def _readable_token(token: re.Match[str]) -> str:
     if re.match(r"(?:https?|mailto|tel|ftp):", target):
         address = target.removeprefix("mailto:").removeprefix("tel:")
         # Slack turns a typed `example.com` into a link.
-        return (
-            label
-            if separator and label in address
-            else address
-            if not separator
-            else f"{label} ({address})"
-        )
+        if not separator:
+            return address
+        return label if label in address else f"{label} ({address})"
     return token[0]
 
 
@@ -197,13 +196,13 @@ def code(text: str) -> str:
     return code_reading.code_of(_decoded(text))
 
 
-def fenced(text: str) -> list[str]:
+def fenced_code(text: str) -> list[str]:
     """Return the Python of the code blocks of a text."""
     return code_reading.blocks(_decoded(text))
 
 
 def _decoded(text: str) -> str:
-    return html.unescape(_TOKEN.sub(_typed_token, text))
+    return html.unescape(_SLACK_TOKEN.sub(_typed_token, text))
 
 
 def _typed_token(token: re.Match[str]) -> str:
@@ -215,7 +214,7 @@ def _typed_token(token: re.Match[str]) -> str:
 
 
 def rich_text_code(blocks: tuple[Mapping[str, Any], ...]) -> list[str]:
-    """Return the code blocks of rich text, which is more faithful than the text of a message."""
+    """Return the code blocks of rich text, which Slack changes less than the text of a message."""
     code_blocks = []
     for block in blocks:
         for element in block.get("elements") or () if block.get("type") == "rich_text" else ():
@@ -229,4 +228,4 @@ def rich_text_code(blocks: tuple[Mapping[str, Any], ...]) -> list[str]:
 
 def is_snippet(file: Mapping[str, Any]) -> bool:
     """Return whether a file is Python that was pasted rather than sent."""
-    return file.get("mode") == "snippet" and file.get("filetype") in _CODE_TYPES
+    return file.get("mode") == "snippet" and file.get("filetype") in _PYTHON_FILE_TYPES

@@ -1,4 +1,4 @@
-"""Messages that are posted exactly once; ephemeral messages and notifications."""
+"""Messages that are no answers, each posted exactly once, and ephemeral ones."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import functools
 import logging
 import uuid
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import Any, Final, Literal, TypeAlias
+from typing import Any, Final, TypeAlias
 
 from interpreter_bot import values
 from interpreter_bot.platforms.rendering import message_splitting
@@ -22,8 +22,8 @@ from interpreter_bot.platforms.slack import (
 
 _log = logging.getLogger(__name__)
 
-METADATA: Final = "interpreter_bot"
-_PLAIN_CHARACTERS: Final = 3_500
+_METADATA_TYPE: Final = "interpreter_bot"
+_MAX_PLAIN_CHARACTERS: Final = 3_500
 _MAX_MESSAGES: Final = 100
 
 Notify: TypeAlias = Callable[[values.SessionKey, str], Awaitable[None]]
@@ -31,7 +31,7 @@ Notify: TypeAlias = Callable[[values.SessionKey, str], Awaitable[None]]
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Place:
-    """A spot in a channel.
+    """Where in a channel a person asked.
 
     Attributes:
         thread: timestamp of the thread's root; empty for the channel itself.
@@ -69,28 +69,20 @@ def place_of(
     )
 
 
-Style: TypeAlias = Literal["blocks", "plain blocks", "text"]
-"""How a message is written; each style is tried after Slack refused the one before."""
-
-
-def make_content(
-    text: str, below: Sequence[blocks.Block] = (), style: Style = "blocks"
-) -> dict[str, Any]:
+def make_content(text: str, below: Sequence[blocks.Block] = ()) -> dict[str, Any]:
     """Make the content of a message: any Markdown, with blocks below it."""
     message_blocks = [*blocks.from_markdown(text), *below]
-    if style == "plain blocks":
-        message_blocks = blocks.simplified(message_blocks)
     # The text is for notifications, and for clients without blocks.
     return {"text": markdown.notification(text) or "…", "blocks": message_blocks}
 
 
-def plain_texts(text: str) -> list[str]:
+def _plain_texts(text: str) -> list[str]:
     """Split text into messages without blocks, which Slack reads as its own markup."""
     texts: list[str] = []
-    for piece in message_splitting.split(text, _PLAIN_CHARACTERS):
+    for piece in message_splitting.split(text, _MAX_PLAIN_CHARACTERS):
         # Escaping may make a piece longer.
-        is_long = len(markdown.escaped(piece)) > _PLAIN_CHARACTERS
-        texts += message_splitting.split(piece, _PLAIN_CHARACTERS // 5) if is_long else (piece,)
+        is_long = len(markdown.escape_mrkdwn(piece)) > _MAX_PLAIN_CHARACTERS
+        texts += message_splitting.split(piece, _MAX_PLAIN_CHARACTERS // 5) if is_long else (piece,)
     return texts
 
 
@@ -107,38 +99,29 @@ async def post(
         SlackError: Slack refuses it.
     """
     original_blocks = content["blocks"]
-    is_picture = any(block["type"] == "image" for block in original_blocks)
-    for blocks_tried in (original_blocks, blocks.simplified(original_blocks)):
+    for attempted_blocks in (original_blocks, blocks.simplify(original_blocks)):
         try:
-            content = {**content, "blocks": blocks_tried}
-            return await post_as_is(api, place, content, thread, payload)
+            content = {**content, "blocks": attempted_blocks}
+            return await _post_as_is(api, place, content, thread, payload)
         except api_errors.ContentRefusedError as error:
-            if is_picture:
-                # The caller can send it as a file instead.
-                raise
             _log.warning("a message is shown more plainly: %s", error)
-    first = ""
-    for text in plain_texts(blocks.plain_text(original_blocks)):
-        plain = {"text": markdown.escaped(text)}
-        ts = await post_as_is(api, place, plain, thread, None if first else payload)
-        first = first or ts
-    return first
+    first_ts = ""
+    for text in _plain_texts(blocks.plain_text(original_blocks)):
+        plain_content = {"text": markdown.escape_mrkdwn(text)}
+        first_payload = None if first_ts else payload
+        ts = await _post_as_is(api, place, plain_content, thread, first_payload)
+        first_ts = first_ts or ts
+    return first_ts
 
 
-async def post_as_is(
+async def _post_as_is(
     api: web_api.WebApi,
     place: Place,
     content: dict[str, Any],
     thread: str,
-    payload: Mapping[str, Any] | None = None,
-    *,
-    is_first_sign: bool = False,
+    payload: Mapping[str, Any] | None,
 ) -> str:
-    """Post a message exactly once despite broken connections; return its timestamp.
-
-    Raises:
-        SlackError: Slack refuses it.
-    """
+    """Post a message exactly once despite broken connections; return its timestamp."""
     nonce = uuid.uuid4().hex
 
     async def find() -> web_api.Answer | None:
@@ -151,12 +134,11 @@ async def post_as_is(
         place.workspace,
         "chat.postMessage",
         find=find,
-        is_first_sign=is_first_sign,
         channel=place.channel,
         thread_ts=thread or None,
         unfurl_links=False,
         unfurl_media=False,
-        metadata=metadata({"id": nonce, **(payload or {})}),
+        metadata=make_metadata({"id": nonce, **(payload or {})}),
         **content,
     )
     return str(answer["ts"])
@@ -173,17 +155,17 @@ async def replace(api: web_api.WebApi, place: Place, ts: str, text: str) -> None
         await call(channel=place.channel, ts=ts, **make_content(text))
     except api_errors.ContentRefusedError as error:
         _log.warning("a message is shown as text: %s", error)
-        plain = markdown.escaped(text[:_PLAIN_CHARACTERS])
-        await call(channel=place.channel, ts=ts, text=plain)
+        plain_text = markdown.escape_mrkdwn(text[:_MAX_PLAIN_CHARACTERS])
+        await call(channel=place.channel, ts=ts, text=plain_text)
 
 
 NO_ANSWER: Final = "mention_needed"
 """Metadata of a message that is no answer, such as one that asks for a mention."""
 
 
-def metadata(payload: Mapping[str, Any]) -> dict[str, Any]:
-    """Make the metadata of a message; any app of the workspace may read it."""
-    return {"event_type": METADATA, "event_payload": dict(payload)}
+def make_metadata(payload: Mapping[str, Any]) -> dict[str, Any]:
+    """Make the metadata of a message, which any app of the workspace may read."""
+    return {"event_type": _METADATA_TYPE, "event_payload": dict(payload)}
 
 
 def metadata_of(message: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -251,8 +233,8 @@ async def whisper(api: web_api.WebApi, place: Place, text: str, *below: blocks.B
         await _whisper_as_is(api, place, content)
     except api_errors.ContentRefusedError as error:
         _log.warning("a message is shown as text: %s", error)
-        for plain in plain_texts(blocks.plain_text(content["blocks"])):
-            await _whisper_as_is(api, place, {"text": markdown.escaped(plain)})
+        for plain_text in _plain_texts(blocks.plain_text(content["blocks"])):
+            await _whisper_as_is(api, place, {"text": markdown.escape_mrkdwn(plain_text)})
 
 
 async def _whisper_as_is(api: web_api.WebApi, place: Place, content: dict[str, Any]) -> None:
@@ -270,24 +252,14 @@ async def _whisper_as_is(api: web_api.WebApi, place: Place, content: dict[str, A
         return
 
 
-class Notifier:
-    """Posts sentences into threads, or into channels for their own sessions."""
+def make_notify(api: web_api.WebApi, workspaces: installations.InstalledWorkspaces) -> Notify:
+    """Return the function that notifies the people of a session."""
 
-    def __init__(self, api: web_api.WebApi, workspaces: installations.InstalledWorkspaces) -> None:
-        self._api = api
-        self._workspaces = workspaces
-
-    async def notify(self, key: values.SessionKey, sentence: str) -> None:
-        """Post the sentence.
-
-        Raises:
-            SlackError: Slack refuses it.
-        """
-        workspace = await self._workspaces.get(key.workspace)
-        thread = key.place.thread
+    async def notify(key: values.SessionKey, sentence: str) -> None:
+        workspace = await workspaces.get(key.workspace)
+        thread = key.thread_id
         place = Place(workspace, key.channel, thread=thread, request_ts="", user="")
-        content = {
-            "text": markdown.notification(sentence),
-            "blocks": [blocks.note(sentence)],
-        }
-        await post(self._api, place, content, thread)
+        content = {"text": markdown.notification(sentence), "blocks": [blocks.note(sentence)]}
+        await post(api, place, content, thread)
+
+    return notify

@@ -24,7 +24,7 @@ _log = logging.getLogger(__name__)
 
 _MAX_PLACES: Final = 40
 _MAX_MESSAGES: Final = 100
-_RECENT_SESSIONS: Final = 200
+_MAX_RECENT_SESSIONS: Final = 200
 _DAY_SECONDS: Final = 86_400.0
 
 
@@ -57,7 +57,7 @@ class MissedMessages:
                 workspace = await self._workspaces.get(key.workspace)
                 messages = await self._read(workspace, key, since)
             except web_api.WaitError as error:
-                # Some apps may read only once a minute; reading threads needs what remains.
+                # Some apps may read only once a minute, and must read threads, too.
                 _log.info("no more missed messages are read: %s", error)
                 break
             except api_errors.SlackError as error:
@@ -67,18 +67,18 @@ class MissedMessages:
             missed += [
                 message_events.RawMessage(
                     workspace,
-                    {name: value for name, value in facts.items() if name != "edited"},
+                    {name: value for name, value in message.items() if name != "edited"},
                     key.channel,
                 )
-                for facts in messages
-                if not workspace.has_written(facts)
+                for message in messages
+                if not workspace.has_written(message)
             ]
-        missed.sort(key=lambda message: str(message.facts.get("ts")))
+        missed.sort(key=lambda message: str(message.content.get("ts")))
         await self._inbox.catch_up(missed)
 
     async def _recent_places(self) -> Iterable[values.SessionKey]:
         """Return the channels and threads that were used last."""
-        recent = await self._service.recent("slack", None, limit=_RECENT_SESSIONS)
+        recent = await self._service.recent("slack", None, limit=_MAX_RECENT_SESSIONS)
         places: dict[values.SessionKey, None] = {}
         for overview in recent:
             key = overview.record.key

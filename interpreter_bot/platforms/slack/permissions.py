@@ -32,7 +32,7 @@ MONEY: Final = quotas.MONEY
 _log = logging.getLogger(__name__)
 
 _CACHE_SECONDS: Final = 600.0
-_MAX_CACHED: Final = 10_000
+_MAX_CACHED_ENTRIES: Final = 10_000
 _MEMBERS_PER_PAGE: Final = 1000
 
 
@@ -40,15 +40,15 @@ def rules(choices: Mapping[str, Any], config: settings.Slack) -> policies.Rules:
     """Return the rules in effect in a workspace; invalid choices of its admins are ignored."""
     return policies.Rules(
         workspaces=config.allowed_workspaces,
-        people=_ids(choices.get(PEOPLE)) or config.allowed_people,
-        groups=_ids(choices.get(GROUPS)) or config.allowed_groups,
-        channels=_ids(choices.get(CHANNELS)) or config.allowed_channels,
+        people=_parse_ids(choices.get(PEOPLE)) or config.allowed_people,
+        groups=_parse_ids(choices.get(GROUPS)) or config.allowed_groups,
+        channels=_parse_ids(choices.get(CHANNELS)) or config.allowed_channels,
         allows_guests=config.allows_guests,
         allows_outsiders=config.allows_strangers,
     )
 
 
-def _ids(ids: object) -> tuple[str, ...]:
+def _parse_ids(ids: object) -> tuple[str, ...]:
     if isinstance(ids, str) or not isinstance(ids, Iterable):
         return ()
     return tuple(map(str, ids))
@@ -76,7 +76,7 @@ class Permissions:
     """Checks permissions.
 
     Attributes:
-        settings: the operator's value of each setting that people can choose.
+        settings: the operator's values of the settings that people can choose.
     """
 
     def __init__(
@@ -94,9 +94,11 @@ class Permissions:
             preferences.FOLLOW_THREADS: config.follows_threads,
             preferences.SHOW_CODE: False,
         }
-        self._profiles = cachetools.TTLCache[tuple[str, str], Profile](_MAX_CACHED, _CACHE_SECONDS)
-        self._groups = cachetools.TTLCache[tuple[str, str], frozenset[str]](
-            _MAX_CACHED, _CACHE_SECONDS
+        self._profiles = cachetools.TTLCache[tuple[str, str], Profile](
+            _MAX_CACHED_ENTRIES, _CACHE_SECONDS
+        )
+        self._group_members = cachetools.TTLCache[tuple[str, str], frozenset[str]](
+            _MAX_CACHED_ENTRIES, _CACHE_SECONDS
         )
 
     async def require(
@@ -131,7 +133,7 @@ class Permissions:
         )
         error = policies.refusal(requester, rules_here)
         if error and rules_here.groups:
-            groups = await self._groups_with(workspace, user, rules_here.groups)
+            groups = await self._groups_of_person(workspace, user, rules_here.groups)
             error = policies.refusal(dataclasses.replace(requester, groups=groups), rules_here)
         if error:
             raise error
@@ -186,7 +188,7 @@ class Permissions:
             if cursor is None:
                 return False
 
-    async def _groups_with(
+    async def _groups_of_person(
         self,
         workspace: installations.InstalledWorkspace,
         user: str,
@@ -194,7 +196,9 @@ class Permissions:
     ) -> Sequence[str]:
         """Return those of `groups` that a person is a member of."""
         return [
-            group for group in map(str, groups) if user in await self._members(workspace, group)
+            group
+            for group in map(str, groups)
+            if user in await self._members_of_group(workspace, group)
         ]
 
     async def rules(self, workspace: installations.InstalledWorkspace) -> policies.Rules:
@@ -206,11 +210,11 @@ class Permissions:
         """Return the preferences in effect in a scope."""
         return preferences.find_effective(await self._service.queries.choices(scope), self.settings)
 
-    async def _members(
+    async def _members_of_group(
         self, workspace: installations.InstalledWorkspace, group: str
     ) -> frozenset[str]:
         key = (workspace.team, group)
-        members = self._groups.get(key)
+        members = self._group_members.get(key)
         if members is None:
             try:
                 answer = await self._api.call(workspace, "usergroups.users.list", usergroup=group)
@@ -219,7 +223,7 @@ class Permissions:
                 _log.warning("the members of the group %s are unknown", group, exc_info=error)
                 return frozenset()
             members = frozenset(answer.get("users", ()))
-            self._groups[key] = members
+            self._group_members[key] = members
         return members
 
     async def profile(

@@ -1,6 +1,6 @@
 """Start and stop the Slack platform: the composition of its parts.
 
-    async with startup.running(conversations, slack) as platform:
+    async with startup.connected_platform(conversations, slack) as platform:
         …
 
 Shutdown: no new event is handled; running answers have some seconds to finish, then they are
@@ -52,7 +52,7 @@ _CHECK_SECONDS: Final = 10.0
 
 
 @contextlib.asynccontextmanager
-async def running(
+async def connected_platform(
     service: session_service.SessionService,
     config: settings.Slack,
     *,
@@ -84,7 +84,7 @@ async def running(
         running_requests = in_flight.RequestsInFlight(
             service, network, markdown, dependencies.permissions.settings
         )
-        notify = message_posting.Notifier(dependencies.api, workspaces).notify
+        notify = message_posting.make_notify(dependencies.api, workspaces)
         commands = command_views.SlackCommands(dependencies, running_requests)
         messages = message_events.MessageEvents(dependencies, running_requests, commands)
         listeners = _listeners(dependencies, running_requests, messages, commands, notify)
@@ -98,18 +98,20 @@ async def running(
         service.schedules.open_platform(
             "slack", schedules.Platform(running_requests.go_on, check_owner, config.approval)
         )
-        bolt = app.build(workspaces, config.signing_secret.get_secret_value(), config.api_base_url)
+        bolt = app.build_app(
+            workspaces, config.signing_secret.get_secret_value(), config.api_base_url
+        )
         listeners.register(bolt)
-        transport = _connected(bolt, config, flow, session, workspaces, timing)
+        transport = _connect(bolt, config, flow, session, workspaces, timing)
         address = await stack.enter_async_context(transport)
-        await stack.enter_async_context(_cancelled_on_loss(workspaces))
+        await stack.enter_async_context(_cancel_on_loss(workspaces))
         catching_up = missed_messages.MissedMessages(dependencies, messages).catch_up()
         running_requests.spawn(catching_up, "missed messages")
         yield address
 
 
 @contextlib.asynccontextmanager
-async def _cancelled_on_loss(workspaces: installations.InstalledWorkspaces) -> AsyncIterator[None]:
+async def _cancel_on_loss(workspaces: installations.InstalledWorkspaces) -> AsyncIterator[None]:
     """Cancel the body of the context when the only workspace is lost.
 
     Raises:
@@ -117,9 +119,9 @@ async def _cancelled_on_loss(workspaces: installations.InstalledWorkspaces) -> A
     """
     try:
         async with asyncio.TaskGroup() as tasks:
-            watch = tasks.create_task(workspaces.wait_for_loss(), name="slack token")
+            watch_task = tasks.create_task(workspaces.wait_for_loss(), name="slack token")
             yield
-            watch.cancel()
+            watch_task.cancel()
     except* api_errors.LostError as group:
         losses = group.exceptions
     else:
@@ -134,12 +136,12 @@ async def serve(
     *,
     tables: installations.Tables | None = None,
 ) -> AsyncIterator[str]:
-    """Run Slack as `running` does; yield a sentence about its address.
+    """Run Slack as `connected_platform` does; yield a sentence about its address.
 
     Raises:
         SlackError: the bot cannot log in or connect; the sentence says why.
     """
-    async with running(service, config, tables=tables) as address:
+    async with connected_platform(service, config, tables=tables) as address:
         yield f"listens on {address}{http_server.PATH}" if address else "is connected"
 
 
@@ -168,11 +170,11 @@ async def _open_workspaces(
     config: settings.Slack, tables: installations.Tables | None, session: aiohttp.ClientSession
 ) -> tuple[installations.InstalledWorkspaces, AsyncOAuthFlow | None]:
     if config.client_id and tables is not None:
-        installed = await installations.store(config, tables)
+        installation_store = await installations.open_store(config, tables)
         flow = None
         if config.transport == "http":
-            flow = await installations.flow(config, tables, installed)
-        return installations.InstalledWorkspaces(store=installed), flow
+            flow = await installations.make_flow(config, tables, installation_store)
+        return installations.InstalledWorkspaces(store=installation_store), flow
     return installations.InstalledWorkspaces(await _log_in(config, session)), None
 
 
@@ -200,7 +202,7 @@ async def _log_in(
 async def _test_token(config: settings.Slack, session: aiohttp.ClientSession) -> AsyncSlackResponse:
     token = config.bot_token.get_secret_value()
     client = AsyncWebClient(token=token, base_url=config.api_base_url, session=session)
-    with _translated(slack_words.BOT_TOKEN, config):
+    with _translate_errors(slack_words.BOT_TOKEN, config):
         return await client.auth_test()
 
 
@@ -211,7 +213,7 @@ async def check_bot_token(config: settings.Slack) -> tuple[str, tuple[str, ...]]
         SlackError: Slack refuses it, or cannot be reached.
     """
     _hide_secrets(config)
-    with _translated(slack_words.BOT_TOKEN, config):
+    with _translate_errors(slack_words.BOT_TOKEN, config):
         async with asyncio.timeout(_CHECK_SECONDS), aiohttp.ClientSession() as session:
             answer = await _test_token(config, session)
     headers = {str(name).lower(): value for name, value in answer.headers.items()}
@@ -229,7 +231,7 @@ async def check_app_token(config: settings.Slack) -> None:
         SlackError: Slack refuses the app token, or cannot be reached.
     """
     _hide_secrets(config)
-    with _translated(slack_words.APP_TOKEN, config):
+    with _translate_errors(slack_words.APP_TOKEN, config):
         async with asyncio.timeout(_CHECK_SECONDS), aiohttp.ClientSession() as session:
             await _socket_address(config, config.app_token.get_secret_value(), session)
 
@@ -241,7 +243,7 @@ async def send_hello(config: settings.Slack, person: str) -> None:
         SlackError: Slack refuses it, or cannot be reached.
     """
     token = config.bot_token.get_secret_value()
-    with _translated(slack_words.MESSAGE_TO_PERSON, config):
+    with _translate_errors(slack_words.MESSAGE_TO_PERSON, config):
         async with asyncio.timeout(_CHECK_SECONDS), aiohttp.ClientSession() as session:
             client = AsyncWebClient(token=token, base_url=config.api_base_url, session=session)
             opened = await client.conversations_open(users=person)
@@ -277,7 +279,7 @@ def _listeners(
 
 
 @contextlib.asynccontextmanager
-async def _connected(
+async def _connect(
     bolt: AsyncApp,
     config: settings.Slack,
     flow: AsyncOAuthFlow | None,
@@ -286,7 +288,7 @@ async def _connected(
     timing: web_api.Timing,
 ) -> AsyncIterator[str]:
     if config.transport == "http":
-        async with http_server.serving(bolt, config, flow) as address:
+        async with http_server.serve(bolt, config, flow) as address:
             yield address
         return
     token = config.app_token.get_secret_value()
@@ -340,13 +342,13 @@ async def _socket_address(
         SlackError: the token is wrong, or Slack cannot be reached.
     """
     client = AsyncWebClient(base_url=config.api_base_url, session=session)
-    with _translated(slack_words.APP_TOKEN, config):
+    with _translate_errors(slack_words.APP_TOKEN, config):
         answer = await client.apps_connections_open(app_token=token)
     return str(answer["url"])
 
 
 @contextlib.contextmanager
-def _translated(what: str, config: settings.Slack) -> Iterator[None]:
+def _translate_errors(subject: str, config: settings.Slack) -> Iterator[None]:
     """Translate errors of the connection to Slack.
 
     Raises:
@@ -358,8 +360,8 @@ def _translated(what: str, config: settings.Slack) -> Iterator[None]:
     except sdk_errors.SlackApiError as error:
         code = _error_code(error)
         if not code or code in api_errors.TEMPORARY_CODES | api_errors.RATE_LIMIT_CODES:
-            raise api_errors.LostError(slack_words.refused_for_now(what, code)) from error
-        raise api_errors.error_of_code(what, code) from error
+            raise api_errors.LostError(slack_words.refused_for_now(subject, code)) from error
+        raise api_errors.error_of_code(subject, code) from error
     except (aiohttp.ClientError, TimeoutError, OSError) as error:
         raise api_errors.LostError(slack_words.unreachable(config.api_base_url)) from error
 

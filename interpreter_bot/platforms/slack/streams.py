@@ -45,7 +45,7 @@ class Stream:
         self._ts = ""
         self._draft_text = ""
         self._shown_text = ""
-        self._held_back = ""
+        self._pending_text = ""
         self._status = ""
 
     async def start(self, thread: str, draft: transport.Draft) -> str:
@@ -68,7 +68,7 @@ class Stream:
         self._ts = str(answer["ts"])
         return self._ts
 
-    async def grow(self, draft: transport.Draft) -> None:
+    async def append(self, draft: transport.Draft) -> None:
         """Append the new text of a draft.
 
         Raises:
@@ -77,38 +77,41 @@ class Stream:
         if chunks := self._chunks(draft):
             await self._call("chat.appendStream", chunks=chunks)
 
-    async def finish(self, draft: transport.Draft, below: Sequence[blocks.Block]) -> None:
+    async def finish(self, draft: transport.Draft, blocks_below: Sequence[blocks.Block]) -> None:
         """Append the new text of a draft, and end the stream with blocks below it.
 
         Raises:
             BrokenStreamError: the stream is over, or the draft does not continue its text.
         """
         chunks = self._chunks(draft, is_last=True)
-        if len(self._shown_text) + blocks.count_characters(below) > blocks.MAX_CHARACTERS:
+        if len(self._shown_text) + blocks.count_characters(blocks_below) > blocks.MAX_CHARACTERS:
             raise BrokenStreamError("its message is full")
-        metadata = message_posting.metadata({})
+        metadata = message_posting.make_metadata({})
         await self._call(
-            "chat.stopStream", chunks=chunks or None, blocks=[*below] or None, metadata=metadata
+            "chat.stopStream",
+            chunks=chunks or None,
+            blocks=[*blocks_below] or None,
+            metadata=metadata,
         )
 
     def _chunks(self, draft: transport.Draft, *, is_last: bool = False) -> list[dict[str, Any]]:
         """Return the new text of a draft: whole lines of code, whole words otherwise."""
         if not draft.text.startswith(self._draft_text):
             raise BrokenStreamError("its text was rewritten")
-        text = self._held_back + draft.text[len(self._draft_text) :]
+        text = self._pending_text + draft.text[len(self._draft_text) :]
         self._draft_text = draft.text
-        fence = _open_fence(self._shown_text)
-        cut = len(text)
+        fence = _find_open_fence(self._shown_text)
+        cut_index = len(text)
         if not is_last:
-            is_code = _open_fence(self._shown_text + text) is not None
-            cut = text.rfind("\n") + 1 if is_code else _whole_words(text)
-        self._held_back = text[cut:]
+            is_code = _find_open_fence(self._shown_text + text) is not None
+            cut_index = text.rfind("\n") + 1 if is_code else _whole_words_length(text)
+        self._pending_text = text[cut_index:]
         # Slack has no option that keeps it from fetching links in a stream.
-        shown = markdown.for_stream(text[:cut], fence)
-        if shown is None:
+        new_text = markdown.prepare_for_stream(text[:cut_index], fence)
+        if new_text is None:
             raise BrokenStreamError("its code holds a mention")
-        self._shown_text += shown
-        text_chunks = [{"type": "markdown_text", "text": shown}] if shown else []
+        self._shown_text += new_text
+        text_chunks = [{"type": "markdown_text", "text": new_text}] if new_text else []
         return [*self._status_chunks(draft.status), *text_chunks]
 
     def _status_chunks(self, status: str) -> list[dict[str, Any]]:
@@ -116,10 +119,12 @@ class Stream:
         if status == self._status:
             return []
         title = quantities.one_line(status or self._status, _MAX_STATUS_CHARACTERS)
-        title = markdown.defused(title).replace("://", _BROKEN_SCHEME)[:_MAX_STATUS_CHARACTERS]
-        state = "in_progress" if status else "complete"
+        title = markdown.break_mentions(title).replace("://", _BROKEN_SCHEME)[
+            :_MAX_STATUS_CHARACTERS
+        ]
+        task_status = "in_progress" if status else "complete"
         self._status = status
-        return [{"type": "task_update", "id": "status", "title": title, "status": state}]
+        return [{"type": "task_update", "id": "status", "title": title, "status": task_status}]
 
     async def _call(self, method: str, **arguments: Any) -> None:
         try:
@@ -133,12 +138,12 @@ class Stream:
             raise BrokenStreamError(str(error)) from error
 
 
-def _open_fence(text: str) -> fences.Fence | None:
+def _find_open_fence(text: str) -> fences.Fence | None:
     open_fences = [after for _, _, after in fences.scanned(text.splitlines(keepends=True))]
     return open_fences[-1] if open_fences else None
 
 
-def _whole_words(text: str) -> int:
+def _whole_words_length(text: str) -> int:
     """Return the length up to the end of the last whole word; a very long word is cut."""
     line_start = text.rfind("\n") + 1
     end = line_start + markdown.safe_length(text[line_start:])

@@ -28,15 +28,15 @@ ASKED_PERSON: Final = "asks"
 QUESTION: Final = "question"
 """Metadata of a message in which Python asks a person, who answers by their next message."""
 
-_PAGE_MESSAGES: Final = 200
+_MESSAGES_PER_PAGE: Final = 200
 _MAX_PAGES: Final = 5
-_AROUND_SECONDS: Final = 3600.0
-_MAX_RECEIVED_MESSAGES: Final = 20
-_MAX_REMEMBERED: Final = 5_000
-_MAX_RECEIVED: Final = 2_000
+_MAX_CONTEXT_AGE_SECONDS: Final = 3600.0
+_MAX_MESSAGES_PER_THREAD: Final = 20
+_MAX_REMEMBERED_THREADS: Final = 5_000
+_MAX_RECEIVED_THREADS: Final = 2_000
 _MAX_PEOPLE: Final = 100
-_MAX_CACHED: Final = 200
-_MENTIONS_FILES: Final = re.compile(
+_MAX_CACHED_THREADS: Final = 200
+_WORD_ABOUT_FILES: Final = re.compile(
     r"\b(?:files?|attach\w*|uploads?|uploaded|above|earlier|previous|spreadsheets?|csv|pdf"
     r"|excel|xlsx|documents?|images?|pictures?|data)\b",
     re.IGNORECASE,
@@ -71,11 +71,17 @@ class Thread:
 
 @dataclasses.dataclass(slots=True)
 class _Received:
-    """The latest messages of a thread that this process received, and everybody who wrote in it."""
+    """What this process received of a thread.
+
+    Attributes:
+        messages: the latest ones.
+        people: everybody who wrote in it.
+        answered_until: timestamp of the latest message that became a request.
+    """
 
     messages: collections.deque[message_parsing.Message]
     people: set[str]
-    answered: str = ""
+    answered_until: str = ""
 
 
 class ThreadHistory:
@@ -88,59 +94,63 @@ class ThreadHistory:
     def __init__(self, api: web_api.WebApi) -> None:
         self._api = api
         self._bots = frozenset(api.config.heard_bots)
-        self._received = cachetools.LRUCache[tuple[str, str, str], _Received](_MAX_RECEIVED)
-        self._cache = cachetools.LRUCache[tuple[str, str, str, str], Thread](_MAX_CACHED)
-        self._kernel_uses = cachetools.LRUCache[tuple[str, str, str], bool](_MAX_REMEMBERED)
-        self._questions = cachetools.LRUCache[str, str](_MAX_REMEMBERED)
+        self._received_threads = cachetools.LRUCache[tuple[str, str, str], _Received](
+            _MAX_RECEIVED_THREADS
+        )
+        self._cache = cachetools.LRUCache[tuple[str, str, str, str], Thread](_MAX_CACHED_THREADS)
+        self._kernel_uses = cachetools.LRUCache[tuple[str, str, str], bool](_MAX_REMEMBERED_THREADS)
+        self._threads_by_question = cachetools.LRUCache[str, str](_MAX_REMEMBERED_THREADS)
 
     def uses_channel_kernel(self, team: str, channel: str, root: str) -> bool | None:
         """Return whether a thread uses the channel's kernel; None if unknown."""
         return self._kernel_uses.get((team, channel, root))
 
-    def note_kernel(self, team: str, channel: str, root: str, *, uses_channel_kernel: bool) -> None:
+    def note_kernel_use(
+        self, team: str, channel: str, root: str, *, uses_channel_kernel: bool
+    ) -> None:
         """Remember whether a thread uses the channel's kernel."""
         self._kernel_uses[team, channel, root] = uses_channel_kernel
 
     def thread_of_question(self, question_id: str) -> str:
         """Return the thread of a question of a channel's session; empty if unknown."""
-        return self._questions.get(question_id, "")
+        return self._threads_by_question.get(question_id, "")
 
     def note_question(self, question_id: str, root: str) -> None:
         """Remember the thread of a question of a channel's session."""
-        self._questions[question_id] = root
+        self._threads_by_question[question_id] = root
 
     def record_message(self, team: str, message: message_parsing.Message) -> None:
         """Record a message in a thread, or one that begins a thread."""
         key = (team, message.channel, message.root)
-        received = self._received.get(key)
+        received = self._received_threads.get(key)
         if received is None:
-            received = self._received[key] = _Received(
-                collections.deque(maxlen=_MAX_RECEIVED_MESSAGES), set()
+            received = self._received_threads[key] = _Received(
+                collections.deque(maxlen=_MAX_MESSAGES_PER_THREAD), set()
             )
-        if all(other.ts != message.ts for other in received.messages):
+        if all(earlier.ts != message.ts for earlier in received.messages):
             received.messages.append(message)
         if len(received.people) < _MAX_PEOPLE:
             received.people.add(message.user)
 
     def mark_answered(self, team: str, message: message_parsing.Message) -> None:
         """Record that a message is being answered, so that earlier ones are not context again."""
-        received = self._received.get((team, message.channel, message.root))
+        received = self._received_threads.get((team, message.channel, message.root))
         if received is not None:
-            received.answered = max(received.answered, message.ts)
+            received.answered_until = max(received.answered_until, message.ts)
 
     async def read(
-        self, workspace: installations.InstalledWorkspace, channel: str, root: str, until: str
+        self, workspace: installations.InstalledWorkspace, channel: str, root: str, until_ts: str
     ) -> Thread:
         """Read a thread up to a message; received messages replace those that cannot be read."""
         key = (workspace.team, channel, root)
         # A message is read once to see whether it is for the bot, and again for its request.
-        thread = self._cache.get((*key, until))
+        thread = self._cache.get((*key, until_ts))
         if thread is not None:
             return thread
         messages, is_whole = await self._fetch_messages(workspace, channel, root)
-        thread = _parse_thread(workspace, channel, messages, until, self._bots)
+        thread = _parse_thread(workspace, channel, messages, until_ts, self._bots)
         if messages:
-            self.note_kernel(
+            self.note_kernel_use(
                 workspace.team, channel, root, uses_channel_kernel=thread.uses_channel_kernel
             )
         if not is_whole:
@@ -148,14 +158,17 @@ class ThreadHistory:
                 self.uses_channel_kernel(workspace.team, channel, root)
             )
             thread = self._add_received(
-                thread, self._received.get(key), until, uses_channel_kernel=uses_channel_kernel
+                thread,
+                self._received_threads.get(key),
+                until_ts,
+                uses_channel_kernel=uses_channel_kernel,
             )
-        # The model knows messages that were requests, or came with one.
-        received = self._received.get(key)
-        answered = received.answered if received is not None else ""
-        before = tuple(message for message in thread.before if message.ts > answered)
+        # The model knows the messages up to the latest request already.
+        received = self._received_threads.get(key)
+        answered_until = received.answered_until if received is not None else ""
+        before = tuple(message for message in thread.before if message.ts > answered_until)
         thread = dataclasses.replace(thread, before=before)
-        self._cache[(*key, until)] = thread
+        self._cache[(*key, until_ts)] = thread
         return thread
 
     async def read_channel(
@@ -176,24 +189,30 @@ class ThreadHistory:
         except api_errors.SlackError as error:
             _log.info("a channel could not be read: %s", error)
             return ()
-        oldest = f"{float(message.ts) - _AROUND_SECONDS:.6f}"
+        oldest = f"{float(message.ts) - _MAX_CONTEXT_AGE_SECONDS:.6f}"
         earlier = [
-            _parse_message(facts, message.channel, self._bots)
-            for facts in reversed(answer.get("messages", ()))
-            if oldest < str(facts.get("ts", "")) < message.ts and not workspace.has_written(facts)
+            _parse_message(content, message.channel, self._bots)
+            for content in reversed(answer.get("messages", ()))
+            if oldest < str(content.get("ts", "")) < message.ts
+            and not workspace.has_written(content)
         ]
         # A message that mentions the bot began a conversation of its own.
         return tuple(
-            entry
-            for entry in earlier
-            if entry and not message_parsing.mentions(entry.text, workspace.bot_user)
+            parsed
+            for parsed in earlier
+            if parsed and not message_parsing.mentions(parsed.text, workspace.bot_user)
         )
 
     def _add_received(
-        self, thread: Thread, received: _Received | None, until: str, *, uses_channel_kernel: bool
+        self,
+        thread: Thread,
+        received: _Received | None,
+        until_ts: str,
+        *,
+        uses_channel_kernel: bool,
     ) -> Thread:
         messages = received.messages if received is not None else ()
-        earlier = [message for message in messages if message.ts < until]
+        earlier = [message for message in messages if message.ts < until_ts]
         with_files = {message.ts: message for message in thread.with_files}
         with_files |= {message.ts: message for message in earlier if message.files}
         return dataclasses.replace(
@@ -223,7 +242,7 @@ class ThreadHistory:
                     max_seconds=2.0,
                     channel=channel,
                     ts=root,
-                    limit=_PAGE_MESSAGES,
+                    limit=_MESSAGES_PER_PAGE,
                     cursor=cursor,
                     include_all_metadata=True,
                 )
@@ -246,7 +265,7 @@ def _parse_thread(
     workspace: installations.InstalledWorkspace,
     channel: str,
     messages: Sequence[Mapping[str, Any]],
-    until: str,
+    until_ts: str,
     bots: frozenset[str],
 ) -> Thread:
     before: list[message_parsing.Message] = []
@@ -254,25 +273,25 @@ def _parse_thread(
     with_files: list[message_parsing.Message] = []
     question_metadata: Mapping[str, Any] = {}
     first = messages[0] if messages else {}
-    for facts in messages:
-        is_own = workspace.has_written(facts)
-        message = None if is_own else _parse_message(facts, channel, bots)
+    for content in messages:
+        is_own = workspace.has_written(content)
+        message = None if is_own else _parse_message(content, channel, bots)
         if message is not None and not message.bot:
             people.add(message.user)
-        if str(facts.get("ts", "")) >= until:
+        if str(content.get("ts", "")) >= until_ts:
             continue
-        if is_own and not message_posting.metadata_of(facts).get(message_posting.NO_ANSWER):
+        if is_own and not message_posting.metadata_of(content).get(message_posting.NO_ANSWER):
             before.clear()
-            question_metadata = message_posting.metadata_of(facts)
+            question_metadata = message_posting.metadata_of(content)
         elif message is not None:
             before.append(message)
             with_files += [message] if message.files else []
     is_started_by_bot = workspace.has_written(first)
     bot_timestamps = [
-        str(facts.get("ts", ""))
-        for facts in messages
-        if workspace.has_written(facts)
-        or message_parsing.mentions(str(facts.get("text", "")), workspace.bot_user)
+        str(content.get("ts", ""))
+        for content in messages
+        if workspace.has_written(content)
+        or message_parsing.mentions(str(content.get("text", "")), workspace.bot_user)
     ]
     return Thread(
         tuple(before),
@@ -287,15 +306,15 @@ def _parse_thread(
 
 
 def _parse_message(
-    facts: Mapping[str, Any], channel: str, bots: frozenset[str]
+    content: Mapping[str, Any], channel: str, bots: frozenset[str]
 ) -> message_parsing.Message | None:
     """Parse a message of a person, or of an app that the settings list."""
-    if facts.get("bot_id") in bots:
-        return message_parsing.parse_bot_message(facts, channel)
-    return message_parsing.parse_message(facts, channel)
+    if content.get("bot_id") in bots:
+        return message_parsing.parse_bot_message(content, channel)
+    return message_parsing.parse_message(content, channel)
 
 
-def recent(
+def recent_messages(
     before: Sequence[message_parsing.Message], names: Mapping[str, str], *, limit: int
 ) -> tuple[requests.RecentMessage, ...]:
     """Return the latest of earlier messages for the model, each with its author."""
@@ -314,11 +333,11 @@ def requested_files(
     files: Sequence[Mapping[str, Any]], text: str, present_names: frozenset[str]
 ) -> list[Mapping[str, Any]]:
     """Return those of the earlier files that a request refers to."""
-    missing = [file for file in files if str(file.get("name", "")) not in present_names]
-    named = [file for file in missing if _is_named(str(file.get("name", "")), text)]
-    if named:
-        return named
-    return missing if _MENTIONS_FILES.search(text) else []
+    missing_files = [file for file in files if str(file.get("name", "")) not in present_names]
+    named_files = [file for file in missing_files if _is_named(str(file.get("name", "")), text)]
+    if named_files:
+        return named_files
+    return missing_files if _WORD_ABOUT_FILES.search(text) else []
 
 
 def _is_named(name: str, text: str) -> bool:

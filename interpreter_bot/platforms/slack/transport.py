@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import dataclasses
-import io
 import logging
 from collections.abc import AsyncIterator, Collection, Iterator, Sequence
 from typing import Any, Final
@@ -29,16 +28,16 @@ from interpreter_bot.wording import command_words, file_words, run_words, slack_
 
 _log = logging.getLogger(__name__)
 
-PICTURES: Final = frozenset({"image/png", "image/jpeg", "image/gif"})
+_PICTURE_TYPES: Final = frozenset({"image/png", "image/jpeg", "image/gif"})
 _MAX_MESSAGES: Final = 8
 _MAX_FILES: Final = 40
 _MAX_FILE_BYTES: Final = 1024**3
 _MAX_MESSAGE_BYTES: Final = 8 * 1024**3
-_PLAIN_CHARACTERS: Final = 3_500
-_MAX_PLAIN: Final = 3_900
-_PICTURE_BLOCKS: Final = "pictures in messages"
+_MAX_PLAIN_CHARACTERS: Final = 3_500
+_MAX_ESCAPED_CHARACTERS: Final = 3_900
+_PICTURE_BLOCKS_FEATURE: Final = "pictures in messages"
 _LACKING_SECONDS: Final = 600.0
-_LIMITED_SECONDS: Final = 30.0
+_RATE_LIMIT_SECONDS: Final = 30.0
 # Slack's clock may be behind ours by this much.
 _CLOCK_SKEW_SECONDS: Final = 30.0
 _FIRST_SIGN_SECONDS: Final = 2.0
@@ -46,7 +45,7 @@ _FIRST_SIGN_SECONDS: Final = 2.0
 # with the usual pauses of one second and three, that is 1.7 answers and 2.5.
 _STREAMING_SHARE: Final = 0.6
 _EDITING_SHARE: Final = 0.4
-_NAME_CHARACTERS: Final = 80
+_MAX_NAME_CHARACTERS: Final = 80
 _STREAM_CONFLICT: Final = "streaming_state_conflict"
 # Without a status, Slack shows no Stop button with a stream.
 _STREAM_METHODS: Final = ("chat.startStream", "agents.sessions.setStatus")
@@ -70,17 +69,17 @@ class LiveAnswer:
     Attributes:
         person: id of the person who asked.
         title: of a session that begins with the answer.
-        streams: those that are open, by their messages.
-        pictures: ids of those that were uploaded.
-        staged: files that were uploaded and not shared yet.
+        open_streams: by the timestamps of their messages.
+        picture_ids: Slack's ids of the pictures that were uploaded.
+        staged: files that were uploaded and not shared yet, as Slack wants them described.
         unconfirmed_files: ids of files that were shared and not seen yet, by the nonce of their
             post.
     """
 
     person: str = ""
     title: str = ""
-    streams: dict[str, streams.Stream] = dataclasses.field(default_factory=dict)
-    pictures: dict[transport.Upload, str] = dataclasses.field(default_factory=dict)
+    open_streams: dict[str, streams.Stream] = dataclasses.field(default_factory=dict)
+    picture_ids: dict[transport.Upload, str] = dataclasses.field(default_factory=dict)
     staged: dict[transport.Upload, dict[str, str]] = dataclasses.field(default_factory=dict)
     unconfirmed_files: dict[str, Sequence[str]] = dataclasses.field(default_factory=dict)
 
@@ -106,7 +105,7 @@ def location(
     )
 
 
-def _live(at: transport.Location) -> LiveAnswer:
+def _live_answer(at: transport.Location) -> LiveAnswer:
     return at.handle if isinstance(at.handle, LiveAnswer) else LiveAnswer()
 
 
@@ -129,36 +128,36 @@ class SlackTransport:
             max_file_bytes=_MAX_FILE_BYTES,
             max_message_bytes=_MAX_MESSAGE_BYTES,
             has_paragraphs=True,
-            uploads_by_edit=False,
-            streams=self._has_sessions(at)
+            can_edit_files=False,
+            can_stream=self._has_sessions(at)
             and at.channel.startswith("D")
             and not any(
                 self._api.lacks(at.session.workspace, method) for method in _STREAM_METHODS
             ),
             has_feedback=True,
-            pictures=PICTURES,
+            picture_types=_PICTURE_TYPES,
             shows_table=blocks.fits_table,
             refresh_seconds=run_words.MIN_ELAPSED_SECONDS,
         )
 
-    def pace(self, at: transport.Location, crowd: int, *, is_code: bool) -> float:
-        """All answers of a workspace share its rates."""
+    def pace(self, at: transport.Location, answer_count: int, *, is_code: bool) -> float:
+        """Return the pause; all answers of a workspace share its rates."""
         timing = self._api.timing
-        if self.capabilities(at).streams and not is_code:
-            return timing.streaming_seconds * max(1.0, crowd * _STREAMING_SHARE)
-        return timing.editing_seconds * max(1.0, crowd * _EDITING_SHARE)
+        if self.capabilities(at).can_stream and not is_code:
+            return timing.streaming_seconds * max(1.0, answer_count * _STREAMING_SHARE)
+        return timing.editing_seconds * max(1.0, answer_count * _EDITING_SHARE)
 
     async def locate(self, request: requests.Request) -> transport.Location:
         key, user = request.key, request.person.id
         workspace = await self._workspaces.get(key.workspace)
         ts = request.id.partition("/")[2]
-        thread = key.place.thread or (ts and await self._find_thread(workspace, key.channel, ts))
+        thread = key.thread_id or (ts and await self._find_thread(workspace, key.channel, ts))
         place = message_posting.Place(
             workspace, key.channel, thread=thread, request_ts="", user=user
         )
         profile = await self._permissions.profile(workspace, user)
         is_command = request.is_code and not (ts or request.is_job or request.is_scheduled)
-        return location(place, key, heading=heading(profile.name) if is_command else "")
+        return location(place, key, heading=command_heading(profile.name) if is_command else "")
 
     async def _find_thread(
         self, workspace: installations.InstalledWorkspace, channel: str, ts: str
@@ -179,24 +178,24 @@ class SlackTransport:
 
     @contextlib.asynccontextmanager
     async def show_working(self, at: transport.Location) -> AsyncIterator[None]:
-        """Show the status of the session, without delaying the first message."""
+        """Show the status of the session; the first message does not wait for it."""
         if not self._has_sessions(at):
             yield
             return
-        processing = asyncio.create_task(
-            # A first sign that comes late is of no use.
+        status_task = asyncio.create_task(
+            # It is of no use if it comes late.
             self._set_status(at, "processing", _FIRST_SIGN_SECONDS),
             name="slack status",
         )
         try:
             yield
         finally:
-            if await processing:
+            if await status_task:
                 await self._set_status(at, "active", web_api.MAX_OUTAGE_SECONDS)
 
     async def _set_status(self, at: transport.Location, status: str, max_seconds: float) -> bool:
         """Set the status of the session; return whether it is set, or may be."""
-        live = _live(at)
+        live = _live_answer(at)
         is_new = bool(live.title) and status == "processing"
         try:
             await self._api.call(
@@ -221,16 +220,18 @@ class SlackTransport:
         self, at: transport.Location, draft: transport.Draft, key: transport.PostKey
     ) -> transport.Posted:
         """Post a message, or begin a stream; files get messages of their own."""
-        with _translated(is_new=True):
+        with _translate_errors(is_new=True):
             if draft.uploads:
                 ts = await self._post_uploads(at, draft, key)
             else:
                 ts = await self._begin_stream(at, draft) if draft.may_grow else ""
                 ts = ts or await self._post(at, self._content(at, draft), draft, key)
-        return self._posted(at, ts, draft)
+        return self._note_posted(at, ts, draft)
 
-    def _posted(self, at: transport.Location, ts: str, draft: transport.Draft) -> transport.Posted:
-        posted = _posted(at, ts)
+    def _note_posted(
+        self, at: transport.Location, ts: str, draft: transport.Draft
+    ) -> transport.Posted:
+        posted = _make_posted(at, ts)
         if (question := _question_metadata(draft)) and not at.session.thread:
             # Only a message in this thread, of all threads of the session, may be the answer.
             self._threads.note_question(question[thread_history.QUESTION], posted.at.thread)
@@ -254,14 +255,14 @@ class SlackTransport:
             thread_ts=at.thread or None,
             unfurl_links=False,
             unfurl_media=False,
-            metadata=message_posting.metadata(
+            metadata=message_posting.make_metadata(
                 {"id": key.nonce, **kernel, **_question_metadata(draft)}
             ),
         )
         ts = str(answer["ts"])
         if is_channels_own:
             team = at.session.workspace
-            self._threads.note_kernel(team, at.channel, ts, uses_channel_kernel=True)
+            self._threads.note_kernel_use(team, at.channel, ts, uses_channel_kernel=True)
         return ts
 
     async def _call(self, at: transport.Location, method: str, **arguments: Any) -> web_api.Answer:
@@ -283,8 +284,10 @@ class SlackTransport:
         except api_errors.ContentRefusedError:
             if not is_plain:
                 raise
-        text = markdown.escaped(blocks.plain_text(content["blocks"])[:_PLAIN_CHARACTERS])
-        return await self._call(at, method, text=text[:_MAX_PLAIN] or "…", blocks=[], **arguments)
+        text = markdown.escape_mrkdwn(blocks.plain_text(content["blocks"])[:_MAX_PLAIN_CHARACTERS])
+        return await self._call(
+            at, method, text=text[:_MAX_ESCAPED_CHARACTERS] or "…", blocks=[], **arguments
+        )
 
     def _content(self, at: transport.Location, draft: transport.Draft) -> dict[str, Any]:
         status = _status(draft)
@@ -297,30 +300,32 @@ class SlackTransport:
         text = markdown.notification(draft.text.strip() or status) or "…"
         return {
             "text": text,
-            "blocks": blocks.simplified(message_blocks) if draft.is_plain else message_blocks,
+            "blocks": blocks.simplify(message_blocks) if draft.is_plain else message_blocks,
         }
 
     async def edit(
-        self, posted: transport.Posted, before: transport.Draft, draft: transport.Draft
+        self, posted: transport.Posted, former_draft: transport.Draft, draft: transport.Draft
     ) -> transport.Posted:
         """Edit a message; an open stream grows if its draft did."""
         at, ts = posted.at, posted.message_id
-        if draft.uploads != before.uploads and (draft.uploads or before is not transport.UNKNOWN):
+        if draft.uploads != former_draft.uploads and (
+            draft.uploads or former_draft is not transport.UNKNOWN
+        ):
             # For other people than the bot, an edited picture is an empty frame.
             raise transport.UneditableError
-        if draft.notifies and not before.notifies:
+        if draft.notified_person and not former_draft.notified_person:
             # An edit notifies nobody, so post a new message.
             raise transport.UneditableError
-        with _translated(is_new=False):
+        with _translate_errors(is_new=False):
             if not draft.uploads and not await self._update_stream(at, ts, draft):
-                await self._update(at, ts, before, draft)
-        return self._posted(at, ts, draft)
+                await self._update(at, ts, former_draft, draft)
+        return self._note_posted(at, ts, draft)
 
     async def _update(
         self,
         at: transport.Location,
         ts: str,
-        before: transport.Draft,
+        former_draft: transport.Draft,
         draft: transport.Draft,
         *,
         is_again: bool = False,
@@ -333,8 +338,8 @@ class SlackTransport:
                 self._content(at, draft),
                 is_plain=draft.is_plain,
                 ts=ts,
-                metadata=message_posting.metadata(question)
-                if question != _question_metadata(before)
+                metadata=message_posting.make_metadata(question)
+                if question != _question_metadata(former_draft)
                 else None,
             )
         except api_errors.RefusedError as error:
@@ -342,10 +347,10 @@ class SlackTransport:
                 raise
             # A former bot left its stream open.
             await self._end_stream(at, ts)
-            await self._update(at, ts, before, draft, is_again=True)
+            await self._update(at, ts, former_draft, draft, is_again=True)
 
     async def delete(self, posted: transport.Posted) -> None:
-        with _translated(is_new=False):
+        with _translate_errors(is_new=False):
             try:
                 await self._call(posted.at, "chat.delete", ts=posted.message_id)
             except api_errors.GoneError:
@@ -357,18 +362,18 @@ class SlackTransport:
         self, at: transport.Location, key: transport.PostKey, known_ids: Collection[str]
     ) -> transport.Posted | None:
         """Find a message by its nonce; messages of files and streams have none, so compare them."""
-        with _translated(is_new=False):
-            place, unconfirmed_files = await self._place(at), _live(at).unconfirmed_files
+        with _translate_errors(is_new=False):
+            place, unconfirmed_files = await self._place(at), _live_answer(at).unconfirmed_files
             if key.nonce in unconfirmed_files:
                 ts = await self._uploads.find_share(place, unconfirmed_files[key.nonce])
-                return None if ts is None else _posted(at, ts)
+                return None if ts is None else _make_posted(at, ts)
             since = f"{key.first_tried_at - _CLOCK_SKEW_SECONDS:.6f}"
             place = dataclasses.replace(place, request_ts=since)
             for message in await message_posting.read_recent(self._api, place, at.thread):
                 ts = str(message["ts"])
                 is_ours = place.workspace.has_written(message) and ts > since
                 if is_ours and ts not in known_ids and self._matches(message, at, key):
-                    return _posted(at, ts)
+                    return _make_posted(at, ts)
         return None
 
     def _matches(
@@ -378,7 +383,7 @@ class SlackTransport:
             return bool(message_posting.metadata_of(message).get("id") == key.nonce)
         if files := message.get("files"):
             names = [str(file.get("name", "")) for file in files]
-            return transport.digest("", names, ()) == key.digest
+            return transport.make_digest("", names, ()) == key.digest
         # This process knows the streams of other answers, whose responses arrived.
         is_known = self._api.has_posted(at.channel, str(message["ts"]))
         return at.channel.startswith("D") and not is_known
@@ -393,7 +398,10 @@ class SlackTransport:
         return True
 
     async def _place(self, at: transport.Location) -> message_posting.Place:
-        workspace, person = await self._workspaces.get(at.session.workspace), _live(at).person
+        workspace, person = (
+            await self._workspaces.get(at.session.workspace),
+            _live_answer(at).person,
+        )
         return message_posting.Place(
             workspace, at.channel, thread=at.thread, request_ts="", user=person
         )
@@ -412,19 +420,19 @@ class SlackTransport:
         except (streams.BrokenStreamError, api_errors.SlackError) as error:
             _log.info("an answer cannot be streamed: %s", error)
             return ""
-        _live(at).streams[ts] = stream
+        _live_answer(at).open_streams[ts] = stream
         return ts
 
     async def _update_stream(self, at: transport.Location, ts: str, draft: transport.Draft) -> bool:
         """Show a draft in the stream of its message; False if that must be edited instead."""
-        open_streams = _live(at).streams
+        open_streams = _live_answer(at).open_streams
         stream = open_streams.get(ts)
         if stream is None:
             return False
         stream_draft = dataclasses.replace(draft, status=_status(draft))
         try:
             if draft.may_grow:
-                await stream.grow(stream_draft)
+                await stream.append(stream_draft)
             elif draft.table is None:
                 del open_streams[ts]
                 await stream.finish(
@@ -442,7 +450,7 @@ class SlackTransport:
     async def _end_stream(self, at: transport.Location, ts: str) -> None:
         """End a stream, so that its message can be edited; it may have ended already."""
         try:
-            metadata = message_posting.metadata({})
+            metadata = message_posting.make_metadata({})
             await self._call(at, "chat.stopStream", ts=ts, metadata=metadata)
         except api_errors.GoneError:
             raise
@@ -454,27 +462,29 @@ class SlackTransport:
     async def _post_uploads(
         self, at: transport.Location, draft: transport.Draft, key: transport.PostKey
     ) -> str:
-        has_pictures = all(upload.is_picture for upload in draft.uploads)
+        are_pictures = all(upload.is_picture for upload in draft.uploads)
         team = at.session.workspace
-        if has_pictures and not self._api.lacks(team, _PICTURE_BLOCKS):
+        if are_pictures and not self._api.lacks(team, _PICTURE_BLOCKS_FEATURE):
             try:
                 return await self._post_pictures(at, draft, key)
             except (api_errors.GoneError, api_errors.LostError):
                 raise
             except api_errors.SlackError as error:
                 _log.info("pictures are sent as files for a while: %s", error)
-                self._api.note_lacking(team, _PICTURE_BLOCKS, _LACKING_SECONDS)
+                self._api.note_lacking(team, _PICTURE_BLOCKS_FEATURE, _LACKING_SECONDS)
         return await self._post_files(at, draft, key)
 
     async def _post_pictures(
         self, at: transport.Location, draft: transport.Draft, key: transport.PostKey
     ) -> str:
         """Post a message of pictures; a picture is uploaded only once."""
-        ids = _live(at).pictures
-        if new := [upload for upload in draft.uploads if upload not in ids]:
+        ids = _live_answer(at).picture_ids
+        if new_pictures := [upload for upload in draft.uploads if upload not in ids]:
             place = await self._place(at)
-            new_ids = await self._uploads.upload_pictures(place, [*map(_outgoing, new)])
-            ids |= dict(zip(new, new_ids, strict=True))
+            new_ids = await self._uploads.upload_pictures(
+                place, [*map(file_uploads.outgoing, new_pictures)]
+            )
+            ids |= dict(zip(new_pictures, new_ids, strict=True))
         picture_blocks = [
             blocks.picture(ids[upload], upload.name, markdown.file_name(upload.alt))
             for upload in draft.uploads
@@ -486,7 +496,7 @@ class SlackTransport:
         self, at: transport.Location, draft: transport.Draft, key: transport.PostKey
     ) -> str:
         """Share files in a message; Slack accepts this before it does it, and may never do it."""
-        place, live = await self._place(at), _live(at)
+        place, live = await self._place(at), _live_answer(at)
         for upload in draft.uploads:
             if upload not in live.staged:
                 live.staged[upload] = await self._stage(place, upload)
@@ -503,21 +513,21 @@ class SlackTransport:
         self, place: message_posting.Place, upload: transport.Upload
     ) -> dict[str, str]:
         try:
-            return await self._uploads.upload(place, _outgoing(upload))
+            return await self._uploads.upload(place, file_uploads.outgoing(upload))
         except (api_errors.GoneError, api_errors.LostError, web_api.WaitError):
             raise
         except api_errors.SlackError as error:
-            is_too_large = getattr(error, "code", "") == file_uploads.TOO_LARGE
+            is_too_large = getattr(error, "code", "") == file_uploads.TOO_LARGE_CODE
             reason = "" if is_too_large else str(error)
             raise transport.FilesRefusedError([upload], reason=reason) from error
 
 
-def heading(name: str) -> str:
+def command_heading(name: str) -> str:
     """Return the line above the answer to a command, which only its person saw."""
-    return command_words.run_by(markdown.escape(name[:_NAME_CHARACTERS]))
+    return command_words.run_by(markdown.escape(name[:_MAX_NAME_CHARACTERS]))
 
 
-def _posted(at: transport.Location, ts: str) -> transport.Posted:
+def _make_posted(at: transport.Location, ts: str) -> transport.Posted:
     """Return a posted message; outside of threads, the next ones go into its own thread."""
     return transport.Posted(ts, at if at.thread else dataclasses.replace(at, thread=ts))
 
@@ -537,18 +547,15 @@ def _question_metadata(draft: transport.Draft) -> dict[str, str]:
     """Return the metadata of a question, by which the next bot recognizes an answer."""
     for button in draft.buttons:
         if button.action == "answer":
-            return {thread_history.ASKED_PERSON: button.owner, thread_history.QUESTION: button.id}
+            return {
+                thread_history.ASKED_PERSON: button.owner,
+                thread_history.QUESTION: button.subject_id,
+            }
     return {}
 
 
-def _outgoing(upload: transport.Upload) -> file_uploads.Outgoing:
-    content = upload.content
-    file = io.BytesIO(content) if isinstance(content, bytes) else content.open("rb")
-    return file_uploads.Outgoing(upload.name, file, upload.alt, upload.is_picture)
-
-
 @contextlib.contextmanager
-def _translated(*, is_new: bool) -> Iterator[None]:
+def _translate_errors(*, is_new: bool) -> Iterator[None]:
     """Translate Slack's errors of a call.
 
     With `is_new` the call posts a message, so an unknown outcome must not be retried.
@@ -558,14 +565,14 @@ def _translated(*, is_new: bool) -> Iterator[None]:
     except api_errors.GoneError as error:
         raise transport.LocationClosedError from error
     except api_errors.RefusedError as error:
-        raise _translation(error, is_new=is_new) from error
+        raise _translate_error(error, is_new=is_new) from error
     except web_api.WaitError as error:
-        raise transport.RateLimitedError(_LIMITED_SECONDS) from error
+        raise transport.RateLimitedError(_RATE_LIMIT_SECONDS) from error
     except api_errors.SlackError as error:
         raise (transport.OutcomeUnknownError if is_new else transport.RetryableError) from error
 
 
-def _translation(error: api_errors.RefusedError, *, is_new: bool) -> transport.TransportError:
+def _translate_error(error: api_errors.RefusedError, *, is_new: bool) -> transport.TransportError:
     if error.code in _CLOSED_CODES:
         return transport.LocationClosedError(str(error))
     if error.code in _DELETED_CODES and not is_new:

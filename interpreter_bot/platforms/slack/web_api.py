@@ -33,7 +33,7 @@ Find: TypeAlias = Callable[[], Awaitable[Answer | None]]
 """Looks for the effect of a call whose response was lost; None if it had none."""
 
 _POSTING_METHODS: Final = frozenset({"chat.postMessage", "files.completeUploadExternal"})
-# Methods that are idempotent.
+# Methods that may be called twice without harm.
 _IDEMPOTENT_METHODS: Final = frozenset(
     {
         *("agents.sessions.setStatus", "assistant.threads.setSuggestedPrompts", "chat.delete"),
@@ -52,7 +52,7 @@ _OPTIONAL_METHODS: Final = frozenset(
     }
 )
 _LACKING_SECONDS: Final = 3600.0
-_BURST: Final = 3
+_MAX_BURST_MESSAGES: Final = 3
 # A waiting message checks again after this share of the pause between two messages.
 _LANE_CHECK_SHARE: Final = 0.02
 # Slack has had longer outages; a call without a limit of its own waits this long.
@@ -63,9 +63,9 @@ _MAX_RATE_LIMIT_RETRIES: Final = 20
 # How long it waits for them in all, while other calls wait behind it.
 _MAX_RATE_LIMIT_SECONDS: Final = 900.0
 _MAX_LANES: Final = 4096
-_MAX_POSTED: Final = 20_000
+_MAX_REMEMBERED_POSTS: Final = 20_000
 # Slack may refuse a valid token by mistake, so the call is repeated after these pauses.
-_TOKEN_PAUSES: Final = (0.5, 1.0, 2.0, 4.0)
+_TOKEN_PAUSES_SECONDS: Final = (0.5, 1.0, 2.0, 4.0)
 
 
 class WaitError(api_errors.SlackError):
@@ -77,11 +77,11 @@ class _Lane:
 
     def __init__(self, seconds: float) -> None:
         self._seconds = seconds
-        self._allowance = float(_BURST)
+        self._allowance = float(_MAX_BURST_MESSAGES)
         self._refilled_at = time.monotonic()
         # Each entry: whether it waits behind first signs, and its order of arrival.
         self._waiters: list[tuple[bool, int]] = []
-        self._numbers = itertools.count()
+        self._arrival_numbers = itertools.count()
 
     @property
     def has_waiters(self) -> bool:
@@ -90,22 +90,22 @@ class _Lane:
 
     async def acquire(self, *, is_first_sign: bool) -> None:
         """Wait for permission to post."""
-        entry = (not is_first_sign, next(self._numbers))
-        self._waiters.append(entry)
+        waiter = (not is_first_sign, next(self._arrival_numbers))
+        self._waiters.append(waiter)
         try:
             while True:
                 now = time.monotonic()
                 self._allowance = min(
-                    _BURST, self._allowance + (now - self._refilled_at) / self._seconds
+                    _MAX_BURST_MESSAGES, self._allowance + (now - self._refilled_at) / self._seconds
                 )
                 self._refilled_at = now
-                if self._allowance >= 1 and entry == min(self._waiters):
+                if self._allowance >= 1 and waiter == min(self._waiters):
                     self._allowance -= 1
                     return
                 missing_share = max(1 - self._allowance, _LANE_CHECK_SHARE)
                 await asyncio.sleep(missing_share * self._seconds)
         finally:
-            self._waiters.remove(entry)
+            self._waiters.remove(waiter)
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -165,8 +165,8 @@ class WebApi:
         self._locks: weakref.WeakValueDictionary[tuple[str, str, str], asyncio.Lock]
         self._locks = weakref.WeakValueDictionary()
         self._lanes: collections.OrderedDict[tuple[str, str], _Lane] = collections.OrderedDict()
-        self._posted = cachetools.LRUCache[tuple[str, str], None](_MAX_POSTED)
-        self._lacking: dict[tuple[str, str], float] = {}
+        self._posted = cachetools.LRUCache[tuple[str, str], None](_MAX_REMEMBERED_POSTS)
+        self._lacking_until: dict[tuple[str, str], float] = {}
 
     def has_posted(self, channel: str, ts: str) -> bool:
         """Return whether this process posted a message, as far as it remembers."""
@@ -174,11 +174,11 @@ class WebApi:
 
     def lacks(self, team: str, feature: str) -> bool:
         """Return whether a workspace is known to lack a method or another feature."""
-        return self._lacking.get((team, feature), 0.0) > time.monotonic()
+        return self._lacking_until.get((team, feature), 0.0) > time.monotonic()
 
     def note_lacking(self, team: str, feature: str, seconds: float) -> None:
         """Record that a workspace lacks a method or feature, for some seconds."""
-        self._lacking[team, feature] = time.monotonic() + seconds
+        self._lacking_until[team, feature] = time.monotonic() + seconds
 
     async def call(
         self,
@@ -209,14 +209,14 @@ class WebApi:
         """
         sent_arguments = {name: value for name, value in arguments.items() if value is not None}
         channel = str(sent_arguments.get("channel") or sent_arguments.get("channel_id") or "")
-        # Messages of a thread are sent one by one, so that they keep their order. Also, a stream
-        # that is found after its response was lost must be that one, as all others are known.
+        # Messages of a thread are sent one by one, so that they keep their order. It also lets a
+        # stream be found whose response was lost, as all other streams of the thread are known.
         lock = self._thread_lock(
             (workspace.team, channel, str(sent_arguments.get("thread_ts", "")))
         )
         if method in _POSTING_METHODS and channel:
             async with lock:
-                lane = self._lane(workspace.team, channel)
+                lane = self._find_lane(workspace.team, channel)
                 await lane.acquire(is_first_sign=is_first_sign)
                 answer = await self._call(workspace, method, sent_arguments, find, max_seconds)
         elif method == "chat.startStream":
@@ -237,15 +237,15 @@ class WebApi:
         self._locks[thread] = lock
         return lock
 
-    def _lane(self, team: str, channel: str) -> _Lane:
+    def _find_lane(self, team: str, channel: str) -> _Lane:
         key = (team, channel)
         lane = self._lanes.pop(key, None) or _Lane(self.timing.posting_seconds)
         self._lanes[key] = lane
         while len(self._lanes) > _MAX_LANES:
-            oldest = next(iter(self._lanes))
-            if self._lanes[oldest].has_waiters:
+            oldest_key = next(iter(self._lanes))
+            if self._lanes[oldest_key].has_waiters:
                 break
-            del self._lanes[oldest]
+            del self._lanes[oldest_key]
         return lane
 
     async def _call(
@@ -256,9 +256,9 @@ class WebApi:
         find: Find | None,
         max_seconds: float,
     ) -> Answer:
-        longest = self.timing.max_pause_seconds
-        pauses = (min(_FIRST_PAUSE_SECONDS * 2**n, longest) for n in range(1000))
-        token_pauses = iter(_TOKEN_PAUSES)
+        max_pause = self.timing.max_pause_seconds
+        pauses = (min(_FIRST_PAUSE_SECONDS * 2**attempt, max_pause) for attempt in range(1000))
+        token_pauses = iter(_TOKEN_PAUSES_SECONDS)
         broken_since: float | None = None
         while True:
             try:
@@ -267,7 +267,7 @@ class WebApi:
                 if self._workspaces.is_revoked(workspace.team):
                     raise
                 if (token_pause := next(token_pauses, None)) is None:
-                    self._workspaces.drop(workspace.team, error)
+                    self._workspaces.drop_token(workspace.team, error)
                     raise
                 if token_pause > max_seconds:
                     raise
@@ -281,7 +281,7 @@ class WebApi:
                         raise api_errors.LostError from error
                     if (answer := await find()) is not None:
                         return answer
-                # Checked after the look for the effect, so that no message stays unknown.
+                # Only now, so that a message is looked for once more before the call gives up.
                 if time.monotonic() - broken_since > max_seconds:
                     raise api_errors.LostError from error
 

@@ -29,11 +29,11 @@ class SocketChat:
     def __init__(self, path, service, *, follow_threads=True, edit_seconds=60.0):
         self._service = service
         self.banned, self.rooms = set(), set()
-        self.network, self.marks = transports.SocketTransport(path), transports.SocketMarkup()
+        self.network, self.markdown = transports.SocketTransport(path), transports.SocketMarkup()
         self.in_flight = in_flight.RequestsInFlight(
             service,
             self.network,
-            self.marks,
+            self.markdown,
             {"follow_threads": follow_threads},
         )
         self.inbox = inbox.Inbox(
@@ -87,7 +87,7 @@ class SocketChat:
         others = "@" in text or any(m["author"] for m in replied)
         return inbox.Message(
             id=str(raw["id"]),
-            name=f"message {raw['id']}",
+            event_id=f"message {raw['id']}",
             version=f"/{raw['version']}",
             at=at,
             session=at.session,
@@ -96,7 +96,7 @@ class SocketChat:
             sent_at=raw["moment"],
             content={"room": raw["room"], "message": raw["id"]},
             command=command_table.parse_words(text, _WORDS_OF),
-            answers=frozenset(answers) if raw["answers"] else None,
+            replied_question_ids=frozenset(answers) if raw["answers"] else None,
             is_addressed=_is_direct(raw) or BOT in raw["text"],
             mentions_bot=BOT in raw["text"],
             is_for_others=others,
@@ -117,11 +117,11 @@ class SocketChat:
         key = message.at.session
         return bool(key.thread) and await self._service.queries.exists(key)
 
-    async def mention_reason(self, message, chosen):
+    async def find_mention_reason(self, message, chosen):
         if not chosen.follow_threads:
             return access_words.MENTION_ME
         is_alone = await self._people(message) == {message.person.id}
-        return "" if is_alone or message.answers else access_words.MENTION_ME_IN_CROWD
+        return "" if is_alone or message.replied_question_ids else access_words.MENTION_ME_IN_CROWD
 
     async def _people(self, message):
         listed = await self.network.messages(message.source["room"])
@@ -134,7 +134,7 @@ class SocketChat:
             raise policies.NotAllowedError(access_words.NOT_LISTED)
         return message
 
-    async def command_place(self, message):
+    async def make_command_place(self, message):
         key, person = message.at.session, message.person
         scope = values.Scope(PLATFORM, "", key.channel, person.id)
         place = command_types.Place(self._service, key, person, scope, self.in_flight.settings)
@@ -154,8 +154,8 @@ class SocketChat:
             request, message.at, place, shows_code=chosen.show_code, is_edit=is_edit
         )
 
-    async def say(self, message, sentence):
-        await self.in_flight.say(message.at, sentence)
+    async def post_notice(self, message, sentence):
+        await self.in_flight.post_notice(message.at, sentence)
 
     async def refuse(self, message, sentence, *, is_private):
         person = message.person.id
@@ -171,22 +171,22 @@ class SocketChat:
 class _View:
     """Shows results of commands; see `chat.commands.View`."""
 
-    characters, is_private = 500, True
+    max_characters, is_private = 500, True
 
     def __init__(self, network, message):
         self._network, self._message = network, message
-        marks = transports.SocketMarkup()
-        self.escape, self.inline_code = marks.escape, marks.inline_code
-        self.small_print = marks.small_print
+        markdown = transports.SocketMarkup()
+        self.escape, self.inline_code = markdown.escape, markdown.inline_code
+        self.small_print = markdown.small_print
 
     def help(self, offered):
         return command_words.discord_help(", ".join(command.name for command in offered))
 
-    async def say(self, text):
+    async def send(self, text):
         await sync.post_once(self._network, self._message.at, text)
 
     async def ask(self, question, label, invocation):
-        await self.say(question)
+        await self.send(question)
 
     async def open_form(self, form, invocation):
         raise errors.BotError(place_words.FORM_BY_COMMAND)

@@ -38,7 +38,7 @@ class SocketTransport:
             max_message_bytes=servers.MAX_FILES * servers.MAX_FILE_BYTES,
         )
 
-    def pace(self, at, crowd, *, is_code):
+    def pace(self, at, answer_count, *, is_code):
         return 0.01
 
     async def locate(self, request):
@@ -71,14 +71,14 @@ class SocketTransport:
         except _RefusedError as error:
             raise _translation(error, transport.Draft("")) from error
         for message in listed:
-            digest = transport.digest(message["text"], message["files"], message["buttons"])
+            digest = transport.make_digest(message["text"], message["files"], message["buttons"])
             is_new = message["moment"] >= key.first_tried_at and str(message["id"]) not in known_ids
             if is_new and digest == key.digest:
                 return _posted(message, at)
         return None
 
     async def edit(self, posted, before, draft):
-        if draft.notifies and not before.notifies:
+        if draft.notified_person and not before.notified_person:
             raise transport.UneditableError
         known = {upload: name for upload, name in zip(before.uploads, posted.files, strict=False)}
         kept = [known[upload] for upload in draft.uploads if upload in known]
@@ -146,8 +146,8 @@ def _content(draft, kept=(), uploads=None):
             upload.name: base64.b64encode(_bytes(upload.content)).decode()
             for upload in (draft.uploads if uploads is None else uploads)
         },
-        "buttons": [f"{button.action} {button.id}" for button in draft.buttons],
-        "notifies": draft.notifies,
+        "buttons": [f"{button.action} {button.subject_id}" for button in draft.buttons],
+        "notifies": draft.notified_person,
     }
 
 

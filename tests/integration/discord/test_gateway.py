@@ -261,7 +261,7 @@ async def test_what_was_missed_around_a_message_that_cannot_be_read_is_heard(
 async def test_a_server_that_is_told_of_late_is_caught_up_with(
     discord_server, lab, connect, monkeypatch
 ):
-    monkeypatch.setattr(gateway_client, "_READY_SECONDS", 0.2)
+    monkeypatch.setattr(gateway_client, "_GUILD_READY_SECONDS", 0.2)
     late = discord_server.guild("Late")
     late.late_seconds = 1.0
     alice, bob = lab.person("alice"), late.person("bob")

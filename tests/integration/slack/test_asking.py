@@ -312,10 +312,10 @@ async def test_end_of_code_is_recorded_though_slack_was_lost_while_it_asked(slac
         running = in_flight.RequestsInFlight(
             service, transport.SlackTransport(shared), markdown, shared.permissions.settings
         )
-        entry = running.open("1", "U1", transport.location(place, key))
+        entry = running.open_entry("1", "U1", transport.location(place, key))
         answering = asyncio.create_task(running.answer(entry, request))
         await slack.until(lambda: any(offers(m, "answer") for m in slack.world.messages.values()))
-        known.drop("T1", api_errors.GoneError("chat.update", "token_revoked"))
+        known.drop_token("T1", api_errors.GoneError("chat.update", "token_revoked"))
         is_lost.set()
         await answering
     [turn] = await service.queries.history(key)

@@ -69,7 +69,7 @@ async def test_admin_kills_a_session_and_its_people_are_told(slack, service, app
     assert "An admin ended this session" in str(told["blocks"])
 
 
-async def governing_form(slack):
+async def access_form(slack):
     """Open it as an admin."""
     slack.open_home("UADMIN")
     await slack.until(lambda: slack.world.homes.get("UADMIN"))
@@ -79,7 +79,7 @@ async def governing_form(slack):
 
 
 async def test_only_admins_change_who_may_and_it_holds_at_once(slack, service, app):
-    view = await governing_form(slack)
+    view = await access_form(slack)
     slack.submit("U1", view, allowed_people=["U1"])
     slack.submit("UADMIN", view, allowed_people=["U2", "U3"])
     await slack.until(lambda: service.chosen.get(values.Scope("slack", "T1")))
@@ -96,7 +96,7 @@ async def test_what_admins_choose_holds_over_the_settings_until_they_take_it_bac
     scope = values.Scope("slack", "T1")
     slack.world.groups["S7"] = ["U1"]
     async with connected(slack, service, allowed_people=("U3",), allowed_channels=("C2",)):
-        view = await governing_form(slack)
+        view = await access_form(slack)
         chosen = {"allowed_groups": "<!subteam^S7>", "allowed_channels": ["C1"]}
         slack.submit("UADMIN", view, **chosen, approval="every", follow_threads="no")
         await slack.until(lambda: len(service.chosen.get(scope, ())) == 4)
@@ -107,7 +107,7 @@ async def test_what_admins_choose_holds_over_the_settings_until_they_take_it_bac
         slack.command("U1", "C2", "/py", "1")
         [told] = await slack.until(lambda: slack.world.responses)
         assert "can't be used here" in told["text"]
-        again = await governing_form(slack)
+        again = await access_form(slack)
         shown = {b["block_id"]: b["element"] for b in again["blocks"]}
         assert shown["allowed_groups"]["initial_value"] == "S7"
         assert shown["approval"]["initial_option"]["value"] == "every"
@@ -123,11 +123,11 @@ async def test_what_admins_choose_holds_over_the_settings_until_they_take_it_bac
 
 async def test_admins_set_what_a_person_may_use_in_a_day(slack, service, app):
     scope = values.Scope("slack", "T1")
-    view = await governing_form(slack)
+    view = await access_form(slack)
     slack.submit("UADMIN", view, allowance_tokens="200,000", allowance_money="lots")
     await slack.until(lambda: service.chosen.get(scope))
     assert service.chosen == {scope: {"allowance_tokens": "200000"}}
-    again = await governing_form(slack)
+    again = await access_form(slack)
     shown = {b["block_id"]: b["element"] for b in again["blocks"]}
     assert shown["allowance_tokens"]["initial_value"] == "200000"
     assert "initial_value" not in shown["allowance_money"]

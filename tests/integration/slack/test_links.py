@@ -55,15 +55,15 @@ async def test_no_link_in_a_stream_can_be_fetched(slack, service, app):
 
 def test_an_address_keeps_its_parentheses():
     text = "See https://a.example/b_(c), [it](https://a.example/b_(c)) (https://d.example/[e])."
-    assert markdown.for_stream(text, None) == (
+    assert markdown.prepare_for_stream(text, None) == (
         "See `https://a.example/b_(c)`, [it] (`https://a.example/b_(c)`) (`https://d.example/[e]`)."
     )
 
 
 @given(st.text(alphabet="`a ](<>https://x.y\n", max_size=80))
 def test_every_address_outside_of_code_becomes_code(text):
-    shown = markdown.for_stream(text.replace("```", "``"), None)
-    outside = markdown._SPAN.sub("", shown)
+    shown = markdown.prepare_for_stream(text.replace("```", "``"), None)
+    outside = markdown._CODE_SPAN.sub("", shown)
     assert "http://" not in outside
     assert "https://" not in outside
 
@@ -80,7 +80,7 @@ def test_addresses_in_code_of_any_fence_are_left(code, closing):
     *_, (_, _, fence) = fences.scanned(code.splitlines(keepends=True))
     assert fence is not None
     whole, after = f"{code}{closing}\n", "https://b.example\n"
-    assert markdown.for_stream(whole + after, None) == whole + "`https://b.example`\n"
-    assert markdown.for_stream(f"https://a.example\n{closing}\n{after}", fence) == (
+    assert markdown.prepare_for_stream(whole + after, None) == whole + "`https://b.example`\n"
+    assert markdown.prepare_for_stream(f"https://a.example\n{closing}\n{after}", fence) == (
         f"https://a.example\n{closing}\n`https://b.example`\n"
     )

@@ -314,8 +314,8 @@ async def test_installation_that_is_impossible_is_refused_in_words(
     ],
 )
 def test_link_that_pretends_to_lead_elsewhere_is_shown_bare(written):
-    assert markdown.defused(f"see {written}.") == "see https://evil.example/x."
-    streamed = markdown.for_stream(f"see {written}.", None)
+    assert markdown.break_mentions(f"see {written}.") == "see https://evil.example/x."
+    streamed = markdown.prepare_for_stream(f"see {written}.", None)
     assert "`https://evil.example/x`" in streamed
     assert "](" not in streamed
 
@@ -332,7 +332,7 @@ def test_notifications_are_words_without_marks():
 
 
 def test_parentheses_in_an_address_hide_nothing():
-    told = markdown.defused("see [bank.com](https://evil.example/x_(y)).")
+    told = markdown.break_mentions("see [bank.com](https://evil.example/x_(y)).")
     assert told == "see https://evil.example/x_(y)."
 
 
@@ -345,7 +345,7 @@ def test_parentheses_in_an_address_hide_nothing():
     ],
 )
 def test_honest_link_stays(written):
-    assert markdown.defused(written) == written
+    assert markdown.break_mentions(written) == written
 
 
 async def test_name_of_a_file_in_a_refusal_reaches_nobody(slack, service, app):
@@ -401,7 +401,7 @@ async def test_fault_of_our_own_is_said_and_its_request_forgotten(
 
 async def test_fault_in_showing_an_answer_is_said(slack, service, app, monkeypatch):
     slack.has_agents = False
-    monkeypatch.setattr(drafts.TurnDrawing, "_sentence", _fallen)
+    monkeypatch.setattr(drafts.TurnDrawing, "_draw_end_sentence", _fallen)
     ts = slack.say("U1", "C1", "<@UBOT> go")
     await slack.until(lambda: FAULT in str(slack.replies("C1", ts)))
     assert "'stop'" not in str(slack.replies("C1", ts))
@@ -501,7 +501,7 @@ async def test_a_message_that_cannot_be_read_again_is_awaited_by_nobody(slack, s
     slack.say("U1", "C1", "<@UBOT> go")
     await slack.until(lambda: service.ends)
     *_, (event, about) = [one for one in service.claimed if "key" in one[1]]
-    about["content"]["facts"] = {"subtype": "of another release"}
+    about["content"]["message"] = {"subtype": "of another release"}
     await service.die_before_beginning()
     of_event = sqlalchemy.select(records.ClaimedEvent).where(
         records.ClaimedEvent.event_id == event[1]

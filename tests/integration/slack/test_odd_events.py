@@ -69,7 +69,7 @@ async def test_odd_interactions_end_nothing(slack, service, app):
             facts["channel"] = {"id": "C1"}
             slack.deliver("interactive", {**base, "type": "block_actions", **facts})
     for view in ({}, {"private_metadata": "{"}, {"private_metadata": "[]", "state": None}):
-        for name in ("run_form", "ask_form", "edit_form", "governing_form", "nobody"):
+        for name in ("run_form", "ask_form", "edit_form", "access_form", "nobody"):
             shown = {"type": "modal", "callback_id": name, **view}
             slack.deliver("interactive", {**base, "type": "view_submission", "view": shown})
     await _works(slack)

@@ -142,7 +142,7 @@ async def test_http_answers_slacks_challenge(slack, service):
 )
 async def test_login_that_fails_says_why_and_shows_no_secret(slack, service, wrong, sentence):
     with pytest.raises(api_errors.SlackError, match=sentence) as caught:
-        async with startup.running(service, settings_for(slack, **wrong)):
+        async with startup.connected_platform(service, settings_for(slack, **wrong)):
             pass
     assert isinstance(caught.value, errors.BotError)
     for secret in ("xoxb-loopback", "xapp-"):

@@ -51,7 +51,7 @@ async def connected(server, service, **more):
     tables = more.pop("tables", None)
     timing = _timing_for(server, more)
     config = settings_for(server, **more)
-    async with startup.running(service, config, tables=tables, timing=timing) as address:
+    async with startup.connected_platform(service, config, tables=tables, timing=timing) as address:
         if address:
             server.http_target = f"{address}/slack/events"
         yield address

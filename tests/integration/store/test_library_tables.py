@@ -36,7 +36,7 @@ def opened(database, tmp_path):
     async def open_store(keys=""):
         ring = encryption.KeyRing(keys, tmp_path / "keys")
         tables = third_party_tables.LibraryTables(database.engine, ring)
-        return await installations.store(CLIENT, tables), tables
+        return await installations.open_store(CLIENT, tables), tables
 
     return open_store
 

@@ -169,7 +169,7 @@ async def test_of_many_edits_the_last_one_is_answered(server, bot):
         for words in ("two", "three", "four"):
             server.change(message, f"@bot {words}")
         await answered(server, thread, "You said: four")
-        await until(lambda: not chat.in_flight.running(lambda entry: True))
+        await until(lambda: not chat.in_flight.find_running(lambda entry: True))
     assert len(texts(server, thread)) == 1
 
 
@@ -190,7 +190,7 @@ async def test_an_edit_that_is_taken_back_at_once_stops_what_it_began(server, bo
         for words in ("two", "one", last):
             server.change(message, words)
         await answered(server, "@alice", f"You said: {last}")
-        await until(lambda: not chat.in_flight.running(lambda entry: True))
+        await until(lambda: not chat.in_flight.find_running(lambda entry: True))
         assert service.handled[-1].text == last
     assert len(texts(server, "@alice")) == 1
 
@@ -244,7 +244,7 @@ async def test_a_message_that_is_deleted_while_its_thread_is_opened_is_not_run(s
 
         chat.network.open_thread = open_later
         message = server.say("alice", "general", "@bot one")
-        await until(lambda: chat.in_flight.running(lambda entry: entry.id == str(message.id)))
+        await until(lambda: chat.in_flight.find_running(lambda entry: entry.id == str(message.id)))
         server.say("alice", "@alice", "another place waits for nobody")
         await answered(server, "@alice", "another place")
         chat.network.open_thread = open_thread
@@ -252,7 +252,7 @@ async def test_a_message_that_is_deleted_while_its_thread_is_opened_is_not_run(s
         next_message = server.say("alice", "general", "@bot two")
         await answered(server, f"general/{next_message.id}", "You said: two")
         opened.set()
-        await until(lambda: not chat.in_flight.running(lambda entry: True))
+        await until(lambda: not chat.in_flight.find_running(lambda entry: True))
         assert [request.text for request in service.handled] == [
             "another place waits for nobody",
             "two",
@@ -442,4 +442,4 @@ async def test_what_goes_wrong_with_a_message_is_said(server, bot):
         assert texts(server, "general")[0].startswith("⚠️")
         message = server.say("alice", "general", "@bot again")
         await answered(server, f"general/{message.id}", "You said: again")
-        await until(lambda: not chat.in_flight.running(lambda entry: True))
+        await until(lambda: not chat.in_flight.find_running(lambda entry: True))

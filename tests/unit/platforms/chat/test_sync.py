@@ -41,9 +41,9 @@ async def kept(server, deliveries, drafts):
     )
     await keeping.adopt()
     running = asyncio.create_task(keeping.run())
-    keeping.change()
+    keeping.signal_change()
     yield
-    keeping.finish()
+    keeping.signal_last_change()
     await running
 
 
@@ -99,7 +99,7 @@ async def test_what_takes_the_place_of_a_message_does_so_once(server, deliveries
     async with kept(server, deliveries, drafts):
         await stand(server, "status")
         server.plan(call, "away")
-        drafts[:] = [transport.Draft("question", notifies="alice")]
+        drafts[:] = [transport.Draft("question", notified_person="alice")]
     assert [(message.text, message.told) for message in server.room("room")] == [
         ("question", "alice")
     ]
