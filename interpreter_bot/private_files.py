@@ -31,7 +31,7 @@ def read(file: pathlib.Path) -> str:
                     raise errors.SettingsError(storage_words.not_private(file))
                 data = stream.read(_MAX_FILE_BYTES + 1)
                 if len(data) > _MAX_FILE_BYTES:
-                    raise errors.SettingsError(storage_words.too_large(file))
+                    raise errors.SettingsError(storage_words.file_too_large(file))
                 return data.decode("ascii", "replace").strip()
         except FileNotFoundError:
             return ""
@@ -116,4 +116,4 @@ def _translated_errors(file: pathlib.Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        raise errors.SettingsError(storage_words.unusable(file, error.strerror)) from error
+        raise errors.SettingsError(storage_words.file_unusable(file, error.strerror)) from error

@@ -68,7 +68,7 @@ class StoredCredentials:
             if not isinstance(stored, dict):
                 raise ValueError("it is no object")
         except ValueError as error:
-            raise errors.SettingsError(storage_words.damaged(self._file)) from error
+            raise errors.SettingsError(storage_words.credentials_damaged(self._file)) from error
         return {str(name): str(value) for name, value in stored.items()}
 
 

@@ -292,7 +292,7 @@ class _Turn:
             return True
         self._doubted_answer, self._texts = text.strip(), []
         self._transcript.add_note(file_references.as_objection(self._missing_files))
-        self._spec.emit(events.NoticeShown(model_words.CHECKING))
+        self._spec.emit(events.NoticeShown(model_words.ANSWER_CHECKED))
         return False
 
     async def _find_missing_files(self, text: str) -> tuple[str, ...]:

@@ -203,10 +203,10 @@ async def _models(
         local = await stack.enter_async_context(
             on_demand_model.OnDemandModel.open(config.local, config.paths.data)
         )
-        notice = f"{model_words.NONE_YET} {local.unavailable}"
+        notice = f"{model_words.NO_MODEL_YET} {local.unavailable}"
         if not local.unavailable:
             models, servers = (local.model,), {local.model.title: local}
-            notice = f"{model_words.DEMO} {local.licence}".strip()
+            notice = f"{model_words.DEMO_ANSWERS} {local.licence}".strip()
     catalogue = catalogues.Catalogue(
         models,
         keys=catalogues.keys(models, environment),

@@ -60,7 +60,7 @@ def run(config: settings.Settings, options: argparse.Namespace) -> int:
         return _make_certificate(options)
     if options.verb == "drain":
         asyncio.run(host_processes.drain(host_sockets.newest_link(config.paths), is_urgent=False))
-        sys.stdout.write(host_words.DRAINED)
+        sys.stdout.write(host_words.DRAIN_STARTED)
         return 0
     try:
         return asyncio.run(_serve(config, options.linger))
@@ -94,7 +94,7 @@ async def list_statuses(config: settings.Settings) -> list[dict[str, object]]:
             fields = dataclasses.asdict(status) | {"packages": len(status.packages)}
             statuses.append({"socket": str(address), **fields})
     if not statuses:
-        raise errors.KernelError(host_words.NONE_RUNNING)
+        raise errors.KernelError(host_words.NO_HOST_RUNNING)
     return statuses
 
 

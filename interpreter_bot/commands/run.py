@@ -96,7 +96,7 @@ async def run_bot(
 
 
 def _stand_by(config: settings.Settings) -> None:
-    _print_error(operator_words.STANDS_BY)
+    _print_error(operator_words.BOT_STANDS_BY)
     asyncio.get_running_loop().run_in_executor(None, bot_startup.import_ahead, config)
 
 
@@ -136,7 +136,7 @@ async def _run_platforms(
             data = config.paths.data
             open_api = functools.partial(_open_api, data)
             page = functools.partial(server.serve, ready, config.web, data, open_api=open_api)
-            await platforms.open_first(operator_words.PAGE, page)
+            await platforms.open_first(operator_words.PAGE_NAME, page)
             if end.is_set():
                 # Nothing else will be served, so no database is needed.
                 return platforms.status
@@ -167,7 +167,7 @@ def _platform_names(config: settings.Settings) -> set[str]:
         SettingsError: there is none.
     """
     is_on_by_name = {
-        operator_words.PAGE: config.web.enabled,
+        operator_words.PAGE_NAME: config.web.enabled,
         _SLACK: config.slack.is_on,
         _DISCORD: bool(config.discord.token.get_secret_value()),
         _MCP: config.mcp.enabled,
@@ -195,7 +195,7 @@ def _find_openings(
     if service.logins.are_possible:
         from interpreter_bot.platforms import login_pages
 
-        openings[operator_words.LOGINS] = functools.partial(
+        openings[operator_words.LOGIN_PAGES_NAME] = functools.partial(
             login_pages.serve, service, config.tool_logins
         )
     if config.mcp.enabled:
@@ -315,7 +315,7 @@ class _Platforms:
 
     def _report_loss(self, name: str, error: Exception, wait_seconds: float) -> None:
         """Report that a platform will be opened again; details are logged the first time."""
-        sentence = operator_words.failed_for_now(name, error, wait_seconds)
+        sentence = operator_words.platform_failed_for_now(name, error, wait_seconds)
         if name in self._lost:
             _log.warning(sentence)
             return
@@ -325,7 +325,7 @@ class _Platforms:
 
     def _give_up(self, name: str, sentence: str) -> None:
         """Give up a platform; end the bot if none is left."""
-        _print_error(operator_words.failed(name, sentence))
+        _print_error(operator_words.platform_failed(name, sentence))
         self._lost.discard(name)
         self._failed.add(name)
         if self._failed.issuperset(self._platform_names):

@@ -132,7 +132,7 @@ def _make_actions(
             return operator_words.NO_PYTHON
         await host.end_session(entry.key, operator_words.PYTHON_ENDED)
         is_saved = (await host.variables(entry.key)).saved is not None
-        return operator_words.ended(is_saved=is_saved)
+        return operator_words.python_ended(is_saved=is_saved)
 
     async def forget(entry: session_listings.SessionEntry) -> str:
         session = entry.session
@@ -159,7 +159,7 @@ def _make_actions(
             raise
         if session is not None:
             await database.parts.release_files(session.id)
-        return operator_words.FORGOTTEN
+        return operator_words.SESSION_FORGOTTEN
 
     return {"save": save, "end": end, "forget": forget}
 
@@ -179,7 +179,7 @@ async def _move(
     placement = await database.placements.put(entry.key, data_id, after=entry.epoch)
     if placement.data_id != data_id:
         raise errors.KernelError(operator_words.MOVED_ELSEWHERE)
-    return operator_words.moved(target.connection.address)
+    return operator_words.session_moved(target.connection.address)
 
 
 def _find_host(hosts: Sequence[remote_host.RemoteHost], name: str) -> remote_host.RemoteHost:
@@ -230,4 +230,4 @@ def _print_list(entries: Sequence[session_listings.SessionEntry], *, is_json: bo
     rich.console.Console(soft_wrap=True).print(table)
     memory_bytes = sum(entry.status.memory_bytes or 0 for entry in entries if entry.status)
     saved_bytes = sum(entry.saved.bytes for entry in entries if entry.saved)
-    sys.stdout.write(operator_words.totals(len(entries), memory_bytes, saved_bytes))
+    sys.stdout.write(operator_words.session_totals(len(entries), memory_bytes, saved_bytes))

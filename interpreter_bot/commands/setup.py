@@ -99,7 +99,7 @@ def _ask_until_valid(
     try_credentials: Callable[[Mapping[str, str]], Coroutine[Any, Any, _Trial]],
 ) -> bool:
     """Ask for credentials until they work or none are entered; return whether some were stored."""
-    _print(operator_words.SKIP)
+    _print(operator_words.HOW_TO_SKIP)
     while True:
         try:
             changes = ask_credentials()
@@ -111,7 +111,7 @@ def _ask_until_valid(
             _print(operator_words.try_again(error))
         else:
             credentials.save(changes)
-            _print(operator_words.stored(trial.name) + trial.notes)
+            _print(operator_words.credentials_stored(trial.name) + trial.notes)
             _offer_hello(trial)
             return True
 
@@ -129,8 +129,8 @@ def _offer_hello(trial: _Trial) -> None:
 
 
 def _ask_for_model() -> dict[str, str]:
-    key = getpass.getpass(operator_words.KEY).strip()
-    address = input(operator_words.ADDRESS).strip()
+    key = getpass.getpass(operator_words.KEY_PROMPT).strip()
+    address = input(operator_words.ADDRESS_PROMPT).strip()
     if not key and not address:
         return {}
     return dict.fromkeys(model_setup.VARIABLES, "") | model_choice.variables(key, address)
@@ -145,8 +145,8 @@ async def _try_model(changes: Mapping[str, str]) -> _Trial:
 
 
 def _ask_for_slack() -> dict[str, str]:
-    bot = _ask_for_token(operator_words.SLACK_BOT_TOKEN, "xoxb-")
-    app = _ask_for_token(operator_words.SLACK_APP_TOKEN, "xapp-") if bot else ""
+    bot = _ask_for_token(operator_words.SLACK_BOT_TOKEN_PROMPT, "xoxb-")
+    app = _ask_for_token(operator_words.SLACK_APP_TOKEN_PROMPT, "xapp-") if bot else ""
     return {"SLACK_BOT_TOKEN": bot, "SLACK_APP_TOKEN": app} if bot else {}
 
 
@@ -162,13 +162,13 @@ async def _try_slack(config: settings.Settings, changes: Mapping[str, str]) -> _
         operator_words.missing_scopes(missing_scopes, doctor_words.FIX_SCOPES)
         if missing_scopes
         else "",
-        operator_words.SLACK_PERSON,
+        operator_words.SLACK_PERSON_PROMPT,
         functools.partial(startup.send_hello, slack_settings),
     )
 
 
 def _ask_for_discord() -> dict[str, str]:
-    token = _ask_for_token(operator_words.DISCORD_TOKEN)
+    token = _ask_for_token(operator_words.DISCORD_TOKEN_PROMPT)
     return {"DISCORD_TOKEN": token} if token else {}
 
 
@@ -185,7 +185,7 @@ async def _try_discord(config: settings.Settings, changes: Mapping[str, str]) ->
         await startup.send_hello(token)
 
     return _Trial(
-        application.name, notes, operator_words.discord_owner(application.owner), send_hello
+        application.name, notes, operator_words.discord_owner_prompt(application.owner), send_hello
     )
 
 

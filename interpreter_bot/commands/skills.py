@@ -34,10 +34,10 @@ def run(config: settings.Settings, options: argparse.Namespace) -> int:
         name, _, digest = argument.partition("@")
         if options.verb == "accept":
             skill = skills.accept(name, digest)
-            sys.stdout.write(operator_words.skill_on(name, skill.digest))
+            sys.stdout.write(operator_words.skill_accepted(name, skill.digest))
         else:
             skills.refuse(name)
-            sys.stdout.write(operator_words.skill_off(name))
+            sys.stdout.write(operator_words.skill_refused(name))
     return 0
 
 
@@ -46,12 +46,12 @@ def _describe(status: accepted_skills.SkillStatus) -> Iterator[str]:
     if skill is None:
         yield f"{status.name!r}  {status.standing}  {status.reason}"
         return
-    author = operator_words.by(skill.author) if skill.author else ""
+    author = operator_words.skill_author(skill.author) if skill.author else ""
     digest = skill.digest[: acceptance.DIGEST_CHARACTERS]
     files = quantities.count(len(skill.files), "file")
     yield f"{skill.name}@{digest}  {status.standing}  {files}{author}"
     yield f"    {skill.description}"
     if skill.modules:
-        yield operator_words.modules(skill.modules)
+        yield operator_words.skill_modules(skill.modules)
     if status.changes:
-        yield operator_words.changed(status.changes)
+        yield operator_words.changed_files(status.changes)

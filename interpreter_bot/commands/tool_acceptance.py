@@ -43,10 +43,10 @@ async def _run(config: settings.Settings, options: argparse.Namespace) -> int:
                 raise errors.SettingsError(operator_words.no_tool_server(name))
             if options.verb == "accept":
                 accepted = broker.definitions.accept(name, digest)
-                sys.stdout.write(operator_words.tools_on(len(accepted.tools), name))
+                sys.stdout.write(operator_words.tools_accepted(len(accepted.tools), name))
             else:
                 broker.definitions.refuse(name)
-                sys.stdout.write(operator_words.tools_off(name))
+                sys.stdout.write(operator_words.tools_refused(name))
     return 0
 
 
@@ -102,8 +102,8 @@ def _describe(
         if standing == "gone":
             continue
         for warning in definitions.warnings(name, listing.tools[tool], names):
-            yield operator_words.beware(warning)
+            yield operator_words.tool_warning(warning)
         if standing != "on":
             change = definitions.difference(accepted.tools.get(tool), listing.tools[tool])
             yield from (f"      {line}" for line in change)
-    yield from map(operator_words.left_out, listing.omissions)
+    yield from map(operator_words.definition_left_out, listing.omissions)

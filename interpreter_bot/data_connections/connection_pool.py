@@ -77,7 +77,7 @@ class ConnectionPool:
                 async with asyncio.timeout(seconds + _GRACE_SECONDS):
                     reply = await worker.ask(request, on_data, is_framed=is_framed)
             except TimeoutError as error:
-                raise errors.BotError(data_words.too_slow(seconds)) from error
+                raise errors.BotError(data_words.query_too_slow(seconds)) from error
         if detail := reply.get("detail"):
             _log.warning("%s: %s", rule.name, detail)
         if (sentence := reply.get("error")) is not None:
@@ -103,7 +103,7 @@ class ConnectionPool:
             BotError: the connection has files instead.
         """
         if rule.name not in self._listings:
-            raise errors.BotError(data_words.HAS_FILES)
+            raise errors.BotError(data_words.FILES_NOT_TABLES)
         return self._listings[rule.name]
 
     async def probe(self, name: str) -> tuple[str, str | None, list[str]]:

@@ -172,7 +172,7 @@ class ConnectionService:
         try:
             request = _Request.model_validate_json(await call.body())
         except pydantic.ValidationError as error:
-            raise policies.Refusal(data_words.UNREADABLE, status=400) from error
+            raise policies.Refusal(data_words.INVALID_REQUEST, status=400) from error
         rules = self._rules_for(call.key)
         if not name:
             entries = [{"name": rule.name, "about": rule.about} for rule in rules.values()]
@@ -207,7 +207,7 @@ class ConnectionService:
             elif verb == "get" and rule.kind == "files":
                 reply = await self._get(call, rule, request.name)
             else:
-                raise errors.BotError(data_words.UNREADABLE)
+                raise errors.BotError(data_words.INVALID_REQUEST)
         except errors.BotError as error:
             reply = {"error": str(error)}
             # Otherwise, code that is refused might ask again at once.
@@ -292,7 +292,7 @@ class ConnectionService:
         record = code_activity.Query(
             *(call.key, call.kernel_id, self._people_of(call.key)[0], rule.name),
             statement=statement[:_MAX_RECORDED_CHARACTERS],
-            reason=data_words.STOPPED,
+            reason=data_words.QUERY_STOPPED,
         )
         self.turns.note(record)
         began = time.monotonic()
@@ -345,8 +345,8 @@ def _outcome(query: code_activity.Query) -> str:
 def _cut_notice(reply: Mapping[str, Any]) -> str:
     """Return a notice if a result was cut; mostly empty."""
     return (
-        data_words.CUT[reply["cut"]].format(rows=reply["rows"])
-        if reply.get("cut") in data_words.CUT
+        data_words.CUT_PHRASES[reply["cut"]].format(rows=reply["rows"])
+        if reply.get("cut") in data_words.CUT_PHRASES
         else ""
     )
 

@@ -91,8 +91,8 @@ class Approvals:
         if self.ask is None:
             raise policies.Refusal(nobody_to_ask)
         if (cut_count := len(target) - _MAX_TARGET_CHARACTERS) > 0:
-            target = target[:_MAX_TARGET_CHARACTERS] + network_words.cut(cut_count)
-        question = network_words.question(
+            target = target[:_MAX_TARGET_CHARACTERS] + network_words.more_characters(cut_count)
+        question = network_words.approval_question(
             contact.method,
             contact.host,
             contact.port,

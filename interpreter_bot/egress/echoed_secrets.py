@@ -47,9 +47,9 @@ class SecretsSieve:
         self.check(bytes(response.reason), *(value for _, value in response.headers))
         codings = {value.lower() for name, value in response.headers if name == b"content-encoding"}
         if self._secrets and codings - {b"identity"}:
-            raise policies.Refusal(network_words.compressed(self._host), status=502)
+            raise policies.Refusal(network_words.answer_compressed(self._host), status=502)
         if self._secrets and response.status_code in _PARTIAL_STATUSES:
-            raise policies.Refusal(network_words.partial(self._host), status=502)
+            raise policies.Refusal(network_words.answer_partial(self._host), status=502)
 
     def filter(self, data: bytes) -> bytes:
         """Return the part to pass on; the end is held back if a secret may begin there.

@@ -131,7 +131,7 @@ async def exchange(
             await server.send(h11.Request(method=request.method, target=target, headers=headers))
             await transfer.both_ways(request, sieve, rewrite)
     except TimeoutError as error:
-        raise policies.Refusal(network_words.slow(host), status=504) from error
+        raise policies.Refusal(network_words.host_too_slow(host), status=504) from error
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

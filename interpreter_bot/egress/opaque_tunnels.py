@@ -182,7 +182,7 @@ async def relay(
         async with asyncio.timeout(REQUEST_SECONDS), idle:
             await asyncio.gather(*both)
     except TimeoutError as error:
-        raise policies.Refusal(network_words.idle(idle_seconds)) from error
+        raise policies.Refusal(network_words.idle_too_long(idle_seconds)) from error
     finally:
         for task in both:
             task.cancel()

@@ -81,7 +81,7 @@ class Dialler:
         except socket.gaierror as error:
             raise policies.Refusal(network_words.not_found(host), status=_BAD_GATEWAY) from error
         except OSError as error:  # TimeoutError is one.
-            sentence = network_words.silent(host, port)
+            sentence = network_words.host_not_answering(host, port)
             raise policies.Refusal(sentence, status=_BAD_GATEWAY) from error
 
     async def _connect_first(self, allowed: Addresses) -> socket.socket:

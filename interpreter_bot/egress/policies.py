@@ -77,7 +77,7 @@ class Policy:
         try:
             name = host_names.normalized(host)
         except host_names.NameRefusedError as error:
-            raise Refusal(network_words.UNKNOWN_NAME) from error
+            raise Refusal(network_words.HOST_NOT_REACHABLE) from error
         matching = [rule for rule in self.rules if host_names.matches(name, rule.pattern)]
         for rule in matching:
             if port in rule.ports:
@@ -111,7 +111,7 @@ def _compile_rule(entry: settings.Egress, environment: Mapping[str, str]) -> Rul
         (pattern.startswith("*") and networks, network_words.WILDCARD_WITH_ADDRESSES),
         (not all(map(_METHOD.fullmatch, entry.methods)), network_words.METHODS_IN_CAPITALS),
         ("CONNECT" in entry.methods or "TRACE" in entry.methods, network_words.NEVER_ALLOWED),
-        (not is_whole, network_words.PATHS_BEGIN),
+        (not is_whole, network_words.PATHS_BEGIN_WITH_SLASH),
         (bool(entry.headers) and not entry.paths, network_words.HEADERS_NEED_PATHS),
         (bool(entry.headers) and pattern.startswith("*"), network_words.HEADERS_NEED_HOST),
     ):
@@ -140,7 +140,7 @@ def _header(host: str, name: str, text: str, environment: Mapping[str, str]) -> 
         raise errors.SettingsError(network_words.bad_entry(host, str(error))) from None
     fault = header_values.header_fault(value)
     if not fault and not (_FIELD.fullmatch(name) and _VALUE.fullmatch(value)):
-        fault = network_words.UNSENDABLE
+        fault = network_words.UNSENDABLE_HEADER
     if fault:
         flaw = network_words.bad_header(name, fault)
         raise errors.SettingsError(network_words.bad_entry(host, flaw))

@@ -124,7 +124,7 @@ class Proxy:
             await asyncio.sleep(_REFUSAL_SECONDS)
             await _refuse(client, refusal)
         except TimeoutError:
-            contact.reason = network_words.TOO_SLOW
+            contact.reason = network_words.TOOK_TOO_LONG
         except (OSError, EOFError) as error:  # This includes errors of TLS.
             contact.reason = network_words.BROKE_OFF
             _log.debug("a connection broke off", exc_info=error)
@@ -269,7 +269,7 @@ class Proxy:
                 server = await opaque_tunnels.Ends.open(raw, **options)
         except OSError as error:
             _log.info("no TLS with %s", host, exc_info=error)
-            raise policies.Refusal(network_words.unproven(host), status=502) from error
+            raise policies.Refusal(network_words.certificate_untrusted(host), status=502) from error
         try:
             yield http_streams.HttpStream(server, h11.CLIENT)
         finally:

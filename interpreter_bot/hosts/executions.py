@@ -300,7 +300,9 @@ class Executions:
         except Exception:
             # The last net: followers wait for an end.
             _log.exception("an execution failed")
-            end = ports.ExecutionEnd(values.Finished(values.Ending.REFUSED, 0.0, run_words.FAULT))
+            end = ports.ExecutionEnd(
+                values.Finished(values.Ending.REFUSED, 0.0, run_words.BOT_FAULT)
+            )
         finally:
             if end is None:
                 # Cancelled: the process is to end at once.
@@ -469,5 +471,7 @@ async def _send_end(journal: execution_journals.Journal, after: int, send: SendE
 
 def _lost_end(seconds: float) -> ports.ExecutionEnd:
     """Return the end of an execution whose host died or had to end at once."""
-    finished = values.Finished(values.Ending.CRASHED, seconds, host_words.ENDED, kernel_lost=True)
-    return ports.ExecutionEnd(finished, loss_reason=host_words.ENDED)
+    finished = values.Finished(
+        values.Ending.CRASHED, seconds, host_words.HOST_ENDED, kernel_lost=True
+    )
+    return ports.ExecutionEnd(finished, loss_reason=host_words.HOST_ENDED)

@@ -66,7 +66,11 @@ class Credentials:
             context.load_verify_locations(authority)
         except ssl.SSLError as error:
             is_pair_wrong = error.reason == "KEY_VALUES_MISMATCH"
-            sentence = host_words.other_key if is_pair_wrong else host_words.not_certificates
+            sentence = (
+                host_words.key_of_other_certificate
+                if is_pair_wrong
+                else host_words.not_certificates
+            )
             raise errors.SettingsError(sentence(self.directory)) from error
         except OSError as error:
             message = host_words.no_certificate(self.directory, error.strerror)

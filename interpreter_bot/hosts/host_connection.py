@@ -443,8 +443,8 @@ def _translate_errors() -> Iterator[None]:
         yield
     except aiohttp.ClientResponseError as error:
         _log.error("the host failed: %r", error)
-        raise errors.KernelError(host_words.FAULT) from error
+        raise errors.KernelError(host_words.HOST_FAULT) from error
     except (aiohttp.ClientError, OSError) as error:
         raise errors.KernelError(host_words.UNREACHABLE) from error
     except (ValueError, RecursionError) as error:
-        raise errors.KernelError(host_words.UNREADABLE) from error
+        raise errors.KernelError(host_words.UNREADABLE_MESSAGE) from error

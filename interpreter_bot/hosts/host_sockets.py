@@ -129,6 +129,6 @@ def _make_private_directory(directory: pathlib.Path, *, mode: int) -> None:
     if not stat.S_ISDIR(status.st_mode):
         raise errors.SettingsError(host_words.not_a_directory(directory))
     if status.st_uid != os.geteuid():
-        raise errors.SettingsError(host_words.belongs_to_others(directory))
+        raise errors.SettingsError(host_words.owned_by_other_user(directory))
     if status.st_mode & 0o022:
         raise errors.SettingsError(host_words.writable_by_others(directory))

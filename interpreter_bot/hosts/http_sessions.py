@@ -64,7 +64,7 @@ def _check_owner(peer: socket.socket, path: pathlib.Path) -> None:
     _, uid, _ = _PEER_CREDENTIALS.unpack(raw)
     if uid not in trusted_uids(path):
         _log.warning("user %d listens at %s", uid, path)
-        raise errors.HostUnusableError(host_words.OTHER_USERS)
+        raise errors.HostUnusableError(host_words.HOST_OF_OTHER_USER)
 
 
 class Connector(aiohttp.UnixConnector):
@@ -95,7 +95,7 @@ class Connector(aiohttp.UnixConnector):
         transport = connection.transport
         try:
             if transport is None:
-                raise errors.HostUnusableError(host_words.OTHER_USERS)
+                raise errors.HostUnusableError(host_words.HOST_OF_OTHER_USER)
             _check_owner(transport.get_extra_info("socket"), self._socket_path)
             self.has_checked = True
         except errors.HostUnusableError:
@@ -193,7 +193,7 @@ async def read_status(session: HostSession, address: host_addresses.Address) -> 
             document = await response.json()
         status = messages.from_json(messages.HostStatus, document)
     except TimeoutError as error:
-        raise errors.HostUnusableError(host_words.SILENT) from error
+        raise errors.HostUnusableError(host_words.NOT_ANSWERING) from error
     except (aiohttp.ClientError, OSError) as error:
         # Caught before ValueError, which some certificate errors are as well.
         if isinstance(address, host_addresses.TlsAddress) and (
@@ -202,9 +202,9 @@ async def read_status(session: HostSession, address: host_addresses.Address) -> 
             raise errors.HostUnusableError(message) from error
         raise errors.KernelError(host_words.UNREACHABLE) from error
     except (ValueError, RecursionError) as error:
-        raise OtherProtocolError(host_words.OTHER_RELEASE) from error
+        raise OtherProtocolError(host_words.HOST_OF_OTHER_RELEASE) from error
     if status.protocol != messages.PROTOCOL:
-        raise OtherProtocolError(host_words.OTHER_RELEASE)
+        raise OtherProtocolError(host_words.HOST_OF_OTHER_RELEASE)
     return status
 
 
@@ -221,4 +221,4 @@ def _tls_error(error: Exception, address: host_addresses.TlsAddress) -> str:
         certificate_authorities.check_certificate(address.credentials.directory)
         or host_words.NOT_TRUSTED
     )
-    return host_words.closed(address, reason)
+    return host_words.connection_closed(address, reason)

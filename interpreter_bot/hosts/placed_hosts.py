@@ -87,7 +87,7 @@ class SessionMoves:
             raise errors.KernelError(host_words.NOT_ARCHIVED)
 
     async def _end_and_archive(self, key: str, host: remote_host.RemoteHost) -> bool:
-        await host.end_session(key, host_words.MOVED)
+        await host.end_session(key, host_words.SESSION_MOVED)
         return await host.archive(key)
 
 

@@ -101,7 +101,7 @@ class _KernelStart(host_connection.Call):
 
     def on_host_lost(self) -> None:
         if not self.result.done():
-            self.result.set_exception(errors.KernelStartError(host_words.LOST))
+            self.result.set_exception(errors.KernelStartError(host_words.CONNECTION_LOST))
 
 
 class ExecutionCall(host_connection.Call):
@@ -184,9 +184,11 @@ class ExecutionCall(host_connection.Call):
         """End as crashed, because the host that ran the code is lost."""
         if not self.result.done():
             finished = values.Finished(
-                values.Ending.CRASHED, 0.0, host_words.LOST, kernel_lost=True
+                values.Ending.CRASHED, 0.0, host_words.CONNECTION_LOST, kernel_lost=True
             )
-            self.result.set_result(ports.ExecutionEnd(finished, loss_reason=host_words.LOST))
+            self.result.set_result(
+                ports.ExecutionEnd(finished, loss_reason=host_words.CONNECTION_LOST)
+            )
 
     def close(self) -> None:
         for task in self._answer_tasks.values():

@@ -29,7 +29,7 @@ class RemoteContent:
             info = json.loads(response.headers.get("X-File", ""))
             self.info = messages.from_json(values.FileInfo, info)
         except ValueError as error:  # MalformedError is one.
-            raise errors.KernelError(host_words.UNREADABLE) from error
+            raise errors.KernelError(host_words.UNREADABLE_MESSAGE) from error
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
         try:

@@ -158,7 +158,7 @@ class BotConnection:
         key = message.key
         await self._epochs.accept(key, message.epoch)
         if not self._may_start() and key not in await self._host.statuses([key]):
-            raise errors.KernelStartError(host_words.DRAINS)
+            raise errors.KernelStartError(host_words.HOST_DRAINS)
         stack = contextlib.AsyncExitStack()
         lease = await stack.enter_async_context(self._host.lease(key, person=message.person))
         active = self._leases[message.call] = _ActiveLease(key, lease, stack, message.is_ephemeral)
@@ -179,7 +179,7 @@ class BotConnection:
 
         active = await self._wait_for_lease(message.lease)
         if active is None:
-            raise errors.KernelStartError(host_words.DRAINS)
+            raise errors.KernelStartError(host_words.HOST_DRAINS)
         kernel = await active.lease.kernel(on_wait=on_wait)
         active.kernels[kernel.id] = kernel
         await self._send(

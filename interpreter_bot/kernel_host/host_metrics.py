@@ -54,16 +54,16 @@ async def serving(host: WatchedHost, address: str) -> AsyncIterator[None]:
         free_bytes = await asyncio.to_thread(machine_exhaustion.free_bytes)
         total_bytes = machines.memory_bytes()
         figures = {
-            "memory_bytes": (host_words.MEMORY, total_bytes),
-            "memory_free_bytes": (host_words.FREE_MEMORY, free_bytes),
+            "memory_bytes": (host_words.MEMORY_HELP, total_bytes),
+            "memory_free_bytes": (host_words.FREE_MEMORY_HELP, free_bytes),
             "used_ratio": (
-                host_words.USED_RATIO,
+                host_words.USED_RATIO_HELP,
                 1.0 if host.is_draining else max(0.0, 1 - free_bytes / total_bytes),
             ),
-            "draining": (host_words.DRAINING, int(host.is_draining)),
+            "draining": (host_words.DRAINING_HELP, int(host.is_draining)),
         }
         for name, count in (await host.counts()).items():
-            figures[name] = (host_words.current_number(name), count)
+            figures[name] = (host_words.current_number_help(name), count)
         text = "".join(
             f"# HELP {metric} {help_text}\n# TYPE {metric} gauge\n{metric} {value}\n"
             for metric, (help_text, value) in (

@@ -50,7 +50,7 @@ KillKernel = Callable[[values.Ending, str], None]
 
 async def _refuse_call() -> str:
     """Answer a malformed call of a tool in the bot's name, as no person could answer it."""
-    return json.dumps({"error": tool_words.MALFORMED})
+    return json.dumps({"error": tool_words.CALL_MALFORMED})
 
 
 class Install(Protocol):

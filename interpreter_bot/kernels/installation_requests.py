@@ -89,10 +89,10 @@ class Installer:
         Raises:
             PackagesError: they decline, do not answer, or may not be asked.
         """
-        hint = errors.PackagesError(package_words.hint(package))
+        hint = errors.PackagesError(package_words.install_hint(package))
         if ask is None or self._config.missing == "say":
             raise hint
-        offer = package_words.offer(module, package)
+        offer = package_words.package_offer(module, package)
         question = values.InputRequested(offer, is_password=False, subject="import")
         try:
             async with asyncio.timeout(_OFFER_SECONDS):
@@ -100,7 +100,7 @@ class Installer:
         except (errors.BotError, TimeoutError):
             raise hint from None
         if answer != values.YES:
-            raise errors.PackagesError(package_words.declined(package))
+            raise errors.PackagesError(package_words.not_approved(package))
 
     async def _add(
         self, lock: lock_files.Lock, summary: str, show_text: Callable[[str], None]

@@ -70,7 +70,7 @@ class Kernel:
         self._kill_request: _StopRequest | None = None
         self._listener: execution_streams.ExecutionStream | None = None
         self._is_interrupted = False
-        self._death_reason = run_words.crash(None)
+        self._death_reason = run_words.crash_sentence(None)
         self.last_used = time.monotonic()
         self.namespace = outputs.VariableNames()
         """Names that code has defined, as of the last reply."""
@@ -299,7 +299,7 @@ class Kernel:
                     return await self._apply_stop(timeout_stop, execution, death)
         except asyncio.CancelledError:
             # The caller was cancelled; code must not run on unsupervised.
-            cancellation_stop = _StopRequest(values.Ending.STOPPED, run_words.ABANDONED)
+            cancellation_stop = _StopRequest(values.Ending.STOPPED, run_words.EXECUTION_ABANDONED)
             await self._apply_stop(cancellation_stop, execution, death)
             raise
         finally:
@@ -337,18 +337,18 @@ class Kernel:
         await listener.read_remaining_output(_LAST_OUTPUT_SECONDS)
         seconds = time.monotonic() - started
         if stop is not None:
-            self._death_reason = stop.reason or run_words.UNRESPONSIVE
-            reason = f"{self._death_reason} {run_words.LOST}"
+            self._death_reason = stop.reason or run_words.NOT_STOPPING
+            reason = f"{self._death_reason} {run_words.VARIABLES_LOST}"
             return values.Finished(stop.ending, seconds, reason, kernel_lost=True)
         status = await self.provisioner.wait_status()
         if self.provisioner.usage().oom_kills() > oom_kills:
             reason = run_words.out_of_memory(self._limits.memory_bytes)
             ending = values.Ending.OUT_OF_MEMORY
         else:
-            reason, ending = run_words.crash(status), values.Ending.CRASHED
+            reason, ending = run_words.crash_sentence(status), values.Ending.CRASHED
         self._death_reason = reason
         _log.info("a kernel died: %s", reason)
-        reason = f"{reason} {run_words.LOST}"
+        reason = f"{reason} {run_words.VARIABLES_LOST}"
         return values.Finished(ending, seconds, reason, kernel_lost=True)
 
     async def freeze(self) -> None:
@@ -391,5 +391,5 @@ def _finished_alive(status: str, stop: _StopRequest | None, seconds: float) -> v
     if stop is not None:
         return values.Finished(stop.ending, seconds, stop.reason)
     endings = {"ok": values.Ending.OK, "error": values.Ending.ERROR}
-    reason = "" if status in endings else run_words.NOT_RUN
+    reason = "" if status in endings else run_words.CODE_NOT_RUN
     return values.Finished(endings.get(status, values.Ending.REFUSED), seconds, reason)

@@ -243,7 +243,7 @@ def make_process_directory(directory: pathlib.Path, *, mode: int = 0o700) -> pat
     try:
         directory.mkdir(mode=0o700, parents=True, exist_ok=True)
         if directory.stat().st_uid != os.geteuid():
-            raise errors.SettingsError(host_words.belongs_to_others(directory))
+            raise errors.SettingsError(host_words.owned_by_other_user(directory))
         directory.chmod(stat.S_IMODE(directory.stat().st_mode) | mode)
         for name in os.listdir(directory):
             if not _is_alive(name):

@@ -139,7 +139,7 @@ class Installations:
                 await self._restore(launched, key)
         except (errors.PackagesError, TimeoutError) as error:
             _log.warning("a session's packages are missing", exc_info=error)
-            launched.kernel.restore_notice = package_words.missing(
+            launched.kernel.restore_notice = package_words.packages_missing(
                 reason=str(error) or package_words.DOWNLOAD_TOO_SLOW
             )
         if launched.layers:

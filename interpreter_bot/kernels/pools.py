@@ -239,7 +239,7 @@ class Pool:
             while not (await asyncio.wait({starting}, timeout=_REPORT_SECONDS))[0]:
                 ahead = self._admissions.ahead(key)
                 sentence = self._rooms.wait_reason(key) or (
-                    run_words.starting(ahead) if ahead else ""
+                    run_words.starting_python(ahead) if ahead else ""
                 )
                 if sentence != reported:
                     reported = sentence

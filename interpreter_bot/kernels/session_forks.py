@@ -53,7 +53,7 @@ class SessionForks:
         elif launched is not None and launched.kernel.is_alive:
             await self._pool.snapshots.save(launched)
             if launched.kernel.is_busy:
-                raise errors.KernelError(session_words.BUSY)
+                raise errors.KernelError(session_words.SESSION_BUSY)
         files = source.directory
         if past_state is not None and not past_state.flaw:
             files = checkpoints.files_of(source.checkpoints, checkpoint)
@@ -97,7 +97,7 @@ class SessionForks:
                 reserve_bytes=self._pool.settings.limits.disk_reserve_bytes,
             )
             if past_state is not None and past_state.pointer and not is_copied:
-                raise errors.KernelError(variable_words.THEN_GONE)
+                raise errors.KernelError(variable_words.OLD_VARIABLES_GONE)
 
     async def create_checkpoint(self, key: str, name: str) -> None:
         """Write a checkpoint of a session that has a kernel, before code runs.
@@ -180,18 +180,18 @@ class SessionForks:
                 session_snapshots.generations.find, workspace, checkpoint.pointer
             )
             if snapshot is None:
-                raise errors.KernelError(variable_words.THEN_GONE)
+                raise errors.KernelError(variable_words.OLD_VARIABLES_GONE)
             summary = snapshot.summary
             lost_count = summary.lost_count + summary.partly_count
             has_flaws = has_flaws or bool(lost_count or checkpoint.missed_runs)
         if requires_everything and has_flaws:
-            raise errors.KernelError(variable_words.THEN_PARTLY_SAVED)
+            raise errors.KernelError(variable_words.OLD_VARIABLES_PARTLY_SAVED)
         if (
             launched is not None
             and not session_snapshots.interrupt(launched)
             and launched.kernel.is_busy
         ):
-            raise errors.KernelError(session_words.BUSY)
+            raise errors.KernelError(session_words.SESSION_BUSY)
 
         def replace_state() -> None:
             if not checkpoint.flaw:

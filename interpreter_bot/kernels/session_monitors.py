@@ -303,7 +303,7 @@ class SessionMonitor:
         elif temporary_share > max(1, share):
             self._interrupt_or_kill(temporary_share, run_words.temporary_full(self._limits))
         elif share <= 1 and (usage.is_uncountable or temporary.is_uncountable):
-            self._interrupt_or_kill(_INTERRUPT_SHARE, run_words.UNCOUNTABLE)
+            self._interrupt_or_kill(_INTERRUPT_SHARE, run_words.FOLDERS_UNCOUNTABLE)
         else:
             self._interrupt_or_kill(share, run_words.workspace_full(self._limits))
 

@@ -239,7 +239,7 @@ class Snapshots:
             _log.exception("it is unknown whether variables were saved")
             return
         if was_dropped:
-            launched.kernel.restore_notice = variable_words.UNREADABLE
+            launched.kernel.restore_notice = variable_words.SAVED_VARIABLES_UNREADABLE
 
     async def note_failed_restore(self, launched: launchers.LaunchedKernel) -> None:
         """Let a kernel say that the former one crashed while restoring variables."""
@@ -252,7 +252,7 @@ class Snapshots:
             _keep_saved_variables(launched, variable_words.CRASHED_READING)
         else:
             launched.kernel.generations.add(0)
-            launched.kernel.restore_notice = variable_words.UNREADABLE
+            launched.kernel.restore_notice = variable_words.SAVED_VARIABLES_UNREADABLE
 
     async def forget(self, workspace: workspaces.Workspace) -> None:
         """Delete the snapshot of a session without a kernel."""

@@ -57,7 +57,7 @@ class AcceptedDefinitions:
         """
         listing = self.seen(server)
         if not listing.tools:
-            raise errors.BotError(tool_words.not_asked_yet(server))
+            raise errors.BotError(tool_words.not_listed_yet(server))
         acceptance.check_version(server, digest, listing.digest)
         self._accepted.write(server, listing)
         return listing

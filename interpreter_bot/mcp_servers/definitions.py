@@ -176,7 +176,7 @@ def warnings(
             mentioned_names = ", ".join(
                 [f"{other_server}.{name}" for name in mentioned] or [other_server]
             )
-            sentences.append(tool_words.mentions(mentioned_names))
+            sentences.append(tool_words.mentions_other_tools(mentioned_names))
     return sentences
 
 

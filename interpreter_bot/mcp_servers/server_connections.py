@@ -346,21 +346,21 @@ class ServerConnection:
         try:
             yield
         except TimeoutError as error:
-            raise _SlowError(tool_words.too_slow(name, seconds)) from error
+            raise _SlowError(tool_words.call_too_slow(name, seconds)) from error
         except exceptions.MCPError as error:
             if error.code == mcp_types.REQUEST_TIMEOUT:
-                raise _SlowError(tool_words.too_slow(name, seconds)) from error
+                raise _SlowError(tool_words.call_too_slow(name, seconds)) from error
             if error.code == mcp_types.CONNECTION_CLOSED:
                 closing.set()
-                raise McpServerError(tool_words.broke_off(name)) from error
+                raise McpServerError(tool_words.connection_broke_off(name)) from error
             self._check_login()
             message = definitions.readable(error.message, _MAX_REFUSAL_CHARACTERS)
             message = redaction.redact(message, self.secrets)
-            raise McpServerError(tool_words.refused(name, message)) from error
+            raise McpServerError(tool_words.call_refused(name, message)) from error
         except _CONNECTION_ERRORS as error:
             self._check_login()
             _log.info("a call of the MCP server %s failed", name, exc_info=error)
-            raise McpServerError(tool_words.broke_off(name)) from error
+            raise McpServerError(tool_words.connection_broke_off(name)) from error
 
 
 async def _list_tools(client: mcp.Client) -> definitions.Listing:

@@ -148,7 +148,7 @@ class ToolBroker:
         if definition is None:
             raise errors.BotError(tool_words.not_accepted(server, tool))
         if entry.approval_of(tool, is_read_only=definition.is_read_only) == "off":
-            raise errors.BotError(tool_words.switched_off(server, tool))
+            raise errors.BotError(tool_words.tool_switched_off(server, tool))
         return entry, definition
 
     async def call(

@@ -53,14 +53,14 @@ async def stop(place: command_types.Place, _: str) -> command_types.Result:
 
 async def reset(place: command_types.Place, argument: str) -> command_types.Result:
     await place.service.reset(place.key, files=bool(argument))
-    return command_types.Sentence(session_words.reset(files_deleted=bool(argument)))
+    return command_types.Sentence(session_words.reset_done(files_deleted=bool(argument)))
 
 
 async def undo(place: command_types.Place, turn_id: str) -> command_types.Result:
     """Undo the last answer; with the id of a turn, only if that turn is the last one."""
     undone = await place.service.branches.undo(place.key, turn_id=int(turn_id) if turn_id else None)
     return command_types.Sentence(
-        session_words.undone(undone.request, undone.missed_runs, undone.files_notice)
+        session_words.answer_undone(undone.request, undone.missed_runs, undone.files_notice)
     )
 
 
@@ -70,7 +70,7 @@ async def fork(place: command_types.Place, _: str) -> command_types.Result:
     async with place.open_copy() as (thread, link):
         copy = dataclasses.replace(place.key, thread=thread)
         await place.service.branches.fork(place.key, copy, place.person.id)
-    return command_types.Sentence(session_words.COPIED, link)
+    return command_types.Sentence(session_words.COPY_MADE, link)
 
 
 async def list_files(place: command_types.Place, name: str) -> command_types.Result:
@@ -78,7 +78,7 @@ async def list_files(place: command_types.Place, name: str) -> command_types.Res
         return command_types.FileResult(name)
     files = await place.service.queries.files(place.key)
     if not files:
-        return command_types.Sentence(file_words.NONE)
+        return command_types.Sentence(file_words.NO_FILES)
     newest = sorted(files, key=lambda file: file.modified_ns, reverse=True)
     facts = [
         session_facts.Fact(
@@ -101,7 +101,7 @@ async def list_variables(place: command_types.Place, _: str) -> command_types.Re
 
 async def send_notebook(place: command_types.Place, _: str) -> command_types.Result:
     data = await place.service.queries.notebook(place.key)
-    return command_types.FileResult("conversation.ipynb", data, file_words.NOTEBOOK)
+    return command_types.FileResult("conversation.ipynb", data, file_words.NOTEBOOK_FOLLOWS)
 
 
 async def link_to_page(place: command_types.Place, _: str) -> command_types.Result:
@@ -114,9 +114,9 @@ async def link_to_page(place: command_types.Place, _: str) -> command_types.Resu
 async def choose_model(place: command_types.Place, name: str) -> command_types.Result:
     service, models = place.service, place.service.queries.models
     if not models:
-        return command_types.Sentence(service.model_notice or model_words.NONE)
+        return command_types.Sentence(service.model_notice or model_words.NO_MODEL)
     if name:
-        is_default = name.lower() == command_words.DEFAULT and name not in models
+        is_default = name.lower() == command_words.DEFAULT_VALUE and name not in models
         await service.choose_model(
             place.key, None if is_default else preferences.model_title(name, models)
         )
@@ -176,12 +176,12 @@ async def change_settings(place: command_types.Place, text: str) -> command_type
             session_facts.Fact(
                 setting_name,
                 f"{await _effective_value(place, setting_name)} "
-                f"({access_words.SETTINGS[setting_name]})",
+                f"({access_words.SETTING_DESCRIPTIONS[setting_name]})",
             )
             for setting_name in ([name] if name else place.settings)
         ]
         if name:
-            choices = (*preferences.possible_values(name, models), command_words.DEFAULT)
+            choices = (*preferences.possible_values(name, models), command_words.DEFAULT_VALUE)
             facts.append(session_facts.Fact(access_words.POSSIBLE_VALUES, ", ".join(choices)))
         return command_types.FactList(access_words.SETTINGS_TITLE, facts, has_names=True)
     scope_kind = _SCOPE_OF_WORD[scope]
@@ -196,8 +196,8 @@ async def change_settings(place: command_types.Place, text: str) -> command_type
     value_in_effect = await _effective_value(place, name)
     if value_in_effect != preferences.format_value(parsed_value):
         if name == preferences.APPROVAL and parsed_value is not None:
-            sentences.append(access_words.WEAKER)
-        sentences.append(access_words.in_effect(value_in_effect))
+            sentences.append(access_words.WEAKER_THAN_OTHER)
+        sentences.append(access_words.value_in_effect(value_in_effect))
     return command_types.Sentence(" ".join(sentences))
 
 
@@ -206,7 +206,7 @@ async def show_place(place: command_types.Place, action: str) -> command_types.R
     if action:
         fields = [
             command_types.FormField(
-                name, place_words.LABELS[name], value, *_describe_field(place, name)
+                name, place_words.FIELD_LABELS[name], value, *_describe_field(place, name)
             )
             for name, value in (await _find_form_values(place, action)).items()
         ]
@@ -216,7 +216,7 @@ async def show_place(place: command_types.Place, action: str) -> command_types.R
     facts = [
         session_facts.chosen(choice.name, str(choice.value), choice)
         for choice in choices.of(preferences.INSTRUCTIONS)
-    ] or [session_facts.Fact(preferences.INSTRUCTIONS, place_words.NONE)]
+    ] or [session_facts.Fact(preferences.INSTRUCTIONS, place_words.NO_INSTRUCTIONS)]
     for name in place.settings:
         value = await _effective_value(place, name)
         deciding_choices = [
@@ -227,14 +227,14 @@ async def show_place(place: command_types.Place, action: str) -> command_types.R
         )
     if service.places.max_notes:
         count = len(await service.places.notes(place.scope))
-        facts.append(session_facts.Fact(place_words.NOTES, f"{count:,}"))
+        facts.append(session_facts.Fact(place_words.NOTES_LABEL, f"{count:,}"))
     facts += session_facts.offers(
         queries.reach(place.key),
         await queries.tools(place.key, place.person),
         packages=queries.packages(place.key),
         summary=await queries.usage(place.key, place.person),
     )
-    return command_types.FactList(place_words.TITLE, facts, has_names=True)
+    return command_types.FactList(place_words.PLACE_TITLE, facts, has_names=True)
 
 
 async def submit_place(
@@ -254,7 +254,7 @@ async def submit_place(
     for name, value_or_none in changed.items():
         await place.service.choose(scope, name, value_or_none, author=author)
     return command_types.Sentence(
-        place_words.saved(", ".join(changed)) if changed else place_words.UNCHANGED
+        place_words.choices_saved(", ".join(changed)) if changed else place_words.NOTHING_CHANGED
     )
 
 
@@ -289,9 +289,9 @@ async def _find_form_values(place: command_types.Place, action: str) -> Mapping[
         if not (name in own_choices and own_choices[name].is_fixed)
     ]
     if not names:
-        raise errors.BotError(place_words.FIXED)
+        raise errors.BotError(place_words.FIXED_BY_OPERATOR)
     return {
-        name: ("" if name == preferences.INSTRUCTIONS else command_words.DEFAULT)
+        name: ("" if name == preferences.INSTRUCTIONS else command_words.DEFAULT_VALUE)
         if name not in own_choices
         else preferences.format_value(own_choices[name].value)
         for name in names[:_MAX_FORM_FIELDS]
@@ -303,7 +303,7 @@ def _describe_field(place: command_types.Place, name: str) -> tuple[Sequence[str
     if name == preferences.INSTRUCTIONS:
         return (), settings.MAX_INSTRUCTION_CHARACTERS
     models = place.service.queries.models
-    return (command_words.DEFAULT, *preferences.possible_values(name, models)), 0
+    return (command_words.DEFAULT_VALUE, *preferences.possible_values(name, models)), 0
 
 
 async def manage_notes(place: command_types.Place, text: str) -> command_types.Result:
@@ -317,10 +317,10 @@ async def manage_notes(place: command_types.Place, text: str) -> command_types.R
             return await _list_notes(place)
         case "add", "" | "server" | "workspace":
             _find_note_scope(place, target)
-            return _note_form(place_words.NEW_NOTE, "")
+            return _note_form(place_words.NEW_NOTE_TITLE, "")
         case "edit", _ if target:
             return _note_form(
-                place_words.CHANGE_NOTE, (await _find_changeable_note(place, target)).text
+                place_words.EDIT_NOTE_TITLE, (await _find_changeable_note(place, target)).text
             )
         case "forget", "all":
             await service.places.forget_all(_find_form_scope(place, ""))
@@ -335,7 +335,7 @@ async def submit_note(
     place: command_types.Place, text: str, entered: Mapping[str, str]
 ) -> command_types.Result:
     """Store a note that a person wrote or changed."""
-    memory, note_text = place.service.places, entered.get(place_words.NOTE, "")
+    memory, note_text = place.service.places, entered.get(place_words.NOTE_FIELD, "")
     action, _, target = text.partition(" ")
     if not memory.max_notes:
         raise errors.BotError(place_words.MEMORY_OFF)
@@ -348,7 +348,10 @@ async def submit_note(
 
 def _note_form(title: str, text: str) -> command_types.Form:
     field = command_types.FormField(
-        place_words.NOTE, place_words.NOTE_LABEL, text, max_characters=values.MAX_NOTE_CHARACTERS
+        place_words.NOTE_FIELD,
+        place_words.NOTE_LABEL,
+        text,
+        max_characters=values.MAX_NOTE_CHARACTERS,
     )
     return command_types.Form(title, [field])
 
@@ -381,8 +384,8 @@ async def _list_notes(place: command_types.Place) -> command_types.Result:
         return command_types.Sentence(place_words.NOTHING_REMEMBERED)
     facts = [session_facts.note(note, format_time=place.format_time) for note in notes]
     if untold_count := len(notes) - len(memory.told(notes)):
-        facts.insert(0, session_facts.Fact("…", place_words.not_told(untold_count)))
-    return command_types.FactList(place_words.MEMORY, facts, has_names=True)
+        facts.insert(0, session_facts.Fact("…", place_words.notes_not_told(untold_count)))
+    return command_types.FactList(place_words.MEMORY_TITLE, facts, has_names=True)
 
 
 def split_setting(text: str) -> tuple[str, str, str]:
@@ -415,7 +418,7 @@ def _choice_scope(scope: values.Scope, scope_kind: str) -> values.Scope:
 async def propose_schedule(place: command_types.Place, text: str) -> command_types.Result:
     limits = place.service.schedules.limits
     if not limits.per_person:
-        raise errors.BotError(schedule_words.OFF)
+        raise errors.BotError(schedule_words.SCHEDULES_OFF)
     plan = schedule_texts.parse(
         text,
         zone=place.person.zone,
@@ -436,25 +439,27 @@ async def manage_schedules(place: command_types.Place, text: str) -> command_typ
         return (
             command_types.FactList(command_words.SCHEDULES, facts)
             if facts
-            else command_types.Sentence(schedule_words.NONE)
+            else command_types.Sentence(schedule_words.NO_SCHEDULES)
         )
     action, _, number = text.lower().partition(" ")
     if action not in SCHEDULE_ACTIONS or place.key.platform == "console":
-        raise errors.BotError(schedule_words.ACTIONS)
+        raise errors.BotError(schedule_words.HOW_TO_MANAGE)
     is_admin = "channel" not in place.refusals
     schedule = await schedules.find(key, person, number.strip(), is_admin=is_admin)
     if action in ("resume", "run") and schedule.key.scope() != key.scope():
         # Not every network says whether the owner is still in that channel.
-        raise errors.BotError(schedule_words.ONLY_THERE)
+        raise errors.BotError(schedule_words.ONLY_IN_ITS_CHANNEL)
     match action:
         case "pause":
             await schedules.pause(schedule)
             return command_types.Sentence(schedule_words.PAUSED_BY_PERSON)
         case "resume":
-            return command_types.Sentence(schedule_words.resumed(await schedules.resume(schedule)))
+            return command_types.Sentence(
+                schedule_words.schedule_resumed(await schedules.resume(schedule))
+            )
         case "run":
             await schedules.run_now(schedule)
-            return command_types.Sentence(schedule_words.STARTED)
+            return command_types.Sentence(schedule_words.RUN_STARTED)
         case "delete":
             await schedules.delete(schedule)
             return command_types.Sentence(schedule_words.DELETED)
@@ -480,7 +485,7 @@ async def file_names(place: command_types.Place, _: Sequence[str]) -> Sequence[s
 
 
 async def model_names(place: command_types.Place, _: Sequence[str]) -> Sequence[str]:
-    return (*place.service.queries.models, command_words.DEFAULT)
+    return (*place.service.queries.models, command_words.DEFAULT_VALUE)
 
 
 async def server_names(place: command_types.Place, _: Sequence[str]) -> Sequence[str]:
@@ -504,4 +509,4 @@ async def setting_values(place: command_types.Place, before: Sequence[str]) -> S
     if name not in place.settings:
         return ()
     models = place.service.queries.models
-    return (*preferences.possible_values(name, models), command_words.DEFAULT)
+    return (*preferences.possible_values(name, models), command_words.DEFAULT_VALUE)

@@ -285,7 +285,9 @@ def parse(text: str, platform: str, *, is_code: bool = False) -> command_types.I
     similar_names = difflib.get_close_matches(word.lower(), commands, 1, likeness)
     if is_code or not (word.islower() or similar_names):
         return None
-    raise errors.BotError(command_words.unknown(word, similar_names[0] if similar_names else ""))
+    raise errors.BotError(
+        command_words.unknown_command(word, similar_names[0] if similar_names else "")
+    )
 
 
 def _find_command(

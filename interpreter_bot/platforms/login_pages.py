@@ -121,7 +121,7 @@ class _LoginPages:
         """Show for whom the account will be used."""
         login = await self._logins.find_login(request.match_info["ticket"])
         form = _FORM_HTML.format(
-            action=html.escape(request.path), fields="", label=page_words.GO_ON
+            action=html.escape(request.path), fields="", label=page_words.LOGIN_BUTTON
         )
         return _make_page(page_words.log_in_at(login.account.server), _describe_login(login) + form)
 
@@ -154,10 +154,10 @@ class _LoginPages:
             if name in request.query
         )
         form = _FORM_HTML.format(
-            action=html.escape(request.path), fields=fields, label=page_words.LET_BOT_USE
+            action=html.escape(request.path), fields=fields, label=page_words.AGREE_BUTTON
         )
         return _make_page(
-            page_words.let_bot_use(login.account.server), _describe_login(login) + form
+            page_words.agree_question(login.account.server), _describe_login(login) + form
         )
 
     async def finish(self, request: web.Request) -> web.StreamResponse:

@@ -60,7 +60,7 @@ def parse(name: str, text: str, models: Sequence[str]) -> object | None:
         BotError: the setting cannot have that value.
     """
     word = text.lower()
-    if word == command_words.DEFAULT:
+    if word == command_words.DEFAULT_VALUE:
         return None
     if name == MODEL:
         return model_title(text, models)
@@ -68,7 +68,7 @@ def parse(name: str, text: str, models: Sequence[str]) -> object | None:
         return word
     if name != APPROVAL and word in _VALUE_OF_WORD:
         return _VALUE_OF_WORD[word]
-    choices = (*possible_values(name, models), command_words.DEFAULT)
+    choices = (*possible_values(name, models), command_words.DEFAULT_VALUE)
     raise errors.BotError(access_words.setting_choices(name, ", ".join(choices)))
 
 
@@ -76,7 +76,7 @@ def format_value(value: object) -> str:
     """Return a value as people write it."""
     if isinstance(value, bool):
         return "on" if value else "off"
-    return str(value or command_words.DEFAULT)
+    return str(value or command_words.DEFAULT_VALUE)
 
 
 def model_title(typed_title: str, titles: Sequence[str]) -> str:
@@ -91,5 +91,5 @@ def model_title(typed_title: str, titles: Sequence[str]) -> str:
     if len(matches) == 1:
         return matches[0]
     if matches:
-        raise errors.BotError(model_words.ambiguous(typed_title, matches))
-    raise errors.BotError(model_words.unknown(typed_title, titles))
+        raise errors.BotError(model_words.ambiguous_name(typed_title, matches))
+    raise errors.BotError(model_words.unknown_model(typed_title, titles))

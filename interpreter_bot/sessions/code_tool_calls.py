@@ -115,7 +115,7 @@ class ToolRequests:
         try:
             message = _CODE_REQUEST.validate_json(request.tool_request)
         except pydantic.ValidationError:
-            return json.dumps({"error": tool_words.MALFORMED})
+            return json.dumps({"error": tool_words.CALL_MALFORMED})
         self._call_count += 1
         if self._call_count > _MAX_CALLS:
             return json.dumps({"error": tool_words.too_many_calls(_MAX_CALLS)})
@@ -187,7 +187,7 @@ class ToolRequests:
         call = dataclasses.replace(call, was_approved=was_asked)
         # Recorded before it is made, so that no call is missing from the record.
         if not await self._audit.begin(call):
-            raise errors.BotError(tool_words.RESTARTED)
+            raise errors.BotError(tool_words.CALL_CUT_BY_RESTART)
         return await self._make_call(call_request, call, server=server, definition=definition)
 
     async def _authorize(
@@ -225,7 +225,7 @@ class ToolRequests:
         if answer is None:
             raise errors.BotError(tool_words.not_approved(server.name, definition.name))
         if answer.edited is not None:
-            raise errors.BotError(tool_words.edited(code=answer.edited))
+            raise errors.BotError(tool_words.edited_by_person(code=answer.edited))
         return server, definition, True
 
     async def _make_call(
@@ -245,7 +245,7 @@ class ToolRequests:
 
         started = time.monotonic()
         finish = functools.partial(dataclasses.replace, call, outcome="failed")
-        reason, size_bytes = tool_words.STOPPED, 0
+        reason, size_bytes = tool_words.CALL_STOPPED, 0
         try:
             result = await self._broker.call(
                 tool_logins.account(self._key, self._person.id, server.name),
@@ -326,7 +326,7 @@ def _draw_call(
 ) -> str:
     """Draw a whole call for its approval, with nothing hidden."""
     lines = [f"    {name!a}: {value!a}," for name, value in arguments.items()]
-    head = [tool_words.approval(definition.name, server.name)]
+    head = [tool_words.approval_heading(definition.name, server.name)]
     if server.authorization == "person":
         head.append(
             tool_words.WITH_YOUR_ACCOUNT + (tool_words.OTHERS_RAN_CODE if others_ran_code else "")

@@ -17,7 +17,7 @@ from interpreter_bot.wording import session_words, variable_words
 _SECONDS: Final = 60.0
 
 _CUT_OFF = {
-    "interrupted": f"*{session_words.CUT_OFF}*",
+    "interrupted": f"*{session_words.CELL_CUT_OFF}*",
     "stopped": f"*{session_words.STOPPED_BY_PERSON}*",
 }
 _TEXTUAL = ("image/svg+xml", "text/html")

@@ -148,13 +148,13 @@ class SessionBranches:
                     notice = f"{notice} {state.files_notice}".rstrip()
                 else:
                     cells = start.cells(state.missed_runs)
-                    notice = session_words.branch(state.missed_runs, state.files_notice)
+                    notice = session_words.branch_notice(state.missed_runs, state.files_notice)
                 cells, left_out = self._drop_long_cells(cells)
                 await database.session_copies.add(
                     source,
                     new_key,
                     person=person,
-                    notice=session_words.BRANCH + notice + left_out,
+                    notice=session_words.BRANCH_PREFIX + notice + left_out,
                     title=source.title,
                     kernel=row,
                     before=start.turn.id,
@@ -293,7 +293,7 @@ class SessionBranches:
         if not last or not (last[0].request or last[0].attachments):
             return None
         if last[0].status is values.TurnStatus.RUNNING:
-            raise errors.BotError(session_words.BUSY)
+            raise errors.BotError(session_words.SESSION_BUSY)
         return last[0]
 
     async def _with_origin(self, turn: records.Turn) -> Sequence[records.Turn]:
@@ -326,7 +326,7 @@ class SessionBranches:
         state = await self._services.hosts.restore_checkpoint(
             values.format_key(session.key), f"{ids[0]}", requires_everything=requires_everything
         )
-        row = self._kernel_row(session, state, session_words.UNDONE)
+        row = self._kernel_row(session, state, session_words.ANSWER_UNDONE)
 
         async def write() -> bool:
             try:
@@ -367,7 +367,7 @@ class SessionBranches:
         """
         session = await self._services.database.sessions.find(key)
         if session is None:
-            raise errors.BotError(session_words.EMPTY)
+            raise errors.BotError(session_words.CONVERSATION_EMPTY)
         variables = await self._services.hosts.variables(values.format_key(key))
         lost = (
             dict(variables.saved.lost).keys() - variables.names
@@ -390,5 +390,5 @@ class SessionBranches:
         async with self._lanes.hold(key):
             session = await self._services.database.sessions.find(key)
             if session is None:
-                raise errors.BotError(session_words.EMPTY)
+                raise errors.BotError(session_words.CONVERSATION_EMPTY)
             yield session

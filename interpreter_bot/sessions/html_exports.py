@@ -141,6 +141,6 @@ def _display(display: values.StoredDisplay, data: bytes | None) -> str:
         source = f"data:{html.escape(display.mime)};base64,{base64.b64encode(data).decode()}"
         return f'<p><img alt="{about or "Picture"}" src="{source}"></p>'
     if b"<script" in data.lower():
-        return f'<pre>{about}</pre><p class="note">{page_words.INTERACTIVE}</p>'
+        return f'<pre>{about}</pre><p class="note">{page_words.INTERACTIVE_OUTPUT}</p>'
     page = html.escape(data.decode("utf-8", "replace"))
     return f'<iframe sandbox title="{about or "Page"}" srcdoc="{page}"></iframe>'

@@ -99,7 +99,7 @@ class Jobs:
             BotError: too many run.
         """
         if is_new and len(self._jobs) >= self._config.at_once:
-            raise errors.BotError(job_words.too_many(self._config.at_once))
+            raise errors.BotError(job_words.too_many_jobs(self._config.at_once))
         job = self._jobs[key] = Job(time.time())
         try:
             yield
@@ -152,7 +152,7 @@ class Jobs:
         """
         await self.wait_recorded(key)
         if (job := self.find(key)) is not None:
-            raise errors.BotError(job_words.is_running(time.time() - job.began))
+            raise errors.BotError(job_words.job_is_running(time.time() - job.began))
 
     async def wait_recorded(self, key: values.SessionKey) -> None:
         """Wait for what came of a job whose code has ended, which takes a moment."""

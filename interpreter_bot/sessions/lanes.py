@@ -130,7 +130,7 @@ class Lanes:
                 async with asyncio.timeout(_RECORDING_SECONDS):
                     await stack.enter_async_context(turn)
             except TimeoutError:
-                raise errors.BotError(session_words.BUSY) from None
+                raise errors.BotError(session_words.SESSION_BUSY) from None
             yield
 
     def expect(self, key: values.SessionKey, request_id: str) -> None:
@@ -150,7 +150,7 @@ class Lanes:
         """Withdraw a request that still waits; return whether it did."""
         for ticket in self._lanes.get(key, ()):
             if ticket.request_id == request_id and not ticket.granted.done():
-                ticket.granted.set_exception(WithdrawnError(session_words.WITHDRAWN))
+                ticket.granted.set_exception(WithdrawnError(session_words.REQUEST_WITHDRAWN))
                 return True
         return False
 
@@ -178,7 +178,7 @@ class Lanes:
         self.is_closed = True
         for ticket in [ticket for lane in self._lanes.values() for ticket in lane]:
             if not ticket.granted.done():
-                ticket.granted.set_exception(LaneError(session_words.CLOSING))
+                ticket.granted.set_exception(LaneError(session_words.BOT_CLOSING))
 
     async def wait_idle(self) -> None:
         """Wait until no turn runs."""
@@ -195,7 +195,7 @@ class Lanes:
     ) -> _Ticket:
         lane = self._lanes.get(key, collections.deque())
         if self.is_closed:
-            raise LaneError(session_words.CLOSING)
+            raise LaneError(session_words.BOT_CLOSING)
         is_first = is_first or self._expected.get(key) == request_id
         if len(lane) >= self._max_waiting and not is_first:
             raise LaneError(session_words.queue_full(len(lane)))
@@ -265,7 +265,7 @@ class Lanes:
 def _take_up(ticket: _Ticket) -> bool:
     if ticket.granted.done():
         return False
-    ticket.granted.set_exception(TakenUpError(session_words.TAKEN_UP))
+    ticket.granted.set_exception(TakenUpError(session_words.MESSAGE_TAKEN_UP))
     return True
 
 

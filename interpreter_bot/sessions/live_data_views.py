@@ -224,7 +224,7 @@ async def leased_kernel(
                 kernel = await lease.kernel(on_wait=waits.append)
         except TimeoutError as error:
             raise errors.BotError(
-                variable_words.NO_ROOM if any(waits) else variable_words.STARTING
+                variable_words.ALL_SESSIONS_BUSY if any(waits) else variable_words.PYTHON_STARTING
             ) from error
         yield kernel
 

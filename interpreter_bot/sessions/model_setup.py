@@ -51,7 +51,7 @@ class ModelSetup:
             BotError: it cannot be used; the sentence says why, and nothing is changed.
         """
         if not self.is_open:
-            raise errors.SettingsError(model_words.CONFIGURED)
+            raise errors.SettingsError(model_words.SET_BY_OPERATOR)
         if self.is_chosen:
             raise errors.SettingsError(model_words.ALREADY_CHOSEN)
         variables = model_choice.variables(key, address)

@@ -64,7 +64,7 @@ class NoteProposals:
         if any(known.text == note for known in notes):
             return _KNOWN
         if len([known for known in notes if known.scope == scope]) >= self._places.max_notes:
-            return _REFUSED.format(reason=place_words.full(self._places.max_notes))
+            return _REFUSED.format(reason=place_words.memory_full(self._places.max_notes))
         self._count += 1
         if self._count > _MAX_PROPOSALS:
             return _ENOUGH

@@ -242,7 +242,7 @@ def _of_end(turn: records.Turn, parts: Sequence[records.Part]) -> Iterator[event
     is_answer = turn.status is values.TurnStatus.DONE or (is_stopped and is_last_words)
     sentence = "" if is_answer else turn.answer
     if is_stopped:
-        sentence = run_words.CUT_SHORT
+        sentence = run_words.RUN_CUT_SHORT
     elif turn.status is values.TurnStatus.INTERRUPTED:
         sentence = session_words.TURN_INTERRUPTED
     yield events.TurnEnded(

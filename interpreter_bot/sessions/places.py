@@ -62,7 +62,7 @@ class Places:
             await self._database.choices.remove(scope, name)
             return
         if any((choice.name, choice.scope) == (name, scope) for choice in self._fixed):
-            raise errors.BotError(place_words.FIXED)
+            raise errors.BotError(place_words.FIXED_BY_OPERATOR)
         if name == INSTRUCTIONS:
             value = safe_text.harmless(str(value)).strip()
             _check_length(value, settings.MAX_INSTRUCTION_CHARACTERS)
@@ -123,7 +123,7 @@ class Places:
             author=(person.name or person.id)[:_MAX_AUTHOR_CHARACTERS],
             limit=self.max_notes,
         ):
-            raise errors.BotError(place_words.full(self.max_notes))
+            raise errors.BotError(place_words.memory_full(self.max_notes))
 
     async def change_note(self, note: Note, text: str) -> None:
         """Replace the text of a note.
@@ -160,11 +160,11 @@ def checked_note(text: str) -> str:
     """
     note = " ".join(safe_text.harmless(text).split())
     if not note:
-        raise errors.BotError(place_words.EMPTY)
+        raise errors.BotError(place_words.NOTE_EMPTY)
     _check_length(note, values.MAX_NOTE_CHARACTERS)
     return note
 
 
 def _check_length(text: str, limit: int) -> None:
     if len(text) > limit:
-        raise errors.BotError(place_words.too_long(len(text), limit))
+        raise errors.BotError(place_words.note_too_long(len(text), limit))

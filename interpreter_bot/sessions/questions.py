@@ -350,9 +350,9 @@ def summary(question: events.Question, answer: events.Answer | None) -> str:
     """Return the question and its outcome, as a sentence."""
     if isinstance(question, events.InputQuestion) and question.is_of_model:
         text = answer.text if isinstance(answer, events.TextAnswer) else outcome(answer)
-        return question_words.answered(question.prompt, text)
+        return question_words.answered_question(question.prompt, text)
     if isinstance(question, events.InputQuestion):
-        return f"{question_words.asked(question.prompt.strip())} {outcome(answer)}"
+        return f"{question_words.code_asked(question.prompt.strip())} {outcome(answer)}"
     return f"{question_words.title(question.subject)} {outcome(answer)}"
 
 

@@ -155,7 +155,7 @@ class Retention:
             and was_warned
             and self._time_left(holding, now) <= datetime.timedelta(0)
         ):
-            reason = session_words.unused(_days(now - holding.session.used))
+            reason = session_words.unused_for(_days(now - holding.session.used))
             return await self._delete(holding, self._deletion_sentence(holding, reason))
         return False
 
@@ -230,7 +230,7 @@ class Retention:
         return deleted_ids
 
     def _deletion_sentence(self, holding: _Holding, reason: str) -> str:
-        return session_words.deleted(holding.bytes, reason)
+        return session_words.retention_deleted(holding.bytes, reason)
 
     async def _delete(self, holding: _Holding, sentence: str) -> bool:
         """Delete a session's files unless it is in use; return whether they were deleted."""

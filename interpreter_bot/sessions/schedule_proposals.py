@@ -72,7 +72,7 @@ class Proposals:
                 "schedule", plan.text, facts=facts, is_personal=True
             )
             if answer is None:
-                return schedule_words.DECLINED
+                return schedule_words.PROPOSAL_DECLINED
             if answer.edited in (None, plan.text):
                 return await self._add(plan, code, model)
             text = answer.edited or ""
@@ -80,7 +80,7 @@ class Proposals:
     async def _add(self, plan: schedule_texts.Plan, code: str, model: str) -> str:
         due = plan.recurrence.next_after(columns.now())
         if due is None:
-            raise errors.BotError(schedule_words.never(plan.times))
+            raise errors.BotError(schedule_words.never_occurs(plan.times))
         schedule = records.NewSchedule(
             key=self._request.key,
             person=self._request.person.id,
@@ -98,7 +98,7 @@ class Proposals:
             # Again, as others may have been confirmed meanwhile.
             await self._check_counts()
             number = await self._services.database.schedules.add(schedule)
-        return schedule_words.set_up(number, shown_time(due, schedule.zone))
+        return schedule_words.schedule_set_up(number, shown_time(due, schedule.zone))
 
     async def _check_counts(self) -> None:
         """Refuse a schedule more than its person, or its channel, may have."""
@@ -138,7 +138,7 @@ class Proposals:
         times = schedule_texts.next_times(plan.recurrence, now, _TIMES_ON_CARD)
         lines = [
             schedule_words.next_times(", ".join(shown_time(time, zone) for time in times)),
-            schedule_words.KINDS.get(plan.kind) or schedule_words.asks_model(model),
+            schedule_words.KIND_DESCRIPTIONS.get(plan.kind) or schedule_words.asks_model(model),
         ]
         if model:
             turns = await self._services.database.turns.of_session(self._session.id, limit=10)

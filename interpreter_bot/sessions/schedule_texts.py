@@ -105,7 +105,7 @@ def parse(text: str, *, zone: str, now: datetime.datetime, min_minutes: float) -
     """
     match = _PARTS.match(text.strip())
     if match is None:
-        raise errors.BotError(schedule_words.FORM)
+        raise errors.BotError(schedule_words.HOW_TO_WRITE)
     if len(text) > MAX_CHARACTERS:
         raise errors.BotError(schedule_words.too_long(MAX_CHARACTERS))
     words, what = match[1].split(), match[2].strip()
@@ -167,7 +167,7 @@ def _check_times(
     except ValueError as error:
         raise errors.BotError(schedule_words.not_understood(words)) from error
     if not times:
-        raise errors.BotError(schedule_words.never(words))
+        raise errors.BotError(schedule_words.never_occurs(words))
     pauses = (later - earlier for earlier, later in itertools.pairwise(times))
     if any(pause < datetime.timedelta(minutes=min_minutes) for pause in pauses):
         raise errors.BotError(schedule_words.too_often(min_minutes))

@@ -37,7 +37,7 @@ async def end_of_code(
             held_before = await database.schedules.note_condition(run, holds=holds)
             is_quiet = held_before or not holds
             return events.TurnEnded(status=values.TurnStatus.DONE, is_quiet=is_quiet)
-        sentence = schedule_words.NO_ANSWER
+        sentence = schedule_words.CONDITION_UNDECIDED
     status = values.TurnStatus.FAILED if sentence else values.TurnStatus.DONE
     # An alert that fails is told of when it is paused.
     return events.TurnEnded(status=status, sentence=sentence, is_quiet=is_alert)

@@ -97,7 +97,7 @@ class Schedules:
             state = schedule_words.next_run(
                 schedule_proposals.shown_time(schedule.due, schedule.zone)
             )
-        return schedule_words.listed(schedule.times, schedule.what, state)
+        return schedule_words.list_entry(schedule.times, schedule.what, state)
 
     def jobs(self) -> tuple[schedules.PeriodicJob, ...]:
         """Return the periodic job of the active bot."""
@@ -154,7 +154,7 @@ class Schedules:
             # The last net of a run: the others go on, and this one is not tried for ever.
             _log.exception("run %d of a schedule ended in an error", run.id)
             outcome = records.RunOutcome.FAILED
-            await self._finish(run, schedule, outcome, run_words.FAULT)
+            await self._finish(run, schedule, outcome, run_words.BOT_FAULT)
 
     async def _carry_out(self, run: records.ScheduleRun, schedule: records.Schedule) -> None:
         """Begin a run unless its turn was begun, and record how that ended, once it has."""
@@ -177,7 +177,7 @@ class Schedules:
             await self._finish(run, schedule, outcome, "" if is_done else turn.answer)
         elif not self._lanes.is_closed:
             await self._finish(run, schedule, records.RunOutcome.FAILED, sentence)
-            await self._notify(schedule.key, schedule_words.failed(schedule.id, sentence))
+            await self._notify(schedule.key, schedule_words.run_failed(schedule.id, sentence))
 
     async def _find_turn(
         self, run: records.ScheduleRun, schedule: records.Schedule
@@ -241,7 +241,7 @@ class Schedules:
             approval=approval,
             # Its code was approved with the schedule, and would wait for an input for ever.
             is_attended=not schedule.code,
-            notice=schedule_words.heading(schedule.id, schedule.what, planned),
+            notice=schedule_words.run_heading(schedule.id, schedule.what, planned),
         )
 
     async def _finish(
@@ -257,12 +257,12 @@ class Schedules:
         if await self._table.finish_run(
             run, outcome, sentence, reason=reason, max_failures=MAX_FAILURES
         ):
-            await self._notify(schedule.key, schedule_words.paused(schedule.id, reason))
+            await self._notify(schedule.key, schedule_words.schedule_paused(schedule.id, reason))
 
     async def _pause(self, schedule: records.Schedule, reason: str) -> None:
         """Pause a schedule, and tell people why."""
         await self._table.set_due(schedule.id, None, reason)
-        await self._notify(schedule.key, schedule_words.paused(schedule.id, reason))
+        await self._notify(schedule.key, schedule_words.schedule_paused(schedule.id, reason))
 
     async def pause_of_owner(self, key: values.SessionKey, person: str, reason: str) -> None:
         """Pause the schedules of a person who may no longer use a channel, for a reason."""
@@ -294,7 +294,7 @@ class Schedules:
                 if schedule.person != person and not is_admin:
                     raise errors.BotError(schedule_words.NOT_YOURS)
                 return schedule
-        raise errors.BotError(schedule_words.unknown(number))
+        raise errors.BotError(schedule_words.unknown_schedule(number))
 
     async def pause(self, schedule: records.Schedule) -> None:
         """Pause a schedule."""

@@ -225,7 +225,7 @@ class SessionService:
         """
         async with self._hold_lane(key):
             await self._release_kernel(key, files=files)
-            notice = records.NewPart(kind=records.PartKind.NOTICE, text=session_words.RESET)
+            notice = records.NewPart(kind=records.PartKind.NOTICE, text=session_words.RESET_DONE)
             memory = records.NewPart(kind=records.PartKind.MEMORY, detail=stored_transcripts.RESET)
             database = self.services.database
             async with database.together(is_writing=True):
@@ -453,7 +453,9 @@ class SessionService:
         """Return the end of a request that was withdrawn while it waited: by a person, or by
         shutdown."""
         if self._lanes.is_closed:
-            return events.TurnEnded(status=values.TurnStatus.FAILED, sentence=session_words.CLOSING)
+            return events.TurnEnded(
+                status=values.TurnStatus.FAILED, sentence=session_words.BOT_CLOSING
+            )
         return turn_stops.StopSignal().end()
 
     def _check(self, request: requests.Request) -> None:

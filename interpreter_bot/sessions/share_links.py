@@ -67,7 +67,7 @@ class ShareLinks:
         if not self.is_on:
             raise errors.BotError(session_words.NO_PAGE)
         if await self._services.database.sessions.find(key) is None:
-            raise errors.BotError(session_words.EMPTY)
+            raise errors.BotError(session_words.CONVERSATION_EMPTY)
         visit = Visit(secrets.token_hex(16), key, time.time() + LINK_SECONDS)
         # What follows the # is sent to no server: no log and no preview gets hold of it.
         return f"{self._address}/visit#{await self._seal('link', visit)}"

@@ -62,7 +62,9 @@ class StatementRequests:
         """
         self._connections.check_writing(self._key, statement.connection)
         values = [f"-- :{name} = {value!a}" for name, value in statement.parameters.items()]
-        text = "\n".join([tool_words.statement(statement.connection), statement.sql, *values])
+        text = "\n".join(
+            [tool_words.statement_heading(statement.connection), statement.sql, *values]
+        )
         if len(text) > _CHARACTERS:
             raise errors.BotError(tool_words.STATEMENT_TOO_LONG)
         # An edited statement is another one, which the code has not asked for.

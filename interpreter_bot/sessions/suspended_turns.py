@@ -347,7 +347,7 @@ class LateReply(ports.Reply):
                 case turn_log.Cell(finished=values.Finished(reason=reason)):
                     parts.append(reason)
         if log.files:
-            end.append(file_words.made(", ".join(log.files)))
+            end.append(file_words.files_made(", ".join(log.files)))
         if log.last_words is not None:
             end.append(log.last_words.text)
         if log.end is not None:

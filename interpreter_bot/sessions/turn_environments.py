@@ -175,7 +175,7 @@ class SessionEnvironment:
         async with self._waiting_for_person():
             answer = await self._approvals.require("plan" if is_plan else "code", code)
         if answer is None:
-            raise agent_ports.NotApprovedError(session_words.DECLINED, remark=_CODE_DECLINED)
+            raise agent_ports.NotApprovedError(session_words.CODE_DECLINED, remark=_CODE_DECLINED)
         return code if answer.edited is None else answer.edited
 
     async def ask_person(self, question: str, choices: tuple[str, ...]) -> str:
@@ -225,7 +225,7 @@ class SessionEnvironment:
             BotError: it is not understood, or not possible.
         """
         if self._propose is None:
-            raise errors.BotError(schedule_words.OFF)
+            raise errors.BotError(schedule_words.SCHEDULES_OFF)
         self.is_asking = True
         try:
             # What ran last has to be recorded, to be run again.
@@ -272,7 +272,7 @@ class SessionEnvironment:
         kernel = await self.kernel()
         loss = self._variables.take_notice(kernel.id, saved=kernel.restored)
         if self._hosts.sandbox_level is values.SandboxLevel.NONE:
-            self._stream.emit(events.NoticeShown(run_words.UNSANDBOXED))
+            self._stream.emit(events.NoticeShown(run_words.UNSANDBOXED_WARNING))
         if self.mark is None:
             # After taking the kernel, which changes the owner of files but not their content.
             if not self.kernel_id:
@@ -509,7 +509,7 @@ class SessionEnvironment:
         self.is_handed_over, self.mark = False, None
         finished = values.Finished(values.Ending.BACKGROUND, time.time() - began)
         self._stream.emit(events.CodeFinished(self._stream.cell, finished))
-        self._stream.emit(events.NoticeShown(job_words.GOES_ON))
+        self._stream.emit(events.NoticeShown(job_words.JOB_GOES_ON))
         return finished
 
     def _record_end(self, running: asyncio.Task[host_ports.ExecutionEnd]) -> values.Finished:

@@ -52,7 +52,9 @@ class StopSignal(asyncio.Event):
             )
         was_running = last is not None and last.ending is values.Ending.STOPPED
         sentence = (
-            session_words.STOPPED if was_running and last and not last.kernel_lost else _STOPPED
+            session_words.TURN_STOPPED
+            if was_running and last and not last.kernel_lost
+            else _STOPPED
         )
         return events.TurnEnded(status=values.TurnStatus.STOPPED, text=text, sentence=sentence)
 

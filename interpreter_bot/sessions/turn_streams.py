@@ -167,7 +167,9 @@ class TurnStream:
             is_personal=is_personal,
         )
         # Code that is not approved is declined; code that runs is told why it gets no answer.
-        unattended = events.Unanswered(question_words.NOBODY) if number else events.Declined()
+        unattended = (
+            events.Unanswered(question_words.NOBODY_TO_APPROVE) if number else events.Declined()
+        )
         answer = await self._answer(question, unattended)
         if isinstance(answer, events.Unanswered):
             raise errors.BotError(answer.reason)

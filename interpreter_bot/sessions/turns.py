@@ -116,7 +116,7 @@ async def _catch_all(work: Awaitable[_T]) -> _T | events.TurnEnded:
         return events.TurnEnded(status=values.TurnStatus.FAILED, sentence=str(error))
     except Exception:
         _log.exception("a turn failed unexpectedly")
-        return events.TurnEnded(status=values.TurnStatus.FAILED, sentence=session_words.FAULT)
+        return events.TurnEnded(status=values.TurnStatus.FAILED, sentence=session_words.BOT_FAULT)
 
 
 async def _record_end(
@@ -291,7 +291,7 @@ class _Work:
         )
         if self._request.is_job:
             # Not recorded, as it is said by each bot that follows it.
-            self.stream.reply.emit(events.NoticeShown(job_words.WENT_ON, 0))
+            self.stream.reply.emit(events.NoticeShown(job_words.JOB_WENT_ON, 0))
         else:
             self.stream.emit(events.NoticeShown(session_words.KEPT_RUNNING))
 

@@ -92,7 +92,7 @@ class UnrecordedCodeRun:
     async def stop(self) -> None:
         """Stop the cell that runs now; later ones go on."""
         if self._execution_id:
-            await self._hosts.stop(self._execution_id, run_words.CUT_SHORT)
+            await self._hosts.stop(self._execution_id, run_words.RUN_CUT_SHORT)
 
     def _end_cells(self, numbers: Sequence[int]) -> None:
         """Report the running cell as stopped, and the remaining ones as refused."""
@@ -109,7 +109,7 @@ class UnrecordedCodeRun:
             BotError: it was not run.
         """
         if self._hosts.sandbox_level is values.SandboxLevel.NONE:
-            self._reply.emit(events.NoticeShown(run_words.UNSANDBOXED, number))
+            self._reply.emit(events.NoticeShown(run_words.UNSANDBOXED_WARNING, number))
         workspace = await self._hosts.workspace(self._key)
         kernel = await lease.kernel()
         if kernel.loss_notice and kernel.id != self._announced_kernel:
@@ -145,7 +145,7 @@ class UnrecordedCodeRun:
                 raise
             except Exception as error:
                 self._fail_reply(error)
-                raise errors.BotError(session_words.UNWATCHED) from error
+                raise errors.BotError(session_words.OUTPUT_UNWATCHED) from error
             match answer:
                 case events.Unanswered(reason=reason):
                     raise errors.BotError(reason)

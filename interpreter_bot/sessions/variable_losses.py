@@ -62,7 +62,7 @@ class VariableLoss:
             self.names[:_MAX_SHOWN_NAMES],
             self.more_count + max(len(self.names) - _MAX_SHOWN_NAMES, 0),
         )
-        return variable_words.lost(listed, self.reason, self.files_sentence)
+        return variable_words.variables_lost(listed, self.reason, self.files_sentence)
 
     @property
     def note(self) -> chat_messages.Note:
@@ -94,10 +94,12 @@ class VariableRestoration:
     def sentence(self) -> str:
         """Return one line for people."""
         if not self.saved.kept_count:
-            notice = variable_words.none_kept(self._losses_clause(_MAX_NOTICE_CHARACTERS))
+            notice = variable_words.none_saved(self._losses_clause(_MAX_NOTICE_CHARACTERS))
         else:
             exceptions = self._losses_clause(_MAX_NOTICE_CHARACTERS)
-            notice = variable_words.restored(self._count_clause, self._age_clause, exceptions)
+            notice = variable_words.variables_restored(
+                self._count_clause, self._age_clause, exceptions
+            )
         reason = f" {self.loss.reason}" if self._age_clause else ""
         return f"{notice}{reason} {self.files_sentence}".strip()
 
@@ -207,7 +209,9 @@ class KernelVariables:
         if kernel_id == row["kernel"] or (loss_reason and not kernel_id):
             reason = loss_reason
         default_reason = (
-            variable_words.STOPPED if row.get("bot") == self._bot else variable_words.RESTARTED
+            variable_words.PYTHON_STOPPED
+            if row.get("bot") == self._bot
+            else variable_words.BOT_RESTARTED
         )
         # Restored variables may run code that these people left in them.
         self._set({} if saved is None else {"people": people_of(row)})

@@ -9,7 +9,7 @@ NO_BOTS: Final = "I don't respond to bots."
 NO_STRANGERS: Final = "Only people of this workspace can use me."
 NO_GUESTS: Final = "Guests of this workspace can't use me."
 NOT_HERE: Final = "I can't be used here."
-NOT_THERE_ANY_MORE: Final = "Its owner is no longer in this channel."
+OWNER_LEFT_CHANNEL: Final = "Its owner is no longer in this channel."
 UNKNOWN_PERSON: Final = "I couldn't look you up in Slack. Try again later."
 ADMINS_ONLY: Final = "Only admins can change that."
 ADMINS_ONLY_IN_CHANNEL: Final = "Only admins can change that for a channel."
@@ -29,11 +29,11 @@ MENTION_OR_REPLY_TO_BE_READ: Final = "I can only read messages here that mention
 WRITE_SOMETHING: Final = (
     "Write what you want to know, or send a file with it. `/interpreter help` says more."
 )
-WEAKER: Final = "That is weaker than another setting here, so the stricter one applies."
+WEAKER_THAN_OTHER: Final = "That is weaker than another setting here, so the stricter one applies."
 
 
 SETTINGS_TITLE: Final = "Your settings here"
-SETTINGS: Final = {
+SETTING_DESCRIPTIONS: Final = {
     "approval": "ask a person before the model's code runs: never, once per answer (plan), or "
     "every time; the strictest choice here applies",
     "model": "the model I use if a conversation has not chosen another",
@@ -42,7 +42,7 @@ SETTINGS: Final = {
     "show_code": "code stays visible after it has run",
 }
 POSSIBLE_VALUES: Final = "possible values"
-_SCOPES: Final = {
+_SCOPE_PHRASES: Final = {
     "me": "for you",
     "channel": "in this channel",
     "server": "on this server",
@@ -60,8 +60,8 @@ def setting_choices(name: str, choices: str) -> str:
 
 def setting_changed(name: str, value: str, scope: str) -> str:
     verb = "reset to the default" if value == "default" else f"now {value}"
-    return f"{name} is {verb} {_SCOPES[scope]}."
+    return f"{name} is {verb} {_SCOPE_PHRASES[scope]}."
 
 
-def in_effect(value: str) -> str:
+def value_in_effect(value: str) -> str:
     return f"In effect for you here: {value}."

@@ -8,13 +8,15 @@ from typing import Any, Final
 
 from interpreter_bot.text import quantities
 
-_MAX_FAULTS: Final = 5
-NO_PLACE: Final = "There is nothing at this address. GET /v1/openapi.json lists what there is."
+_MAX_LISTED_FAULTS: Final = 5
+NO_SUCH_ADDRESS: Final = (
+    "There is nothing at this address. GET /v1/openapi.json lists what there is."
+)
 UNKNOWN_PART: Final = "A message has parts of another kind than text, image_url and file."
 TEXT_OR_CODE: Final = "Send either text or code, not both."
 NO_QUESTION: Final = "The last message has to be the user's."
 TOO_MANY_VALUES: Final = "The request is too large: it has too many parts."
-OWN_TOOLS: Final = "This model has tools of its own and takes no others: leave out tools."
+TAKES_NO_TOOLS: Final = "This model has tools of its own and takes no others: leave out tools."
 ONLY_TEXT: Final = "This model answers in Markdown: leave out response_format."
 ONLY_DATA_URLS: Final = (
     "Pictures and files have to be data URLs in Base64; nothing is fetched from elsewhere."
@@ -29,7 +31,7 @@ def no_model(name: str) -> str:
     return f"There is no such model. GET /v1/models lists them; {name} is the default."
 
 
-def faults(details: Iterable[Mapping[str, Any]]) -> list[str]:
+def fault_phrases(details: Iterable[Mapping[str, Any]]) -> list[str]:
     """Return a phrase for each of pydantic's first faults; what was given is not repeated."""
     # Within one line each: a name may be of any length.
     names = ((".".join(map(str, fault["loc"])), fault["msg"]) for fault in details)
@@ -37,11 +39,11 @@ def faults(details: Iterable[Mapping[str, Any]]) -> list[str]:
         f"{quantities.one_line(name, 60)}: {message}" if name else message
         for name, message in names
     )
-    return list(itertools.islice(phrases, _MAX_FAULTS))
+    return list(itertools.islice(phrases, _MAX_LISTED_FAULTS))
 
 
-def wrong_body(faults: Iterable[str]) -> str:
-    return f"The request is wrong. {'; '.join(faults)}."
+def wrong_request(fault_phrases: Iterable[str]) -> str:
+    return f"The request is wrong. {'; '.join(fault_phrases)}."
 
 
 def too_large(limit_bytes: int) -> str:

@@ -15,7 +15,7 @@ FILE_REFUSED: Final = "it was refused"
 NOT_PACKED: Final = "it could not be compressed"
 
 
-def rest_in_file(characters: int) -> str:
+def left_in_file(characters: int) -> str:
     return f"… {characters:,} characters are only in the file; the end follows."
 
 

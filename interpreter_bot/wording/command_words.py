@@ -7,7 +7,7 @@ from typing import Final
 
 from interpreter_bot.text import quantities
 
-_PLACES: Final = (("web", "on the page"), ("console", "in the terminal"))
+_PLACE_PHRASES: Final = (("web", "on the page"), ("console", "in the terminal"))
 RUN_TITLE: Final = "Run Python"
 YOUR_CODE: Final = "Your code"
 RUN_MESSAGE: Final = "Run this message"
@@ -24,11 +24,11 @@ STOPPING: Final = "Stopping."
 NO_DIRECT_MESSAGE: Final = (
     "This is for you alone, and I can't send you direct messages. Use `/interpreter` instead."
 )
-NEWER_BUTTON: Final = "This button is from another version of me. Use a newer one, or ask again."
-NEWER_FORM: Final = "This form is from another version of me. Please open it again."
+OUTDATED_BUTTON: Final = "This button is from another version of me. Use a newer one, or ask again."
+OUTDATED_FORM: Final = "This form is from another version of me. Please open it again."
 RESTARTING: Final = "I am about to restart. Please try again in a minute."
 THANKS: Final = "Thanks for the feedback."
-DEFAULT: Final = "default"
+DEFAULT_VALUE: Final = "default"
 SCHEDULES: Final = "Schedules"
 SCHEDULE_RUNS: Final = "Runs, the latest first"
 FILES_TITLE: Final = "Files in /mnt/data"
@@ -76,11 +76,13 @@ def takes_nothing(name: str) -> str:
 
 
 def works_elsewhere(name: str, platforms: Container[str]) -> str:
-    place = next((phrase for platform, phrase in _PLACES if platform in platforms), "in chats")
+    place = next(
+        (phrase for platform, phrase in _PLACE_PHRASES if platform in platforms), "in chats"
+    )
     return f"/{name} works {place}, not here."
 
 
-def unknown(name: str, alike: str) -> str:
+def unknown_command(name: str, alike: str) -> str:
     hint = f"Did you mean /{alike}?" if alike else "Type /help for a list."
     return f"There is no command /{name}. {hint}"
 

@@ -8,18 +8,18 @@ from typing import Final
 UNREACHABLE: Final = (
     "The data cannot be reached, or its server refuses the bot's login. Try again in a minute."
 )
-HAS_FILES: Final = "This connection has files, not tables. Use files() and get()."
-HAS_TABLES: Final = "This connection does not have that."
+FILES_NOT_TABLES: Final = "This connection has files, not tables. Use files() and get()."
+NOT_IN_CONNECTION: Final = "This connection does not have that."
 NEEDS_NO_APPROVAL: Final = "This connection only reads, which needs no approval."
-STOPPED: Final = "It was stopped."
+QUERY_STOPPED: Final = "It was stopped."
 NO_WORKSPACE: Final = "Files cannot be stored here."
-UNREADABLE: Final = "This is not a valid request for data."
+INVALID_REQUEST: Final = "This is not a valid request for data."
 PROCESS_ENDED: Final = (
     "The process that queries the database ended, perhaps because it needed too much memory. Ask "
     "for less at a time."
 )
 MORE_QUERIES: Final = "… and more, which are in the record of queries."
-CUT: Final = {
+CUT_PHRASES: Final = {
     "rows": "cut after {rows:,} rows, the most that one query returns",
     "bytes": "cut after {rows:,} rows, because more would be too large",
 }
@@ -30,7 +30,7 @@ MORE_TABLES: Final = (
     "the rest"
 )
 COLUMNS_LEFT_OUT: Final = "(its columns are left out, because the list would be too long)"
-UNGUARDED: Final = (
+NO_READ_ONLY_LOGIN: Final = (
     "This database has no read-only transactions, so no statement is run. Ask whoever runs this "
     "bot to confirm that its login can only read (login_only_reads)."
 )
@@ -42,14 +42,14 @@ NOT_READING: Final = (
 STATEMENT_TOO_LONG: Final = "The statement is too long. Give long lists as parameters."
 SEVERAL_STATEMENTS: Final = "Only one statement can be run at a time."
 NO_STATEMENT: Final = "The statement is empty."
-UNCLOSED: Final = "A string, a name or a comment in the statement is not closed."
+UNCLOSED_STATEMENT: Final = "A string, a name or a comment in the statement is not closed."
 RUNNING_COMMENTS: Final = "Comments that the database would run are not allowed. Leave them out."
 UNICODE_ESCAPES: Final = "Names with Unicode escapes are not allowed. Write the letters themselves."
 ZERO_BYTE: Final = "PostgreSQL cannot store text with a zero byte in it."
 BAD_PARAMETER: Final = "A parameter has a value of a type that cannot be sent."
 
 
-def too_slow(seconds: float) -> str:
+def query_too_slow(seconds: float) -> str:
     return f"It took longer than {seconds:g} seconds and was stopped."
 
 
@@ -80,11 +80,11 @@ def needs_package(name: str | None) -> str:
     return f"This needs the package {name!r}, which is not in the bot's environment."
 
 
-def not_understood(dialect: str) -> str:
+def not_parsed(dialect: str) -> str:
     return f"This cannot be parsed as {dialect}, so it is not run. Write it in a simpler form."
 
 
-def looks_like_statement(word: str) -> str:
+def begins_statement(word: str) -> str:
     return (
         f"The word {word} begins a new statement in this dialect, so this is not run. If it is a "
         f"name, write it in brackets: [{word}]."

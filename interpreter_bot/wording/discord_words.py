@@ -20,7 +20,7 @@ OPEN_TO_ALL: Final = (
     "Anyone on Discord can use this bot. To restrict it, set discord.guilds, channels, roles or "
     "people, and switch Public Bot off in the developer portal."
 )
-CLOSES: Final = {
+CLOSE_REASONS: Final = {
     4004: "Discord does not accept the token.",
     4010: "Discord does not accept the shards.",
     4011: "Discord requires sharding for this many servers: set discord.sharding.",
@@ -30,11 +30,11 @@ CLOSES: Final = {
 }
 """Discord's codes for why it closes a connection."""
 CLOSED_AT_ONCE: Final = "Discord closed the connection at once."
-ENDED: Final = "The connection to Discord has ended."
+CONNECTION_ENDED: Final = "The connection to Discord has ended."
 NO_ANSWER: Final = "Discord did not answer in time."
 UNREACHABLE: Final = "Discord cannot be reached."
 MESSAGE_REFUSED: Final = "Discord rejected the message."
-HELLO: Final = (
+TEST_MESSAGE: Final = (
     "Hello! My token works. Once I am started, write to me here, or mention me on a server."
 )
 
@@ -43,7 +43,7 @@ def connected(name: str, *notes: str) -> str:
     return " ".join([f"connected as {name}.", *notes])
 
 
-def closed(code: int) -> str:
+def closed_with_code(code: int) -> str:
     return f"Discord closed the connection ({code})."
 
 

@@ -1,7 +1,6 @@
-"""The doctor: what is lost without each protection or service, how to get it, and what it found.
+"""The doctor: the consequence of each failed check, how to fix it, and the details of a check.
 
-A consequence says what happens if the check fails; a fix says what to do. Details, which stand
-beside the name of a check, are fragments without a capital and a full stop.
+Details, which follow the name of a check, are phrases without a capital and a full stop.
 """
 
 from __future__ import annotations

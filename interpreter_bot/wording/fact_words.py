@@ -38,18 +38,18 @@ LIMITS_OF_HOST: Final = {
     ),
 }
 """The same, for the operator only."""
-SESSIONS: Final = "Your conversations with Python running"
-MORE_SESSIONS: Final = (
+SESSION_LIMIT_LABEL: Final = "Your conversations with Python running"
+SESSION_LIMIT_NOTE: Final = (
     "If you start more, the one that was idle longest is saved, and its variables come back when "
     "you use it again. If all are busy, the next one waits."
 )
-NO_SANDBOX: Final = ("⚠️ Sandbox", "none", "Code can do whatever the bot can.")
-NO_TMP_NO_PORTS: Final = (
+NO_SANDBOX_FACT: Final = ("⚠️ Sandbox", "none", "Code can do whatever the bot can.")
+CONTAINER_FACT: Final = (
     "Writing to /tmp, opening ports",
     "not available",
     "Temporary files go where Python's tempfile module puts them.",
 )
-IF_LOST: Final = ("If variables are lost", "“again” re-runs the cells that made them")
+REBUILD_FACT: Final = ("If variables are lost", "“again” re-runs the cells that made them")
 ASK_FOR_HOSTS: Final = "Ask whoever runs this bot to allow hosts."
 CREDENTIALS_ADDED: Final = "The bot adds the credentials; code does not see them."
 ASK_FOR_SERVERS: Final = "Ask whoever runs this bot to add tool servers."

@@ -6,26 +6,26 @@ from typing import Final
 
 from interpreter_bot.text import quantities
 
-NONE: Final = "There are no files in /mnt/data."
+NO_FILES: Final = "There are no files in /mnt/data."
 NOT_ON_DISCORD: Final = "Discord no longer has this file."
 LARGER_THAN_SAID: Final = "The file is larger than Discord said."
 NOT_READ_FROM_DISCORD: Final = "The file could not be read from Discord."
 DOWNLOAD_BROKE_OFF: Final = "The download from Discord broke off."
-EMPTY_FOR_SLACK: Final = "it is empty, and Slack does not accept empty files."
-NOT_SHARED: Final = "Slack took it and does not show it."
+EMPTY_FILE: Final = "it is empty, and Slack does not accept empty files."
+NOT_SHOWN_BY_SLACK: Final = "Slack took it and does not show it."
 NO_PICTURES_FOR_SLACK: Final = "Slack does not accept these files as pictures."
 NO_ATTACHMENTS: Final = (
     "⚠️ I am not allowed to attach files in this channel. Use `/interpreter files` with a name to "
     "get one, or `/interpreter notebook` to get the whole conversation. An admin can let me attach "
     "files."
 )
-REFUSED_BY_DISCORD: Final = "⚠️ The file is too large for Discord. It stays in /mnt/data."
-NOTEBOOK: Final = "This conversation as a Jupyter notebook:"
+TOO_LARGE_FOR_DISCORD: Final = "⚠️ The file is too large for Discord. It stays in /mnt/data."
+NOTEBOOK_FOLLOWS: Final = "This conversation as a Jupyter notebook:"
 SENT_AS_FILE: Final = "That is too long to show here, so I sent it to you as a file."
-FOR_DATA: Final = "Files for /mnt/data"
-NOT_READABLE: Final = "I'm not allowed to read it. The app may lack the permission files:read"
+UPLOAD_LABEL: Final = "Files for /mnt/data"
+NO_FILE_PERMISSION: Final = "I'm not allowed to read it. The app may lack the permission files:read"
 TOO_MANY_REDIRECTS: Final = "too many redirects"
-SLACK_ACCESS: Final = {
+SLACK_ACCESS_REASONS: Final = {
     "access_denied": "I am not allowed to see it",
     "file_not_found": "it was deleted",
     "hidden_by_limit": "this workspace's plan hides it",
@@ -33,16 +33,16 @@ SLACK_ACCESS: Final = {
 }
 MACHINE_DISK_FULL: Final = "The machine's disk is nearly full."
 BOT_DISK_FULL: Final = "The bot's disk is full."
-BEFORE_GONE: Final = "The earlier files are no longer kept, so nothing was changed."
+EARLIER_FILES_GONE: Final = "The earlier files are no longer kept, so nothing was changed."
 COPY_DISK_FULL: Final = "The machine's disk is nearly full, so no files are copied."
 COPY_TOO_SLOW: Final = "Copying the files takes too long."
 COPY_FAILED: Final = "They could not be copied."
-CHANGED: Final = "it changed meanwhile"
+CHANGED_MEANWHILE: Final = "it changed meanwhile"
 UNKNOWN_CHANGES: Final = "The bot no longer knows which files were there before."
-LINK: Final = "it is a link"
+IS_LINK: Final = "it is a link"
 NOT_REGULAR: Final = "it is not a regular file"
 SEVERAL_NAMES: Final = "it has several names (hard links)"
-IS_DELETED: Final = "it is deleted"
+WAS_DELETED: Final = "it is deleted"
 FOLDER_UNREADABLE: Final = "its folder cannot be read"
 NESTED_TOO_DEEPLY: Final = "it is nested too deeply"
 TOO_LARGE_TOGETHER: Final = "Together, the files of one cell are too large."
@@ -55,7 +55,7 @@ def none_returned(error: object) -> str:
 
 
 def left_out(name: str, reason: object) -> str:
-    """Return that a file is missing, and why: a sentence, or the end of one."""
+    """Return that a file was left out; `reason` is a sentence about the file, or ends one."""
     text = str(reason).removesuffix(".")
     return f"{text}." if text.startswith(f"{name} ") else f"{name} was left out: {text}."
 
@@ -72,7 +72,7 @@ def over_upload_limit(limit_bytes: int) -> str:
     return f"It is too large: the limit is {quantities.size(limit_bytes)} a file."
 
 
-def made(names: str) -> str:
+def files_made(names: str) -> str:
     return f"Files were made: {names}."
 
 
@@ -80,7 +80,7 @@ def renamed(name: str) -> str:
     return f"An attachment is called {name}, because its own name cannot be used."
 
 
-def not_sent_whole(limit_bytes: int) -> str:
+def over_send_limit(limit_bytes: int) -> str:
     size = quantities.size(limit_bytes)
     return f"The file is larger than the {size} allowed here. It stays in /mnt/data."
 
@@ -119,7 +119,7 @@ def not_on_slack(name: str) -> str:
 
 
 def not_fetched(name: str, reason: str = "") -> str:
-    """Return that a file did not come, and why; the reason has no full stop."""
+    """Return that a file could not be fetched; the reason has no full stop."""
     return f"{name} could not be fetched{f': {reason}' if reason else ' from Slack'}."
 
 
@@ -169,7 +169,7 @@ def does_not_fit(name: str, limit_bytes: int) -> str:
     )
 
 
-def sparse(name: str) -> str:
+def mostly_empty(name: str) -> str:
     return f"{name} is almost entirely empty space (a sparse file)."
 
 

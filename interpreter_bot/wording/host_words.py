@@ -10,26 +10,28 @@ from interpreter_bot.wording import run_words
 
 # The host, and the way to it.
 UNREACHABLE: Final = "The Python host cannot be reached right now. Try again in a minute."
-SILENT: Final = "The Python host does not answer. Try again in a minute."
-UNREADABLE: Final = "The Python host sent an unreadable message. Try again."
-FAULT: Final = "Something went wrong in the Python host. The details are in its log."
-ENDED: Final = f"The Python host ended. {run_words.LOST}"
-LOST: Final = f"The connection to the Python host was lost. {run_words.LOST}"
+NOT_ANSWERING: Final = "The Python host does not answer. Try again in a minute."
+UNREADABLE_MESSAGE: Final = "The Python host sent an unreadable message. Try again."
+HOST_FAULT: Final = "Something went wrong in the Python host. The details are in its log."
+HOST_ENDED: Final = f"The Python host ended. {run_words.VARIABLES_LOST}"
+CONNECTION_LOST: Final = f"The connection to the Python host was lost. {run_words.VARIABLES_LOST}"
 NOT_STARTED: Final = "The Python host did not start. The reason is in its log."
-OTHER_RELEASE: Final = (
+HOST_OF_OTHER_RELEASE: Final = (
     "The Python host is of another release, which this bot does not understand. To end it, run "
     "`interpreter-bot host drain`."
 )
-OTHER_USERS: Final = "The Python host belongs to another user."
+HOST_OF_OTHER_USER: Final = "The Python host belongs to another user."
 OWNER_UNKNOWN: Final = "The bot cannot tell which user runs the Python host."
 NO_MACHINE: Final = "No machine that runs Python can be reached right now."
 KERNEL_GONE: Final = "The Python that was to run this code has ended."
-DRAINS: Final = "Python cannot be started right now, because its host is being replaced. Try again."
-DRAINED: Final = "The host starts no more Pythons, and ends when the last one has ended.\n"
-NONE_RUNNING: Final = "No Python host can be reached."
+HOST_DRAINS: Final = (
+    "Python cannot be started right now, because its host is being replaced. Try again."
+)
+DRAIN_STARTED: Final = "The host starts no more Pythons, and ends when the last one has ended.\n"
+NO_HOST_RUNNING: Final = "No Python host can be reached."
 
 # Sessions that move between machines, and the files that machines share.
-MOVED: Final = "This conversation moved to another machine."
+SESSION_MOVED: Final = "This conversation moved to another machine."
 NO_SHARED_STORE: Final = "Sessions can move only between hosts that share a store (host.store)."
 NOT_ARCHIVED: Final = (
     "The session was not moved, because its files and variables were not archived."
@@ -51,7 +53,7 @@ NO_ROOM_FOR_FILES: Final = (
 )
 OUTPUT_TOO_LARGE: Final = "An output was too large to be kept."
 
-# Doors: connections of code to the outside, which a host passes to its bot.
+# Doors: connections of code to the outside, which a host passes on to its bot.
 NO_DOORS: Final = "This Python cannot connect to anything outside."
 DOORS_BROKEN: Final = (
     "Code cannot use data connections or the hosts of `egress` here. `interpreter-bot doctor` says "
@@ -76,7 +78,7 @@ CERTIFICATE_UNREADABLE: Final = "this bot's certificate can no longer be read"
 CERTIFICATE_OF_OTHERS: Final = "this bot's certificate was not issued by the authority beside it"
 CERTIFICATE_EXPIRED: Final = "this bot's certificate has expired"
 CERTIFICATE_OF_HOST: Final = "this bot's certificate is not one for a bot"
-_VERIFY: Final[Mapping[int, str]] = {
+_CERTIFICATE_FLAWS: Final[Mapping[int, str]] = {
     9: "is not valid yet, or a clock is wrong",
     10: "has expired",
     26: "is not one for a host",
@@ -109,13 +111,15 @@ NODES_NEED_TLS: Final = (
 )
 
 # Help of the metrics.
-MEMORY: Final = "Memory that the host and its sessions may use."
-FREE_MEMORY: Final = "Memory that is free for sessions."
-USED_RATIO: Final = "How full the host is, from 0 to 1; 1 also if it is draining."
-DRAINING: Final = "1 if the host is draining: it takes no sessions, and ends with the last one."
+MEMORY_HELP: Final = "Memory that the host and its sessions may use."
+FREE_MEMORY_HELP: Final = "Memory that is free for sessions."
+USED_RATIO_HELP: Final = "How full the host is, from 0 to 1; 1 also if it is draining."
+DRAINING_HELP: Final = (
+    "1 if the host is draining: it takes no sessions, and ends with the last one."
+)
 
 
-def current_number(things: str) -> str:
+def current_number_help(things: str) -> str:
     return f"The current number of {things}."
 
 
@@ -131,7 +135,7 @@ def no_certificate(file: object, reason: object) -> str:
     return f"{file} cannot be read: {reason}. Make it with `interpreter-bot host certificate`."
 
 
-def other_key(directory: object) -> str:
+def key_of_other_certificate(directory: object) -> str:
     return f"The key in {directory}/tls.key does not belong to the certificate in tls.crt."
 
 
@@ -140,7 +144,7 @@ def not_certificates(directory: object) -> str:
 
 
 def refused_certificate(address: object, code: int) -> str:
-    flaw = _VERIFY.get(code, "was not issued by the authority that this bot trusts")
+    flaw = _CERTIFICATE_FLAWS.get(code, "was not issued by the authority that this bot trusts")
     return f"The certificate of the host at {address} {flaw}."
 
 
@@ -168,7 +172,7 @@ def bad_days(limit: int) -> str:
     return f"A certificate is valid for 1 to {limit} days."
 
 
-def closed(address: object, reason: str) -> str:
+def connection_closed(address: object, reason: str) -> str:
     return f"The host at {address} closed the connection: {reason}."
 
 
@@ -215,7 +219,7 @@ def not_a_directory(path: object) -> str:
     return f"{path} is a link or a file, not a directory."
 
 
-def belongs_to_others(path: object) -> str:
+def owned_by_other_user(path: object) -> str:
     return f"{path} belongs to another user."
 
 
@@ -254,7 +258,7 @@ def python_unusable(python: object) -> str:
     return f"The kernels' Python, {python}, cannot be run."
 
 
-def exposed(path: object, tree: object) -> str:
+def readable_by_code(path: object, tree: object) -> str:
     return (
         f"{path} lies in {tree}, which code can read. Move it elsewhere, or give kernels another "
         "Python (kernels.python)."

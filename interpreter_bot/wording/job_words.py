@@ -6,14 +6,14 @@ from typing import Final
 
 from interpreter_bot.text import quantities
 
-GOES_ON: Final = (
+JOB_GOES_ON: Final = (
     "This takes longer, so it goes on in the background. You are told when it is done. Until then "
     "you can go on asking, but no other code can run in this conversation."
 )
-WENT_ON: Final = "This went on in the background."
+JOB_WENT_ON: Final = "This went on in the background."
 
 
-def is_running(seconds: float) -> str:
+def job_is_running(seconds: float) -> str:
     since = quantities.duration(max(round(seconds), 1))
     return (
         f"Code of this conversation has been running in the background for {since}. Other code can "
@@ -21,10 +21,10 @@ def is_running(seconds: float) -> str:
     )
 
 
-def too_many(limit: int) -> str:
+def too_many_jobs(limit: int) -> str:
     runs = quantities.count(limit, "long run")
     return f"{runs} may go on at a time, and that many do. Try again when one is done."
 
 
-def done(seconds: float) -> str:
+def job_done(seconds: float) -> str:
     return f"The code in the background is done, after {quantities.duration(round(seconds))}."

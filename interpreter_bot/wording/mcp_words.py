@@ -36,15 +36,15 @@ def wrong_arguments(tool: str, faults: Iterable[str]) -> str:
     return f"The arguments of {tool} are wrong. {'; '.join(faults)}."
 
 
-def queued(requests: str) -> str:
+def queued_behind(requests: str) -> str:
     return f"Waiting behind {requests}."
 
 
-def stored(name: str, handle: str) -> str:
+def file_stored(name: str, handle: str) -> str:
     return f"Stored as /mnt/data/{name}.\n[session: {handle}]"
 
 
-def was_reset(*, files: bool) -> str:
+def reset_done(*, files: bool) -> str:
     return f"Reset. Variables are cleared, files are {'deleted' if files else 'kept'}."
 
 
@@ -65,9 +65,9 @@ def not_sent(name: str, size: str, advice: str) -> str:
     return f"{name} ({size}) is not sent: {advice}. Save it to /mnt/data and use get_file."
 
 
-def ended(ending: str) -> str:
+def code_ended(ending: str) -> str:
     return f"The code ended: {ending}."
 
 
-def session(handle: str) -> str:
+def session_line(handle: str) -> str:
     return f"session: {handle}"

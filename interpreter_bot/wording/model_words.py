@@ -8,16 +8,16 @@ from typing import Final
 from interpreter_bot import errors
 from interpreter_bot.text import quantities
 
-_CHOICE: Final = (
+_HOW_TO_CHOOSE: Final = (
     "Whoever runs this bot can choose a model: on the page, in the menu under Model, or with "
     "`interpreter-bot setup`."
 )
-NONE: Final = "No model is set up. You can still run your own code with /py CODE."
-NONE_YET: Final = (
+NO_MODEL: Final = "No model is set up. You can still run your own code with /py CODE."
+NO_MODEL_YET: Final = (
     "There is no model yet, but you can run your own code: press Python, or type /py CODE. "
-    f"{_CHOICE}"
+    f"{_HOW_TO_CHOOSE}"
 )
-CONFIGURED: Final = (
+SET_BY_OPERATOR: Final = (
     "The models are set where the bot runs, in its environment or its configuration file. Change "
     "them there."
 )
@@ -35,7 +35,7 @@ SLOW_NAME: Final = (
 )
 
 # What happens during an answer.
-CHECKING: Final = "The model was asked to check this answer, and answers again."
+ANSWER_CHECKED: Final = "The model was asked to check this answer, and answers again."
 PICTURES_REFUSED: Final = (
     "This model's server did not accept the pictures, so they are described to the model."
 )
@@ -54,8 +54,9 @@ ANSWER_LOST: Final = "The connection to the model was lost in the middle of its 
 ANSWER_TOO_LONG: Final = "The model's answer was too long and was cut off. Ask for a shorter one."
 
 # The demo model.
-DEMO: Final = (
-    f"A small demo model answers. It runs on the bot's machine, and is often wrong. {_CHOICE}"
+DEMO_ANSWERS: Final = (
+    "A small demo model answers. It runs on the bot's machine, and is often wrong. "
+    f"{_HOW_TO_CHOOSE}"
 )
 DEMO_OFF: Final = "The demo model is switched off (local.enabled)."
 NO_DEMO_LIBRARY: Final = errors.missing_extra("The demo model", "local")
@@ -73,19 +74,19 @@ DEMO_NEEDS_MEMORY: Final = (
 )
 NO_CONNECTION: Final = "no connection could be made"
 CONNECTION_LOST: Final = "the connection was lost"
-TOO_SLOW: Final = "it did not answer in time"
-_OTHER_FILE: Final = "INTERPRETER_BOT_LOCAL__MODEL_PATH"
+NO_ANSWER_IN_TIME: Final = "it did not answer in time"
+_MODEL_PATH_VARIABLE: Final = "INTERPRETER_BOT_LOCAL__MODEL_PATH"
 
 
 def now_used(title: str) -> str:
     return f"This conversation now uses {title}."
 
 
-def ambiguous(name: str, titles: Sequence[str]) -> str:
+def ambiguous_name(name: str, titles: Sequence[str]) -> str:
     return f"Several models are called {name}: {'; '.join(titles)}."
 
 
-def unknown(name: str, titles: Sequence[str]) -> str:
+def unknown_model(name: str, titles: Sequence[str]) -> str:
     return f"There is no model {name}. There are: {'; '.join(titles) or 'none'}."
 
 
@@ -105,7 +106,7 @@ def entry_too_long(limit: int) -> str:
     return f"That is too long: a key or an address has at most {limit:,} characters."
 
 
-def busy(wait_seconds: float) -> str:
+def asked_again_in(wait_seconds: float) -> str:
     return f"The model is busy. Asking again in {quantities.duration(round(wait_seconds))}."
 
 
@@ -144,27 +145,32 @@ def no_progress(attempts: int) -> str:
     return f"{attempts} attempts in a row led nowhere. Ask in other words."
 
 
-_OPERATOR: Final = "Ask whoever runs this bot to"
+_ASK_OPERATOR: Final = "Ask whoever runs this bot to"
 
 
 def key_refused(server: str) -> str:
-    return f"The model server at {server} refused the API key. {_OPERATOR} check it."
+    return f"The model server at {server} refused the API key. {_ASK_OPERATOR} check it."
 
 
 def key_needed(server: str) -> str:
-    return f"The model server at {server} needs an API key. {_OPERATOR} give the bot one."
+    return f"The model server at {server} needs an API key. {_ASK_OPERATOR} give the bot one."
 
 
 def not_on_server(server: str, name: str) -> str:
-    return f'The model server at {server} has no model called "{name}". {_OPERATOR} check its name.'
+    return (
+        f'The model server at {server} has no model called "{name}". '
+        f"{_ASK_OPERATOR} check its name."
+    )
 
 
 def server_moved(server: str) -> str:
-    return f"The model server at {server} redirects to another address. {_OPERATOR} set that one."
+    return (
+        f"The model server at {server} redirects to another address. {_ASK_OPERATOR} set that one."
+    )
 
 
 def no_list(server: str) -> str:
-    return f"The model server at {server} lists no models. {_OPERATOR} name one."
+    return f"The model server at {server} lists no models. {_ASK_OPERATOR} name one."
 
 
 def server_unreachable(server: str) -> str:
@@ -178,12 +184,12 @@ def server_silent(server: str) -> str:
 def demo_unreachable(host: str, reason: object) -> str:
     return (
         f"The demo model could not be downloaded from {host}: {reason}. You can still run your own "
-        f"code. {_CHOICE}"
+        f"code. {_HOW_TO_CHOOSE}"
     )
 
 
 def demo_damaged(host: str) -> str:
-    return f"The file from {host} is not the demo model, so it was deleted. {_CHOICE}"
+    return f"The file from {host} is not the demo model, so it was deleted. {_HOW_TO_CHOOSE}"
 
 
 def no_room_for_demo(directory: object, free_bytes: int, needed_bytes: int) -> str:
@@ -207,8 +213,8 @@ def not_gguf(path: object) -> str:
 
 def not_official(path: object) -> str:
     return (
-        f"{path} (from {_OTHER_FILE}) has the name of the official demo model, and other content. "
-        "Rename the file if you want to use it."
+        f"{path} (from {_MODEL_PATH_VARIABLE}) has the name of the official demo model, and "
+        "other content. Rename the file if you want to use it."
     )
 
 

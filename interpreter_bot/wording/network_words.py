@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Final
 
 # What the proxy answers to code; people read it in a traceback.
-UNKNOWN_NAME: Final = "Code cannot reach that host."
+HOST_NOT_REACHABLE: Final = "Code cannot reach that host."
 NO_TRACE: Final = "The proxy does not pass on the method TRACE."
 NO_UPGRADE: Final = "The proxy does not pass on a change of protocol, such as a web socket."
 NOT_A_PATH: Final = "The request does not ask for a path."
@@ -15,7 +15,7 @@ MALFORMED_REQUEST: Final = "The proxy cannot pass this request on: it is not val
 MALFORMED_ANSWER: Final = "The host's answer is not valid HTTP, so it is not passed on."
 HEAD_TOO_LONG: Final = "The headers of the request are too long."
 ONLY_HTTP: Final = "The proxy understands only http:// addresses and CONNECT."
-TOO_SLOW: Final = "It took too long."
+TOOK_TOO_LONG: Final = "It took too long."
 BROKE_OFF: Final = "The connection broke off."
 HOW_TO_ADDRESS: Final = "Address hosts here as /to/HOST/path or /to/HOST:PORT/path."
 BODY_TOO_LARGE: Final = "The request is too large."
@@ -24,24 +24,24 @@ TRAFFIC_USED_UP: Final = (
 )
 
 
-def question(method: str, host: str, port: int, target: str, first: bytes) -> str:
-    """Return what a person reads of a request before they let it be sent.
+def approval_question(method: str, host: str, port: int, target: str, first_bytes: bytes) -> str:
+    """Return the question whether a request may be sent.
 
     Args:
         method: of the request.
-        host: it goes to.
+        host: to which it goes.
         port: of that host.
         target: its path, shortened.
-        first: the first bytes of what is sent; may be empty.
+        first_bytes: of its body; may be empty.
     """
-    excerpt = f"\nIt begins with {first!a}." if first else ""
+    excerpt = f"\nIt begins with {first_bytes!a}." if first_bytes else ""
     return (
         f"{method} to {host}, port {port}: {target}{excerpt}\n"
-        "Approved for this session, it is for everybody here, as long as this Python runs."
+        "An approval for this session is for everybody here, as long as this Python runs."
     )
 
 
-def cut(count: int) -> str:
+def more_characters(count: int) -> str:
     return f"… (and {count:,} more characters)"
 
 
@@ -61,7 +61,7 @@ def unanswered(method: str, host: str) -> str:
 
 
 def not_listed(host: str, port: int, *, is_port: bool) -> str:
-    """Return that a host, or only a port of it, is closed."""
+    """Return that a host, or only a port of it, is not allowed."""
     what = "this port is" if is_port else "this host is"
     return (
         f"Code cannot reach {host}, port {port}: {what} not allowed. Ask whoever runs this bot to "
@@ -76,15 +76,15 @@ def not_found(host: str) -> str:
 def private_address(host: str) -> str:
     return (
         f"{host} has only addresses that code may not reach. Whoever runs this bot can allow "
-        "private ones with `address_rules` in its entry under `egress`."
+        "private ones with `addresses` in its entry under `egress`."
     )
 
 
-def silent(host: str, port: int) -> str:
+def host_not_answering(host: str, port: int) -> str:
     return f"{host}, port {port}, does not answer."
 
 
-def slow(host: str) -> str:
+def host_too_slow(host: str) -> str:
     return f"{host} took too long, or sending the request to it did."
 
 
@@ -100,7 +100,7 @@ def only_https(host: str, port: int) -> str:
     return f"{host}, port {port}, can be reached only by https."
 
 
-def unproven(host: str) -> str:
+def certificate_untrusted(host: str) -> str:
     return f"The certificate of {host} is not trusted, so nothing was sent."
 
 
@@ -108,14 +108,14 @@ def holds_secret(host: str) -> str:
     return f"The answer of {host} contains a secret of the bot, so it is not passed on."
 
 
-def compressed(host: str) -> str:
+def answer_compressed(host: str) -> str:
     return (
         f"{host} sent a compressed answer, which the bot cannot check for secrets, so it is not "
         "passed on."
     )
 
 
-def partial(host: str) -> str:
+def answer_partial(host: str) -> str:
     return (
         f"{host} sent part of a file, and the bot can check only whole answers for secrets, so it "
         "is not passed on."
@@ -130,7 +130,7 @@ def other_name(host: str) -> str:
     return f"A connection to {host} asked for another host in its TLS greeting."
 
 
-def idle(seconds: float) -> str:
+def idle_too_long(seconds: float) -> str:
     return f"Nothing came for {seconds:g} seconds."
 
 
@@ -150,10 +150,10 @@ def received_too_much(limit: int) -> str:
 
 
 # Settings of `egress`; the operator reads them.
-WILDCARD_WITH_ADDRESSES: Final = "a host with `*` cannot have `address_rules`"
+WILDCARD_WITH_ADDRESSES: Final = "a host with `*` cannot have `addresses`"
 METHODS_IN_CAPITALS: Final = "write `methods` in capitals, such as GET"
 NEVER_ALLOWED: Final = "CONNECT and TRACE are never allowed as `methods`"
-PATHS_BEGIN: Final = "each of `paths` has to begin with /"
+PATHS_BEGIN_WITH_SLASH: Final = "each of `paths` has to begin with /"
 HEADERS_NEED_PATHS: Final = "`headers` need `paths`"
 HEADERS_NEED_HOST: Final = "`headers` need one host, without `*`"
 
@@ -178,4 +178,4 @@ def bad_header(name: str, fault: str) -> str:
     return f"the header {name} {fault}"
 
 
-UNSENDABLE: Final = "has a name or value that HTTP does not allow"
+UNSENDABLE_HEADER: Final = "has a name or value that HTTP does not allow"

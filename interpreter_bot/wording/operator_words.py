@@ -18,15 +18,15 @@ NOTHING_TO_RUN: Final = (
     "Nothing is set up to run. Set SLACK_BOT_TOKEN and SLACK_APP_TOKEN, or DISCORD_TOKEN, or leave "
     "the web page on."
 )
-STANDS_BY: Final = (
+BOT_STANDS_BY: Final = (
     "Another bot uses this database. This one stands by, and takes over when that one ends."
 )
 LOCK_LOST: Final = (
     "The database was out of reach, so another bot may have taken over. This one starts again."
 )
 UNEXPECTED: Final = "Unexpected error. The details are in the log."
-PAGE: Final = "The web page"
-LOGINS: Final = "Logins at tools"
+PAGE_NAME: Final = "The web page"
+LOGIN_PAGES_NAME: Final = "Logins at tools"
 
 # `exec`.
 NOTHING_TO_WATCH: Final = "There is no file to watch. Name a script or a notebook."
@@ -48,14 +48,14 @@ ASK_FOR_DISCORD: Final = (
     "\nDiscord. Open https://discord.com/developers/applications, choose New Application, Bot, "
     "Reset Token,\nand switch Message Content Intent on.\n"
 )
-SKIP: Final = "To skip this, press Enter; what is already stored stays.\n"
+HOW_TO_SKIP: Final = "To skip this, press Enter; what is already stored stays.\n"
 TRYING: Final = "Trying it…\n"
-KEY: Final = "Key (not shown): "
-ADDRESS: Final = "Address (empty for the usual one): "
-SLACK_BOT_TOKEN: Final = "Bot User OAuth Token, xoxb-… (not shown): "
-SLACK_APP_TOKEN: Final = "App-level token with connections:write, xapp-… (not shown): "
-DISCORD_TOKEN: Final = "Bot token (not shown): "
-SLACK_PERSON: Final = (
+KEY_PROMPT: Final = "Key (not shown): "
+ADDRESS_PROMPT: Final = "Address (empty for the usual one): "
+SLACK_BOT_TOKEN_PROMPT: Final = "Bot User OAuth Token, xoxb-… (not shown): "
+SLACK_APP_TOKEN_PROMPT: Final = "App-level token with connections:write, xapp-… (not shown): "
+DISCORD_TOKEN_PROMPT: Final = "Bot token (not shown): "
+SLACK_PERSON_PROMPT: Final = (
     "Your member ID (in Slack: your picture, Profile, ⋮, Copy member ID), and the bot writes to "
     "you.\nOr press Enter: "
 )
@@ -81,7 +81,7 @@ NOT_FORGOTTEN: Final = "Nothing was deleted."
 NO_PYTHON_TO_SAVE: Final = "It has no Python running. What was saved before is kept."
 NOT_SAVED: Final = "It was not saved: it is in use, or nothing in it can be saved."
 NO_PYTHON: Final = "It has no Python running."
-FORGOTTEN: Final = "Its Python, variables and files are deleted."
+SESSION_FORGOTTEN: Final = "Its Python, variables and files are deleted."
 NOT_IN_FLEET: Final = "It is not on a machine of the fleet yet."
 ALREADY_THERE: Final = "It is already there."
 MOVED_ELSEWHERE: Final = "It was moved to another machine in the meantime."
@@ -109,11 +109,11 @@ def unreadable_settings(error: object) -> str:
     return f"The settings cannot be read: {error}."
 
 
-def failed(platform: str, sentence: object) -> str:
+def platform_failed(platform: str, sentence: object) -> str:
     return f"{platform} failed: {sentence}"
 
 
-def failed_for_now(platform: str, sentence: object, wait_seconds: float) -> str:
+def platform_failed_for_now(platform: str, sentence: object, wait_seconds: float) -> str:
     wait = quantities.duration(wait_seconds)
     return f"{platform} failed: {sentence} The bot tries again in {wait}."
 
@@ -152,7 +152,7 @@ def invitation(address: str) -> str:
     return f"To add the bot to a server, open {address}\n"
 
 
-def discord_owner(name: str) -> str:
+def discord_owner_prompt(name: str) -> str:
     return f"Once the bot is on a server, enter y, and it writes to you ({name}). Or press Enter: "
 
 
@@ -160,7 +160,7 @@ def found_server(name: str, address: str, models: Sequence[str]) -> str:
     return f"Found on this machine: {name} at {address} ({', '.join(models)}).\n"
 
 
-def stored(item: str) -> str:
+def credentials_stored(item: str) -> str:
     return f"It works ({item}). Stored, encrypted.\n"
 
 
@@ -196,12 +196,12 @@ def variables_saved(saved: int, lost: int) -> str:
     return f"{quantities.count(saved, 'variable')} saved.{losses}"
 
 
-def ended(*, is_saved: bool) -> str:
+def python_ended(*, is_saved: bool) -> str:
     saved = "Variables that can be saved are saved." if is_saved else "No variables are saved."
     return f"Its Python is stopped. {saved}"
 
 
-def moved(address: object) -> str:
+def session_moved(address: object) -> str:
     return f"It continues at {address}, with its files and variables."
 
 
@@ -209,7 +209,7 @@ def no_host(address: str, addresses: str) -> str:
     return f"There is no host at {address}. These answer: {addresses}."
 
 
-def totals(sessions: int, memory_bytes: int, saved_bytes: int) -> str:
+def session_totals(sessions: int, memory_bytes: int, saved_bytes: int) -> str:
     return (
         f"{quantities.count(sessions, 'session')}, {quantities.size(memory_bytes)} of memory, "
         f"{quantities.size(saved_bytes)} saved.\n"
@@ -245,23 +245,23 @@ def other_version(name: str, digest: str) -> str:
     )
 
 
-def skill_on(name: str, digest: str) -> str:
+def skill_accepted(name: str, digest: str) -> str:
     return f"{name} is on, as {digest}.\n"
 
 
-def skill_off(name: str) -> str:
+def skill_refused(name: str) -> str:
     return f"{name} is off.\n"
 
 
-def by(author: str) -> str:
+def skill_author(author: str) -> str:
     return f"  by {author}"
 
 
-def modules(names: Iterable[str]) -> str:
+def skill_modules(names: Iterable[str]) -> str:
     return f"    can be imported: {', '.join(names)}"
 
 
-def changed(files: Sequence[str]) -> str:
+def changed_files(files: Sequence[str]) -> str:
     return f"    changed since it was accepted: {', '.join(files)}"
 
 
@@ -277,11 +277,11 @@ def no_tool_server(name: str) -> str:
     return f"There is no server {name!r} in mcp_servers."
 
 
-def tools_on(count: int, server: str) -> str:
+def tools_accepted(count: int, server: str) -> str:
     return f"On: {quantities.count(count, 'tool')} of {server}.\n"
 
 
-def tools_off(server: str) -> str:
+def tools_refused(server: str) -> str:
     return f"The tools of {server} are off.\n"
 
 
@@ -289,11 +289,11 @@ def accept_all(server: str, digest: str) -> str:
     return f"To use all of these: interpreter-bot tools accept {server}@{digest}"
 
 
-def left_out(sentence: str) -> str:
+def definition_left_out(sentence: str) -> str:
     return f"  left out: {sentence}"
 
 
-def beware(warning: str) -> str:
+def tool_warning(warning: str) -> str:
     return f"      beware: {warning}"
 
 

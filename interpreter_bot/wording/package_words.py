@@ -39,15 +39,15 @@ UNREACHABLE: Final = f"The bot cannot connect to the package index. {_DOCTOR}"
 INDEX_DOWN: Final = "The package index is not working right now. Try again in a minute."
 
 
-def offer(module: str, package: str) -> str:
+def package_offer(module: str, package: str) -> str:
     return f"{module} is not installed. The package {package} has it."
 
 
-def declined(package: str) -> str:
+def not_approved(package: str) -> str:
     return f"{package} was not installed, because it was not approved."
 
 
-def hint(package: str) -> str:
+def install_hint(package: str) -> str:
     return f"If you mean the package {package}, install it: %pip install {package}"
 
 
@@ -63,11 +63,11 @@ def installed(summary: str) -> str:
     return f"Installed {summary}. Variables are kept."
 
 
-def missing(reason: str) -> str:
+def packages_missing(reason: str) -> str:
     return f"Some packages that were installed here are missing now: {reason}"
 
 
-def similar(module: str, other: str, package: str) -> str:
+def similar_module(module: str, other: str, package: str) -> str:
     return (
         f"There is no module {module}, but {other} is installed, which is spelled almost the same. "
         f"If you do mean {module}: %pip install {package}"
@@ -78,7 +78,7 @@ def without_module(package: str, version: str, module: str) -> str:
     return f"{package} {version} is installed, and has no module {module}."
 
 
-def not_plain(name: str) -> str:
+def not_a_plain_file(name: str) -> str:
     return f"A package was not installed: {name} in it is neither a file nor a directory."
 
 
@@ -102,8 +102,8 @@ def not_replaced_while_running(name: str, version: str) -> str:
 
 def too_many(count: int, limit: int) -> str:
     return (
-        f"This needs {count} packages; at most {limit} can be installed together. Ask whoever runs "
-        "this bot to raise package_index.packages."
+        f"This needs {count} packages; at most {limit} can be installed together. Install fewer "
+        "at a time."
     )
 
 
@@ -147,5 +147,5 @@ def too_long(text: str) -> str:
     return f"{text} is too long."
 
 
-def conditional(text: str) -> str:
+def condition_refused(text: str) -> str:
     return f"{text}: conditions such as `; python_version` cannot be used here."

@@ -32,16 +32,16 @@ UPLOAD_BROKE_OFF: Final = "The upload broke off."
 NOT_SHOWN: Final = "Files of this kind are not shown here."
 NOT_A_PICTURE: Final = "That is not a picture."
 PAGE_TOO_LARGE: Final = "The page is too large to be shown. Download it instead."
-DELETED: Final = "It has been deleted."
+FILE_DELETED: Final = "It has been deleted."
 NO_FILES_YET: Final = "There are no files yet."
-INTERACTIVE: Final = "This is interactive: see it in the conversation or in its notebook."
+INTERACTIVE_OUTPUT: Final = "This is interactive: see it in the conversation or in its notebook."
 PICTURE_LEFT_OUT: Final = "This picture is not in this file."
 ARCHIVE_FULL: Final = "With this file, the archive would exceed the limit for all files."
-SHRANK: Final = "It shrank while it was packed, so only its beginning is here."
+FILE_SHRANK: Final = "It shrank while it was packed, so only its beginning is here."
 LOGIN_PAGE: Final = "The login page"
 OTHER_LOGIN_PORT: Final = "Set another tool_logins.port."
-LET_BOT_USE: Final = "Let the bot use it"
-GO_ON: Final = "Continue to log in"
+AGREE_BUTTON: Final = "Let the bot use it"
+LOGIN_BUTTON: Final = "Continue to log in"
 LOGGED_IN: Final = "Logged in"
 OTHER_PORT: Final = "Is another bot running? To use another port, set INTERPRETER_BOT_WEB__PORT."
 NOTEBOOK_RUNS: Final = "A notebook is already running in this conversation."
@@ -52,7 +52,7 @@ def log_in_at(server: str) -> str:
     return f"Log in at {server}"
 
 
-def let_bot_use(server: str) -> str:
+def agree_question(server: str) -> str:
     return f"Let the bot use {server}?"
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 RUN_THIS: Final = "Run this code?"
-_TITLES: Final = {
+_TITLE_OF_SUBJECT: Final = {
     "plan": "Carry out this plan?",
     "note": "Remember this here?",
     "schedule": "Set up this schedule?",
@@ -13,17 +13,17 @@ _TITLES: Final = {
     "import": "Install this package and run the code again?",
     "request": "Send this request?",
 }
-_APPROVE: Final = {
+_APPROVE_LABEL: Final = {
     "note": "Remember",
     "schedule": "Confirm",
     "packages": "Install",
     "import": "Install and run again",
     "request": "Send",
 }
-CHANGE: Final = "Change"
-CANCEL: Final = "Cancel"
+CHANGE_BUTTON: Final = "Change"
+CANCEL_BUTTON: Final = "Cancel"
 NOT_EDITABLE: Final = "This cannot be edited. Approve or decline it."
-NOBODY: Final = "It needs a person's approval, and nobody is there to be asked."
+NOBODY_TO_APPROVE: Final = "It needs a person's approval, and nobody is there to be asked."
 NOT_YOURS: Final = "Only the person who asked can do that."
 EXPIRED: Final = "This question has expired."
 DECIDED: Final = "This was already decided."
@@ -32,10 +32,10 @@ APPROVED_FOR_SESSION: Final = "Approved for this session."
 APPROVED_AS_EDITED: Final = "Approved, as edited."
 DECLINED: Final = "Declined."
 ANSWERED: Final = "Answered."
-UNCHANGED: Final = "Cancelled. Nothing was changed."
+CANCELLED: Final = "Cancelled. Nothing was changed."
 FOR_SESSION: Final = "For this session"
 INPUT_TITLE: Final = "Your code asks"
-ANSWER: Final = "Your answer"
+ANSWER_LABEL: Final = "Your answer"
 REPLY_OR_BUTTON: Final = "Reply to this message, or press Answer."
 CHOOSE_OR_REPLY: Final = "Choose an answer, or reply to this message with another one."
 OTHER_ANSWER: Final = "Other answer"
@@ -55,18 +55,18 @@ CODE_GONE: Final = (
 
 def title(subject: str) -> str:
     """Return the question whether something of this kind may be done."""
-    return _TITLES.get(subject, RUN_THIS)
+    return _TITLE_OF_SUBJECT.get(subject, RUN_THIS)
 
 
-def approve(subject: str) -> str:
+def approve_label(subject: str) -> str:
     """Return the label of the button that approves something of this kind."""
-    return _APPROVE.get(subject, "Run")
+    return _APPROVE_LABEL.get(subject, "Run")
 
 
 def edit_form(subject: str) -> tuple[str, str, str]:
     """Return title, label and button of the form in which something of this kind is edited."""
     if subject == "note":
-        return "Edit the note", "The note", approve(subject)
+        return "Edit the note", "The note", approve_label(subject)
     return "Edit before running", "The code", "Run"
 
 
@@ -74,15 +74,15 @@ def note_too_long(characters: int, limit: int) -> str:
     return f"A note may have {limit:,} characters, and that has {characters:,}."
 
 
-def asks(prompt: str) -> str:
+def code_asks(prompt: str) -> str:
     return f"Your code is asking: {prompt}" if prompt else "Your code is asking for input."
 
 
-def asked(prompt: str) -> str:
+def code_asked(prompt: str) -> str:
     return f"Your code asked: {prompt}" if prompt else "Your code asked for input."
 
 
-def answered(question: str, answer: str) -> str:
+def answered_question(question: str, answer: str) -> str:
     """Return a question of the model with its answer, in a line."""
     return f"{question} → {answer}"
 

@@ -9,10 +9,10 @@ from typing import Final
 from interpreter_bot import errors, settings, values
 from interpreter_bot.text import quantities
 
-FAULT: Final = "Something went wrong inside the bot. The details are in its log."
-SILENT: Final = "Done. No output."
+BOT_FAULT: Final = "Something went wrong inside the bot. The details are in its log."
+NO_OUTPUT: Final = "Done. No output."
 NOTHING_RUNS: Final = "Nothing is running."
-_GENERAL: Final = {
+_SENTENCE_OF_ENDING: Final = {
     values.Ending.TIMED_OUT: "The code took too long and was stopped.",
     values.Ending.OUT_OF_MEMORY: "The code ran out of memory and was stopped.",
     values.Ending.CRASHED: "The Python process ended unexpectedly.",
@@ -20,7 +20,7 @@ _GENERAL: Final = {
     values.Ending.ERROR: "The code ended with an error.",
 }
 _VARIABLES_LOST: Final = "Its variables are gone; files in /mnt/data are kept."
-_KEPT: Final = "Variables are kept."
+_VARIABLES_KEPT: Final = "Variables are kept."
 _INTERRUPTED: Final = frozenset({values.Ending.TIMED_OUT, values.Ending.STOPPED})
 
 STOPPED_FOR_OWN: Final = (
@@ -35,11 +35,11 @@ DISK_FULL_FOR_VARIABLES: Final = (
     "The machine's disk is full, so variables could not be saved. If Python ends now, the last "
     "save comes back."
 )
-UNSANDBOXED: Final = "UNSANDBOXED: this code runs with the bot's own rights on its machine."
-CUT_SHORT: Final = "Stopped."
+UNSANDBOXED_WARNING: Final = "UNSANDBOXED: this code runs with the bot's own rights on its machine."
+RUN_CUT_SHORT: Final = "Stopped."
 CELL_CUT_SHORT: Final = "The run ended before this cell was done."
-ABANDONED: Final = "The execution was abandoned."
-NOT_RUN: Final = "The Python process reports that it did not run the code."
+EXECUTION_ABANDONED: Final = "The execution was abandoned."
+CODE_NOT_RUN: Final = "The Python process reports that it did not run the code."
 OUTPUT_LOST: Final = "Some of the output was lost on the way."
 OUTPUT_TOO_COMPLEX: Final = (
     "Part of the output was left out, because it had too many or too long values."
@@ -54,7 +54,7 @@ MEMORY_SHORT: Final = (
     "The machine was running out of memory, and this code used most of it, so it was stopped."
 )
 TOO_MUCH_SENT: Final = "The Python process sent more output than the bot can hold."
-UNCOUNTABLE: Final = (
+FOLDERS_UNCOUNTABLE: Final = (
     "The code made folders in /mnt/data that are nested too deeply or that the bot cannot open. "
     "Delete them to continue."
 )
@@ -63,8 +63,10 @@ TOO_MANY_PROCESS_SESSIONS: Final = (
     "The code started too many process sessions (setsid), which take processor time from other "
     "people."
 )
-UNRESPONSIVE: Final = "The code did not stop when it was asked to."
-LOST: Final = "Its variables are gone, except those saved earlier; files in /mnt/data are kept."
+NOT_STOPPING: Final = "The code did not stop when it was asked to."
+VARIABLES_LOST: Final = (
+    "Its variables are gone, except those saved earlier; files in /mnt/data are kept."
+)
 
 MIN_ELAPSED_SECONDS: Final = 5.0
 """Shorter waits are shown without a time."""
@@ -75,27 +77,27 @@ def ending_sentence(finished: values.Finished, *, has_shown: bool, has_error: bo
 
     Args:
         finished: the end.
-        has_shown: something stands on the screen, or a file was made.
-        has_error: a traceback is part of that.
+        has_shown: output is on the screen, or a file was made.
+        has_error: a traceback is part of the output.
 
     Returns:
-        One or two sentences; empty where the screen says it all.
+        One or two sentences; empty if the output says it all.
     """
     if finished.ending is values.Ending.BACKGROUND:
         # A notice says so.
         return ""
     if finished.ending is values.Ending.OK:
-        return finished.reason or ("" if has_shown else SILENT)
+        return finished.reason or ("" if has_shown else NO_OUTPUT)
     if finished.ending is values.Ending.ERROR and has_error:
         return finished.reason
     if finished.ending is values.Ending.STOPPED and not finished.reason:
         # A person did it, and the end of the turn says so.
         return _VARIABLES_LOST if finished.kernel_lost else ""
-    text = finished.reason or _GENERAL[finished.ending]
+    text = finished.reason or _SENTENCE_OF_ENDING[finished.ending]
     if finished.kernel_lost:
-        # The reason already says so if the kernel died of it.
+        # If the kernel died of it, the reason already says so.
         return text if "variables are gone" in text else f"{text} {_VARIABLES_LOST}"
-    return f"{text} {_KEPT}" if finished.ending in _INTERRUPTED else text
+    return f"{text} {_VARIABLES_KEPT}" if finished.ending in _INTERRUPTED else text
 
 
 def queued(ahead: int) -> str:
@@ -104,7 +106,7 @@ def queued(ahead: int) -> str:
 
 
 def waiting_sentence(text: str, share: float | None) -> str:
-    """Return one line on what is waited for, and how far it is.
+    """Return a line on what the turn waits for, and how far that is.
 
     Args:
         text: what it is; if empty, the result is empty.
@@ -114,8 +116,8 @@ def waiting_sentence(text: str, share: float | None) -> str:
 
 
 def error_sentence(error: Exception) -> str:
-    """Return what people are told of an error: ours say it themselves, of others one sentence."""
-    return str(error) if isinstance(error, errors.BotError) else FAULT
+    """Return the sentence of one of our errors; for any other error, that something went wrong."""
+    return str(error) if isinstance(error, errors.BotError) else BOT_FAULT
 
 
 def out_of_memory(limit_bytes: int) -> str:
@@ -131,10 +133,10 @@ def over_memory(limit_bytes: int) -> str:
     return f"The code used more than its {quantities.size(limit_bytes)} of memory."
 
 
-def crash(status: int | None) -> str:
+def crash_sentence(status: int | None) -> str:
     """Return why a kernel ended by itself, from its wait status; None if that is unknown."""
     if status is None:
-        return _GENERAL[values.Ending.CRASHED]
+        return _SENTENCE_OF_ENDING[values.Ending.CRASHED]
     code = os.waitstatus_to_exitcode(status)
     if code >= 0:
         return f"The code ended its own Python process (exit code {code})."
@@ -169,7 +171,7 @@ def stopped_after(seconds: float) -> str:
     return f"The code was stopped after {quantities.duration(seconds)}."
 
 
-def starting(ahead: int) -> str:
+def starting_python(ahead: int) -> str:
     return f"Starting Python: {ahead} ahead of you."
 
 

@@ -8,7 +8,7 @@ from interpreter_bot import values
 from interpreter_bot.text import quantities
 
 _EXAMPLE: Final = "“weekdays 9:00 Europe/Berlin: refresh the chart”"
-FORM: Final = f"Write when, a time zone, a colon, and what to do: {_EXAMPLE}."
+HOW_TO_WRITE: Final = f"Write when, a time zone, a colon, and what to do: {_EXAMPLE}."
 NO_ZONE: Final = f"Which time zone? Write it before the colon: {_EXAMPLE}."
 TWO_KINDS_OF_DAYS: Final = "Name days of the month or weekdays, not both."
 NOTHING_TO_REFRESH: Final = (
@@ -20,39 +20,39 @@ NO_MODEL: Final = (
     "No model is set up that could be asked. Begin with “refresh” to run the code of the last "
     "answer again, or with “alert if” and a condition."
 )
-OFF: Final = "Schedules are turned off here."
-DECLINED: Final = "No schedule was set up."
+SCHEDULES_OFF: Final = "Schedules are turned off here."
+PROPOSAL_DECLINED: Final = "No schedule was set up."
 NOT_YOURS: Final = "Only the person who set it up can do that, or an administrator."
-NONE: Final = f"There are no schedules here. Set one up with “schedule”, as in {_EXAMPLE}."
-ACTIONS: Final = (
+NO_SCHEDULES: Final = f"There are no schedules here. Set one up with “schedule”, as in {_EXAMPLE}."
+HOW_TO_MANAGE: Final = (
     "Write “schedules” for a list, or an action and a number, such as “schedules pause 3”. "
     "Actions are pause, resume, run, history and delete."
 )
 NO_RUNS: Final = "It has not run yet."
 PAUSED_BY_PERSON: Final = "Paused by a person."
 CODE_FAILED: Final = "The code failed."
-NO_ANSWER: Final = "The condition is neither true nor false."
+CONDITION_UNDECIDED: Final = "The condition is neither true nor false."
 NEVER_AGAIN: Final = "It will not run again."
 DELETED: Final = "Deleted."
 DELETED_MEANWHILE: Final = "The schedule was deleted."
-STARTED: Final = "Running it now."
+RUN_STARTED: Final = "Running it now."
 RUN_WAITS: Final = "It is running, and its next run is waiting already."
-ONLY_THERE: Final = "That can only be done in the channel where it was set up."
-_FRESH: Final = (
+ONLY_IN_ITS_CHANNEL: Final = "That can only be done in the channel where it was set up."
+_REFRESH_DESCRIPTION: Final = (
     "Runs the code of the last answer again, in a new Python with a copy of these files, without "
     "a model."
 )
-KINDS: Final = {
-    "replay": _FRESH,
-    "alert": f"{_FRESH} Posts only when the condition becomes true.",
+KIND_DESCRIPTIONS: Final = {
+    "replay": _REFRESH_DESCRIPTION,
+    "alert": f"{_REFRESH_DESCRIPTION} Posts only when the condition becomes true.",
 }
-_OUTCOMES: Final = {
+_OUTCOME_PHRASES: Final = {
     "done": "done",
     "quiet": "nothing to report",
     "failed": "failed",
     "interrupted": "interrupted by a restart",
 }
-_SHOWN_CHARACTERS: Final = 80
+_MAX_SHOWN_CHARACTERS: Final = 80
 
 
 def asks_model(model: str) -> str:
@@ -87,7 +87,7 @@ def unknown_zone(zone: str) -> str:
     )
 
 
-def never(times: str) -> str:
+def never_occurs(times: str) -> str:
     return f"“{_shortened(times)}” does not occur in the next ten years."
 
 
@@ -110,25 +110,25 @@ def too_many_in_place(limit: int) -> str:
     )
 
 
-def unknown(number: str) -> str:
+def unknown_schedule(number: str) -> str:
     return f"There is no schedule “{_shortened(number)}” here."
 
 
-def set_up(number: int, first: str) -> str:
+def schedule_set_up(number: int, first: str) -> str:
     return f"Schedule {number} is set up. It runs first on {first}."
 
 
-def heading(number: int, what: str, planned: str = "") -> str:
-    """Return what stands above a run; `planned` says for when, if it is late."""
+def run_heading(number: int, what: str, planned: str = "") -> str:
+    """Return the heading of a run; `planned` is the time for which a late run was planned."""
     late = f" It was planned for {planned}, and runs late." if planned else ""
     return f"Schedule {number}: {what}{late and '.'}{late}"
 
 
-def failed(number: int, sentence: str) -> str:
+def run_failed(number: int, sentence: str) -> str:
     return f"Schedule {number} did not run. {sentence}"
 
 
-def paused(number: int, reason: str) -> str:
+def schedule_paused(number: int, reason: str) -> str:
     return f"Schedule {number} is paused. {reason} “schedules resume {number}” resumes it."
 
 
@@ -136,16 +136,16 @@ def paused_after_failures(count: int, sentence: str) -> str:
     return f"It failed {quantities.count(count, 'time')} in a row. {sentence}".rstrip()
 
 
-def resumed(first: str) -> str:
+def schedule_resumed(first: str) -> str:
     return f"Resumed. It runs next on {first}."
 
 
-def listed(times: str, what: str, state: str) -> str:
+def list_entry(times: str, what: str, state: str) -> str:
     return f"{times}: {_shortened(what)} ({state})"
 
 
 def run_ended(outcome: str | None, sentence: str) -> str:
-    ending = _OUTCOMES.get(outcome or "", "not finished")
+    ending = _OUTCOME_PHRASES.get(outcome or "", "not finished")
     return f"{ending}: {_shortened(sentence)}" if sentence else ending
 
 
@@ -158,4 +158,4 @@ def paused_state(reason: str) -> str:
 
 
 def _shortened(text: str) -> str:
-    return quantities.one_line(text, _SHOWN_CHARACTERS)
+    return quantities.one_line(text, _MAX_SHOWN_CHARACTERS)

@@ -8,35 +8,35 @@ from interpreter_bot.text import quantities
 
 _TITLE_CHARACTERS: Final = 80
 _FILES_STAY: Final = "Files stay as they are now."
-# By whether variables are those of the last save, and whether files stay.
+# By: variables come from the last save; files stay as they are.
 _RESTORED_PARTS: Final = {
     (False, False): "Variables, files and history are",
     (True, False): "Files and history are",
     (False, True): "Variables and history are",
     (True, True): "History is",
 }
-COPY: Final = (
+COPY_NOTICE: Final = (
     "This is a copy of another conversation, with its variables, files and history. Continue here."
 )
-COPIED: Final = "I copied this conversation to a new thread in this channel."
-BUSY: Final = "Something is still running here. Try again when it is done."
-EMPTY: Final = "There is nothing in this conversation yet."
+COPY_MADE: Final = "I copied this conversation to a new thread in this channel."
+SESSION_BUSY: Final = "Something is still running here. Try again when it is done."
+CONVERSATION_EMPTY: Final = "There is nothing in this conversation yet."
 EMPTY_MESSAGE: Final = "Your message is empty. Write a question, or send a file with one."
-RESET: Final = "Reset. Variables and history are cleared."
+RESET_DONE: Final = "Reset. Variables and history are cleared."
 
 NOTHING_TO_UNDO: Final = "There is nothing to undo."
 NOT_LAST: Final = (
     "That is no longer the last answer here, so nothing was undone. To undo the last one, "
     "say undo again."
 )
-UNDONE: Final = "The last answer was undone."
+ANSWER_UNDONE: Final = "The last answer was undone."
 NOTHING_TO_REBUILD: Final = "Nothing to rebuild: all variables are there."
 BEGAN_AS_COPY: Final = (
     "This conversation began as a copy of another one: variables, files and history."
 )
 IS_COPY: Final = "This conversation is a copy of another one."
 QUESTION_GONE: Final = "That question was deleted, or is too old."
-BRANCH: Final = "Another branch of this conversation. "
+BRANCH_PREFIX: Final = "Another branch of this conversation. "
 BRANCH_RUNS_AGAIN: Final = (
     "The variables of that time were not saved, so all code up to here runs again. Files are as "
     "they are now."
@@ -54,12 +54,12 @@ NO_PAGE: Final = (
 )
 PAGE_LINK_USED: Final = "This link was already used, or has expired. Ask for a new one in the chat."
 TABLE_GONE: Final = "That table is no longer there. Run its code again to get all of it."
-CUT_OFF: Final = "The bot was restarted in the middle of this."
+CELL_CUT_OFF: Final = "The bot was restarted in the middle of this."
 STOPPED_BY_PERSON: Final = "Somebody stopped this."
 
-CLOSING: Final = "The bot is being shut down. Please ask again in a minute."
-TAKEN_UP: Final = "The answer above takes this into account."
-WITHDRAWN: Final = "The request was withdrawn before it began."
+BOT_CLOSING: Final = "The bot is being shut down. Please ask again in a minute."
+MESSAGE_TAKEN_UP: Final = "The answer above takes this into account."
+REQUEST_WITHDRAWN: Final = "The request was withdrawn before it began."
 DELETED_FIRST: Final = "The conversation was deleted before this request began."
 MESSAGE_LOST: Final = (
     "The bot was restarted before it got to the last message here. Please send it again."
@@ -77,35 +77,35 @@ KEPT_RUNNING: Final = "This kept running while the bot restarted."
 CODE_UNKNOWN: Final = (
     "The bot was restarted, so it is unknown whether this code finished. Variables may be gone."
 )
-STOPPED: Final = "Stopped. Variables are kept."
-FAULT: Final = "Something went wrong inside the bot. Results so far are kept."
+TURN_STOPPED: Final = "Stopped. Variables are kept."
+BOT_FAULT: Final = "Something went wrong inside the bot. Results so far are kept."
 NO_DATABASE: Final = (
     "The database cannot be used right now. New messages may be missing from the history, and the "
     "model may forget them."
 )
 REST_IN_HISTORY: Final = "… (the rest is in this conversation's history)"
 PLAN_FIRST: Final = "Not run: a plan comes first."
-DECLINED: Final = "Not run: declined."
+CODE_DECLINED: Final = "Not run: declined."
 PRIVATE_THREAD: Final = "This thread is private, and a copy of it would not be."
 NO_THREAD_FOR_COPY: Final = "I can't open a thread for a copy here. Try it in another channel."
 ENDED_BY_ADMIN: Final = "An admin ended this session: its variables are gone, its files are kept."
 DELETED_BY_ADMIN: Final = "An admin deleted this session: variables, files and history are gone."
-UNWATCHED: Final = "Nobody sees the output of this code any more."
+OUTPUT_UNWATCHED: Final = "Nobody sees the output of this code any more."
 NO_SUCH_SESSION: Final = "There is no such session."
 NOT_YOUR_SESSION: Final = "That session is not yours."
 
 
-def reset(*, files_deleted: bool) -> str:
+def reset_done(*, files_deleted: bool) -> str:
     files = "deleted" if files_deleted else "kept"
     return f"Reset. Variables and history are cleared; files are {files}."
 
 
-def undone(request: str, missed_runs: int, files_notice: str) -> str:
+def answer_undone(request: str, missed_runs: int, files_notice: str) -> str:
     """Return that an answer was taken back.
 
     Args:
         request: what was asked; may be empty.
-        missed_runs: runs before it that the restored variables know nothing of.
+        missed_runs: how many runs before it the restored variables do not include.
         files_notice: why files stay as they are, a sentence; empty if they were restored.
     """
     title = quantities.one_line(request, _TITLE_CHARACTERS)
@@ -129,7 +129,7 @@ def queue_full(count: int) -> str:
     return f"The queue of this conversation is full: {count} waiting. Try again in a minute."
 
 
-def branch(missed_runs: int, files_notice: str) -> str:
+def branch_notice(missed_runs: int, files_notice: str) -> str:
     """Return what a branch begins with; the parameters are those of `undone`."""
     if not (missed_runs or files_notice):
         return "Variables and files are as they were before this question."
@@ -175,14 +175,14 @@ def retention_warning(days: str, rest: str, size_bytes: int) -> str:
     )
 
 
-def deleted(size_bytes: int, reason: str) -> str:
+def retention_deleted(size_bytes: int, reason: str) -> str:
     return (
         "The files of this conversation in /mnt/data, saved variables and pictures "
         f"({quantities.size(size_bytes)}) were deleted: {reason}. Messages stay."
     )
 
 
-def unused(days: str) -> str:
+def unused_for(days: str) -> str:
     return f"nobody had used it for {days}"
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 GREETING: Final = "What would you like to know?"
-PROMPTS: Final = (
+SUGGESTED_PROMPTS: Final = (
     ("Look at a file", "Here is a file. What is in it, and what is worth knowing about it?"),
     ("Draw a chart", "Draw a chart of the data I send next."),
     ("Calculate", "How does 10,000 grow in 20 years at 3 %, 5 % and 7 %? Draw it."),
@@ -21,10 +21,10 @@ ALL_SESSIONS: Final = "All sessions"
 ACCESS: Final = "Access and limits"
 USAGE: Final = "Usage and budgets"
 SHOW_USAGE: Final = "Show usage for…"
-KILL: Final = "Stop this session?"
-KILLED: Final = "Running code is stopped and variables are deleted; files are kept."
-DELETE: Final = "Delete this session?"
-DELETED: Final = "Its variables, files and history are deleted. This can't be undone."
+STOP_QUESTION: Final = "Stop this session?"
+STOP_CONSEQUENCE: Final = "Running code is stopped and variables are deleted; files are kept."
+DELETE_QUESTION: Final = "Delete this session?"
+DELETE_CONSEQUENCE: Final = "Its variables, files and history are deleted. This can't be undone."
 OPERATORS_SETTING: Final = "Leave empty to use the operator's setting."
 PEOPLE: Final = "People who may use me"
 GROUPS: Final = "User groups (S…) that may use me"
@@ -59,10 +59,10 @@ NO_SOCKET: Final = "Slack's Socket Mode cannot be reached."
 BOT_TOKEN: Final = "the bot token (SLACK_BOT_TOKEN)"
 APP_TOKEN: Final = "the app token (SLACK_APP_TOKEN)"
 MESSAGE_TO_PERSON: Final = "the message to that person"
-HELLO: Final = (
+TEST_MESSAGE: Final = (
     "Hello! My token works. Once I am started, write to me here, or mention me in a channel."
 )
-REASONS: Final = {
+REFUSAL_REASONS: Final = {
     "account_inactive": "the bot's account was deactivated",
     "channel_not_found": "the bot cannot see that channel; invite it",
     "file_upload_size_restricted": "this workspace does not accept files of that size",
@@ -82,7 +82,7 @@ REASONS: Final = {
 
 
 def refused(method: str, code: str) -> str:
-    return f"Slack refused {method}: {REASONS.get(code, code)}."
+    return f"Slack refused {method}: {REFUSAL_REASONS.get(code, code)}."
 
 
 def refused_for_now(action: str, code: str) -> str:

@@ -48,13 +48,13 @@ def not_private(file: object) -> str:
     return f"Other users can read {file}. Run chmod 600 on it."
 
 
-def too_large(file: object) -> str:
+def file_too_large(file: object) -> str:
     return f"{file} is larger than 1 MiB. Put only the key into it."
 
 
-def unusable(file: object, reason: object) -> str:
+def file_unusable(file: object, reason: object) -> str:
     return f"{file} cannot be used: {reason}."
 
 
-def damaged(file: object) -> str:
+def credentials_damaged(file: object) -> str:
     return f"{file} is damaged. Remove it, and enter keys and tokens again."

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import Final
 
-GREETING: Final = (
+CHAT_GREETING: Final = (
     "Ask a question, or run your own code with /py CODE. /help lists the commands. "
     "Tab completes, Ctrl-C stops an answer, Ctrl-D ends the chat."
 )
 STOPPING: Final = "Stopping… Press Ctrl-C again to end running answers at once."
 NO_QUESTION: Final = "There is no question. See `interpreter-bot ask --help`."
-STDIN: Final = "Standard input"
+STDIN_NAME: Final = "Standard input"
 STDIN_WAITED_FOR: Final = "Waiting for standard input. If there is none, add </dev/null."
 STDIN_UNREADABLE: Final = "Standard input cannot be read."
 STDIN_NOT_TEXT: Final = "Standard input is not text, so it cannot be a question."
@@ -20,7 +20,7 @@ NOBODY_TO_ASK: Final = "Declined: standard input has ended, so nobody can answer
 MALFORMED_ANSWER: Final = (
     'An answer is a line such as {"id": 1, "answer": "yes"}; this was ignored: '
 )
-UNREAD: Final = "Nobody reads the output, and too much of it is waiting."
+OUTPUT_UNREAD: Final = "Nobody reads the output, and too much of it is waiting."
 
 
 def question_too_long(limit: int) -> str:
@@ -34,7 +34,7 @@ def code_too_large(name: object) -> str:
     return f"{name} is too large to be code."
 
 
-def unreadable(name: object, reason: object) -> str:
+def file_unreadable(name: object, reason: object) -> str:
     return f"{name} cannot be read: {reason}."
 
 

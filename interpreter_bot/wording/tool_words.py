@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Final
 
-MALFORMED: Final = "This tool call is not valid, or it is too large."
-RESTARTED: Final = (
+CALL_MALFORMED: Final = "This tool call is not valid, or it is too large."
+CALL_CUT_BY_RESTART: Final = (
     "The bot was restarted during this call, so it may or may not have been carried out."
 )
-STOPPED: Final = "It was stopped."
+CALL_STOPPED: Final = "It was stopped."
 WITH_YOUR_ACCOUNT: Final = "# The call uses your own account."
 OTHERS_RAN_CODE: Final = (
     " Other people ran code in this conversation, and it may be their code that calls this tool."
@@ -24,11 +24,11 @@ def not_approved(server: str, tool: str) -> str:
     return f"The call to {server}'s tool {tool} was not approved."
 
 
-def edited(code: str) -> str:
+def edited_by_person(code: str) -> str:
     return f"The call was not approved. The person wants this instead:\n{code}"
 
 
-def approval(tool: str, server: str) -> str:
+def approval_heading(tool: str, server: str) -> str:
     return f"# Your code wants to call the tool {tool} of {server}."
 
 
@@ -61,7 +61,7 @@ def statement_refused(connection: str) -> str:
     return f"This statement was not approved to run on {connection}."
 
 
-def statement(connection: str) -> str:
+def statement_heading(connection: str) -> str:
     return f"-- To run on {connection}:"
 
 
@@ -97,18 +97,18 @@ def no_program_sandbox(server: str, reason: str) -> str:
     )
 
 
-def too_slow(server: str, seconds: float) -> str:
+def call_too_slow(server: str, seconds: float) -> str:
     return f"{server} did not answer within {seconds:.0f} seconds, so the call was cancelled."
 
 
-def broke_off(server: str) -> str:
+def connection_broke_off(server: str) -> str:
     return (
         f"The connection to {server} broke during the call, so it may or may not have been "
         "carried out."
     )
 
 
-def refused(server: str, reason: str) -> str:
+def call_refused(server: str, reason: str) -> str:
     return f"{server} refused the call: {reason}"
 
 
@@ -127,7 +127,7 @@ def not_accepted(server: str, tool: str) -> str:
     )
 
 
-def switched_off(server: str, tool: str) -> str:
+def tool_switched_off(server: str, tool: str) -> str:
     return f"{server}'s tool {tool} is switched off in the bot's settings."
 
 
@@ -164,7 +164,7 @@ def login_unreachable(server: str) -> str:
 # What the operator reads: definitions of tools, and settings of `mcp_servers`.
 
 
-def not_asked_yet(server: str) -> str:
+def not_listed_yet(server: str) -> str:
     return f"{server} has not listed its tools yet. Run `interpreter-bot tools`."
 
 
@@ -188,7 +188,7 @@ def same_name(tool: str, other_tool: str) -> str:
     return f"{tool} and {other_tool} have the same name in Python."
 
 
-def mentions(tools: str) -> str:
+def mentions_other_tools(tools: str) -> str:
     return f"it mentions tools of another server: {tools}"
 
 

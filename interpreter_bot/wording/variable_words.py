@@ -4,39 +4,43 @@ from __future__ import annotations
 
 from typing import Final
 
-RESTARTED: Final = "The bot was restarted."
-STOPPED: Final = "Python had been stopped."
+BOT_RESTARTED: Final = "The bot was restarted."
+PYTHON_STOPPED: Final = "Python had been stopped."
 MACHINE_LOST: Final = "The machine that Python ran on cannot be reached."
 FILES_LOST: Final = "Files of this conversation were on a machine that cannot be reached."
 FILES_KEPT: Final = "Files in /mnt/data are kept."
 USED_ELSEWHERE: Final = (
     "Another part of the bot is using this conversation's Python. Try again in a minute."
 )
-THEN_PARTLY_SAVED: Final = "Some variables of that time were not saved, so nothing was changed."
-THEN_GONE: Final = "The variables of that time are no longer kept, so nothing was changed."
-UNREADABLE: Final = "Your saved variables cannot be read, so they were deleted."
+OLD_VARIABLES_PARTLY_SAVED: Final = (
+    "Some variables of that time were not saved, so nothing was changed."
+)
+OLD_VARIABLES_GONE: Final = "The variables of that time are no longer kept, so nothing was changed."
+SAVED_VARIABLES_UNREADABLE: Final = "Your saved variables cannot be read, so they were deleted."
 NOT_READ_NOW: Final = "They cannot be read right now."
 CRASHED_READING: Final = "Python crashed while it read them."
-NO_ROOM: Final = "All your Python sessions are busy. Try again when one is done or stopped."
-STARTING: Final = "Python is still starting. Try again in a minute."
+ALL_SESSIONS_BUSY: Final = (
+    "All your Python sessions are busy. Try again when one is done or stopped."
+)
+PYTHON_STARTING: Final = "Python is still starting. Try again in a minute."
 UNREADABLE_ANSWER: Final = "Python sent an unreadable answer about the table. Try again."
 NOT_A_QUESTION: Final = "This is not a valid request for a table."
 
 
-def lost(names: str, reason: str, files: str) -> str:
+def variables_lost(names: str, reason: str, files: str) -> str:
     """Return that Python is new; the names may be empty."""
-    list_ = f" ({names})" if names else ""
+    names_clause = f" ({names})" if names else ""
     return (
-        f"A new Python was started, without the variables of the earlier one{list_}. {reason} "
-        f"{files}"
+        f"A new Python was started, without the variables of the earlier one{names_clause}. "
+        f"{reason} {files}"
     )
 
 
-def none_kept(exceptions: str) -> str:
+def none_saved(exceptions: str) -> str:
     return f"None of your variables could be saved.{exceptions}"
 
 
-def restored(count: str, since: str, exceptions: str) -> str:
+def variables_restored(count: str, since: str, exceptions: str) -> str:
     return f"Your variables are back{count}{since}.{exceptions}"
 
 

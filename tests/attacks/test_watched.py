@@ -149,7 +149,7 @@ async def test_what_cannot_be_counted_is_not_called_too_large(run):
     ran = await run(boxes.code(deep) + boxes.UNTIL_ENDED, seconds=25)
 
     assert ran.ending is Ending.STOPPED
-    assert ran.finished.reason.startswith(run_words.UNCOUNTABLE)
+    assert ran.finished.reason.startswith(run_words.FOLDERS_UNCOUNTABLE)
 
 
 BUFFERS = """

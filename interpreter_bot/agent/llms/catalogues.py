@@ -97,10 +97,10 @@ class Catalogue:
             UnknownChoiceError: there is none of that title, or none at all.
         """
         if not self._models:
-            raise model_errors.UnknownChoiceError(model_words.NONE)
+            raise model_errors.UnknownChoiceError(model_words.NO_MODEL)
         choice = self._models.get(title or self.titles[0])
         if choice is None:
-            raise model_errors.UnknownChoiceError(model_words.unknown(title, self.titles))
+            raise model_errors.UnknownChoiceError(model_words.unknown_model(title, self.titles))
         return choice
 
     async def llm(self, title: str = "") -> ports.Llm:

@@ -107,7 +107,7 @@ class RetryingLlm:
                 if wait is None:
                     raise
             if wait >= _NOTICED_SECONDS:
-                emit(events.NoticeShown(model_words.busy(wait)))
+                emit(events.NoticeShown(model_words.asked_again_in(wait)))
             await self._sleep(wait)
         return await self._llm.reply(prompt, emit=emit)
 

@@ -89,11 +89,11 @@ class Worker:
                 for piece in self._files.read(request["name"]):
                     worker_messages.send(self._endpoint, worker_messages.DATA, piece)
                 return {}
-        raise statements.StatementError(data_words.HAS_TABLES)
+        raise statements.StatementError(data_words.NOT_IN_CONNECTION)
 
     def _query(self, request: dict[str, Any]) -> dict[str, Any]:
         if self._database is None:
-            raise statements.StatementError(data_words.HAS_FILES)
+            raise statements.StatementError(data_words.FILES_NOT_TABLES)
         parameters = {
             name: statements.parse_parameter(parameter)
             for name, parameter in request["parameters"].items()
@@ -102,7 +102,7 @@ class Worker:
         statement = statements.Statement(request["sql"], parameters, dialect=specification.dialect)
         if not specification.writes:
             if not (self._database.has_reading_transactions or specification.login_only_reads):
-                raise statements.StatementError(data_words.UNGUARDED)
+                raise statements.StatementError(data_words.NO_READ_ONLY_LOGIN)
             is_guarded = specification.kind in ("sqlite", "duckdb")
             statement.check_reading(is_guarded=is_guarded)
         limits = worker_messages.Limits(**request["limits"])

@@ -75,7 +75,7 @@ class Results:
             QueryStoppedError: it is exceeded.
         """
         if self.seconds_left < 0:
-            raise QueryStoppedError(data_words.too_slow(self._limits.seconds))
+            raise QueryStoppedError(data_words.query_too_slow(self._limits.seconds))
 
     def send(self, schema: pa.Schema, batches: Iterable[pa.RecordBatch]) -> None:
         """Send batches, as many as the limits allow.

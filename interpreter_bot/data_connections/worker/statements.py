@@ -166,7 +166,7 @@ class Statement:
         except (sqlglot.ParseError, RecursionError) as error:
             if is_guarded or not self._name:
                 return
-            raise StatementError(data_words.not_understood(self._title)) from error
+            raise StatementError(data_words.not_parsed(self._title)) from error
         if len(expressions) > 1 or not all(map(_is_reading, expressions)):
             raise StatementError(data_words.NOT_READING)
         self._check_functions()
@@ -175,7 +175,7 @@ class Statement:
         try:
             tokens = _tokenizer(self._dialect).tokenize(text)
         except sqlglot.TokenError as error:
-            raise StatementError(data_words.UNCLOSED) from error
+            raise StatementError(data_words.UNCLOSED_STATEMENT) from error
         while tokens and tokens[-1].token_type is TokenType.SEMICOLON:
             tokens.pop()
         if self._name == "mysql":
@@ -214,7 +214,7 @@ class Statement:
             word = token.text.lower()
             text = self._text[token.start : token.end + 1].lower()
             if self._name == "tsql" and text in _STATEMENTS_OF_TSQL:
-                raise StatementError(data_words.looks_like_statement(text))
+                raise StatementError(data_words.begins_statement(text))
             if following is None:
                 continue
             is_call = following.token_type is TokenType.L_PAREN

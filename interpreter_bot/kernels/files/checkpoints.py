@@ -150,7 +150,7 @@ def read(directory: pathlib.Path, name: str) -> Checkpoint:
     """
     checkpoint = _load(_state_file(directory, name))
     if checkpoint is None:
-        raise errors.KernelError(file_words.BEFORE_GONE)
+        raise errors.KernelError(file_words.EARLIER_FILES_GONE)
     return checkpoint
 
 
@@ -201,7 +201,7 @@ def remove_since(directory: pathlib.Path, name: str) -> None:
 
 def _state_file(directory: pathlib.Path, name: str) -> pathlib.Path:
     if _NAME.fullmatch(name) is None:
-        raise errors.KernelError(file_words.BEFORE_GONE)
+        raise errors.KernelError(file_words.EARLIER_FILES_GONE)
     return directory / f"{name}.json"
 
 

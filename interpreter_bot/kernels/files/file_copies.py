@@ -83,7 +83,7 @@ def copy_entries(
             for entry in group:
                 try:
                     if old is None:
-                        raise errors.FileMissingError(file_words.CHANGED)
+                        raise errors.FileMissingError(file_words.CHANGED_MEANWHILE)
                     _copy(entry, old, new, limits, deadline)
                 except errors.FileMissingError as error:
                     flaw = flaw or file_words.not_copied(entry.info.name, error)
@@ -111,7 +111,7 @@ def _copy(
     try:
         file = safe_open.open_file(old, name)
     except errors.FileMissingError as error:
-        raise errors.FileMissingError(file_words.CHANGED) from error
+        raise errors.FileMissingError(file_words.CHANGED_MEANWHILE) from error
     try:
         status = os.fstat(file)
         disk = os.fstatvfs(new)
@@ -128,7 +128,7 @@ def _copy(
             os.close(copy)
         status_after = os.fstat(file)
         if (status_after.st_size, status_after.st_mtime_ns) != (status.st_size, status.st_mtime_ns):
-            raise errors.FileMissingError(file_words.CHANGED)
+            raise errors.FileMissingError(file_words.CHANGED_MEANWHILE)
     finally:
         os.close(file)
 

@@ -48,12 +48,12 @@ class _OpenHow(ctypes.Structure):
 def refusal(status: os.stat_result) -> str:
     """Return why a file is not read, to end the sentence "x was left out: it …"; else empty."""
     if stat.S_ISLNK(status.st_mode):
-        return file_words.LINK
+        return file_words.IS_LINK
     if not stat.S_ISREG(status.st_mode):
         return file_words.NOT_REGULAR
     if status.st_nlink > 1:
         return file_words.SEVERAL_NAMES
-    return "" if status.st_nlink else file_words.IS_DELETED
+    return "" if status.st_nlink else file_words.WAS_DELETED
 
 
 def open_file(root: int, path: bytes) -> int:

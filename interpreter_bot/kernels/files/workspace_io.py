@@ -234,7 +234,7 @@ class Content:
         """
         size_bytes = self.info.size_bytes
         if size_bytes > _MIN_SPARSE_BYTES and self._block_bytes * _SPARSE_FACTOR < size_bytes:
-            raise errors.FileTooLargeError(file_words.sparse(self.info.name))
+            raise errors.FileTooLargeError(file_words.mostly_empty(self.info.name))
 
     def close(self) -> None:
         """Close the file. Blocks while another task reads."""

@@ -64,7 +64,7 @@ def package_of(module: str, installed: dict[str, str]) -> str:
             name for name in installed if abs(len(name) - len(package)) <= _MAX_EXTRA_LETTERS
         ]
         for other in difflib.get_close_matches(package, candidates, 1, _MIN_SIMILARITY):
-            raise errors.PackagesError(package_words.similar(module, other, package))
+            raise errors.PackagesError(package_words.similar_module(module, other, package))
     return package
 
 

@@ -168,7 +168,7 @@ class Layers:
             elif stat.S_ISREG(status.st_mode):
                 os.chmod(entry.path, _PROGRAM_MODE if status.st_mode & 0o100 else _FILE_MODE)
             else:
-                raise errors.PackagesError(package_words.not_plain(repr(entry.name[:100])))
+                raise errors.PackagesError(package_words.not_a_plain_file(repr(entry.name[:100])))
         layer_directory.chmod(_PROGRAM_MODE)
         return self._uv.check_size(layer_directory)
 

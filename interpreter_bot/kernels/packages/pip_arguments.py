@@ -67,7 +67,7 @@ def _parse_requirement(argument: str, quoted: str) -> requirements.Requirement:
         raise errors.PackagesError(package_words.too_long(quoted))
     if requirement.marker is not None:
         # A marker may contain line ends, and the following lines would be options for uv.
-        raise errors.PackagesError(package_words.conditional(quoted))
+        raise errors.PackagesError(package_words.condition_refused(quoted))
     if requirement.url is not None:
         raise errors.PackagesError(package_words.not_from_index(quoted))
     return requirement

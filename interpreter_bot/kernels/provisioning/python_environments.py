@@ -146,7 +146,7 @@ def check_private_paths(environment: Environment, private: Sequence[pathlib.Path
         real = pathlib.Path(os.path.realpath(path))
         for tree in (*_SYSTEM_DIRECTORIES, *environment.readable):
             if real.is_relative_to(os.path.realpath(tree)):
-                raise errors.SettingsError(host_words.exposed(path, tree))
+                raise errors.SettingsError(host_words.readable_by_code(path, tree))
 
 
 def _packages(installed: Mapping[str, Sequence[object]], *, is_ours: bool) -> dict[str, str]:

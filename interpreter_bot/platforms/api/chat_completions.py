@@ -59,7 +59,7 @@ async def complete(call: calls.Call) -> web.StreamResponse:
     """Answer a conversation."""
     body: documents.ChatCompletion = call.body
     if body.tools or body.functions:
-        raise errors.BotError(api_words.OWN_TOOLS)
+        raise errors.BotError(api_words.TAKES_NO_TOOLS)
     if (body.response_format or {}).get("type", "text") != "text":
         raise errors.BotError(api_words.ONLY_TEXT)
     name, _, title = body.model.partition("/")

@@ -128,7 +128,7 @@ class Api:
                 body = await _body(http, route)
                 call = calls.Call(http, self._service, client, match.groupdict(), body)
                 return await route.handle(call)
-        raise calls.UnknownError(api_words.NO_PLACE)
+        raise calls.UnknownError(api_words.NO_SUCH_ADDRESS)
 
 
 async def _body(http: web.Request, route: openapi.Route) -> pydantic.BaseModel | None:
@@ -147,7 +147,7 @@ async def _body(http: web.Request, route: openapi.Route) -> pydantic.BaseModel |
         return await asyncio.to_thread(route.body.model_validate_json, data)
     except pydantic.ValidationError as error:
         details = error.errors(include_url=False, include_input=False, include_context=False)
-        raise errors.BotError(api_words.wrong_body(api_words.faults(details))) from error
+        raise errors.BotError(api_words.wrong_request(api_words.fault_phrases(details))) from error
 
 
 async def _read(http: web.Request, max_bytes: int) -> bytes:

@@ -142,7 +142,7 @@ class Answer(ports.Reply):
                 self.refusal = "" if was_sent else str(error)
         except Exception:
             _log.exception("an answer could not be shown")
-            await self._sync.close(f"⚠️ {run_words.FAULT}")
+            await self._sync.close(f"⚠️ {run_words.BOT_FAULT}")
             await cancel()
         finally:
             self._sync.has_posted.set()
@@ -193,12 +193,12 @@ class Answer(ports.Reply):
             case (
                 events.TurnEnded(goes_on=True)
                 | events.TurnEnded(is_quiet=True)
-                | (events.TurnEnded(sentence=session_words.CLOSING))
+                | (events.TurnEnded(sentence=session_words.BOT_CLOSING))
             ) if self._plan.waits_for_end and not self._can_be_shown.is_set():
                 self._is_never_shown = True
                 self._finish()
                 return
-            case events.NoticeShown(text=session_words.KEPT_RUNNING | job_words.WENT_ON) if (
+            case events.NoticeShown(text=session_words.KEPT_RUNNING | job_words.JOB_WENT_ON) if (
                 not self._plan.waits_for_end
             ):
                 # All that is recorded was shown again: nothing that stands there is missing.
@@ -207,7 +207,7 @@ class Answer(ports.Reply):
                 # It looks as if it went on: the next bot adopts its messages.
                 event = events.ProgressChanged(sentence)
                 self._finish()
-            case events.TurnEnded(sentence=session_words.CLOSING):
+            case events.TurnEnded(sentence=session_words.BOT_CLOSING):
                 self.is_left_to_next_bot = True
                 event = events.ProgressChanged(session_words.ANSWER_CONTINUES)
                 self._finish()

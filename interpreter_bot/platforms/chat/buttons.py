@@ -51,7 +51,7 @@ def make_answer_buttons(
     # The editor shows all of the code.
     edits = ("change",) if question.can_edit or hides_code else ()
     actions = (*approvals, *edits, "refuse")
-    labels = {"run": question_words.approve(question.subject)}
+    labels = {"run": question_words.approve_label(question.subject)}
     if question.subject == "schedule":
-        labels |= {"change": question_words.CHANGE, "refuse": question_words.CANCEL}
+        labels |= {"change": question_words.CHANGE_BUTTON, "refuse": question_words.CANCEL_BUTTON}
     return tuple(make(action, question.id, owner, labels.get(action, "")) for action in actions)

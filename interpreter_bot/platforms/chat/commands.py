@@ -127,7 +127,7 @@ async def decide(
     if not await place.service.events.claim(place.key.platform, f"{question}/confirmed"):
         raise errors.BotError(question_words.DECIDED)
     if invocation is None:
-        await view.send(view.small_print(question_words.UNCHANGED))
+        await view.send(view.small_print(question_words.CANCELLED))
     else:
         await carry_out(invocation, place, view)
 
@@ -208,7 +208,7 @@ async def _send_file(
     with tempfile.NamedTemporaryFile() as temporary_file:
         async with place.service.queries.reading(place.key, file.name) as (info, chunks):
             if max_bytes is not None and info.size_bytes > max_bytes:
-                raise errors.BotError(file_words.not_sent_whole(max_bytes))
+                raise errors.BotError(file_words.over_send_limit(max_bytes))
             async for chunk in chunks:
                 temporary_file.write(chunk)
         temporary_file.flush()

@@ -136,7 +136,7 @@ class TurnDrawing:
             # A message of its own, as nobody is notified of one that changes.
             yield layout.Break(self._style.owner)
             owner = self._markdown.mention(self._style.owner)
-            yield f"{owner} **{job_words.done(log.end.seconds)}**".lstrip()
+            yield f"{owner} **{job_words.job_done(log.end.seconds)}**".lstrip()
         if log.end is None or last_words is None:
             parts = [part for entry in self._log.parts for part in self._draw_entry(entry)]
             last_tables: list[layout.Part] = []
@@ -295,7 +295,7 @@ class TurnDrawing:
             if is_held_back or rest:
                 yield self._status_part("✍️ writing …")
             return
-        yield self._markdown.small_print(chat_words.rest_in_file(missing_characters))
+        yield self._markdown.small_print(chat_words.left_in_file(missing_characters))
         part_number = 1 + log.parts.index(entry)
         data = entry.text.encode("utf-8", "replace")
         whole_answer = self._attach(f"answer-{part_number}.md", chat_words.WHOLE_ANSWER, data)
@@ -401,7 +401,7 @@ class TurnDrawing:
         )
         has_shown = bool(items or self._log.files) or not self._style.is_code
         sentence = run_words.ending_sentence(finished, has_shown=has_shown, has_error=has_error)
-        if sentence == run_words.SILENT:
+        if sentence == run_words.NO_OUTPUT:
             yield self._markdown.small_print(f"{_ENDING_EMOJI[finished.ending]} {sentence}")
         elif sentence:
             yield f"{_ENDING_EMOJI[finished.ending]} {self._markdown.escape(sentence)}"
@@ -442,7 +442,7 @@ class TurnDrawing:
             )
             yield markdown.small_print(hint)
             return
-        yield f"{owner} ⌨️ **{question_words.asks('')}**".lstrip()
+        yield f"{owner} ⌨️ **{question_words.code_asks('')}**".lstrip()
         if question.is_password:
             yield question_words.PASSWORD
         else:

@@ -23,8 +23,10 @@ _log = logging.getLogger(__name__)
 _MAX_REMEMBERED: Final = 1000
 _MAX_PAST_TURNS: Final = 20
 _LAST_WORDS_SECONDS: Final = 5.0
-_FAULT: Final = events.TurnEnded(status=values.TurnStatus.FAILED, sentence=run_words.FAULT)
-_CUT_SHORT: Final = events.TurnEnded(status=values.TurnStatus.STOPPED, sentence=run_words.CUT_SHORT)
+_FAULT: Final = events.TurnEnded(status=values.TurnStatus.FAILED, sentence=run_words.BOT_FAULT)
+_CUT_SHORT: Final = events.TurnEnded(
+    status=values.TurnStatus.STOPPED, sentence=run_words.RUN_CUT_SHORT
+)
 
 FindLocation: TypeAlias = Callable[[], Awaitable[transport.Location]]
 Refuse: TypeAlias = Callable[[str], Awaitable[None]]

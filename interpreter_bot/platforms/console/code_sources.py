@@ -39,7 +39,7 @@ def read(source: str) -> list[str]:
         InputFileError: it cannot be read, or is not what its name says.
     """
     if source == "-":
-        return _divide(_text(_bytes_of_stdin(), terminal_words.STDIN))
+        return _divide(_text(_bytes_of_stdin(), terminal_words.STDIN_NAME))
     path = pathlib.Path(source)
     try:
         if path.stat().st_size > _MAX_BYTES:
@@ -47,7 +47,7 @@ def read(source: str) -> list[str]:
         data = path.read_bytes()
     except (OSError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) else None
-        raise InputFileError(terminal_words.unreadable(path, reason or error)) from error
+        raise InputFileError(terminal_words.file_unreadable(path, reason or error)) from error
     if path.suffix != ".ipynb":
         return _divide(_text(data, str(path)))
     try:
@@ -86,7 +86,7 @@ def _bytes_of_stdin() -> bytes:
     except (AttributeError, OSError, ValueError) as error:
         raise InputFileError(terminal_words.STDIN_UNREADABLE) from error
     if len(data) > _MAX_BYTES:
-        raise InputFileError(terminal_words.code_too_large(terminal_words.STDIN))
+        raise InputFileError(terminal_words.code_too_large(terminal_words.STDIN_NAME))
     return data
 
 

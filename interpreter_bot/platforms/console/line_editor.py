@@ -53,7 +53,7 @@ async def lines(writer: threaded_stdout.StdoutWriter, complete: Complete) -> Asy
         complete_while_typing=False,
         reserve_space_for_menu=_MENU_LINES,
     )
-    print(terminal_words.GREETING)
+    print(terminal_words.CHAT_GREETING)
     while True:
         await writer.drain()
         try:

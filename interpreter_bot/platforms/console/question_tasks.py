@@ -49,7 +49,7 @@ class QuestionTasks:
             answer = events.Unanswered(str(error))
         except OSError:
             # What comes next is told so, too.
-            answer = events.Unanswered(session_words.UNWATCHED)
+            answer = events.Unanswered(session_words.OUTPUT_UNWATCHED)
         # The question may just have been withdrawn.
         with contextlib.suppress(errors.AnswerRefusedError):
             try:

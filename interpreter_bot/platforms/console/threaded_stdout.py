@@ -66,7 +66,7 @@ class StdoutWriter:
         self._raise_fault()
         with self._lock:
             if self._waiting_bytes + len(data) > self._max_waiting_bytes:
-                raise UnreadError(terminal_words.UNREAD)
+                raise UnreadError(terminal_words.OUTPUT_UNREAD)
             self._waiting_bytes += len(data)
         self._waiting.put((descriptor, data))
 

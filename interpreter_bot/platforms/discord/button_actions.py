@@ -69,7 +69,7 @@ class ButtonActions:
             name = await self._service.save_table(place.key, handle, person)
             await self._run_command(interaction, "files", name)
         else:
-            raise errors.BotError(command_words.NEWER_BUTTON)
+            raise errors.BotError(command_words.OUTDATED_BUTTON)
 
     async def _run_command(
         self, interaction: discord.Interaction[Any], name: str, argument: str = ""
@@ -167,7 +167,7 @@ class ButtonActions:
     def _input_modal(self, question: events.InputQuestion) -> modals.CodeModal:
         return modals.CodeModal(
             "Answer",
-            question_words.ANSWER if question.is_of_model else discord_words.INPUT_TITLE,
+            question_words.ANSWER_LABEL if question.is_of_model else discord_words.INPUT_TITLE,
             self._submission_handler(question),
             self._handler.report_error,
             purpose=modals.ANSWER,

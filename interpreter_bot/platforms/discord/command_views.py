@@ -73,7 +73,7 @@ def command_place(
         format_time=_timestamp,
         file_bytes=place.file_bytes,
         open_copy=functools.partial(
-            channels_and_threads.thread_for_copy, channel, network.limits, session_words.COPY
+            channels_and_threads.thread_for_copy, channel, network.limits, session_words.COPY_NOTICE
         ),
         stop_running=functools.partial(_stop, service, requests_in_flight, place, person_to_stop),
     )

@@ -107,7 +107,7 @@ class _Client(discord.Client):
             persistent_buttons.is_known(custom_id)
         ):
             await self.handler.report_error(
-                interaction, errors.BotError(command_words.NEWER_BUTTON)
+                interaction, errors.BotError(command_words.OUTDATED_BUTTON)
             )
 
     async def on_message(self, message: discord.Message) -> None:

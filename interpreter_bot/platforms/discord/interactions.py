@@ -283,13 +283,13 @@ class InteractionHandler:
             text = f"⚠️ {markdown.escape(str(cause))}"
         elif api_errors.code_of(cause) in api_errors.FILES_REFUSED:
             _log.info("Discord refused a file", exc_info=cause)
-            text = file_words.REFUSED_BY_DISCORD
+            text = file_words.TOO_LARGE_FOR_DISCORD
         elif api_errors.code_of(cause) in _ANSWERED_CODES:
             _log.warning("an interaction was answered too late, or by another bot")
             return
         else:
             _log.error("an interaction ended in an error", exc_info=cause)
-            text = run_words.FAULT
+            text = run_words.BOT_FAULT
         try:
             await self.reply(interaction, text)
         except api_errors.ANY as reply_error:

@@ -106,7 +106,7 @@ class CodeModal(discord.ui.Modal):
             self._files = discord.ui.FileUpload(
                 custom_id="files", required=False, min_values=0, max_values=_MAX_FILES
             )
-            self.add_item(discord.ui.Label(text=file_words.FOR_DATA, component=self._files))
+            self.add_item(discord.ui.Label(text=file_words.UPLOAD_LABEL, component=self._files))
 
     async def on_submit(self, interaction: discord.Interaction[Any], /) -> None:
         """Pass on the submission."""
@@ -181,7 +181,7 @@ def parse_submission(interaction: discord.Interaction[Any]) -> SubmittedModal | 
     data = cast("Mapping[str, Any]", interaction.data or {})
     match = _MODAL_ID.fullmatch(str(data.get("custom_id", "")))
     if match is None or match["purpose"] not in _PURPOSES:
-        raise errors.BotError(command_words.NEWER_FORM)
+        raise errors.BotError(command_words.OUTDATED_FORM)
     if _HANDLED in interaction.extras:
         return None
     attachments_by_id = (data.get("resolved") or {}).get("attachments") or {}

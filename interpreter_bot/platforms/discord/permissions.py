@@ -92,7 +92,7 @@ class Memberships:
             checking = self._fetch_owner_refusal(key, int(person))
             return await self._limits.within(_FETCH_SECONDS, checking)
         except discord.NotFound:
-            return access_words.NOT_THERE_ANY_MORE
+            return access_words.OWNER_LEFT_CHANNEL
         except api_errors.ANY as error:
             raise api_errors.DiscordLostError(discord_words.UNREACHABLE) from error
 
@@ -108,7 +108,7 @@ class Memberships:
         member = await channel.guild.fetch_member(user_id)
         member_permissions = channel.permissions_for(member)
         if not member_permissions.view_channel:
-            return access_words.NOT_THERE_ANY_MORE
+            return access_words.OWNER_LEFT_CHANNEL
         if (
             isinstance(channel, discord.Thread)
             and channel.is_private()

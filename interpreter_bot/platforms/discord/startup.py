@@ -141,7 +141,7 @@ async def connected_platform(
             client, connection = await connect(with_content=with_content)
         except discord.PrivilegedIntentsRequired:
             if config.message_content == "required":
-                raise api_errors.DiscordLoginError(discord_words.CLOSES[4014]) from None
+                raise api_errors.DiscordLoginError(discord_words.CLOSE_REASONS[4014]) from None
             _log.warning(discord_words.NO_CONTENT_INTENT)
             await asyncio.sleep(IDENTIFY_SECONDS)
             client, connection = await connect(with_content=False)
@@ -231,7 +231,9 @@ async def _greet_owner(client: discord.Client, application: discord.AppInfo) -> 
     owner = _owner(application)
     try:
         channel = await client.create_dm(owner)
-        await channel.send(discord_words.HELLO, allowed_mentions=discord.AllowedMentions.none())
+        await channel.send(
+            discord_words.TEST_MESSAGE, allowed_mentions=discord.AllowedMentions.none()
+        )
     except discord.Forbidden as error:
         raise api_errors.DiscordError(discord_words.cannot_write_to(str(owner))) from error
 
@@ -369,9 +371,9 @@ async def _watch(connection: asyncio.Task[None], config: settings.Discord) -> No
             await asyncio.shield(connection)
     except discord.PrivilegedIntentsRequired as error:
         if config.message_content == "required":
-            raise api_errors.DiscordError(discord_words.CLOSES[4014]) from error
+            raise api_errors.DiscordError(discord_words.CLOSE_REASONS[4014]) from error
         raise api_errors.DiscordLostError(discord_words.NO_CONTENT_INTENT) from error
-    raise api_errors.DiscordLostError(discord_words.ENDED)
+    raise api_errors.DiscordLostError(discord_words.CONNECTION_ENDED)
 
 
 @contextlib.contextmanager
@@ -380,13 +382,13 @@ def _translate_errors() -> Iterator[None]:
     try:
         yield
     except discord.LoginFailure as error:
-        raise api_errors.DiscordLoginError(discord_words.CLOSES[4004]) from error
+        raise api_errors.DiscordLoginError(discord_words.CLOSE_REASONS[4004]) from error
     except discord.PrivilegedIntentsRequired:
         raise
     except discord.ConnectionClosed as error:
-        if error.code in discord_words.CLOSES:
-            raise api_errors.DiscordError(discord_words.CLOSES[error.code]) from error
-        sentence = discord_words.closed(error.code)
+        if error.code in discord_words.CLOSE_REASONS:
+            raise api_errors.DiscordError(discord_words.CLOSE_REASONS[error.code]) from error
+        sentence = discord_words.closed_with_code(error.code)
         raise api_errors.DiscordLostError(sentence) from error
     except TimeoutError as error:
         raise api_errors.DiscordLostError(discord_words.NO_ANSWER) from error

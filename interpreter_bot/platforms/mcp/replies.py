@@ -27,7 +27,7 @@ class RunReply(ports.Reply):
         """The last line that it printed, or what it waits for."""
         log = self.log
         if log.ahead is not None:
-            return mcp_words.queued(quantities.count(log.ahead, "request"))
+            return mcp_words.queued_behind(quantities.count(log.ahead, "request"))
         if log.progress is not None:
             return log.progress.text
         line = log.cells[-1].last_line if log.cells else ""

@@ -147,14 +147,14 @@ class ToolCalls:
         name = await self._service.put_file(key, requests.attachment(parameters.name, data))
         if not parameters.session:
             await self._service.rename(key, name)
-        return tool_results.sentence(mcp_words.stored(name, key.thread))
+        return tool_results.sentence(mcp_words.file_stored(name, key.thread))
 
     async def _reset(
         self, client: str, parameters: tool_definitions.Reset
     ) -> mcp_types.CallToolResult:
         key = await self._key(client, parameters.session)
         await self._service.reset(key, files=parameters.files)
-        return tool_results.sentence(mcp_words.was_reset(files=parameters.files))
+        return tool_results.sentence(mcp_words.reset_done(files=parameters.files))
 
 
 async def _report_until_done(

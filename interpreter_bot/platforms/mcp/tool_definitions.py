@@ -118,5 +118,5 @@ def parsed(name: str, arguments: dict[str, object] | None) -> ToolRequest:
         return kind.model_validate(arguments or {})
     except pydantic.ValidationError as error:
         details = error.errors(include_url=False, include_input=False, include_context=False)
-        faults = api_words.faults(details)
+        faults = api_words.fault_phrases(details)
         raise errors.BotError(mcp_words.wrong_arguments(name, faults)) from error

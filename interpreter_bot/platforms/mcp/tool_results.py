@@ -70,7 +70,7 @@ def of_run(log: turn_log.TurnLog, handle: str) -> mcp_types.CallToolResult:
         lines.append(_note(mcp_words.files_made(made, len(artifacts) - len(made))))
     if not content and not lines:
         lines.append(_note(mcp_words.NO_OUTPUT))
-    lines.append(_note(mcp_words.session(handle)))
+    lines.append(_note(mcp_words.session_line(handle)))
     return mcp_types.CallToolResult(content=[*content, *_join(lines)], is_error=not is_ok)
 
 
@@ -127,7 +127,7 @@ def _endings(finished: values.Finished | None, end: events.TurnEnded | None) -> 
     """Yield sentences about how a run ended that its output does not tell."""
     if finished is not None:
         if finished.ending not in (values.Ending.OK, values.Ending.ERROR):
-            yield finished.reason or mcp_words.ended(finished.ending.value)
+            yield finished.reason or mcp_words.code_ended(finished.ending.value)
         if finished.kernel_lost:
             yield mcp_words.VARIABLES_GONE
     if end is not None and end.sentence and (finished is None or not finished.reason):

@@ -127,7 +127,7 @@ def _question_json(question: events.Question) -> EventJson:
         document["title"] = question_words.title(question.subject)
         if question.facts:
             document["facts"] = question.facts
-        document["approve"] = question_words.approve(question.subject)
+        document["approve"] = question_words.approve_label(question.subject)
         if revealed.warning:
             document["warning"] = revealed.warning
         if question.choices:

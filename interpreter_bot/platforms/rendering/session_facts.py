@@ -52,11 +52,17 @@ def limits(
     """Describe the limits of code, and what it lacks at a level of the sandbox."""
     facts = [limit(name, getattr(limits, name)) for name in fact_words.LIMITS_OF_CODE]
     if sandbox_level is values.SandboxLevel.NONE:
-        facts.append(Fact(*fact_words.NO_SANDBOX))
+        facts.append(Fact(*fact_words.NO_SANDBOX_FACT))
     if sandbox_level is values.SandboxLevel.CONTAINER:
-        facts.append(Fact(*fact_words.NO_TMP_NO_PORTS))
+        facts.append(Fact(*fact_words.CONTAINER_FACT))
     if kernels.per_person:
-        facts.append(Fact(fact_words.SESSIONS, f"{kernels.per_person}", fact_words.MORE_SESSIONS))
+        facts.append(
+            Fact(
+                fact_words.SESSION_LIMIT_LABEL,
+                f"{kernels.per_person}",
+                fact_words.SESSION_LIMIT_NOTE,
+            )
+        )
     return facts
 
 
@@ -130,7 +136,7 @@ def variables(
         if count > _MAX_VARIABLES:
             facts.append(Fact(heading, f"{count - _MAX_VARIABLES:,} more"))
     if saved.lost:
-        facts.append(Fact(*fact_words.IF_LOST))
+        facts.append(Fact(*fact_words.REBUILD_FACT))
     return facts
 
 
@@ -140,13 +146,13 @@ def chosen(name: str, value: str, choice: places.Choice | None) -> Fact:
     if choice is None:
         return Fact(name, f"{shown} ({place_words.BY_DEFAULT})")
     author = quantities.one_line(choice.author, _MAX_CHARACTERS)
-    origin = place_words.origin(_kind(choice.scope), author, is_fixed=choice.is_fixed)
+    origin = place_words.choice_origin(_kind(choice.scope), author, is_fixed=choice.is_fixed)
     return Fact(name, f"{shown} ({origin})")
 
 
 def note(note: places.Note, *, format_time: Callable[[float], str]) -> Fact:
     """Describe a note: its number, its text, who confirmed it."""
-    wider = "" if note.channel or note.person else place_words.FOR_ALL
+    wider = "" if note.channel or note.person else place_words.FOR_WHOLE_SERVER
     about = ", ".join(filter(None, (note.author, format_time(note.created.timestamp()), wider)))
     return Fact(f"{note.id}", f"{note.text} ({about})")
 
@@ -173,11 +179,11 @@ def offers(
     limits = [f"{summary.allowed_tokens:,} tokens"] if summary.allowed_tokens is not None else []
     limits += [f"cost {summary.allowed_money}"] if summary.allowed_money is not None else []
     named = (
-        (place_words.DAILY_ALLOWANCE, limits),
-        (place_words.PACKAGES, packages),
-        (place_words.NETWORK, [host.host for host in reach.hosts]),
-        (place_words.DATA, [f"connections.{offer.name}" for offer in reach.offers]),
-        (place_words.TOOLS, [f"tools.{server.server}" for server in servers]),
+        (place_words.DAILY_ALLOWANCE_LABEL, limits),
+        (place_words.PACKAGES_LABEL, packages),
+        (place_words.NETWORK_LABEL, [host.host for host in reach.hosts]),
+        (place_words.DATA_LABEL, [f"connections.{offer.name}" for offer in reach.offers]),
+        (place_words.TOOLS_LABEL, [f"tools.{server.server}" for server in servers]),
     )
     return [
         Fact(label, quantities.one_line(", ".join(names), _MAX_CHARACTERS))

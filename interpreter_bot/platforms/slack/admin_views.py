@@ -112,8 +112,12 @@ def _session(overview: past_turns.SessionOverview) -> list[blocks.Block]:
     session_value = home_and_modal_views.session_value(overview)
     kill_button = blocks.button("Kill", KILL_SESSION, session_value)
     delete_button = blocks.button("Delete", DELETE_SESSION, session_value, style="danger")
-    kill_button["confirm"] = _confirmation(slack_words.KILL, slack_words.KILLED, "Kill")
-    delete_button["confirm"] = _confirmation(slack_words.DELETE, slack_words.DELETED, "Delete")
+    kill_button["confirm"] = _confirmation(
+        slack_words.STOP_QUESTION, slack_words.STOP_CONSEQUENCE, "Kill"
+    )
+    delete_button["confirm"] = _confirmation(
+        slack_words.DELETE_QUESTION, slack_words.DELETE_CONSEQUENCE, "Delete"
+    )
     return [
         blocks.section(home_and_modal_views.session_text(overview)),
         blocks.actions(kill_button, delete_button),

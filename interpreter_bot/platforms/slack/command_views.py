@@ -224,7 +224,10 @@ class SlackCommands:
         self, place: message_posting.Place
     ) -> AsyncIterator[tuple[str, str]]:
         """Begin a thread for a copy in the same channel, so that the same people see it."""
-        content = {"text": session_words.COPY, "blocks": [blocks.note(session_words.COPY)]}
+        content = {
+            "text": session_words.COPY_NOTICE,
+            "blocks": [blocks.note(session_words.COPY_NOTICE)],
+        }
         root_ts = await message_posting.post(self._dependencies.api, place, content, "")
         try:
             link = f"https://slack.com/archives/{place.channel}/p{root_ts.replace('.', '')}"

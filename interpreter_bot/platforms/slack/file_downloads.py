@@ -105,13 +105,17 @@ class FileDownloads:
                 answer = await self._api.call(workspace, "files.info", file=file.get("id"))
             except api_errors.SlackError as error:
                 code = getattr(error, "code", "")
-                reason = file_words.SLACK_ACCESS.get(code, str(error))
+                reason = file_words.SLACK_ACCESS_REASONS.get(code, str(error))
                 raise DownloadError(file_words.not_fetched(name_of(file), reason)) from error
             file = answer["file"]
             access = file.get("file_access", "visible")
-        if access in file_words.SLACK_ACCESS or file.get("mode") in file_words.SLACK_ACCESS:
+        if (
+            access in file_words.SLACK_ACCESS_REASONS
+            or file.get("mode") in file_words.SLACK_ACCESS_REASONS
+        ):
             reason = (
-                file_words.SLACK_ACCESS.get(access) or file_words.SLACK_ACCESS[str(file["mode"])]
+                file_words.SLACK_ACCESS_REASONS.get(access)
+                or file_words.SLACK_ACCESS_REASONS[str(file["mode"])]
             )
             raise DownloadError(file_words.not_fetched(name_of(file), reason))
         return file
@@ -146,7 +150,7 @@ class FileDownloads:
             )
         if response.content_type == "text/html" and not _is_html(file):
             # Slack shows a login page if the token lacks permission.
-            raise DownloadError(file_words.not_fetched(name, file_words.NOT_READABLE))
+            raise DownloadError(file_words.not_fetched(name, file_words.NO_FILE_PERMISSION))
         if (response.content_length or 0) > self._max_bytes:
             raise self._too_large(name)
         size = 0

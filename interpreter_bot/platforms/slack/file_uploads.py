@@ -73,7 +73,9 @@ class FileUploads:
                 except api_errors.SlackError as error:
                     complaints.append(file_words.not_sent(file.name, error))
             if staged and await self.share(place, thread, [*staged.values()]) is None:
-                complaints += [file_words.not_sent(name, file_words.NOT_SHARED) for name in staged]
+                complaints += [
+                    file_words.not_sent(name, file_words.NOT_SHOWN_BY_SLACK) for name in staged
+                ]
         except api_errors.SlackError as error:
             complaints.append(file_words.not_sent("The files", error))
         return complaints
@@ -170,7 +172,7 @@ class FileUploads:
         with outgoing_file.file as file:
             size_bytes = file.seek(0, io.SEEK_END)
             if not size_bytes:
-                raise api_errors.SlackError(file_words.EMPTY_FOR_SLACK)
+                raise api_errors.SlackError(file_words.EMPTY_FILE)
             return await self._upload_bytes(place, outgoing_file, size_bytes)
 
     async def _upload_bytes(

@@ -59,8 +59,8 @@ def edit_form(metadata: Mapping[str, str], question: events.ApprovalQuestion) ->
 
 def answer_form(metadata: Mapping[str, str], prompt: str, *, is_of_model: bool = False) -> View:
     """Make the form for an answer to `input()`, or to the model."""
-    title = question_words.ANSWER if is_of_model else question_words.INPUT_TITLE
-    label = prompt or question_words.ANSWER
+    title = question_words.ANSWER_LABEL if is_of_model else question_words.INPUT_TITLE
+    label = prompt or question_words.ANSWER_LABEL
     return _form(ANSWER_FORM, title, label, "Answer", metadata, is_optional=True)
 
 

@@ -107,7 +107,8 @@ class HomeTab:
             channel_id=channel,
             title=slack_words.GREETING,
             prompts=[
-                {"title": title, "message": message} for title, message in slack_words.PROMPTS
+                {"title": title, "message": message}
+                for title, message in slack_words.SUGGESTED_PROMPTS
             ],
         )
 

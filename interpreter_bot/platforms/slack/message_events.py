@@ -123,7 +123,7 @@ class MessageEvents:
             case "channel_leave" | "group_leave":
                 key = values.SessionKey(PLATFORM, workspace.team, channel)
                 await self._service.schedules.pause_of_owner(
-                    key, str(event.get("user", "")), access_words.NOT_THERE_ANY_MORE
+                    key, str(event.get("user", "")), access_words.OWNER_LEFT_CHANNEL
                 )
             case _:
                 await self.inbox.receive(RawMessage(workspace, event))

@@ -155,7 +155,7 @@ class Permissions:
                 raise error.__cause__ from None
             return str(error)
         is_there = await self._may_be_in(workspace, key.channel, user)
-        return "" if is_there else access_words.NOT_THERE_ANY_MORE
+        return "" if is_there else access_words.OWNER_LEFT_CHANNEL
 
     async def _may_be_in(
         self, workspace: installations.InstalledWorkspace, channel: str, user: str

@@ -249,7 +249,10 @@ async def send_hello(config: settings.Slack, person: str) -> None:
             opened = await client.conversations_open(users=person)
             channel = opened["channel"]["id"]
             await client.chat_postMessage(
-                channel=channel, text=slack_words.HELLO, unfurl_links=False, unfurl_media=False
+                channel=channel,
+                text=slack_words.TEST_MESSAGE,
+                unfurl_links=False,
+                unfurl_media=False,
             )
 
 

@@ -505,7 +505,7 @@ class SlackTransport:
         if ts is not None:
             return ts
         if key.nonce in live.unconfirmed_files:
-            raise transport.FilesRefusedError(draft.uploads, reason=file_words.NOT_SHARED)
+            raise transport.FilesRefusedError(draft.uploads, reason=file_words.NOT_SHOWN_BY_SLACK)
         live.unconfirmed_files[key.nonce] = [file["id"] for file in staged]
         raise transport.OutcomeUnknownError
 

@@ -31,7 +31,7 @@ class HeldTurn(ports.Reply):
             case events.TurnEnded(is_quiet=True) | events.TurnEnded(goes_on=True):
                 is_shown = False
             case events.TurnEnded(sentence=sentence):
-                is_shown = sentence != session_words.CLOSING
+                is_shown = sentence != session_words.BOT_CLOSING
             case _:
                 is_shown = isinstance(event, events.QuestionAsked)
         if is_shown or self.turn is not None:

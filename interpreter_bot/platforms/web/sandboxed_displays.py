@@ -167,7 +167,7 @@ class Displays:
             data = self._hub.load_blob(sha256)
             data = await self._service.queries.blob(sha256) if data is None else data
         if data is None:
-            raise errors.FileMissingError(page_words.DELETED)
+            raise errors.FileMissingError(page_words.FILE_DELETED)
         yield values.FileInfo(sha256, len(data), 0), _single_piece(data)
 
 

@@ -85,7 +85,7 @@ class SessionActions:
         self._hub.send_message("reset", {}, thread=key.thread)
         self._hub.notify(
             key.thread,
-            session_words.undone(undone.request, undone.missed_runs, undone.files_notice),
+            session_words.answer_undone(undone.request, undone.missed_runs, undone.files_notice),
         )
 
     async def _delete(self, session: values.SessionKey) -> None:

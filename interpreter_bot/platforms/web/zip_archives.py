@@ -111,7 +111,7 @@ class ZipArchives:
                     bytes_left -= len(piece)
                     if not piece:
                         break
-        return page_words.SHRANK if bytes_left > 0 else ""
+        return page_words.FILE_SHRANK if bytes_left > 0 else ""
 
 
 class _ArchiveBuffer(io.RawIOBase):

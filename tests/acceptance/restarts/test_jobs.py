@@ -45,7 +45,7 @@ async def test_a_job_survives_the_bot_and_is_told_of_once(short_path, way):
             _, over = await person.ended()
             assert (over["status"], over["text"]) == ("done", "It runs.")
             notices = [one["text"] for one in person.events if one["type"] == "announcement"]
-            assert notices == [job_words.GOES_ON]
+            assert notices == [job_words.JOB_GOES_ON]
 
             def events():
                 [name] = visitor.shown.keys() - {person.name, later} or [""]

@@ -48,19 +48,22 @@ async def test_code_whose_host_fails_is_shown_as_ended(opened, monkeypatch):
 
     async def fail(*args, **fields):
         await follow(*args, **fields)
-        raise errors.KernelError(host_words.FAULT)
+        raise errors.KernelError(host_words.HOST_FAULT)
 
     async with opened(openai_server.code("print(1)"), openai_server.text("It failed.")) as house:
         monkeypatch.setattr(executions.Executions, "follow", fail)
         for reply in (await house.run("print(1)"), await house.ask("go")):
             (finished,) = reply.of("finished")
-            assert (finished.ending, finished.reason) == (values.Ending.REFUSED, host_words.FAULT)
+            assert (finished.ending, finished.reason) == (
+                values.Ending.REFUSED,
+                host_words.HOST_FAULT,
+            )
             assert reply.end.status is Status.DONE
         past = await house.service.queries.history(KEY)
-        assert host_words.FAULT in house.server.requests[1].messages[-1]["content"]
+        assert host_words.HOST_FAULT in house.server.requests[1].messages[-1]["content"]
     shown = [event for turn in past for event in turn.events]
     ends = [event.finished for event in shown if isinstance(event, events.CodeFinished)]
-    assert [end.reason for end in ends] == [host_words.FAULT] * 2
+    assert [end.reason for end in ends] == [host_words.HOST_FAULT] * 2
 
 
 async def test_one_cancelled_while_it_is_begun_is_not_left_running(opened, monkeypatch):

@@ -87,7 +87,7 @@ async def test_a_turn_ends_while_its_code_goes_on_and_comes_with_its_files(opene
         reply = await house.ask("Compute")
         job = await shown.first()
         assert (reply.end.text, job.end) == ("It runs.", None)
-        assert job_words.GOES_ON in reply.of("announcement")
+        assert job_words.JOB_GOES_ON in reply.of("announcement")
         assert [one.ending for one in reply.of("finished")][-1] is values.Ending.BACKGROUND
         assert set(reply.files) == {"first.txt"}
         assert results(house)[1].endswith("and end your answer.]")
@@ -100,7 +100,7 @@ async def test_a_turn_ends_while_its_code_goes_on_and_comes_with_its_files(opene
     assert (job.end.status, job.end.sentence) == (values.TurnStatus.DONE, "")
     assert told(job) == ticks()
     assert job.files == {"made.txt": b"by the job"}
-    assert job.of("announcement") == [job_words.WENT_ON]
+    assert job.of("announcement") == [job_words.JOB_WENT_ON]
     # Its code is recorded once.
     assert printed(first.events) == []
     assert (printed(second.events), second.record.status, second.is_code) == (ticks(), "done", True)
@@ -261,7 +261,7 @@ async def test_an_orderly_restart_leaves_a_job_to_the_next_bot(opened, outliving
         await house.ask("And?")
     assert "Other code can run once it is done" in own.end.sentence
     assert (len(shown.replies), told(job), set(job.files)) == (1, ticks(), {"made.txt"})
-    assert job.of("announcement") == [job_words.WENT_ON]
+    assert job.of("announcement") == [job_words.JOB_WENT_ON]
     assert [turn.record.status for turn in turns] == ["done", "done", "failed"]
     assert printed(turns[1].events) == ticks()
 
@@ -298,7 +298,7 @@ async def test_a_killed_bot_loses_no_job_and_none_is_told_of_twice(
         assert printed(turns[0].events) == []
         assert printed(turns[1].events) == ticks(24)
         jobs_shown = [
-            one for one in next_shown.replies if job_words.WENT_ON in one.of("announcement")
+            one for one in next_shown.replies if job_words.JOB_WENT_ON in one.of("announcement")
         ]
         assert [told(one) for one in jobs_shown] == [ticks(24)]
         assert len(next_shown.replies) == (1 if moment == "answered" else 2)

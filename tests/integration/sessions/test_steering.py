@@ -44,7 +44,7 @@ async def test_who_asked_steers_the_turn_and_others_wait(opened):
     assert first.files.keys() == {"go"}, "the files of the person are none that code made"
     assert [reply.end.text for reply in (first, steering, other)] == [
         "As in b.",
-        session_words.TAKEN_UP,
+        session_words.MESSAGE_TAKEN_UP,
         "Hi Bob.",
     ]
     assert [turn.record.request for turn in past] == ["Read a.csv", "Hello"]
@@ -102,7 +102,7 @@ async def test_the_next_bot_tells_the_model_what_steered_the_turn(opened, outliv
         await house.service.put_file(KEY, attachment("go", b"1"))
         await first.until("text")
     await asyncio.gather(*asking)
-    assert steering.end.text == session_words.TAKEN_UP
+    assert steering.end.text == session_words.MESSAGE_TAKEN_UP
     async with opened(openai_server.text("As in b.")) as house:
         reply = continued(house)
         await reply.until("over")

@@ -55,7 +55,7 @@ def test_texts_fit_and_prompts_are_those_of_the_code():
     view = MANIFEST["features"]["agent_view"]
     assert len(view["agent_description"]) <= 300
     shown = {(p["title"], p["message"]) for p in view["suggested_prompts"]}
-    assert shown <= set(slack_words.PROMPTS)
+    assert shown <= set(slack_words.SUGGESTED_PROMPTS)
     information = MANIFEST["display_information"]
     assert len(information["name"]) <= 35
     assert len(information["description"]) <= 140

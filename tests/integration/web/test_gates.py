@@ -328,7 +328,7 @@ async def test_a_request_that_ends_in_an_error_gets_a_sentence(serving_fake, cap
         bot.save_table = broken
         where = f"/table?thread={THREAD}&table=t1"
         async with client.post(where) as response:
-            assert (response.status, await response.text()) == (500, run_words.FAULT)
+            assert (response.status, await response.text()) == (500, run_words.BOT_FAULT)
         async with client.post(f"{where}&suffix=exe") as response:
             assert (response.status, (await response.text())[-10:]) == (400, "reload it.")
     assert [one.exc_info[0] for one in caplog.records if one.exc_info] == [RuntimeError]

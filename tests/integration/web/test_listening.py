@@ -453,7 +453,7 @@ async def test_a_message_that_ends_in_an_error_is_refused_once_and_the_tab_lives
         bot.events.claim, claim = broken, bot.events.claim
         await tab.say("say", id=ONE, text="hello")
         refused = await tab.next("refused")
-        assert (refused["id"], refused["sentence"]) == (ONE, run_words.FAULT)
+        assert (refused["id"], refused["sentence"]) == (ONE, run_words.BOT_FAULT)
         bot.events.claim = claim
         # Sent again by hand it is a request like any other.
         await tab.say("say", id=ONE, text="hello")

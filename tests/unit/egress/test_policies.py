@@ -39,7 +39,7 @@ def test_what_is_not_listed_is_refused_with_how_to_list_it():
 @pytest.mark.parametrize(
     ("rule", "told"),
     [
-        ({"host": "*.a.org", "addresses": ["10.0.0.0/8"]}, "cannot have `address_rules`"),
+        ({"host": "*.a.org", "addresses": ["10.0.0.0/8"]}, "cannot have `addresses`"),
         ({"host": "a.org", "headers": {"A": "x"}}, "need `paths`"),
         ({"host": "*.a.org", "paths": ["/"], "headers": {"A": "x"}}, "one host"),
         ({"host": "a.org", "methods": ["get"]}, "in capitals"),

@@ -107,6 +107,15 @@ def test_settings_that_are_mentioned_exist():
     assert [name for name in others if f'"{name}"' not in SOURCES] == []
 
 
+def test_settings_that_sentences_name_exist():
+    known = set(unknown_names.dotted_names(settings.Settings))
+    text = "".join(
+        path.read_text("utf-8") for path in (ROOT / "interpreter_bot/wording").glob("*.py")
+    )
+    dotted = re.findall(r"(?<![\w/`.-])([a-z_]+\.[a-z_]+)\b(?![(/])", text)
+    assert [name for name in dotted if name.partition(".")[0] in GROUPS and name not in known] == []
+
+
 def _unknown(variables):
     """Those of our variables that set nothing."""
     known = {

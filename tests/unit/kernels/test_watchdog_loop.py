@@ -315,7 +315,7 @@ INTERRUPTED = {
                 5, 5, is_partial=True, is_over_limit=True, is_uncountable=True
             )
         },
-        run_words.UNCOUNTABLE,
+        run_words.FOLDERS_UNCOUNTABLE,
     ),
 }
 

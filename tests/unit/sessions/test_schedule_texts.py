@@ -80,9 +80,9 @@ def test_a_person_whose_zone_is_known_need_not_name_it():
 @pytest.mark.parametrize(
     ("text", "sentence"),
     [
-        ("", schedule_words.FORM),
-        ("daily 9:00", schedule_words.FORM),
-        ("daily 9:00:", schedule_words.FORM),
+        ("", schedule_words.HOW_TO_WRITE),
+        ("daily 9:00", schedule_words.HOW_TO_WRITE),
+        ("daily 9:00:", schedule_words.HOW_TO_WRITE),
         ("daily 9:00: say hello", schedule_words.NO_ZONE),
         ("daily 9:00 Mars/Olympus: say hello", schedule_words.unknown_zone("Mars/Olympus")),
         ("0 9 1 * 1 UTC: say hello", schedule_words.TWO_KINDS_OF_DAYS),

@@ -80,10 +80,10 @@ async def test_without_a_sandbox_every_cell_says_so(pool_of):
     audience = audiences.Audience()
     await session_of(pool, audience).run(["a", "b"])
     assert audience.of("announcement") == [
-        (0, run_words.UNSANDBOXED),
-        (1, run_words.UNSANDBOXED),
+        (0, run_words.UNSANDBOXED_WARNING),
+        (1, run_words.UNSANDBOXED_WARNING),
     ]
-    assert "UNSANDBOXED" in run_words.UNSANDBOXED
+    assert "UNSANDBOXED" in run_words.UNSANDBOXED_WARNING
 
 
 @pytest.mark.parametrize("error", [errors.PoolFullError, errors.SandboxError])

@@ -47,17 +47,17 @@ def test_every_other_ending_has_words(ending):
 
 
 def test_undo_says_which_runs_the_variables_miss():
-    assert session_words.undone("plot units", 0, "") == (
+    assert session_words.answer_undone("plot units", 0, "") == (
         "Undone. Variables, files and history are back to before “plot units”."
     )
-    assert session_words.undone("", 2, "") == (
+    assert session_words.answer_undone("", 2, "") == (
         "Undone. Files and history are back to before the last answer. Variables were restored "
         "from the last save, which misses 2 earlier runs."
     )
 
 
 def test_undo_says_why_files_stay():
-    assert session_words.undone("plot", 0, "They are large.") == (
+    assert session_words.answer_undone("plot", 0, "They are large.") == (
         "Undone. Variables and history are back to before “plot”. Files stay as they are now. "
         "They are large."
     )

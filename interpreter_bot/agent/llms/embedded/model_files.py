@@ -275,7 +275,7 @@ async def _continue(
     except aiohttp.ClientError as error:
         raise _LostError(model_words.CONNECTION_LOST) from error
     except TimeoutError as error:
-        raise _LostError(model_words.TOO_SLOW) from error
+        raise _LostError(model_words.NO_ANSWER_IN_TIME) from error
 
 
 async def _write(
