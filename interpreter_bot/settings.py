@@ -23,7 +23,7 @@ from interpreter_bot.setting_groups.egress_rules import Egress, EgressLimits
 from interpreter_bot.setting_groups.fields import GIB, KIB, MIB
 from interpreter_bot.setting_groups.kernels import Host, Kernels, Limits, Sandbox
 from interpreter_bot.setting_groups.language_models import (
-    STRANGERS_TOKENS,
+    STRANGER_DAILY_TOKENS,
     DailyAllowance,
     EmbeddedModel,
     Instructions,
@@ -212,7 +212,7 @@ class Settings(pydantic_settings.BaseSettings):
         is_open = platform == "discord" and self.discord.is_open
         if not is_open or self.allowance != DailyAllowance():
             return self.allowance
-        return DailyAllowance(tokens=STRANGERS_TOKENS)
+        return DailyAllowance(tokens=STRANGER_DAILY_TOKENS)
 
     @property
     def has_doors(self) -> bool:

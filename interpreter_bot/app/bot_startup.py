@@ -37,7 +37,7 @@ def import_ahead(config: settings.Settings) -> None:
     }
     for name, is_needed in modules.items():
         if is_needed:
-            # What is not installed is said when it is opened.
+            # If an extra is missing, opening what needs it says so.
             with contextlib.suppress(ImportError):
                 importlib.import_module(f"interpreter_bot.{name}")
 
@@ -58,18 +58,18 @@ async def open_service(
     Args:
         config: the settings in effect.
         environment: holds the keys of models.
-        secrets: holds what rules of `egress` name; by default, `environment` does.
+        secrets: the variables that rules of `egress` name; by default `environment`.
         is_ephemeral: leaves nothing behind: no file, no memory.
         kernels_outlive_bot: see `execution_startup.open_hosts`.
         broker: lets code reach the outside, if that is open already.
-        bot: for which it is opened; None for a process beside the bot.
+        bot: the active bot for which it is opened; None for a process beside the bot.
 
     Raises:
         BotError: it cannot be opened; the sentence says why.
     """
     secrets = environment if secrets is None else secrets
     async with contextlib.AsyncExitStack() as stack:
-        # What is ephemeral may be part of a program of others, whose garbage stays garbage.
+        # An ephemeral service may be part of another program, whose objects must stay collectable.
         with garbage_collection.paused(freezes=not is_ephemeral):
             if broker is None:
                 opening_broker = execution_startup.open_broker(

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from interpreter_bot.mcp_servers import tool_broker
     from interpreter_bot.store import accounts, active_bot, databases
 
-_SEED_FILE: Final = "doors.key"
+_DOOR_SEED_FILE: Final = "doors.key"
 _SEED_BYTES: Final = 32
 
 
@@ -47,7 +47,7 @@ async def open_broker(
 
     seed = b""
     if kernels_outlive_bot:
-        file = config.paths.data / _SEED_FILE
+        file = config.paths.data / _DOOR_SEED_FILE
         new_seed = functools.partial(secrets.token_hex, _SEED_BYTES)
         seed = (await asyncio.to_thread(private_files.read_or_create, file, new_seed)).encode()
     async with contextlib.AsyncExitStack() as stack:
@@ -62,7 +62,7 @@ async def open_broker(
         )
 
 
-async def prepared_connections(
+async def prepare_connections(
     broker: broker.Broker | None, hosts: ports.Hosts
 ) -> connection_service.ConnectionService | None:
     """Return the data connections that a broker offers, which know their tables if they can.
@@ -204,11 +204,11 @@ async def fleet_addresses(config: settings.Settings) -> list[host_addresses.Addr
     from interpreter_bot.hosts import host_lists
 
     async with contextlib.AsyncExitStack() as stack:
-        listed = None
+        listed_hosts = None
         if host_lists.RAY in config.host.fleet:
             opening = open_database(config, takes_orphans=False)
-            listed = (await stack.enter_async_context(opening)).fleet_hosts
-        fleet = host_lists.Fleet(config.host.fleet, config.host.tls, listed)
+            listed_hosts = (await stack.enter_async_context(opening)).fleet_hosts
+        fleet = host_lists.Fleet(config.host.fleet, config.host.tls, listed_hosts)
         return sorted(await fleet.addresses(), key=str)
 
 

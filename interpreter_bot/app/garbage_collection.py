@@ -1,6 +1,6 @@
-"""Garbage collection during a start, whose modules and all that it opens are kept anyway.
+"""Pauses garbage collection during a start, whose modules and objects are kept anyway.
 
-Light, as the command line imports it before all else.
+It imports little, because the command line imports it first.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from collections.abc import Iterator
 
 @contextlib.contextmanager
 def paused(*, freezes: bool = True) -> Iterator[None]:
-    """Collect no garbage meanwhile; with `freezes`, exempt afterwards all that exists then.
+    """Collect no garbage in the block; with `freezes`, exempt all that exists at its end.
 
     A bot that starts would look through its modules three hundred times: a tenth of its start.
     """

@@ -14,7 +14,7 @@ from interpreter_bot import errors, settings
 from interpreter_bot.setting_groups import header_values, unknown_names
 from interpreter_bot.wording import operator_words
 
-_SET_DUMPABLE: Final = 4
+_PR_SET_DUMPABLE: Final = 4
 
 
 def load_settings(file: pathlib.Path | None, *, is_sandboxed: bool) -> settings.Settings:
@@ -36,9 +36,9 @@ def load_settings(file: pathlib.Path | None, *, is_sandboxed: bool) -> settings.
         # The given values are not repeated: one may be a secret in the wrong place.
         faults = error.errors(include_url=False, include_input=False)
         lines = [
-            unknown_names.sentence(_dotted(fault["loc"]), settings.Settings)
+            unknown_names.unknown_setting(_join_location(fault["loc"]), settings.Settings)
             if fault["type"] == "extra_forbidden"
-            else operator_words.bad_setting(_dotted(fault["loc"]), fault["msg"])
+            else operator_words.bad_setting(_join_location(fault["loc"]), fault["msg"])
             for fault in faults
         ]
         raise errors.SettingsError("\n".join(lines)) from error
@@ -62,8 +62,8 @@ def forbid_inspection() -> None:
 
     In an ordinary container, those of sessions may have the bot's user id.
     """
-    ctypes.CDLL(None).prctl(_SET_DUMPABLE, 0, 0, 0, 0)
+    ctypes.CDLL(None).prctl(_PR_SET_DUMPABLE, 0, 0, 0, 0)
 
 
-def _dotted(location: tuple[int | str, ...]) -> str:
+def _join_location(location: tuple[int | str, ...]) -> str:
     return ".".join(map(str, location))

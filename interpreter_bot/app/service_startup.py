@@ -40,10 +40,10 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 
-_OLD_SECONDS: Final = 24 * 3600.0
-_MAX_REMEMBERED: Final = 1000
-# Mostly, the platforms are open by then, and pages have connected again.
-_CATCHING_UP_SECONDS: Final = 2.0
+_MAX_SPOOL_AGE_SECONDS: Final = 24 * 3600.0
+_MAX_REMEMBERED_QUERIES: Final = 1000
+# By then, the platforms are usually open, and pages have connected again.
+_PREOPEN_DELAY_SECONDS: Final = 2.0
 
 
 @contextlib.contextmanager
@@ -61,7 +61,7 @@ def spool_directory(data: pathlib.Path, *, is_default: bool = True) -> Iterator[
     directory.mkdir(mode=0o700, parents=True, exist_ok=True)
     for path in directory.iterdir():
         # Another process may use the same directory, but for no file that long.
-        if path.is_dir() and time.time() - path.stat().st_mtime > _OLD_SECONDS:
+        if path.is_dir() and time.time() - path.stat().st_mtime > _MAX_SPOOL_AGE_SECONDS:
             # Python 3.11 recurses; what is too deep for it was made to be, and stays.
             with contextlib.suppress(RecursionError):
                 shutil.rmtree(path, ignore_errors=True)
@@ -101,19 +101,19 @@ async def open_conversations(
         BotError: it cannot be opened; the sentence says why.
     """
     async with contextlib.AsyncExitStack() as stack:
-        # What is ephemeral may be part of a program of others.
+        # An ephemeral service may be part of another program.
         spooling = spool_directory(config.paths.data, is_default=not is_ephemeral)
         spool = stack.enter_context(spooling)
         opening = (
-            _temporary(stack, spool)
+            _temporary_database(stack, spool)
             if is_ephemeral
             else execution_startup.open_database(config, bot=bot)
         )
         database = await stack.enter_async_context(opening)
         credentials = stored_credentials.StoredCredentials(config)
         stored = await asyncio.to_thread(credentials.load)
-        named = model_setup.add_stored_models(environment, stored)
-        catalogue, notice = await _models(config, named, stack)
+        model_environment = model_setup.add_stored_models(environment, stored)
+        catalogue, notice = await _open_catalogue(config, model_environment, stack)
         setup = model_setup.ModelSetup(
             catalogue,
             credentials,
@@ -121,13 +121,13 @@ async def open_conversations(
             is_open=not config.models and not model_setup.has_models(environment),
             is_chosen=not notice,
         )
-        skills = await _skills(config, is_ephemeral=is_ephemeral)
-        # What a key encrypts that nobody knows is gone with the process.
+        skills = await _load_skills(config, is_ephemeral=is_ephemeral)
+        # With a key that is stored nowhere, encrypted secrets are gone with the process.
         keys = encryption.KeyRing(encryption.new_key(), config.paths.data) if is_ephemeral else None
         opening_tools = execution_startup.open_tools(config, secrets, database.accounts, keys)
         tools = await stack.enter_async_context(opening_tools)
         kernels = await hosts
-        connections = await execution_startup.prepared_connections(broker, kernels)
+        connections = await execution_startup.prepare_connections(broker, kernels)
         recorder = code_activity_recording.ActivityRecorder(
             database.activities, days=config.retention.record_days
         )
@@ -157,18 +157,18 @@ async def open_conversations(
         await upkeep.take_over(database.orphans)
         await stack.enter_async_context(schedules.run_periodically(*jobs))
         opening_models = asyncio.create_task(
-            _open_models(catalogue, freezes=not is_ephemeral), name="open models"
+            _preopen_models(catalogue, freezes=not is_ephemeral), name="open models"
         )
         stack.callback(opening_models.cancel)
         yield service
 
 
-async def _skills(
+async def _load_skills(
     config: settings.Settings, *, is_ephemeral: bool
 ) -> accepted_skills.AcceptedSkills:
     skills = accepted_skills.AcceptedSkills(config.skills.directories, config.paths.data)
     if not is_ephemeral:
-        # Others may run beside it, with other settings, and the bot's are what counts.
+        # An ephemeral service may have other settings than the bot, whose skills must not change.
         await asyncio.to_thread(skills.refresh)
     return skills
 
@@ -179,17 +179,19 @@ async def _prepare_recording(
     database: databases.Database,
     recorder: code_activity_recording.ActivityRecorder,
 ) -> None:
-    """Let what code does outside be recorded, and connections know what it asked before."""
+    """Let the activity of code be recorded, and tell connections the latest queries."""
     if broker is not None:
         broker.on_contact = recorder.add
         broker.find_grants = functools.partial(approvals.granted_requests, database)
     if connections is not None:
-        for query in await database.activities.latest(code_activity.Query, limit=_MAX_REMEMBERED):
+        for query in await database.activities.latest(
+            code_activity.Query, limit=_MAX_REMEMBERED_QUERIES
+        ):
             connections.sources.note_use(query)
         connections.on_query = recorder.add
 
 
-async def _models(
+async def _open_catalogue(
     config: settings.Settings, environment: Mapping[str, str], stack: contextlib.AsyncExitStack
 ) -> tuple[catalogues.Catalogue, str]:
     """Open the models, and return a notice about them for people."""
@@ -219,22 +221,22 @@ async def _models(
     return catalogue, notice
 
 
-async def _open_models(catalogue: catalogues.Catalogue, *, freezes: bool) -> None:
+async def _preopen_models(catalogue: catalogues.Catalogue, *, freezes: bool) -> None:
     """Open models before anybody asks one, but after people see what they missed.
 
-    The event loop gets little done meanwhile, for as long as half of a start takes.
+    It blocks the event loop most of the time, for half as long as a start takes.
     """
-    await asyncio.sleep(_CATCHING_UP_SECONDS)
+    await asyncio.sleep(_PREOPEN_DELAY_SECONDS)
     with garbage_collection.paused(freezes=freezes):
         for title in catalogue.first_titles:
             try:
                 await catalogue.llm(title)
             except Exception:
-                # Any exception, of an SDK or its client: it is a task of its own, nobody waits.
+                # Any exception, of an SDK or its client: nobody waits for this task.
                 _log.exception("the model %r could not be opened", title)
 
 
-def _temporary(
+def _temporary_database(
     stack: contextlib.AsyncExitStack, spool: pathlib.Path
 ) -> AbstractAsyncContextManager[databases.Database]:
     """Return a database in a directory that is gone with the stack, not yet opened."""

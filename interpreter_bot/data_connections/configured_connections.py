@@ -133,7 +133,7 @@ def _compile_rule(connection: settings.Connection, environment: Mapping[str, str
 
 def _filled(name: str, text: str, environment: Mapping[str, str]) -> str:
     try:
-        return header_values.fill(text, environment)
+        return header_values.fill_variables(text, environment)
     except header_values.VariableError as error:
         raise errors.SettingsError(data_words.bad_setting(name, str(error))) from None
 

@@ -135,7 +135,7 @@ def _compile_rule(entry: settings.Egress, environment: Mapping[str, str]) -> Rul
 def _header(host: str, name: str, text: str, environment: Mapping[str, str]) -> str:
     """Return the value of a header that a rule adds."""
     try:
-        value = header_values.fill(text, environment)
+        value = header_values.fill_variables(text, environment)
     except header_values.VariableError as error:
         raise errors.SettingsError(network_words.bad_entry(host, str(error))) from None
     fault = header_values.header_fault(value)

@@ -61,7 +61,7 @@ def provider(
         SettingsError: the secret is missing.
     """
     try:
-        secret = header_values.fill(login.client_secret, environment)
+        secret = header_values.fill_variables(login.client_secret, environment)
     except header_values.VariableError as error:
         raise errors.SettingsError(tool_words.bad_setting(server.name, str(error))) from None
     logs.add_secrets([secret])

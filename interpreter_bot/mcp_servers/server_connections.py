@@ -383,7 +383,7 @@ def _filled(
 ) -> str:
     """Return the value of a header or of a program's variable."""
     try:
-        value = header_values.fill(text, environment)
+        value = header_values.fill_variables(text, environment)
     except header_values.VariableError as error:
         raise errors.SettingsError(tool_words.bad_setting(server, str(error))) from None
     if is_header and (fault := header_values.header_fault(value)):

@@ -100,7 +100,9 @@ class TokenRequests:
         self._url = server.url or ""
         login = server.oauth
         try:
-            self._secret = header_values.fill(login.client_secret if login else "", environment)
+            self._secret = header_values.fill_variables(
+                login.client_secret if login else "", environment
+            )
         except header_values.VariableError as error:
             raise errors.SettingsError(tool_words.bad_setting(server.name, str(error))) from None
         logs.add_secrets([self._secret] if self._secret else [])

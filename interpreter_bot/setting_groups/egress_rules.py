@@ -35,11 +35,6 @@ class Egress(fields.Group):
     `${NAME}` comes from the bot's environment, which code never sees. Needs `paths`, so that no
     other page echoes the secret."""
 
-    @property
-    def is_read(self) -> bool:
-        """Whether the bot has to read requests, rather than pass on what is encrypted."""
-        return bool(self.methods or self.paths or self.headers or self.approval == "ask")
-
 
 class EgressLimits(fields.Group):
     """Limits on what code exchanges with the hosts in `egress`."""

@@ -1,4 +1,4 @@
-"""Keys, tokens and addresses as people paste them: what no server would take is refused early.
+"""Checks of keys, tokens and addresses, which people paste with something extra.
 
 A sentence never repeats a value, which may be a secret.
 """
@@ -15,23 +15,23 @@ from typing import Annotated, Final, TypeAlias
 import pydantic
 import pydantic_core
 
-# Variables that SDKs read and send as headers, too.
-_KEYS: Final = ("OPENAI_API_KEY", "ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN")
-_HEADERS: Final = ("OPENAI_ORG_ID", "OPENAI_PROJECT_ID")
-_ADDRESSES: Final = ("OPENAI_BASE_URL", "ANTHROPIC_BASE_URL")
-_QUOTES: Final = "\"'`\u2018\u2019\u201c\u201d\u00ab\u00bb"
-_SCHEME: Final = re.compile(
+# SDKs read these variables, too, and send them as headers.
+_KEY_VARIABLES: Final = ("OPENAI_API_KEY", "ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN")
+_HEADER_VARIABLES: Final = ("OPENAI_ORG_ID", "OPENAI_PROJECT_ID")
+_ADDRESS_VARIABLES: Final = ("OPENAI_BASE_URL", "ANTHROPIC_BASE_URL")
+_QUOTE_CHARACTERS: Final = "\"'`\u2018\u2019\u201c\u201d\u00ab\u00bb"
+_AUTH_SCHEME: Final = re.compile(
     r"(?:Bearer|Basic|Token|Bot)\s|Authorization:|x-api-key:", re.IGNORECASE
 )
-_ASSIGNED: Final = re.compile(r"(?:export\s+)?[A-Z][A-Z0-9_]{2,}=")
-_MASKED: Final = re.compile(r"\*{3,}|\.{3,}|^<.*>$|^\$\{?\w+\}?$")
+_ASSIGNMENT: Final = re.compile(r"(?:export\s+)?[A-Z][A-Z0-9_]{2,}=")
+_MASKED_VALUE: Final = re.compile(r"\*{3,}|\.{3,}|^<.*>$|^\$\{?\w+\}?$")
 
 
 class VariableError(ValueError):
-    """A text of the settings names a variable that cannot be used; the message says which."""
+    """A setting names an environment variable that is not set; the message says which."""
 
 
-def fill(text: str, environment: Mapping[str, str]) -> str:
+def fill_variables(text: str, environment: Mapping[str, str]) -> str:
     """Replace each `${NAME}` by the environment's variable.
 
     Raises:
@@ -49,13 +49,13 @@ def key_fault(value: str) -> str:
     """Return what is wrong with a key or token, after its name; empty if nothing is."""
     if fault := header_fault(value):
         return fault
-    if match := _SCHEME.match(value):
+    if match := _AUTH_SCHEME.match(value):
         return f"begins with {match[0].strip()!r}; give the key alone"
-    if _ASSIGNED.match(value):
+    if _ASSIGNMENT.match(value):
         return "holds the name of a variable as well; give the key alone"
     if re.search(r"\s", value):
         return "has a space in it; copy the key again"
-    if _MASKED.search(value):
+    if _MASKED_VALUE.search(value):
         return "is a placeholder or was copied from a masked display; copy the key itself"
     return ""
 
@@ -64,7 +64,7 @@ def header_fault(value: str) -> str:
     """Return what is wrong with a value that goes into a header; empty if nothing is."""
     if value != value.strip():
         return "has a space or a line break at its beginning or end; remove it"
-    if value[:1] and value[0] in _QUOTES and value[-1] in _QUOTES:
+    if value[:1] and value[0] in _QUOTE_CHARACTERS and value[-1] in _QUOTE_CHARACTERS:
         return "has quotes around it; remove them"
     for character in value:
         if character in "\r\n":
@@ -94,15 +94,19 @@ def address_fault(value: str) -> str:
     )
 
 
-def variable_sentences(environment: Mapping[str, str], keys: tuple[str, ...] = ()) -> list[str]:
+def variable_sentences(
+    environment: Mapping[str, str], key_variables: tuple[str, ...] = ()
+) -> list[str]:
     """Return a sentence for each variable with a key, a header or an address that is unusable.
 
     Args:
         environment: the variables.
-        keys: names of those that hold keys, besides the usual ones.
+        key_variables: names of variables that hold keys, besides the usual ones.
     """
-    checks = dict.fromkeys((*_KEYS, *keys), key_fault)
-    checks |= dict.fromkeys(_HEADERS, header_fault) | dict.fromkeys(_ADDRESSES, address_fault)
+    checks = dict.fromkeys((*_KEY_VARIABLES, *key_variables), key_fault)
+    checks |= dict.fromkeys(_HEADER_VARIABLES, header_fault) | dict.fromkeys(
+        _ADDRESS_VARIABLES, address_fault
+    )
     return [
         f"{name} cannot be used: it {fault}."
         for name, check in checks.items()
@@ -110,19 +114,19 @@ def variable_sentences(environment: Mapping[str, str], keys: tuple[str, ...] = (
     ]
 
 
-def _checked_key(secret: pydantic.SecretStr) -> pydantic.SecretStr:
+def _check_key(secret: pydantic.SecretStr) -> pydantic.SecretStr:
     if fault := key_fault(secret.get_secret_value()):
         raise pydantic_core.PydanticCustomError("key", "it {fault}", {"fault": fault})
     return secret
 
 
-def _checked_address(address: str) -> str:
+def _check_address(address: str) -> str:
     if fault := address_fault(address):
         raise pydantic_core.PydanticCustomError("address", "it {fault}", {"fault": fault})
     return address
 
 
-Token: TypeAlias = Annotated[pydantic.SecretStr, pydantic.AfterValidator(_checked_key)]
+Token: TypeAlias = Annotated[pydantic.SecretStr, pydantic.AfterValidator(_check_key)]
 """A token or key that is sent in a header; may be empty."""
-Address: TypeAlias = Annotated[str, pydantic.AfterValidator(_checked_address)]
+Address: TypeAlias = Annotated[str, pydantic.AfterValidator(_check_address)]
 """The address of a server, over HTTP."""

@@ -13,12 +13,12 @@ from interpreter_bot.setting_groups import fields, header_values
 
 # Smaller models write better programs as code blocks than as tool calls, even where they support
 # those: as calls, one of 1.5 billion puts them on one line, and repeats the same mistake.
-_SMALL_BILLIONS: Final = 4.0
+_MAX_SMALL_BILLIONS: Final = 4.0
 # "qwen2.5-coder-1.5b-instruct", "llama3.2:3b", "smollm2-360m"; neither the "A3B" of a larger one
 # with experts, nor the "4bit" of a quantized one.
-_SIZE: Final = re.compile(r"(?<![a-z0-9.])(\d+(?:\.\d+)?)(b|m)(?![a-z0-9])", re.IGNORECASE)
+_SIZE_IN_NAME: Final = re.compile(r"(?<![a-z0-9.])(\d+(?:\.\d+)?)(b|m)(?![a-z0-9])", re.IGNORECASE)
 
-_ANTHROPICS: Final = {
+_ANTHROPIC_DEFAULTS: Final = {
     "base_url": "https://api.anthropic.com",
     "api_key_variable": "ANTHROPIC_API_KEY",
 }
@@ -75,7 +75,7 @@ class Model(fields.Group):
     def _anthropics_own(cls, values: object) -> object:
         """Complete what is given for Anthropic's protocol by its own address and key."""
         if isinstance(values, dict) and values.get("protocol") == "anthropic":
-            return {**_ANTHROPICS, **values}
+            return {**_ANTHROPIC_DEFAULTS, **values}
         return values
 
     @property
@@ -86,9 +86,9 @@ class Model(fields.Group):
     @property
     def is_small(self) -> bool:
         """Whether its name states a size that needs short prompts, and code in blocks."""
-        sizes = _SIZE.findall(self.name)
+        sizes = _SIZE_IN_NAME.findall(self.name)
         billions = [float(number) / (1000 if unit in "mM" else 1) for number, unit in sizes]
-        return bool(billions) and max(billions) <= _SMALL_BILLIONS
+        return bool(billions) and max(billions) <= _MAX_SMALL_BILLIONS
 
 
 class TurnLimits(fields.Group):
@@ -115,7 +115,7 @@ class Patience(fields.Group):
     """
 
 
-STRANGERS_TOKENS: Final = 200_000
+STRANGER_DAILY_TOKENS: Final = 200_000
 """Daily tokens of one person where the bot is open to all and no allowance is set."""
 
 

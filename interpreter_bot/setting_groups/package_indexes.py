@@ -20,18 +20,18 @@ PROXY_VARIABLES: Final = (
 )
 """Variables of the environment by which programs know a network's proxy."""
 
-_NAME: Final = re.compile(r"[a-z0-9*?]([a-z0-9*?._-]*[a-z0-9*?])?", re.IGNORECASE)
+_NAME_PATTERN: Final = re.compile(r"[a-z0-9*?]([a-z0-9*?._-]*[a-z0-9*?])?", re.IGNORECASE)
 
 
-def _named(patterns: tuple[str, ...]) -> tuple[str, ...]:
+def _normalize_names(patterns: tuple[str, ...]) -> tuple[str, ...]:
     """Write names of packages, or patterns of them, as indexes do."""
     for pattern in patterns:
-        if not _NAME.fullmatch(pattern):
+        if not _NAME_PATTERN.fullmatch(pattern):
             raise ValueError(f"{pattern!r} is not the name of a package or a pattern of names")
     return tuple(re.sub(r"[-_.]+", "-", pattern).lower() for pattern in patterns)
 
 
-Names = Annotated[tuple[str, ...], pydantic.AfterValidator(_named)]
+PackageNames = Annotated[tuple[str, ...], pydantic.AfterValidator(_normalize_names)]
 
 
 class PackageIndex(fields.Group):
@@ -42,10 +42,10 @@ class PackageIndex(fields.Group):
     that nothing can be installed."""
     netrc_file: pathlib.Path | None = None
     """File with the index's password, in .netrc format."""
-    allow: Names = ("*",)
+    allow: PackageNames = ("*",)
     """Names of packages that may be installed, dependencies included. `*` matches any
     characters."""
-    deny: Names = ()
+    deny: PackageNames = ()
     """Names of packages that may not be installed even if `allow` matches."""
     missing: Literal["offer", "install", "say"] = "offer"
     """What happens when code imports a missing module. `offer`: offer the likely package to the
@@ -54,7 +54,7 @@ class PackageIndex(fields.Group):
     cooldown_days: Annotated[int, pydantic.Field(ge=0, le=3650)] = 7
     """Skip releases younger than this; most malicious ones are found within days. The index has to
     report upload times. 0 accepts all."""
-    own: Names = ()
+    own: PackageNames = ()
     """Names of packages that are exempt from `cooldown_days`, such as your own."""
     unpacked_bytes: fields.Positive = 2 * fields.GIB
     """Unpacked size of one installation."""

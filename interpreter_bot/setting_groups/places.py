@@ -12,12 +12,12 @@ from interpreter_bot.setting_groups import fields
 MAX_INSTRUCTION_CHARACTERS: Final = 3_000
 """Of the instructions of one place; Slack's forms take no more."""
 
-_ADDRESS: Final = re.compile(r"[a-z]+(/[^/\s]+){0,2}")
+_PLACE_PATTERN: Final = re.compile(r"[a-z]+(/[^/\s]+){0,2}")
 
 
-def _addresses(places: tuple[str, ...]) -> tuple[str, ...]:
+def _check_places(places: tuple[str, ...]) -> tuple[str, ...]:
     for place in places:
-        if not _ADDRESS.fullmatch(place):
+        if not _PLACE_PATTERN.fullmatch(place):
             raise ValueError(f"{place!r} is no place, such as slack/T024BE7LD/C0123456789")
     return places
 
@@ -26,7 +26,7 @@ class Place(fields.Group):
     """What holds in some places. Nobody can change it there; what is left out here can be chosen
     there."""
 
-    places: Annotated[tuple[str, ...], pydantic.AfterValidator(_addresses)] = ()
+    places: Annotated[tuple[str, ...], pydantic.AfterValidator(_check_places)] = ()
     """Where: `slack`, `slack/T024BE7LD`, `slack/T024BE7LD/C0123456789`, `discord/GUILD/CHANNEL`,
     `web`, `console`. Empty means everywhere."""
     instructions: Annotated[str, pydantic.Field(max_length=MAX_INSTRUCTION_CHARACTERS)] = ""

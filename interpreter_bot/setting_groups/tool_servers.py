@@ -14,7 +14,7 @@ from interpreter_bot.setting_groups import fields
 ToolApproval: TypeAlias = Literal["never", "auto", "ask", "off"]
 
 
-def _address(url: str) -> str:
+def _check_address(url: str) -> str:
     """Check an address.
 
     Raises:
@@ -28,7 +28,7 @@ def _address(url: str) -> str:
     return url
 
 
-Address = Annotated[str, pydantic.AfterValidator(_address)]
+Address = Annotated[str, pydantic.AfterValidator(_check_address)]
 
 
 class OAuthLogin(fields.Group):
@@ -60,7 +60,7 @@ class ToolLogins(fields.Group):
     def _is_safe(cls, url: str) -> str:
         if not url:
             return ""
-        parts = urllib.parse.urlsplit(_address(url))
+        parts = urllib.parse.urlsplit(_check_address(url))
         if parts.scheme != "https":
             raise ValueError("it must begin with https://")
         if parts.path.strip("/") or parts.query or parts.fragment:

@@ -1,4 +1,4 @@
-"""Names of settings that do not exist, and the ones that were probably meant."""
+"""Sentences about settings that do not exist, with the name that was probably meant."""
 
 from __future__ import annotations
 
@@ -9,18 +9,20 @@ from collections.abc import Iterable, Iterator, Mapping
 
 import pydantic
 
-_WORD = re.compile(r"[a-z0-9]+")
+_WORD_PATTERN = re.compile(r"[a-z0-9]+")
 _MIN_LIKENESS = 0.75
-# What Kubernetes tells every pod of a service whose name begins as ours.
-_OF_KUBERNETES = re.compile(
+# Kubernetes sets such variables in each pod, for every service whose name begins like ours.
+_KUBERNETES_VARIABLE = re.compile(
     r"(?:\w+_)?(?:SERVICE_HOST|SERVICE_PORT(?:_\w+)?|PORT_\d+_(?:TCP|UDP|SCTP)(?:_\w+)?)=.*"
     r"|(?:\w+_)?PORT=(?:tcp|udp|sctp)://.*"
 )
 
 
-def sentence(name: str, model: type[pydantic.BaseModel]) -> str:
+def unknown_setting(name: str, model: type[pydantic.BaseModel]) -> str:
     """Return the sentence that says that a dotted name is no setting of `model`."""
-    return f"There is no setting {name}.{_hint(_without_numbers(name), dotted_names(model), str)}"
+    return (
+        f"There is no setting {name}.{_suggest(_without_numbers(name), dotted_names(model), str)}"
+    )
 
 
 def variable_sentences(
@@ -39,9 +41,13 @@ def variable_sentences(
     for variable, value in sorted(variables.items()):
         name = variable.upper().removeprefix(prefix)
         is_known = name.partition("__")[0].lower() in model.model_fields
-        if name == variable.upper() or is_known or _OF_KUBERNETES.fullmatch(f"{name}={value}"):
+        if (
+            name == variable.upper()
+            or is_known
+            or _KUBERNETES_VARIABLE.fullmatch(f"{name}={value}")
+        ):
             continue
-        hint = _hint(
+        hint = _suggest(
             name.lower().replace("_", "."),
             dotted_names(model),
             lambda known: prefix + known.upper().replace(".", "__"),
@@ -50,18 +56,26 @@ def variable_sentences(
     return unknown
 
 
-def _hint(name: str, names: Iterable[str], spell: typing.Callable[[str], str]) -> str:
+def _suggest(name: str, names: Iterable[str], format_name: typing.Callable[[str], str]) -> str:
     """Return the question whether the most similar name was meant; empty if none is similar."""
     names = list(names)
-    by_words = {"".join(_WORD.findall(dotted_name)): dotted_name for dotted_name in names}
-    likely = difflib.get_close_matches(
-        "".join(_WORD.findall(name)), by_words, n=1, cutoff=_MIN_LIKENESS
+    name_by_words = {
+        "".join(_WORD_PATTERN.findall(dotted_name)): dotted_name for dotted_name in names
+    }
+    similar_names = difflib.get_close_matches(
+        "".join(_WORD_PATTERN.findall(name)), name_by_words, n=1, cutoff=_MIN_LIKENESS
     )
-    if likely:
-        return f" Did you mean {spell(by_words[likely[0]])}?"
-    words = set(_WORD.findall(name))
-    same_ends = [dotted_name for dotted_name in names if dotted_name.rpartition(".")[2] in words]
-    return f" Did you mean {spell(same_ends[0])}?" if len(same_ends) == 1 else ""
+    if similar_names:
+        return f" Did you mean {format_name(name_by_words[similar_names[0]])}?"
+    words = set(_WORD_PATTERN.findall(name))
+    names_with_same_end = [
+        dotted_name for dotted_name in names if dotted_name.rpartition(".")[2] in words
+    ]
+    return (
+        f" Did you mean {format_name(names_with_same_end[0])}?"
+        if len(names_with_same_end) == 1
+        else ""
+    )
 
 
 def _without_numbers(name: str) -> str:
