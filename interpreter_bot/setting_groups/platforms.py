@@ -65,7 +65,7 @@ class Slack(fields.Group):
     """Use Slack's agent view: a status, a native Stop button, and streamed text in direct
     messages. Set it to `false` if your app was made without that feature; `manifest.yml` has it.
     """
-    follows_threads: bool = True
+    follow_threads: bool = True
     """Answer in the bot's threads without a mention while only one person writes there."""
     approval: Literal["never", "plan", "every"] = "never"
     """Whether a person approves the model's code: `never`, once per answer (`plan`), or `every`
@@ -117,7 +117,7 @@ class Discord(fields.Group):
     """
     sharding: bool = False
     """Open several connections, one per shard. Discord demands it from 2,500 servers on."""
-    rerun_seconds: Annotated[float, pydantic.Field(ge=0)] = 300.0
+    edit_seconds: Annotated[float, pydantic.Field(ge=0)] = 300.0
     """A message that is edited within this time after it was sent is answered again. 0 means
     never."""
     look_back_seconds: Annotated[float, pydantic.Field(ge=0, le=86400)] = 600.0
@@ -126,7 +126,7 @@ class Discord(fields.Group):
     """Most messages before a mention, back to the bot's last answer, that are shown to the
     model.
     """
-    bots: tuple[int, ...] = ()
+    heard_bots: tuple[int, ...] = ()
     """Ids of other bots and webhooks whose messages are shown to the model."""
 
     @property

@@ -71,7 +71,7 @@ class MessageEvents:
             service,
             self,
             requests_in_flight.settings,
-            edit_seconds=config.rerun_seconds,
+            edit_seconds=config.edit_seconds,
             spawn=requests_in_flight.spawn,
         )
 

@@ -23,7 +23,7 @@ class RecentMessages:
 
     def __init__(self, config: settings.Discord, limits: rate_limits.RateLimits) -> None:
         self._max_messages = config.context_messages
-        self._bots = frozenset(config.bots)
+        self._bots = frozenset(config.heard_bots)
         self._limits = limits
         self._by_channel = cachetools.LRUCache[int, collections.deque[discord.Message]](
             _MAX_CHANNELS

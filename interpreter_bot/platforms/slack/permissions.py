@@ -91,7 +91,7 @@ class Permissions:
         self.settings: Mapping[str, object] = {
             preferences.APPROVAL: config.approval,
             preferences.MODEL: "",
-            preferences.FOLLOW_THREADS: config.follows_threads,
+            preferences.FOLLOW_THREADS: config.follow_threads,
             preferences.SHOW_CODE: False,
         }
         self._profiles = cachetools.TTLCache[tuple[str, str], Profile](

@@ -56,13 +56,16 @@ async def service(tmp_path):
 
 @pytest.fixture
 def connect(discord_server, lab, tmp_path):
-    """Start the bot: `async with connect(script) as service`, of its own if none is given."""
+    """Start the bot: `async with connect(script) as service`, of its own if none is given.
+
+    `pace_seconds` is the time between two edits of an answer; other keywords are settings.
+    """
     numbers = itertools.count()
 
     @contextlib.asynccontextmanager
     async def start(script=echo, *, service=None, models=MODELS, **chosen):
         timing = startup.Timing(
-            edit_seconds=chosen.pop("edit_seconds", 0.1),
+            edit_seconds=chosen.pop("pace_seconds", 0.1),
             closing_seconds=chosen.pop("closing_seconds", 10.0),
         )
         bot = settings.Discord(**chosen)

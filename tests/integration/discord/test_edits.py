@@ -41,7 +41,7 @@ async def test_the_turn_of_the_old_words_is_stopped(discord_server, lab, connect
 
 async def test_outside_of_the_window_nothing_happens(discord_server, lab, connect):
     alice, channel = lab.person("alice"), lab.channel("general")
-    async with connect(rerun_seconds=0.0) as service:
+    async with connect(edit_seconds=0.0) as service:
         asked = discord_server.say(alice, channel, f"{discord_server.bot.mention} one")
         thread = await steps.thread_in(channel)
         await steps.answered(thread)

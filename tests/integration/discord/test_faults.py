@@ -209,7 +209,7 @@ async def test_an_answer_stands_once_even_when_discord_was_away_for_long(discord
     alice = worlds.User("alice")
     direct = discord_server.direct(alice)
     discord_server.plan("POST", r"/messages$", kind="cut")
-    async with connect(_grow, edit_seconds=0.6):
+    async with connect(_grow, pace_seconds=0.6):
         discord_server.say(alice, direct, "go")
         await steps.answered(direct)
     assert [message.content for message in direct.of_bots] == ["0 1 2 3 4 5 and done"]
@@ -332,7 +332,7 @@ async def test_while_an_answer_is_written_its_messages_only_grow(discord_server,
 
     alice = worlds.User("alice")
     direct = discord_server.direct(alice)
-    async with connect(script, edit_seconds=0.05):
+    async with connect(script, pace_seconds=0.05):
         discord_server.say(alice, direct, "go")
         await steps.answered(direct, 4)
     messages = direct.of_bots

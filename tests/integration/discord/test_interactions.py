@@ -152,7 +152,7 @@ async def test_a_deleted_first_answer_is_let_be(discord_server, lab, connect, un
 
     alice, channel = lab.person("alice"), lab.channel("general")
     loop = asyncio.get_running_loop()
-    async with connect(script, edit_seconds=30.0) as service:
+    async with connect(script, pace_seconds=30.0) as service:
         discord_server.plan("PATCH", r"/webhooks/", status=404, code=10008, times=1000)
         await discord_server.command(alice, channel, "py", {"code": "1"})
         gate.set()

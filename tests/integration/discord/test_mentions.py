@@ -40,7 +40,7 @@ async def test_text_is_edited_in_place_at_the_pace(discord_server, lab, connect,
         return turn.done(" ".join(map(str, range(40))))
 
     alice, channel = lab.person("alice"), lab.channel("general")
-    async with connect(script, edit_seconds=pace) as service:
+    async with connect(script, pace_seconds=pace) as service:
         take = service.handle
 
         async def handle(request, reply):

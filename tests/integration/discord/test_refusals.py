@@ -23,7 +23,7 @@ async def test_typing_that_is_limited_holds_nobody_up(discord_server, connect):
     discord_server.plan("POST", "/typing$", status=502)
     fault = discord_server.plan("POST", "/typing$", kind="limit", is_global=True, retry_after=2.0)
     discord_server.plan("PATCH", r"/messages/\d+$", status=502)
-    async with connect(script, edit_seconds=5.0) as service:
+    async with connect(script, pace_seconds=5.0) as service:
         discord_server.say(alice, direct, "one")
         await steps.answered(direct)
         discord_server.say(alice, direct, "two")

@@ -79,7 +79,7 @@ async def test_two_hundred_requests_in_twenty_threads(discord_server, lab, conne
     people = [lab.person(f"person{n}") for n in range(_THREADS)]
     channels = [lab.channel(f"channel{n}") for n in range(_THREADS)]
     started = time.monotonic()
-    async with connect(_work, edit_seconds=0.3, closing_seconds=120.0) as service:
+    async with connect(_work, pace_seconds=0.3, closing_seconds=120.0) as service:
         disturbing = asyncio.create_task(_disturb(discord_server, chance))
 
         async def speak(number):
