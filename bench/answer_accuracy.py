@@ -183,7 +183,7 @@ async def means(url: str, name: str, protocol: Any) -> AsyncIterator[Means]:
     async with contextlib.AsyncExitStack() as stack:
         catalogue = catalogues.Catalogue([model], keys={}, patience=patience)
         stack.push_async_callback(catalogue.close)
-        pool = await stack.enter_async_context(measured_bots.pool(spares=1))
+        pool = await stack.enter_async_context(measured_bots.open_pool(spares=1))
         yield Means(pool=pool, llm=await catalogue.llm(), model=model)
 
 

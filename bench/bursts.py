@@ -20,8 +20,11 @@ _ROUNDS = 3
 
 async def run(effort: sample_sizes.Effort) -> list[metrics.Measure]:
     """Measure it in bots of their own."""
-    bursts = [await measured_bots.apart("bench.bursts", effort.sessions) for _ in range(_ROUNDS)]
-    larger = await measured_bots.apart("bench.bursts", _MORE * effort.sessions)
+    bursts = [
+        await measured_bots.run_in_own_process("bench.bursts", effort.sessions)
+        for _ in range(_ROUNDS)
+    ]
+    larger = await measured_bots.run_in_own_process("bench.bursts", _MORE * effort.sessions)
     sessions = f"{effort.sessions} sessions start at once"
     return [
         metrics.Measure(
@@ -67,11 +70,11 @@ def _share(answers: list[float]) -> float:
     return 100 * metrics.percentile(answers, 0.5) / answers[-1]
 
 
-async def _be_bot(count: int) -> dict[str, Any]:
+async def _run_bot(count: int) -> dict[str, Any]:
     """Tell when each answer came, in milliseconds since all were asked for, in order."""
     answers: list[float] = []
     # A spare kernel stands by only once the server that forks kernels has imported the stack.
-    async with measured_bots.pool(concurrent=count + 10, spares=1) as pool:
+    async with measured_bots.open_pool(concurrent=count + 10, spares=1) as pool:
         began, before = time.perf_counter(), _machine_cpu_ms()
         asking = [_ask(pool, str(number), began, answers) for number in range(count)]
         unanswered = (await asyncio.gather(*asking)).count(False)
@@ -88,7 +91,7 @@ def _machine_cpu_ms() -> float:
 async def _ask(pool: pools.Pool, key: str, began: float, answers: list[float]) -> bool:
     try:
         async with pool.lease(key) as lease:
-            await measured_bots.execute(await lease.kernel(), measured_bots.STACK)
+            await measured_bots.execute(await lease.kernel(), measured_bots.IMPORT_STACK_CODE)
     except errors.BotError:
         return False
     answers.append(measured_bots.milliseconds(began))
@@ -96,4 +99,4 @@ async def _ask(pool: pools.Pool, key: str, began: float, answers: list[float]) -
 
 
 if __name__ == "__main__":
-    print(json.dumps(asyncio.run(_be_bot(int(sys.argv[1])))))
+    print(json.dumps(asyncio.run(_run_bot(int(sys.argv[1])))))

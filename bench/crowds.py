@@ -22,36 +22,38 @@ print('session {number}, plot {plot}')
 
 async def run(effort: sample_sizes.Effort) -> list[metrics.Measure]:
     """Measure it in a bot of its own."""
-    told = await measured_bots.apart("bench.crowds", effort.crowd, 0)
-    crowded = await measured_bots.apart("bench.crowds", effort.crowd, _SIDE_BY_SIDE)
+    figures = await measured_bots.run_in_own_process("bench.crowds", effort.crowd, 0)
+    crowded = await measured_bots.run_in_own_process("bench.crowds", effort.crowd, _SIDE_BY_SIDE)
     crowd = f"{effort.crowd} sessions at once, 2 plots each"
     return [
-        metrics.Measure(f"{crowd}: unfinished or mixed up", "", [told["wrong"]], bar=0.0),
-        metrics.Measure(f"{crowd}: memory of the bot", "MB", told["sizes"], "most", bar=300.0),
+        metrics.Measure(f"{crowd}: unfinished or mixed up", "", [figures["wrong"]], bar=0.0),
+        metrics.Measure(f"{crowd}: memory of the bot", "MB", figures["sizes"], "most", bar=300.0),
         metrics.Measure(
             f"{crowd}: the whole turn",
             "ms",
-            told["turns"],
+            figures["turns"],
             alternative=metrics.Alternative("all kernels start side by side", crowded["turns"]),
             least_ratio=1 / 0.5,
         ),
-        metrics.Measure(f"({crowd}: loop lag)", "ms", told["lags"], "p99"),
+        metrics.Measure(f"({crowd}: loop lag)", "ms", figures["lags"], "p99"),
     ]
 
 
-async def _be_bot(count: int, starts: int) -> dict[str, Any]:
-    told: dict[str, Any] = {"sizes": [], "lags": [], "turns": []}
+async def _run_bot(count: int, starts: int) -> dict[str, Any]:
+    figures: dict[str, Any] = {"sizes": [], "lags": [], "turns": []}
     async with (
         scripted_model.serving() as model,
-        measured_bots.conversing(model, concurrent=count + 10, starts=starts) as service,
-        measured_bots.noting(measured_bots.sizes(told["sizes"]), measured_bots.lags(told["lags"])),
+        measured_bots.open_conversations(model, concurrent=count + 10, starts=starts) as service,
+        measured_bots.running_meanwhile(
+            measured_bots.record_sizes(figures["sizes"]), measured_bots.record_lags(figures["lags"])
+        ),
     ):
-        turns = [_turn(service, number, told["turns"]) for number in range(count)]
-        told["wrong"] = (await asyncio.gather(*turns)).count(False)
-    return told
+        turns = [_turn(service, number, figures["turns"]) for number in range(count)]
+        figures["wrong"] = (await asyncio.gather(*turns)).count(False)
+    return figures
 
 
-async def _turn(service: measured_bots.Held, number: int, taken: list[float]) -> bool:
+async def _turn(service: measured_bots.Conversations, number: int, taken: list[float]) -> bool:
     """Take one turn, and say whether all of it came, and nothing of another's."""
     codes = [_PLOT.format(number=number, plot=plot) for plot in (1, 2)]
     answer = f"This is session {number}."
@@ -72,4 +74,4 @@ async def _turn(service: measured_bots.Held, number: int, taken: list[float]) ->
 
 
 if __name__ == "__main__":
-    print(json.dumps(asyncio.run(_be_bot(int(sys.argv[1]), int(sys.argv[2])))))
+    print(json.dumps(asyncio.run(_run_bot(int(sys.argv[1]), int(sys.argv[2])))))

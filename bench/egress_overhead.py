@@ -164,7 +164,7 @@ async def _crowd(port: int, code: str, count: int) -> tuple[list[float], int]:
         ]
         # Until all have connected.
         await asyncio.sleep(_SETTLE_SECONDS)
-        async with measured_bots.noting(measured_bots.lags(lags)):
+        async with measured_bots.running_meanwhile(measured_bots.record_lags(lags)):
             done, waiting = await asyncio.wait(runs, timeout=_CROWD_SECONDS)
         for run in waiting:
             run.cancel()

@@ -25,7 +25,7 @@ async def run(effort: sample_sizes.Effort) -> list[metrics.Measure]:
 
 async def _share(groups: Literal["auto", "off"], effort: sample_sizes.Effort) -> float:
     people = {f"many {number}": "many" for number in range(_SESSIONS)} | {"one": "one"}
-    async with measured_bots.pool(
+    async with measured_bots.open_pool(
         groups=groups, preload=(), spares=0, per_person=0, concurrent=2 * _SESSIONS
     ) as pool:
         await asyncio.gather(*(_use(pool, key, person, "1") for key, person in people.items()))

@@ -38,7 +38,7 @@ async def run(effort: sample_sizes.Effort) -> list[metrics.Measure]:
     # The first of each kind finds files on disk that the others find in memory: it is not told.
     async with scripted_model.serving() as model:
         for _ in range(effort.starts // 2 + 1):
-            stock.append(await stock_jupyter.start(_CODE) / 1000)
+            stock.append(await stock_jupyter.time_start(_CODE) / 1000)
             executed.append(await _until(b"42", "exec", "--cell", _CODE))
             question = scripted_model.question([], _WORD)
             asked.append(await _until(_WORD.encode(), "ask", question, model=model.base_url))

@@ -36,16 +36,16 @@ _FLOODS = {
 
 async def run(effort: sample_sizes.Effort) -> list[metrics.Measure]:
     """Run the properties of the fuzz, then let a kernel send every hostile message."""
-    told = await measured_bots.apart("bench.fuzz", "cases", effort.fuzz_cases)
-    notes = {key: told[key] for key in ("cases", "seconds")}
+    figures = await measured_bots.run_in_own_process("bench.fuzz", "cases", effort.fuzz_cases)
+    notes = {key: figures[key] for key in ("cases", "seconds")}
     measures = [
-        metrics.Measure("fuzz: a step of a case", "ms", told["steps"], "p99", 20.0, notes=notes),
-        metrics.Measure("fuzz: the longest step", "ms", told["longest"], "most", 50.0),
+        metrics.Measure("fuzz: a step of a case", "ms", figures["steps"], "p99", 20.0, notes=notes),
+        metrics.Measure("fuzz: the longest step", "ms", figures["longest"], "most", 50.0),
     ]
-    told = await measured_bots.apart("bench.fuzz", "messages")
-    idle = metrics.Alternative("the same session before", told["idle"])
-    for name, lags in told["lags"].items():
-        during, notes = told["during"][name], {"ending": told["endings"][name]}
+    figures = await measured_bots.run_in_own_process("bench.fuzz", "messages")
+    idle = metrics.Alternative("the same session before", figures["idle"])
+    for name, lags in figures["lags"].items():
+        during, notes = figures["during"][name], {"ending": figures["endings"][name]}
         measures += [
             metrics.Measure(f"{name}: loop lag", "ms", lags, "p99", 20.0, notes=notes),
             metrics.Measure(f"{name}: longest lag", "ms", [max(lags)], "most", 50.0),
@@ -74,31 +74,31 @@ def _be_fuzz(cases: int) -> dict[str, Any]:
     }
 
 
-async def _be_bot() -> dict[str, Any]:
+async def _run_bot() -> dict[str, Any]:
     from tests.attacks import test_hostile_kernels
 
-    told: dict[str, Any] = {"idle": [], "during": {}, "lags": {}, "endings": {}}
+    figures: dict[str, Any] = {"idle": [], "during": {}, "lags": {}, "endings": {}}
     hostile = {
         name: (test_hostile_kernels.LONG, f"for _ in range({_MESSAGES_A_KIND}): raw(iopub, {sent})")
         for name, sent in test_hostile_kernels.HEAVY.items()
     }
-    async with measured_bots.pool() as pool, pool.lease("other") as quiet:
+    async with measured_bots.open_pool() as pool, pool.lease("other") as quiet:
         with garbage_collection.frozen():
-            await _send_all(hostile | _FLOODS, pool, quiet, told)
-    return told
+            await _send_all(hostile | _FLOODS, pool, quiet, figures)
+    return figures
 
 
 async def _send_all(
     hostile: dict[str, tuple[str, str]],
     pool: pools.Pool,
     quiet: pools.Lease,
-    told: dict[str, Any],
+    figures: dict[str, Any],
 ) -> None:
     from tests.attacks import speaking
 
     other = await quiet.kernel()
     for _ in range(_IDLE_TRIPS):
-        told["idle"].append(await measured_bots.trip(other))
+        figures["idle"].append(await measured_bots.time_trip(other))
         await asyncio.sleep(_BETWEEN_TRIPS_SECONDS)
     for name, (before, sending) in hostile.items():
         during: list[float] = []
@@ -107,15 +107,15 @@ async def _send_all(
         async with pool.lease(name) as lease:
             kernel = await lease.kernel()
             await measured_bots.execute(kernel, f"{speaking.PRELUDE}{before}")
-            async with measured_bots.noting(measured_bots.lags(lags)):
+            async with measured_bots.running_meanwhile(measured_bots.record_lags(lags)):
                 code = f"{speaking.PRELUDE}{sending}"
                 sent = asyncio.create_task(kernel.execute(code, show=shown.append, seconds=20))
                 while not sent.done():
-                    during.append(await measured_bots.trip(other))
+                    during.append(await measured_bots.time_trip(other))
                     await asyncio.sleep(_BETWEEN_TRIPS_SECONDS)
         finished = await sent
-        told["endings"][name] = f"{finished.ending} after {finished.seconds:.2f} s"
-        told["during"][name], told["lags"][name] = during, lags
+        figures["endings"][name] = f"{finished.ending} after {finished.seconds:.2f} s"
+        figures["during"][name], figures["lags"][name] = during, lags
         await pool.forget(name)
 
 
@@ -123,4 +123,4 @@ if __name__ == "__main__":
     if sys.argv[1] == "cases":
         print(json.dumps(_be_fuzz(int(sys.argv[2]))))
     else:
-        print(json.dumps(asyncio.run(_be_bot())))
+        print(json.dumps(asyncio.run(_run_bot())))

@@ -36,7 +36,10 @@ _LET_GO_SECONDS = 100.0
 # By default this is as long as an idle kernel is kept: where the last was let go, the host rests.
 _REST_SECONDS = 150.0
 # The first is what `first_result_latency` runs: its figure without a host is that of today.
-_FIRSTS = (measured_bots.STACK, "import pandas as pd; pd.DataFrame({'a': [1, 2]}).sum()")
+_FIRSTS = (
+    measured_bots.IMPORT_STACK_CODE,
+    "import pandas as pd; pd.DataFrame({'a': [1, 2]}).sum()",
+)
 
 
 async def run(effort: sample_sizes.Effort) -> list[metrics.Measure]:

@@ -27,7 +27,7 @@ async def run(effort: sample_sizes.Effort) -> list[metrics.Measure]:
     """
     measures = []
     for groups in ("auto", "off"):
-        figures = await measured_bots.apart(
+        figures = await measured_bots.run_in_own_process(
             "bench.idleness", effort.unused, effort.idle_seconds, groups
         )
         measures.append(
@@ -49,12 +49,14 @@ async def run(effort: sample_sizes.Effort) -> list[metrics.Measure]:
     return measures
 
 
-async def _be_bot(count: int, seconds: float, groups: str) -> dict[str, Any]:
+async def _run_bot(count: int, seconds: float, groups: str) -> dict[str, Any]:
     figures: dict[str, Any] = {"used": [], "thawing_ms": []}
     kernels = {"concurrent": count + 10, "spares": 2, "freeze_seconds": _FREEZE_SECONDS}
-    async with measured_bots.pool(groups=groups, **kernels) as pool:
+    async with measured_bots.open_pool(groups=groups, **kernels) as pool:
         for number in range(count):
-            await measured_bots.execute(await pool.take(str(number)), measured_bots.STACK)
+            await measured_bots.execute(
+                await pool.take(str(number)), measured_bots.IMPORT_STACK_CODE
+            )
         sessions = list(pool.live.values())
         usages = [session.provisioner.usage() for session in sessions]
         figures["how"] = _how(sessions[0])
@@ -69,7 +71,7 @@ async def _be_bot(count: int, seconds: float, groups: str) -> dict[str, Any]:
         frozen = [session.kernel for session in sessions if session.kernel.is_frozen]
         figures["frozen"] = len(frozen)
         for kernel in frozen[:_THAWED]:
-            thawing, usual = [await measured_bots.trip(kernel) for _ in range(2)]
+            thawing, usual = [await measured_bots.time_trip(kernel) for _ in range(2)]
             figures["thawing_ms"].append(round(thawing - usual, 2))
     return figures
 
@@ -82,4 +84,4 @@ def _how(session: launchers.LaunchedKernel) -> str:
 
 
 if __name__ == "__main__":
-    print(json.dumps(asyncio.run(_be_bot(int(sys.argv[1]), float(sys.argv[2]), sys.argv[3]))))
+    print(json.dumps(asyncio.run(_run_bot(int(sys.argv[1]), float(sys.argv[2]), sys.argv[3]))))

@@ -131,8 +131,8 @@ class Conversation:
         """Open one in a database, by default in a file of its own, and leave nothing of it."""
         with tempfile.TemporaryDirectory(prefix="ib-", dir="/tmp") as name:
             async with contextlib.AsyncExitStack() as stack:
-                told: list[Conversation] = []
-                server = openai_server.Server(lambda request: told[0]._reply(request))
+                conversations: list[Conversation] = []
+                server = openai_server.Server(lambda request: conversations[0]._reply(request))
                 await stack.enter_async_context(server)
                 model = settings.Model(name="scripted", base_url=server.base_url, protocol="chat")
                 bot = bot_processes.BotProcess(pathlib.Path(name), model, server.api_key)
@@ -140,7 +140,7 @@ class Conversation:
                     bot.environment["INTERPRETER_BOT_STORE__URL"] = database
                 conversation = cls(bot, database)
                 stack.push_async_callback(conversation._database.dispose)
-                told.append(conversation)
+                conversations.append(conversation)
                 await stack.enter_async_context(bot.running(conversation._move))
                 await stack.enter_async_context(conversation._visitor)
                 yield conversation

@@ -26,7 +26,7 @@ while time.monotonic() < end:
 
 async def run(effort: sample_sizes.Effort) -> list[metrics.Measure]:
     """Measure it in a bot of its own."""
-    told = await measured_bots.apart(
+    figures = await measured_bots.run_in_own_process(
         "bench.many_sessions", effort.sessions, effort.computing_seconds
     )
     sessions = f"{effort.sessions} sessions"
@@ -34,55 +34,59 @@ async def run(effort: sample_sizes.Effort) -> list[metrics.Measure]:
         metrics.Measure(
             f"{sessions}: without an answer",
             "",
-            [told["unanswered"]],
+            [figures["unanswered"]],
             bar=0.0,
-            notes={"answers_ms": told["answers"], "all_started_ms": told["all_started"]},
+            notes={"answers_ms": figures["answers"], "all_started_ms": figures["all_started"]},
         ),
         metrics.Measure(
             f"{sessions}: memory of the bot",
             "MB",
-            told["sizes"],
+            figures["sizes"],
             "most",
             bar=250.0,
-            notes={"before": told["size_before"], "by_step": told["size_by_step"]},
+            notes={"before": figures["size_before"], "by_step": figures["size_by_step"]},
         ),
         metrics.Measure(
             f"{sessions}, {_COMPUTING} computing: loop lag",
             "ms",
-            told["lags"],
+            figures["lags"],
             "p99",
             bar=50.0,
-            alternative=metrics.Alternative("nobody computing", told["lags_idle"]),
-            notes={"computed": told["computed"]},
+            alternative=metrics.Alternative("nobody computing", figures["lags_idle"]),
+            notes={"computed": figures["computed"]},
         ),
         metrics.Measure(
-            f"({sessions}, {_COMPUTING} computing: 1+1 of another)", "ms", told["trips"]
+            f"({sessions}, {_COMPUTING} computing: 1+1 of another)", "ms", figures["trips"]
         ),
     ]
 
 
-async def _be_bot(count: int, seconds: float) -> dict[str, Any]:
-    told: dict[str, Any] = {name: [] for name in ("sizes", "lags", "lags_idle", "answers", "trips")}
-    told["size_before"] = measured_bots.resident_megabytes()
-    by_step = told["size_by_step"] = {}
-    async with measured_bots.pool(concurrent=count + 10, spares=2) as pool:
+async def _run_bot(count: int, seconds: float) -> dict[str, Any]:
+    figures: dict[str, Any] = {
+        name: [] for name in ("sizes", "lags", "lags_idle", "answers", "trips")
+    }
+    figures["size_before"] = measured_bots.resident_megabytes()
+    by_step = figures["size_by_step"] = {}
+    async with measured_bots.open_pool(concurrent=count + 10, spares=2) as pool:
         by_step["pool open"] = measured_bots.resident_megabytes()
-        async with measured_bots.noting(measured_bots.sizes(told["sizes"])):
+        async with measured_bots.running_meanwhile(measured_bots.record_sizes(figures["sizes"])):
             started = time.perf_counter()
             answered = await asyncio.gather(
-                *(_ask(pool, f"session {number}", told["answers"]) for number in range(count))
+                *(_ask(pool, f"session {number}", figures["answers"]) for number in range(count))
             )
-            told["all_started"] = measured_bots.milliseconds(started)
-            told["unanswered"] = answered.count(False)
+            figures["all_started"] = measured_bots.milliseconds(started)
+            figures["unanswered"] = answered.count(False)
             by_step["all live"] = measured_bots.resident_megabytes()
             if len(pool.live) != count:
                 raise RuntimeError(f"{len(pool.live)} sessions are alive")
-            async with measured_bots.noting(measured_bots.lags(told["lags_idle"])):
+            async with measured_bots.running_meanwhile(
+                measured_bots.record_lags(figures["lags_idle"])
+            ):
                 await asyncio.sleep(seconds / 2)
-            async with measured_bots.noting(measured_bots.lags(told["lags"])):
-                told["computed"] = await _compute(pool, seconds, told["trips"])
+            async with measured_bots.running_meanwhile(measured_bots.record_lags(figures["lags"])):
+                figures["computed"] = await _compute(pool, seconds, figures["trips"])
             by_step["computed"] = measured_bots.resident_megabytes()
-    return told
+    return figures
 
 
 async def _ask(pool: pools.Pool, key: str, taken: list[float]) -> bool:
@@ -105,10 +109,10 @@ async def _compute(pool: pools.Pool, seconds: float, trips: list[float]) -> list
         *kernels, other = [await lease.kernel() for lease in leases]
         computing = asyncio.gather(*(kernel.execute(code, show=print) for kernel in kernels))
         while not computing.done():
-            trips.append(await measured_bots.trip(other))
+            trips.append(await measured_bots.time_trip(other))
             await asyncio.sleep(0.1)
         return [finished.ending.value for finished in await computing]
 
 
 if __name__ == "__main__":
-    print(json.dumps(asyncio.run(_be_bot(int(sys.argv[1]), float(sys.argv[2])))))
+    print(json.dumps(asyncio.run(_run_bot(int(sys.argv[1]), float(sys.argv[2])))))

@@ -18,18 +18,18 @@ from interpreter_bot.app import bot_startup as app
 from interpreter_bot.kernels import live_kernels, pools
 from interpreter_bot.sessions import session_service
 
-STACK = "import numpy, pandas, matplotlib.pyplot"
-SUM = "1+1"
+IMPORT_STACK_CODE = "import numpy, pandas, matplotlib.pyplot"
+SUM_CODE = "1+1"
 MEGABYTE = 1_000_000
 _PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 _SPARES_SECONDS = 60.0
 _SETTLING_SECONDS = 3.0
 
-Held = session_service.SessionService
+Conversations = session_service.SessionService
 
 
 @contextlib.asynccontextmanager
-async def pool(
+async def open_pool(
     *, groups: Literal["auto", "off"] = "auto", **kernels: Any
 ) -> AsyncIterator[pools.Pool]:
     """Open a pool with the default settings but for these, and leave nothing of it.
@@ -48,12 +48,12 @@ async def pool(
             paths=settings.Paths(data=place / "data", runtime=place / "run"),
         )
         async with pools.Pool.open(bot) as opened:
-            await spares(opened, bot.kernels.spares)
+            await wait_for_spares(opened, bot.kernels.spares)
             yield opened
 
 
 @contextlib.asynccontextmanager
-async def conversing(model: settings.Model, **kernels: Any) -> AsyncIterator[Held]:
+async def open_conversations(model: settings.Model, **kernels: Any) -> AsyncIterator[Conversations]:
     """Hold conversations with the default settings but for `kernels`, and leave nothing of it."""
     with tempfile.TemporaryDirectory(prefix="ib-", dir="/tmp") as name:
         place = pathlib.Path(name)
@@ -69,19 +69,19 @@ async def conversing(model: settings.Model, **kernels: Any) -> AsyncIterator[Hel
             yield service
 
 
-async def spares(of: pools.Pool, count: int) -> None:
+async def wait_for_spares(of: pools.Pool, count: int) -> None:
     """Wait until that many kernels stand by."""
     async with asyncio.timeout(_SPARES_SECONDS):
         while of.spare_count < count:  # noqa: ASYNC110 - the pool has no event for it
             await asyncio.sleep(0.02)
 
 
-async def saved(service: Held, key: values.SessionKey, runs: int) -> None:
+async def wait_until_saved(service: Conversations, key: values.SessionKey, runs: int) -> None:
     """Wait until the variables are saved that so much code left; no person comes before that."""
     async with asyncio.timeout(_SPARES_SECONDS):
         while True:
-            held = (await service.queries.variables(key)).saved
-            if held is not None and held.run_count >= runs:
+            saved_variables = (await service.queries.variables(key)).saved
+            if saved_variables is not None and saved_variables.run_count >= runs:
                 return
             await asyncio.sleep(0.05)
 
@@ -93,10 +93,10 @@ async def execute(kernel: live_kernels.Kernel, code: str) -> None:
         raise RuntimeError(f"{code!r} ended {finished.ending}: {finished.reason}")
 
 
-async def trip(kernel: live_kernels.Kernel) -> float:
+async def time_trip(kernel: live_kernels.Kernel) -> float:
     """Milliseconds of one round trip."""
     started = time.perf_counter()
-    await execute(kernel, SUM)
+    await execute(kernel, SUM_CODE)
     return milliseconds(started)
 
 
@@ -111,7 +111,7 @@ def resident_megabytes() -> float:
     return pages * _PAGE_BYTES / MEGABYTE
 
 
-async def lags(into: list[float]) -> None:
+async def record_lags(into: list[float]) -> None:
     """Note for ever how many milliseconds late the event loop is."""
     pause = 0.005
     while True:
@@ -120,7 +120,7 @@ async def lags(into: list[float]) -> None:
         into.append(milliseconds(started) - pause * 1000)
 
 
-async def sizes(into: list[float]) -> None:
+async def record_sizes(into: list[float]) -> None:
     """Note for ever what this process holds in memory."""
     while True:
         into.append(resident_megabytes())
@@ -128,7 +128,7 @@ async def sizes(into: list[float]) -> None:
 
 
 @contextlib.asynccontextmanager
-async def noting(*notes: Any) -> AsyncIterator[None]:
+async def running_meanwhile(*notes: Any) -> AsyncIterator[None]:
     """Run coroutines that never end meanwhile."""
     tasks = [asyncio.create_task(note) for note in notes]
     try:
@@ -139,18 +139,18 @@ async def noting(*notes: Any) -> AsyncIterator[None]:
         await asyncio.gather(*tasks, return_exceptions=True)
 
 
-async def apart(module: str, *arguments: object) -> dict[str, Any]:
+async def run_in_own_process(module: str, *arguments: object) -> dict[str, Any]:
     """Run a module of ours as a process of its own; it prints one JSON object.
 
     What else this process imported and measured then says nothing about the bot's memory.
     """
     words = [sys.executable, "-m", module, *map(str, arguments)]
     process = await asyncio.create_subprocess_exec(*words, stdout=asyncio.subprocess.PIPE)
-    printed, _ = await process.communicate()
+    output, _ = await process.communicate()
     if process.returncode:
         raise RuntimeError(f"{' '.join(words)} exited with {process.returncode}")
-    told: dict[str, Any] = json.loads(printed)
-    return told
+    figures: dict[str, Any] = json.loads(output)
+    return figures
 
 
 def _drop(_: values.Output) -> None:

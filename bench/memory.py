@@ -16,19 +16,19 @@ _SETTLE_SECONDS = 1.0
 async def run(effort: sample_sizes.Effort) -> list[metrics.Measure]:
     """Measure kernels of ours, and as many of the alternative's."""
     private, proportional, unseen, raw = [], [], 0, []
-    async with measured_bots.pool() as pool:
+    async with measured_bots.open_pool() as pool:
         for number in range(effort.idle_kernels):
             async with pool.lease(f"session {number}") as lease:
-                await measured_bots.execute(await lease.kernel(), measured_bots.STACK)
+                await measured_bots.execute(await lease.kernel(), measured_bots.IMPORT_STACK_CODE)
         await asyncio.sleep(_SETTLE_SECONDS)
         for launched in pool.live.values():
-            mine, all_of_it, missed = _memory(launched.provisioner.usage().pids())
-            private.append(mine)
-            proportional.append(all_of_it)
+            private_bytes, proportional_bytes, missed = _memory(launched.provisioner.usage().pids())
+            private.append(private_bytes)
+            proportional.append(proportional_bytes)
             unseen += missed
     for _ in range(effort.idle_kernels):
-        async with stock_jupyter.kernel() as client:
-            await stock_jupyter.execute(client, measured_bots.STACK)
+        async with stock_jupyter.open_kernel() as client:
+            await stock_jupyter.execute(client, measured_bots.IMPORT_STACK_CODE)
             pid = await _pid(client)
             await asyncio.sleep(_SETTLE_SECONDS)
             raw.append(_memory([pid])[0])
@@ -49,15 +49,15 @@ def _memory(pids: Iterable[int]) -> tuple[float, float, int]:
     private = proportional = unseen = 0
     for pid in pids:
         try:
-            mine, all_of_it = held_bytes(pid)
+            private_bytes, proportional_bytes = held_bytes(pid)
         except PermissionError:
             unseen += 1
         except (FileNotFoundError, ProcessLookupError):
             # What saved variables has ended.
             continue
         else:
-            private += mine
-            proportional += all_of_it
+            private += private_bytes
+            proportional += proportional_bytes
     return private / measured_bots.MEGABYTE, proportional / measured_bots.MEGABYTE, unseen
 
 

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import Any, Literal
 
 Statistic = Literal["p50", "p99", "most"]
-_SHARES: dict[Statistic, float] = {"p50": 0.5, "p99": 0.99, "most": 1.0}
+_SHARE_OF_STATISTIC: dict[Statistic, float] = {"p50": 0.5, "p99": 0.99, "most": 1.0}
 
 
 def percentile(samples: Sequence[float], share: float) -> float:
@@ -60,14 +60,16 @@ class Measure:
     @property
     def figure(self) -> float:
         """The figure that the bar is about."""
-        return self.percentile(_SHARES[self.statistic])
+        return self.percentile(_SHARE_OF_STATISTIC[self.statistic])
 
     @property
     def ratio(self) -> float | None:
         """How many times our figure the alternative's is."""
         if self.alternative is None or not self.figure:
             return None
-        return percentile(self.alternative.samples, _SHARES[self.statistic]) / self.figure
+        return (
+            percentile(self.alternative.samples, _SHARE_OF_STATISTIC[self.statistic]) / self.figure
+        )
 
     @property
     def is_met(self) -> bool | None:
@@ -81,12 +83,12 @@ class Measure:
 
     def to_json(self) -> dict[str, Any]:
         """Say everything as JSON, raw samples included."""
-        told = dataclasses.asdict(self)
-        for samples in (told, told["alternative"] or {"samples": ()}):
+        document = dataclasses.asdict(self)
+        for samples in (document, document["alternative"] or {"samples": ()}):
             samples["samples"] = [round(sample, 4) for sample in samples["samples"]]
         if self.alternative is not None:
-            told["alternative"] |= _summary(self.alternative.samples)
-        return told | _summary(self.samples) | {"ratio": self.ratio, "is_met": self.is_met}
+            document["alternative"] |= _summary(self.alternative.samples)
+        return document | _summary(self.samples) | {"ratio": self.ratio, "is_met": self.is_met}
 
 
 def _summary(samples: Sequence[float]) -> dict[str, float]:

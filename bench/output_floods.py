@@ -24,58 +24,60 @@ async def run(effort: sample_sizes.Effort) -> list[metrics.Measure]:
     """Measure each kind of flood in a bot of its own."""
     measures = []
     for name in _FLOODS:
-        told = await measured_bots.apart("bench.output_floods", name, effort.flood_seconds)
-        notes = {key: told[key] for key in ("ending", "shown_bytes", "shown", "bot_cpu_share")}
-        growth = [size - told["size_before"] for size in told["sizes"]]
-        idle = metrics.Alternative("the same session before", told["idle"])
+        figures = await measured_bots.run_in_own_process(
+            "bench.output_floods", name, effort.flood_seconds
+        )
+        notes = {key: figures[key] for key in ("ending", "shown_bytes", "shown", "bot_cpu_share")}
+        growth = [size - figures["size_before"] for size in figures["sizes"]]
+        idle = metrics.Alternative("the same session before", figures["idle"])
         measures += [
             metrics.Measure(f"flood ({name}): the bot grows", "MB", growth, "most", 32.0, None),
             metrics.Measure(
                 f"flood ({name}): 1+1 of another",
                 "ms",
-                told["during"],
+                figures["during"],
                 alternative=idle,
                 least_ratio=1 / 3,
                 notes=notes,
             ),
-            metrics.Measure(f"(flood ({name}): loop lag)", "ms", told["lags"], "p99"),
+            metrics.Measure(f"(flood ({name}): loop lag)", "ms", figures["lags"], "p99"),
         ]
     return measures
 
 
-async def _be_bot(code: str, seconds: float) -> dict[str, Any]:
-    told: dict[str, Any] = {name: [] for name in ("sizes", "lags", "idle", "during")}
+async def _run_bot(code: str, seconds: float) -> dict[str, Any]:
+    figures: dict[str, Any] = {name: [] for name in ("sizes", "lags", "idle", "during")}
     shown: list[int] = []
 
     def show(output: values.Output) -> None:
         shown.append(len(output.plain))
 
     async with (
-        measured_bots.pool() as pool,
+        measured_bots.open_pool() as pool,
         pool.lease("flooding") as one,
         pool.lease("other") as two,
     ):
         flooding, other = await one.kernel(), await two.kernel()
         await measured_bots.execute(flooding, "print('x' * 80)")
-        await measured_bots.spares(pool, 2)
+        await measured_bots.wait_for_spares(pool, 2)
         for _ in range(_IDLE_TRIPS):
-            told["idle"].append(await measured_bots.trip(other))
+            figures["idle"].append(await measured_bots.time_trip(other))
             await asyncio.sleep(_BETWEEN_TRIPS_SECONDS)
-        told["size_before"] = measured_bots.resident_megabytes()
+        figures["size_before"] = measured_bots.resident_megabytes()
         cpu_before = sum(os.times()[:2])
-        async with measured_bots.noting(
-            measured_bots.sizes(told["sizes"]), measured_bots.lags(told["lags"])
+        async with measured_bots.running_meanwhile(
+            measured_bots.record_sizes(figures["sizes"]), measured_bots.record_lags(figures["lags"])
         ):
             flood = asyncio.create_task(flooding.execute(code, show=show, seconds=seconds))
             while not flood.done():
-                told["during"].append(await measured_bots.trip(other))
+                figures["during"].append(await measured_bots.time_trip(other))
                 await asyncio.sleep(_BETWEEN_TRIPS_SECONDS)
         finished = await flood
-        told["bot_cpu_share"] = (sum(os.times()[:2]) - cpu_before) / finished.seconds
-        told["ending"] = f"{finished.ending} after {finished.seconds:.2f} s. {finished.reason}"
-        told["shown"], told["shown_bytes"] = len(shown), sum(shown)
-    return told
+        figures["bot_cpu_share"] = (sum(os.times()[:2]) - cpu_before) / finished.seconds
+        figures["ending"] = f"{finished.ending} after {finished.seconds:.2f} s. {finished.reason}"
+        figures["shown"], figures["shown_bytes"] = len(shown), sum(shown)
+    return figures
 
 
 if __name__ == "__main__":
-    print(json.dumps(asyncio.run(_be_bot(_FLOODS[sys.argv[1]], float(sys.argv[2])))))
+    print(json.dumps(asyncio.run(_run_bot(_FLOODS[sys.argv[1]], float(sys.argv[2])))))

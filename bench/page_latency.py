@@ -28,7 +28,7 @@ async def run(effort: sample_sizes.Effort) -> list[metrics.Measure]:
         signs = [await visit.sign() for _ in range(effort.turns // 2)]
         before = _anonymous_megabytes(pid)
         sizes: list[float] = []
-        async with measured_bots.noting(_sizes(pid, sizes)):
+        async with measured_bots.running_meanwhile(_sizes(pid, sizes)):
             up = await visit.upload(effort.file_mebibytes)
             down = await visit.download(effort.file_mebibytes)
     name = f"{effort.file_mebibytes} MiB through the page"

@@ -54,7 +54,7 @@ async def run(effort: sample_sizes.Effort) -> list[metrics.Measure]:
     saved, back, nothing, waits, noted = [], [], [], [], []
     theirs_saved, theirs_back = [], []
     models_saved, models_back, models_restored = [], [], []
-    async with measured_bots.pool(spares=2) as pool:
+    async with measured_bots.open_pool(spares=2) as pool:
         for turn in range(effort.snapshots):
             key = f"frame {turn}"
             kernel = await pool.take(key)
@@ -106,7 +106,7 @@ async def run(effort: sample_sizes.Effort) -> list[metrics.Measure]:
 
 async def _odd() -> metrics.Measure:
     """Count the odd objects that do not come back in a real kernel, each with its reason."""
-    async with measured_bots.pool(spares=2) as pool:
+    async with measured_bots.open_pool(spares=2) as pool:
         await measured_bots.execute(await pool.take("odd"), snapshot_edge_cases.CODE)
         await _save(pool, "odd")
         await _bring_back(pool, "odd", "Plain")
@@ -130,10 +130,10 @@ async def _cpu_of_saving(pool: pools.Pool, key: str) -> float:
     launched = pool.live[key]
     usage = launched.provisioner.usage()
     # What saved it before is waited for with the next code, and counts then.
-    await measured_bots.trip(launched.kernel)
+    await measured_bots.time_trip(launched.kernel)
     before = await asyncio.to_thread(usage.cpu_seconds)
     await pool.save_variables(key)
-    await measured_bots.trip(launched.kernel)
+    await measured_bots.time_trip(launched.kernel)
     return 1000 * (await asyncio.to_thread(usage.cpu_seconds) - before)
 
 
@@ -150,7 +150,7 @@ async def _wait_while_saving(pool: pools.Pool, key: str) -> float:
     kernel = pool.live[key].kernel
     saving = asyncio.create_task(pool.save_variables(key))
     await asyncio.sleep(0.2)
-    during, usual = [await measured_bots.trip(kernel) for _ in range(2)]
+    during, usual = [await measured_bots.time_trip(kernel) for _ in range(2)]
     await saving
     return during - usual
 
@@ -159,7 +159,7 @@ async def _bring_back(pool: pools.Pool, key: str, code: str) -> float:
     """Milliseconds from a kernel's start to the first result with old variables."""
     pool.live[key].kernel.kill_with_reason(values.Ending.STOPPED, "It is lost.")
     await pool.live[key].kernel.provisioner.ended.wait()
-    await measured_bots.spares(pool, 2)
+    await measured_bots.wait_for_spares(pool, 2)
     begun = time.perf_counter()
     await measured_bots.execute(await pool.take(key), code)
     return measured_bots.milliseconds(begun)

@@ -16,7 +16,7 @@ _START_SECONDS = 120.0
 
 
 @contextlib.asynccontextmanager
-async def kernel(*, is_lean: bool = False) -> AsyncIterator[Any]:
+async def open_kernel(*, is_lean: bool = False) -> AsyncIterator[Any]:
     """Start a kernel, give a client that is ready to execute, and end it.
 
     Args:
@@ -39,10 +39,10 @@ async def kernel(*, is_lean: bool = False) -> AsyncIterator[Any]:
         await manager.shutdown_kernel(now=True)
 
 
-async def start(code: str, *, is_lean: bool = False) -> float:
+async def time_start(code: str, *, is_lean: bool = False) -> float:
     """Milliseconds from wanting a kernel to the end of its first code."""
     started = time.perf_counter()
-    async with kernel(is_lean=is_lean) as client:
+    async with open_kernel(is_lean=is_lean) as client:
         await execute(client, code)
         return measured_bots.milliseconds(started)
 
@@ -56,10 +56,10 @@ async def execute(client: Any, code: str) -> None:
         raise RuntimeError(f"{code!r} failed: {reply['content']}")
 
 
-async def trip(client: Any) -> float:
+async def time_trip(client: Any) -> float:
     """Milliseconds of one round trip."""
     started = time.perf_counter()
-    await execute(client, measured_bots.SUM)
+    await execute(client, measured_bots.SUM_CODE)
     return measured_bots.milliseconds(started)
 
 

@@ -17,12 +17,15 @@ _BENCHER = requests.Person("bench")
 
 async def run(effort: sample_sizes.Effort) -> list[metrics.Measure]:
     """Measure turns of one execution: in a live session, and in new ones."""
-    async with scripted_model.serving() as model, measured_bots.conversing(model) as service:
+    async with (
+        scripted_model.serving() as model,
+        measured_bots.open_conversations(model) as service,
+    ):
         key = _new()
         await _turn(service, key, "number = 1")
         live = []
         for turn in range(effort.turns):
-            await measured_bots.saved(service, key, turn + 1)
+            await measured_bots.wait_until_saved(service, key, turn + 1)
             live.append(await _turn(service, key))
         new = [await _turn(service, _new()) for _ in range(effort.turns // 4)]
         model_alone = [await _model_alone(model) for _ in range(effort.turns)]
@@ -53,7 +56,7 @@ def _new() -> values.SessionKey:
 
 
 async def _turn(
-    service: measured_bots.Held, key: values.SessionKey, code: str = measured_bots.SUM
+    service: measured_bots.Conversations, key: values.SessionKey, code: str = measured_bots.SUM_CODE
 ) -> tuple[float, float, float]:
     """Milliseconds of a whole turn, of its code, and until the first sign of life."""
     text = scripted_model.question([code], _ANSWER)
@@ -66,14 +69,18 @@ async def _turn(
 
 async def _model_alone(model: settings.Model) -> float:
     """Milliseconds of the two questions of such a turn, asked by nothing but the client."""
-    text = scripted_model.question([measured_bots.SUM], _ANSWER)
-    asked = [{"role": "user", "content": text}]
+    text = scripted_model.question([measured_bots.SUM_CODE], _ANSWER)
+    question = [{"role": "user", "content": text}]
     call = {"role": "assistant", "tool_calls": [], "content": ""}
-    told = [*asked, call, {"role": "tool", "tool_call_id": "call_0", "content": "2"}]
+    messages_with_result = [
+        *question,
+        call,
+        {"role": "tool", "tool_call_id": "call_0", "content": "2"},
+    ]
     async with openai.AsyncOpenAI(base_url=model.base_url, api_key="none") as client:
         # The first question opens the connection, which a bot has open.
-        for messages in (asked, asked, told):
-            if messages is not told:
+        for messages in (question, question, messages_with_result):
+            if messages is not messages_with_result:
                 started = time.perf_counter()
             stream = await client.chat.completions.create(
                 model=model.name, messages=messages, stream=True
